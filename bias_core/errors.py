@@ -1,0 +1,35 @@
+"""Errors that a person can act on.
+
+::
+
+    BiasCoreError
+    ├── InvalidInput          the data or a setting cannot be used; the message quotes it
+    ├── UnknownModel          no such model or condition in the catalogue
+    ├── ModelUnavailable      known, but its weights are missing, corrupt, gated or too large
+    ├── StorageError          disk full, unreadable file, image missing from the store
+    └── Cancelled             the user pressed Stop; what was finished is kept
+"""
+
+
+class BiasCoreError(Exception):
+    """Base of every error that this package raises on purpose; its text is meant for the user."""
+
+
+class InvalidInput(BiasCoreError, ValueError):
+    """The data or a setting cannot be used. The message quotes what came and says what would do."""
+
+
+class UnknownModel(BiasCoreError, LookupError):
+    """No model or condition of this name is in the catalogue."""
+
+
+class ModelUnavailable(BiasCoreError, RuntimeError):
+    """The model is known but cannot be loaded; the message says why and what to do."""
+
+
+class StorageError(BiasCoreError, OSError):
+    """Files could not be written or read; what was already stored is intact."""
+
+
+class Cancelled(BiasCoreError):
+    """The user asked to stop. Everything finished before that moment is stored."""

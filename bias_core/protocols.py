@@ -1,0 +1,94 @@
+"""What a model must be able to do, as roles of one or two methods.
+
+Studies and everything below them know only these; ``services`` builds the adapters that fill them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from PIL import Image
+
+    from bias_core.types import Attribute, GeneratedImage, ImageRow, Step
+
+StepCallback = Callable[[int, int], None]
+"""Called after each denoising step with (steps done, steps in all) of the current batch.
+
+Raising :class:`bias_core.errors.Cancelled` from it stops the generation at that step.
+"""
+
+
+@runtime_checkable
+class TextToImage(Protocol):
+    """Draws pictures for manifest rows."""
+
+    batch_size: int
+
+    def generate(
+        self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None
+    ) -> Iterator[GeneratedImage]:
+        """Yield one picture per row, in order, a batch at a time; same row, same pixels."""
+        ...
+
+
+@runtime_checkable
+class Traceable(Protocol):
+    """Shows the inside of the generation of one picture, for SPI and predicted images."""
+
+    def trace(self, row: ImageRow, attributes: Sequence[Attribute]) -> Iterator[Step]:
+        """Yield every denoising step of ``row`` with the velocities towards each attribute."""
+        ...
+
+
+@runtime_checkable
+class ImageTextEncoder(Protocol):
+    """Embeds pictures and sentences in one space (CLIP and its kin)."""
+
+    name: str
+
+    def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
+        """Float32 array ``(n, d)``, rows of unit length."""
+        ...
+
+    def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Float32 array ``(n, d)``, rows of unit length."""
+        ...
+
+
+@runtime_checkable
+class Captioner(Protocol):
+    """Says in words what a picture shows."""
+
+    def caption(self, images: Sequence[Image.Image]) -> list[str]:
+        """One caption per picture."""
+        ...
+
+
+@runtime_checkable
+class VisualQuestionAnswerer(Protocol):
+    """Answers a question about a picture."""
+
+    def answer(self, images: Sequence[Image.Image], questions: Sequence[str]) -> list[str]:
+        """One answer per (picture, question) pair."""
+        ...
+
+
+@runtime_checkable
+class LanguageModel(Protocol):
+    """Proposes how a text might go on, for StOP's beam search."""
+
+    def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
+        """For each prefix, ``n`` texts that continue it by one token, likeliest first."""
+        ...
+
+
+@runtime_checkable
+class PersonFinder(Protocol):
+    """Finds the people in a picture."""
+
+    def find(self, image: Image.Image) -> list[tuple[int, int, int, int]]:
+        """Boxes (left, top, right, bottom) in pixels, from left to right."""
+        ...

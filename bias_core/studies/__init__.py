@@ -1,0 +1,1 @@
+"""One file per study: prompts -> images -> embeddings -> measure -> report."""

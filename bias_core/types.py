@@ -1,0 +1,154 @@
+"""The nouns that all rooms share: prompts to pictures (rows, images, steps) and numbers (estimates)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from PIL import Image
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageRow:
+    """One row of a manifest: everything that decides the pixels of one picture.
+
+    Attributes
+    ----------
+    prompt, negative_prompt : text given to the model.
+    group : which part of the study it belongs to ("concept", "attribute_a", ...); not part of the id,
+        so that the same picture is never generated twice for two studies.
+    seed : seed of this picture's own CPU generator, >= 0.
+    model, revision, condition : which weights; condition is "" for models without planted conditions.
+    num_inference_steps, guidance_scale : sampler settings (ignored, and set to 0, for the renderer).
+    width, height : pixels.
+    """
+
+    prompt: str
+    seed: int
+    model: str
+    group: str = "concept"
+    revision: str = ""
+    condition: str = ""
+    num_inference_steps: int = 0
+    guidance_scale: float = 0.0
+    negative_prompt: str = ""
+    width: int = 64
+    height: int = 64
+
+    @property
+    def id(self) -> str:
+        """First 20 hex digits of the SHA-256 of the row without its group."""
+        row = {k: v for k, v in asdict(self).items() if k != "group"}
+        return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratedImage:
+    """A picture fresh from a generator.
+
+    ``truth`` is what is really in it, known only for the calibration renderer (attribute name -> value);
+    ``blocked`` says that a safety checker blanked it: it is counted and never scored.
+    """
+
+    row: ImageRow
+    image: Image.Image
+    truth: Mapping[str, Any] | None = None
+    blocked: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredImage:
+    """A picture in the store: its row, the path of its original PNG, and its truth where known."""
+
+    row: ImageRow
+    path: Path
+    truth: Mapping[str, Any] | None = None
+    blocked: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribute:
+    """A visual attribute A as OASIS words it: a pair of sentences and its real-world rate.
+
+    Attributes
+    ----------
+    name : short label, e.g. "man".
+    positive, negative : sentences for presence (d+) and absence (d-).
+    reference : P*(A | C) in [0, 1], or None where nobody knows it.
+    reference_source : where P* comes from (with year), or "assumed 50 %, a choice".
+    """
+
+    name: str
+    positive: str
+    negative: str
+    reference: float | None = None
+    reference_source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A number with its uncertainty.
+
+    Attributes
+    ----------
+    value, low, high : the estimate and its interval, in the unit of the measure; nan where undefined.
+    n : number of sampling units behind it.
+    null_value : what "no bias" would read, or None where the measure has no null.
+    method : how the interval was made, e.g. "Wilson 95 %" or "bootstrap (BCa) 95 %".
+    note : why a value is nan, or another caveat; "" otherwise.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    null_value: float | None = None
+    method: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One denoising step seen from inside (shapes: one image's latent, ``(c, h, w)``).
+
+    ``velocity_positive`` and ``velocity_negative`` have one row per attribute, ``(n_attributes, c, h, w)``.
+    ``space`` names the space of the velocities ("flow", "epsilon", "v_prediction").
+    """
+
+    index: int
+    sigma: float
+    xt: np.ndarray
+    velocity: np.ndarray
+    velocity_positive: np.ndarray
+    velocity_negative: np.ndarray
+    predicted: Image.Image
+    space: str = "flow"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelInfo:
+    """One line of the model catalogue (``assets/models.yaml``)."""
+
+    id: str
+    name: str
+    family: str
+    revision: str = ""
+    licence: str = ""
+    gated: bool = False
+    embedded: bool = False
+    conditions: tuple[str, ...] = ()
+    default_steps: int = 20
+    default_guidance: float = 1.0
+    width: int = 64
+    height: int = 64
+    traceable: bool = False
+    download_gb: float = 0.0
+    note: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
