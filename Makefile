@@ -1,0 +1,59 @@
+# make run    start the app on http://127.0.0.1:7860 (installs what it needs first)
+# make test   install what tests need, then ruff, mypy, pytest with doctests and browser tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+HOST ?= 127.0.0.1
+PORT ?= 7860
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check lint types unit bench calibrate clean
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed")'
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp remembers what was installed, so that pip runs again only when the list has changed.
+$(VENV)/.installed: requirements.txt | $(BIN)/python
+	@echo "Installing requirements.txt (a few minutes the first time) ..."
+	$(PIP) -r requirements.txt
+	@touch $@
+
+$(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
+	@echo "Installing requirements-dev.txt ..."
+	$(PIP) -r requirements-dev.txt
+	@touch $@
+
+run: $(VENV)/.installed
+	@echo "T2I Bias Explorer: http://$(HOST):$(PORT)"
+	GRADIO_SERVER_NAME=$(HOST) GRADIO_SERVER_PORT=$(PORT) GRADIO_ANALYTICS_ENABLED=False $(BIN)/python app.py
+
+test: check unit
+
+# check   ruff and mypy only
+check: lint types
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+unit: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# bench   timings of the measures and of a whole exploration
+bench: $(VENV)/.installed-dev
+	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+# calibrate   train the embedded models again (seeded; CPU or CUDA)
+calibrate: $(VENV)/.installed
+	$(BIN)/python -m bias_core.calibration.train
+
+clean:
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
