@@ -1,0 +1,143 @@
+"""Embeddings that were paid for once: unit rows by encoder and picture, or encoder and sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from PIL import Image
+
+from bias_core.errors import InvalidInput, StorageError
+
+if TYPE_CHECKING:
+    from bias_core.protocols import ImageTextEncoder
+    from bias_core.types import StoredImage
+
+T = TypeVar("T")
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS embeddings (
+    key TEXT NOT NULL, encoder TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (key, encoder)
+) WITHOUT ROWID
+"""
+_KEYS_PER_QUERY = 500  # below SQLite's limit on the number of variables
+
+
+class EmbeddingCache:
+    """One SQLite file (WAL, so that readers never wait) of float32 unit rows.
+
+    The encoder's ``name`` is part of the key and must therefore change with its weights.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def images(
+        self, encoder: ImageTextEncoder, images: Sequence[StoredImage], *, batch_size: int = 64
+    ) -> np.ndarray:
+        """Rows ``(n, d)`` of the original PNGs, computing and keeping only those that are missing."""
+
+        def encode(missing: Sequence[StoredImage]) -> np.ndarray:
+            return encoder.encode_images([_open(image) for image in missing])
+
+        return self._rows(encoder.name, {image.row.id: image for image in images},
+                          [image.row.id for image in images], encode, batch_size)  # fmt: skip
+
+    def texts(self, encoder: ImageTextEncoder, texts: Sequence[str]) -> np.ndarray:
+        """Rows ``(n, d)`` of the sentences, computing and keeping only those that are missing."""
+        keys = [text_key(text) for text in texts]
+        return self._rows(encoder.name, dict(zip(keys, texts, strict=True)), keys, encoder.encode_texts, 256)
+
+    def forget(self, keys: Collection[str]) -> None:
+        """Drop the rows of evicted pictures, for every encoder."""
+        with self._transaction() as connection:
+            connection.executemany("DELETE FROM embeddings WHERE key = ?", [(key,) for key in keys])
+
+    def close(self) -> None:
+        """Close the file; it opens again on the next use."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _rows(
+        self,
+        encoder: str,
+        items: Mapping[str, T],
+        keys: Sequence[str],
+        encode: Callable[[Sequence[T]], np.ndarray],
+        batch_size: int,
+    ) -> np.ndarray:
+        rows = self._load(encoder, list(items))
+        missing = [key for key in items if key not in rows]
+        for start in range(0, len(missing), batch_size):
+            batch = missing[start : start + batch_size]
+            encoded = np.asarray(encode([items[key] for key in batch]), dtype=np.float32)
+            _require_unit_rows(encoded, batch)
+            new = dict(zip(batch, encoded, strict=True))
+            self._save(encoder, new)
+            rows.update(new)
+        if not keys:
+            return np.empty((0, 0), dtype=np.float32)
+        return np.stack([rows[key] for key in keys])
+
+    def _load(self, encoder: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
+        rows = {}
+        for start in range(0, len(keys), _KEYS_PER_QUERY):
+            batch = keys[start : start + _KEYS_PER_QUERY]
+            marks = ",".join("?" * len(batch))
+            query = f"SELECT key, vector FROM embeddings WHERE encoder = ? AND key IN ({marks})"  # noqa: S608
+            with self._transaction() as connection:
+                for key, vector in connection.execute(query, [encoder, *batch]):
+                    rows[key] = np.frombuffer(vector, dtype=np.float32)
+        return rows
+
+    def _save(self, encoder: str, rows: Mapping[str, np.ndarray]) -> None:
+        values = [(key, encoder, row.tobytes()) for key, row in rows.items()]
+        with self._transaction() as connection:
+            connection.executemany("INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)", values)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = self._open_file()
+                with self._connection:
+                    yield self._connection
+            except (sqlite3.DatabaseError, OSError) as error:
+                raise StorageError(f"embedding cache {self.path}: {error}") from error
+
+    def _open_file(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self.path, timeout=30, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(_SCHEMA)
+        return connection
+
+
+def text_key(text: str) -> str:
+    """Key of a sentence; cannot be taken for a picture's id."""
+    return "text:" + hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def _open(image: StoredImage) -> Image.Image:
+    with Image.open(image.path) as opened:
+        return opened.convert("RGB")
+
+
+def _require_unit_rows(rows: np.ndarray, keys: Sequence[str]) -> None:
+    if rows.ndim != 2 or len(rows) != len(keys):
+        raise InvalidInput(f"the encoder gave shape {rows.shape} for {len(keys)} inputs, expected ({len(keys)}, d)")
+    bad = ~np.isclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-3)  # also true for nan
+    if bad.any():
+        raise InvalidInput(f"the embedding of {keys[int(np.argmax(bad))]} is not a unit row (zero or NaN)")

@@ -1,0 +1,55 @@
+"""Files that are either whole or absent: atomic writes, and the operating system's errors in words."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bias_core.errors import StorageError
+
+_REASONS = {
+    errno.ENOSPC: "the disk is full; free some space or lower BIAS_CACHE_GB",
+    errno.EDQUOT: "the disk quota is used up; free some space or lower BIAS_CACHE_GB",
+    errno.EACCES: "permission denied; choose another folder with BIAS_DATA_DIR",
+    errno.EROFS: "the disk is read-only; choose another folder with BIAS_DATA_DIR",
+}
+
+
+def storage_error(path: Path, error: OSError) -> StorageError:
+    """The same failure, worded for the person who can mend it."""
+    reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
+    return StorageError(f"cannot write {path.name} in {path.parent}: {reason}")
+
+
+@contextmanager
+def replaced_file(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside ``path`` that takes its name when the block ends well.
+
+    Raises
+    ------
+    StorageError
+        The disk is full or read-only. Nothing half-written stays behind.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise storage_error(path, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write ``data``, force it to the disk, then give it its name (:func:`replaced_file`)."""
+    with replaced_file(path) as temporary, temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

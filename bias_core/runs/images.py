@@ -1,0 +1,135 @@
+"""The content-addressed store: one original PNG per manifest row, found by the row's id."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from bias_core.errors import StorageError
+from bias_core.runs.files import write_atomically
+from bias_core.runs.png import encode_png, read_record
+from bias_core.types import GeneratedImage, ImageRow, StoredImage
+
+_WRITERS = 4  # threads: a write waits for the disk, not for the processor
+
+
+class ImageStore:
+    """Pictures under ``folder``, at ``<first two digits of the id>/<id>.png``.
+
+    A file exists only when it is whole (it is renamed into place), and says itself what it is, so the
+    store needs no index and survives a kill at any moment.
+
+    Parameters
+    ----------
+    folder : created on the first write.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock = threading.Lock()
+        self._n_bytes: int | None = None
+
+    def path(self, image_id: str) -> Path:
+        """Where the picture of this id is, or would be."""
+        return self.folder / image_id[:2] / f"{image_id}.png"
+
+    def find(self, rows: Iterable[ImageRow]) -> dict[str, StoredImage]:
+        """The stored pictures among ``rows``, by id, marked as just used.
+
+        A truncated or altered file counts as absent and is removed, so that it is drawn again.
+        """
+        found = {}
+        for row in rows:
+            image_id = row.id
+            if image_id not in found and (image := self._read(row, image_id)) is not None:
+                found[image_id] = image
+        return found
+
+    def get(self, row: ImageRow) -> StoredImage:
+        """The stored picture of ``row``.
+
+        Raises
+        ------
+        StorageError
+            It is not in the store (never drawn, evicted or deleted).
+        """
+        image = self._read(row, row.id)
+        if image is None:
+            raise StorageError(f"picture {row.id} is not in the store; run again to draw it")
+        return image
+
+    def add(self, generated: Sequence[GeneratedImage]) -> list[StoredImage]:
+        """Write pictures, each whole or not at all, in the order given.
+
+        Raises
+        ------
+        StorageError
+            The disk is full. What was written before stays.
+        """
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            return list(pool.map(self._write, generated))
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all pictures: counted once, then kept up to date by this process's writes."""
+        with self._lock:
+            if self._n_bytes is None:
+                self._n_bytes = sum(size for _, size, _ in self.files())
+            return self._n_bytes
+
+    def files(self) -> list[tuple[float, int, Path]]:
+        """(time of last use, bytes, path) of every picture."""
+        entries = []
+        for path in self.folder.glob("??/*.png"):
+            try:
+                stat = path.stat()
+            except FileNotFoundError:  # evicted by another process meanwhile
+                continue
+            entries.append((stat.st_mtime, stat.st_size, path))
+        return entries
+
+    def evict(self, limit: int, *, protected: Collection[str]) -> list[str]:
+        """Delete the least recently used pictures until at most ``limit`` bytes remain.
+
+        Pictures whose id is in ``protected`` (kept runs, runs at work) are never deleted, even when
+        the store then stays above the limit. Returns the ids that went.
+        """
+        if self.n_bytes <= limit:
+            return []
+        entries = sorted(self.files())
+        total, removed = sum(size for _, size, _ in entries), []
+        for _, size, path in entries:
+            if total <= limit:
+                break
+            if path.stem not in protected:
+                path.unlink(missing_ok=True)
+                removed.append(path.stem)
+                total -= size
+        with self._lock:
+            self._n_bytes = total
+        return removed
+
+    def _read(self, row: ImageRow, image_id: str) -> StoredImage | None:
+        path = self.path(image_id)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            record = read_record(data)
+        except StorageError:
+            path.unlink(missing_ok=True)
+            return None
+        os.utime(path)
+        return StoredImage(row=row, path=path, truth=record.truth, blocked=record.blocked)
+
+    def _write(self, generated: GeneratedImage) -> StoredImage:
+        path, data = self.path(generated.row.id), encode_png(generated)
+        write_atomically(path, data)
+        with self._lock:
+            if self._n_bytes is not None:
+                self._n_bytes += len(data)
+        return StoredImage(row=generated.row, path=path, truth=generated.truth, blocked=generated.blocked)

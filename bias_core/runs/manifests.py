@@ -1,0 +1,122 @@
+"""One JSON file per run: what was asked, every row that it needs, and how far it came."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.runs.files import write_atomically
+from bias_core.types import ImageRow
+
+Status = Literal["running", "finished", "cancelled", "failed"]
+
+# A run that a kill left "running" protects its pictures from eviction no longer than this.
+STALE_SECONDS = 24 * 3600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A run on record.
+
+    Attributes
+    ----------
+    id : hash of visitor and settings, so that the same question resumes the same run.
+    study : which study asked, e.g. "explore".
+    session : the visitor it belongs to; "" on the command line.
+    title : a line for the list of runs.
+    settings : the study's settings as plain JSON values.
+    rows : one per picture.
+    status : "running" also after a kill, until it is resumed.
+    kept : the user wants it kept: its pictures are never evicted.
+    created, updated : seconds since 1970.
+    versions : of the programs and weights that made it.
+    """
+
+    id: str
+    study: str
+    session: str
+    title: str
+    settings: Mapping[str, Any]
+    rows: tuple[ImageRow, ...]
+    status: Status = "running"
+    kept: bool = False
+    created: float = field(default_factory=time.time)
+    updated: float = field(default_factory=time.time)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+class ManifestStore:
+    """Manifests as ``<folder>/<id>.json``, written atomically."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def save(self, manifest: Manifest) -> Manifest:
+        """Write it and give it back with its time of change; ``kept`` and ``created`` survive a re-run."""
+        earlier = self.find(manifest.id)
+        if earlier is not None:
+            manifest = replace(manifest, kept=earlier.kept or manifest.kept, created=earlier.created)
+        return self._write(manifest)
+
+    def find(self, run_id: str) -> Manifest | None:
+        """The manifest of this id, or None. An unreadable one counts as absent."""
+        _require_id(run_id)
+        try:
+            return _parse((self.folder / f"{run_id}.json").read_bytes())
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def get(self, run_id: str) -> Manifest:
+        """The manifest of this id; StorageError where there is none."""
+        manifest = self.find(run_id)
+        if manifest is None:
+            raise StorageError(f"no run {run_id!r} on record")
+        return manifest
+
+    def list(self, session: str | None = None) -> list[Manifest]:
+        """All manifests, newest first; only this visitor's when ``session`` is given."""
+        mine = [run for run in self._all() if session is None or run.session == session]
+        return sorted(mine, key=lambda run: run.updated, reverse=True)
+
+    def keep(self, run_id: str, kept: bool = True) -> Manifest:
+        """Mark the run as kept (its pictures are then never evicted), or no longer."""
+        return self._write(replace(self.get(run_id), kept=kept))
+
+    def delete(self, run_id: str) -> None:
+        """Forget the run; its pictures go by eviction, for other runs may share them."""
+        _require_id(run_id)
+        (self.folder / f"{run_id}.json").unlink(missing_ok=True)
+
+    def protected_ids(self) -> set[str]:
+        """Ids of the pictures that eviction must not touch: of kept runs, and of runs at work."""
+        fresh = time.time() - STALE_SECONDS
+        held = (run for run in self._all() if run.kept or (run.status == "running" and run.updated > fresh))
+        return {row.id for run in held for row in run.rows}
+
+    def _all(self) -> Iterator[Manifest]:
+        for path in self.folder.glob("*.json"):
+            if (manifest := self.find(path.stem)) is not None:
+                yield manifest
+
+    def _write(self, manifest: Manifest) -> Manifest:
+        manifest = replace(manifest, updated=time.time())
+        text = json.dumps(asdict(manifest), ensure_ascii=False)
+        write_atomically(self.folder / f"{manifest.id}.json", text.encode())
+        return manifest
+
+
+def _parse(data: bytes) -> Manifest:
+    values = json.loads(data)
+    values["rows"] = tuple(ImageRow(**row) for row in values["rows"])
+    return Manifest(**values)
+
+
+def _require_id(run_id: str) -> None:
+    # The id becomes a file name and may come from a visitor.
+    if not run_id.isalnum():
+        raise InvalidInput(f"a run id has letters and digits only, got {run_id!r}")

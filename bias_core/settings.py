@@ -1,0 +1,44 @@
+"""Where things are kept and how the program is served; every value can come from the environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
+
+
+def default_data_dir() -> Path:
+    """``$XDG_DATA_HOME/t2i-bias-explorer``, by default under ``~/.local/share``."""
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(home) / "t2i-bias-explorer"
+
+
+class Settings(BaseSettings):
+    """Settings of one process, read from ``BIAS_*`` environment variables.
+
+    Attributes
+    ----------
+    data_dir : pictures, embeddings and runs (``BIAS_DATA_DIR``).
+    assets_dir : shipped weights and study data.
+    cache_gb : size that the picture store may reach before the least recently used ones go.
+    host, port : where the app listens.
+    offline : never ask a model hub; only what is on this machine.
+    device : "auto" takes CUDA when there is one.
+    max_images : largest number of pictures that one run may ask for.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="BIAS_", frozen=True)
+
+    data_dir: Path = Field(default_factory=default_data_dir)
+    assets_dir: Path = ASSETS
+    cache_gb: float = Field(default=10.0, gt=0)
+    host: str = "127.0.0.1"
+    port: int = Field(default=7860, ge=1, le=65535)
+    offline: bool = False
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    max_images: int = Field(default=5000, ge=1)
