@@ -1,0 +1,182 @@
+"""Checks at the door: every array that a measure takes passes here first, and bad ones are quoted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bias_core.errors import InvalidInput
+
+Floats = NDArray[np.floating[Any]]
+
+
+def unit_rows(x: ArrayLike, name: str = "embeddings", *, min_rows: int = 1) -> Floats:
+    """Embeddings ``(n, d)`` with every row divided by its length.
+
+    Parameters
+    ----------
+    x : array (n, d), n >= ``min_rows``, d >= 1
+        float32 and float64 keep their type, float16 becomes float32, whole numbers float64.
+    name : str
+        What the array is called in messages.
+    min_rows : int
+        Fewest rows that will do.
+
+    Returns
+    -------
+    array (n, d)
+        A new array; every row has length 1.
+
+    Raises
+    ------
+    InvalidInput
+        For an empty array, another number of dimensions, nan or infinity, a row of zeros, or too few rows.
+
+    Notes
+    -----
+    Each row is divided by its largest entry before its length is taken, so that no square overflows.
+
+    Examples
+    --------
+    >>> unit_rows([[3.0, 4.0]])
+    array([[0.6, 0.8]])
+    """
+    rows = _finite(x, name)
+    if rows.ndim != 2:
+        raise InvalidInput(f"{name} must have shape (n, d); got shape {rows.shape}.")
+    if len(rows) < min_rows:
+        raise InvalidInput(f"{name} needs at least {min_rows} rows; got shape {rows.shape}.")
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    zero = np.flatnonzero(largest == 0)
+    if zero.size:
+        raise InvalidInput(f"{name} must have no row of zeros; got {zero.size}, the first is row {zero[0]}.")
+    scaled = rows / largest
+    unit: Floats = scaled / np.linalg.norm(scaled, axis=1, keepdims=True)
+    return unit
+
+
+def unit_vector(x: ArrayLike, name: str = "direction") -> Floats:
+    """A vector ``(d,)`` divided by its length.
+
+    Raises
+    ------
+    InvalidInput
+        For an empty or zero vector, another number of dimensions, nan or infinity.
+
+    Examples
+    --------
+    >>> unit_vector([0.0, -2.0])
+    array([ 0., -1.])
+    """
+    vector = _finite(x, name)
+    if vector.ndim != 1:
+        raise InvalidInput(f"{name} must have shape (d,); got shape {vector.shape}.")
+    if not vector.any():
+        raise InvalidInput(f"{name} must not be zero; got {vector.size} zeros.")
+    unit: Floats = unit_rows(vector[np.newaxis], name)[0]
+    return unit
+
+
+def finite_vector(x: ArrayLike, name: str = "values", *, min_size: int = 1) -> NDArray[np.float64]:
+    """Numbers ``(n,)`` as float64.
+
+    Raises
+    ------
+    InvalidInput
+        For an empty array, another number of dimensions, nan or infinity, or fewer than ``min_size`` numbers.
+
+    Examples
+    --------
+    >>> finite_vector([1, 2])
+    array([1., 2.])
+    """
+    vector = _finite(x, name)
+    if vector.ndim != 1:
+        raise InvalidInput(f"{name} must have shape (n,); got shape {vector.shape}.")
+    if vector.size < min_size:
+        raise InvalidInput(f"{name} needs at least {min_size} numbers; got {vector.size}.")
+    return vector.astype(np.float64)
+
+
+def same_dimension(**arrays: Floats) -> int:
+    """The last dimension that all arrays share.
+
+    Raises
+    ------
+    InvalidInput
+        If they differ; the message names every array with its shape.
+
+    Examples
+    --------
+    >>> same_dimension(images=np.ones((3, 7)), direction=np.ones(7))
+    7
+    """
+    dimensions = {int(array.shape[-1]) for array in arrays.values()}
+    if len(dimensions) != 1:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise InvalidInput(f"All embeddings must have the same dimension; got {shapes}.")
+    return dimensions.pop()
+
+
+def same_length(**arrays: NDArray[Any]) -> int:
+    """The number of rows that all arrays share.
+
+    Raises
+    ------
+    InvalidInput
+        If they differ; the message names every array with its length.
+
+    Examples
+    --------
+    >>> same_length(a=np.ones(2), b=np.zeros(2))
+    2
+    """
+    lengths = {len(array) for array in arrays.values()}
+    if len(lengths) != 1:
+        found = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
+        raise InvalidInput(f"One entry per image is needed everywhere; got lengths {found}.")
+    return lengths.pop()
+
+
+def probability(value: float, name: str = "probability") -> float:
+    """A number in [0, 1].
+
+    Raises
+    ------
+    InvalidInput
+        For nan and for anything outside; percent must be divided by 100 first.
+
+    Examples
+    --------
+    >>> probability(0.25)
+    0.25
+    """
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name} must be a number from 0 to 1; got {value!r}.") from None
+    if not 0 <= number <= 1:
+        raise InvalidInput(f"{name} must be from 0 to 1; got {value!r}.")
+    return number
+
+
+def _finite(x: ArrayLike, name: str) -> Floats:
+    """An array of float32 or float64 without nan and infinity, not empty."""
+    try:
+        array = np.asarray(x)
+    except ValueError as error:  # rows of different lengths
+        raise InvalidInput(f"{name} must be one rectangular array; {error}.") from None
+    if array.dtype.kind not in "fiu":
+        raise InvalidInput(f"{name} must hold real numbers; got type {array.dtype}.")
+    if array.size == 0:
+        raise InvalidInput(f"{name} is empty; got shape {array.shape}.")
+    if array.dtype.kind != "f":
+        array = array.astype(np.float64)
+    elif array.dtype.itemsize < 4:  # half precision: differences of cosines come out 7 % off
+        array = array.astype(np.float32)
+    bad = int(array.size - np.isfinite(array).sum())
+    if bad:
+        raise InvalidInput(f"{name} must be finite; got {bad} nan or infinite of {array.size} numbers.")
+    return array
