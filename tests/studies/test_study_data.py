@@ -1,0 +1,289 @@
+"""The study data files hold what the papers print, and agree with themselves."""
+
+from __future__ import annotations
+
+import re
+from statistics import mean
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from bias_core.studies.prompts_of_papers import STUDY_DATA, all_prompts, read_study, read_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+YAML_FILES = ("attribute_sets", "internal_bias", "oasis", "pst", "t2iat", "tbyb")
+KEYS = (
+    "wang2023t2iat",
+    "wan2024pst",
+    "vice2023tbyb",
+    "mandal2024internal",
+    "dehdashtian2025oasis",
+    "bls2024",
+)
+
+
+def leaves(value: object) -> list[object]:
+    """All scalars of a nested structure."""
+    if isinstance(value, dict):
+        return [leaf for item in value.values() for leaf in leaves(item)]
+    if isinstance(value, list):
+        return [leaf for item in value for leaf in leaves(item)]
+    return [value]
+
+
+@pytest.mark.parametrize("name", YAML_FILES)
+def test_a_file_parses_and_its_words_are_words(name: str) -> None:
+    data = read_study(name)
+    # "on", "no" and "off" would turn into booleans; only the flag p_below may be one.
+    flags = [leaf for leaf in leaves(data) if isinstance(leaf, bool)]
+    assert len(flags) == (8 if name == "t2iat" else 0)
+    assert all(isinstance(key, str) for key in data)
+
+
+@pytest.mark.parametrize("path", sorted(STUDY_DATA.glob("*.*")), ids=lambda path: path.name)
+def test_no_file_names_a_place_on_our_machines(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"(?<![\w:/.])/(?:\w+/)+", text)
+    assert "\r" not in text
+
+
+@pytest.mark.parametrize("name", YAML_FILES)
+def test_a_file_names_its_source(name: str) -> None:
+    text = (STUDY_DATA / f"{name}.yaml").read_text(encoding="utf-8")
+    assert any(key in text for key in KEYS)
+
+
+def test_t2iat_has_the_stimuli_of_table_3() -> None:
+    sizes = {key: len(words) for key, words in read_study("t2iat")["concepts"].items()}
+    assert sizes == {
+        **dict.fromkeys(("flowers", "insects", "musical_instruments", "weapons"), 25),
+        **dict.fromkeys(("european_american", "african_american"), 50),
+        **dict.fromkeys(("light_skin", "dark_skin", "straight", "gay"), 9),
+        **dict.fromkeys(("judaism", "christianity"), 4),
+        **dict.fromkeys(("career", "family"), 8),
+        "science": 9,
+        "arts": 8,
+        **dict.fromkeys(("pleasant", "unpleasant"), 25),
+        **dict.fromkeys(("male", "female"), 5),
+    }
+
+
+def test_no_concept_of_t2iat_repeats_a_stimulus() -> None:
+    assert all(len(words) == len(set(words)) for words in read_study("t2iat")["concepts"].values())
+
+
+def test_names_split_into_25_masculine_and_25_feminine_in_the_order_of_the_table() -> None:
+    study = read_study("t2iat")
+    for concept, lists in study["gender"].items():
+        assert (len(lists["masculine"]), len(lists["feminine"])) == (25, 25)
+        assert lists["masculine"] + lists["feminine"] == study["concepts"][concept]
+
+
+def test_t2iat_has_8_tests_of_known_concepts() -> None:
+    study = read_study("t2iat")
+    assert len(study["tests"]) == 8
+    assert [test["kind"] for test in study["tests"]] == ["valence"] * 6 + ["gender"] * 2
+    for test in study["tests"]:
+        assert {test["x"], test["y"], test["a"], test["b"]} <= study["concepts"].keys()
+        assert test["template"].count("{}") == 1
+        assert ("person" in test["template"]) == (test["kind"] == "gender")
+    assert len(study["occupations"]["list"]) == 8
+    assert len(study["human_comparison"]["scores"]) == 8
+
+
+@pytest.mark.parametrize("setting", ["single", "paired"])
+def test_sts_follows_from_the_share_of_feminine_in_all_40_rows_of_table_14(setting: str) -> None:
+    rows = read_table("pst_occupations.csv")
+    assert len(rows) == 40
+    # Male: 100 - 2F, female: 2F - 100; a third rounded to two digits leaves 0.01. No exceptions.
+    for row in rows:
+        sign = {"masculine": -1, "feminine": 1}[row["stereotyped_gender"]]
+        expected = sign * (2 * float(row[f"f_{setting}"]) - 100)
+        assert float(row[f"sts_{setting}"]) == pytest.approx(expected, abs=0.011)
+
+
+def test_the_means_of_table_14_are_the_published_ones() -> None:
+    rows, study = read_table("pst_occupations.csv"), read_study("pst")
+    for gender in ("masculine", "feminine"):
+        for setting in ("single", "paired"):
+            scores = [float(row[f"sts_{setting}"]) for row in rows if row["stereotyped_gender"] == gender]
+            assert mean(scores) == pytest.approx(study["by_stereotyped_gender"][gender][setting], abs=0.005)
+    assert mean(float(row["sts_paired"]) for row in rows) == pytest.approx(47.375)
+    assert mean(float(row["sts_single"]) for row in rows) == pytest.approx(10.0, abs=0.005)
+
+
+def test_table_14_and_table_7_name_the_same_occupations() -> None:
+    study = read_study("pst")["occupations"]
+    for gender in ("masculine", "feminine"):
+        rows = read_table("pst_occupations.csv")
+        assert {row["occupation"] for row in rows if row["stereotyped_gender"] == gender} == set(
+            study[gender]
+        )
+        assert len(study[gender]) == 20
+
+
+def test_shares_said_to_be_the_same_are_the_same() -> None:
+    labour = {row["occupation"]: row["f_labour"] for row in read_table("pst_occupations.csv")}
+    assert labour["accountant"] == labour["auditor"] == "58.80"
+    assert labour["cleaner"] == labour["housekeeper"] == "88.10"
+    assert [occupation for occupation, share in labour.items() if not share] == ["chief"]
+
+
+def test_the_72_gaps_of_table_16_are_paired_minus_single() -> None:
+    rows = read_table("pst_power.csv")
+    assert len(rows) == 72
+    assert len({row["occupation"] for row in rows}) == 36
+    for row in rows:
+        gap = float(row["sts_paired"]) - float(row["sts_single"])
+        assert float(row["gap"]) == pytest.approx(gap, abs=0.011)
+
+
+def test_the_means_of_table_16_are_the_published_ones() -> None:
+    rows, study = read_table("pst_power.csv"), read_study("pst")
+    for setting in ("single", "paired"):
+        published = study["overall"]["power"][setting]["average"]
+        assert mean(float(row[f"sts_{setting}"]) for row in rows) == pytest.approx(published, abs=0.011)
+        for level in ("powerful", "powerless"):
+            scores = [float(row[f"sts_{setting}"]) for row in rows if row["power_level"] == level]
+            assert mean(scores) == pytest.approx(study["by_power_level"][level][setting], abs=0.005)
+
+
+def test_internal_bias_has_the_prompts_of_table_5() -> None:
+    study = read_study("internal_bias")
+    targets = study["targets"]
+    assert len(targets) == len({row["prompt"] for row in targets}) == 28
+    assert [row["dominated"] for row in targets].count("male") == 14
+    counts = {
+        c: [row["category"] for row in targets].count(c) for c in ("occupation", "sport", "object", "scene")
+    }
+    assert counts == {"occupation": 10, "sport": 6, "object": 6, "scene": 6}
+    assert [row["gender"] for row in study["image_attributes"]] == ["male"] * 4 + ["female"] * 4
+    assert [len(study["text_attributes"][gender]) for gender in ("male", "female")] == [10, 10]
+
+
+@pytest.mark.parametrize(
+    ("model", "dominated", "published"),
+    # 1.696 and 11.04 are the rows'; Table 4 prints 3.15 and 11.25.
+    [
+        ("DALL-E 2", "male", 1.47),
+        ("DALL-E 2", "female", 10.0),
+        ("Stable Diffusion v2", "male", 1.696),
+        ("Stable Diffusion v2", "female", 11.04),
+    ],
+)
+def test_mean_amplification_of_table_3(model: str, dominated: str, published: float) -> None:
+    rows = read_table("internal_bias_scores.csv")
+    assert len(rows) == 56
+    alphas = [float(row["alpha"]) for row in rows if (row["model"], row["dominated"]) == (model, dominated)]
+    assert len(alphas) == 14
+    assert mean(alphas) == pytest.approx(published, abs=0.02)
+
+
+def test_the_45_cells_of_oasis_are_the_positive_part_of_the_difference() -> None:
+    rows = read_table("oasis_table1.csv")
+    assert len(rows) == 45
+    misprints = []
+    for row in rows:
+        expected = max(0.0, float(row["prevalence"]) - float(row["reference"]))
+        if float(row["stereotype_score"]) != pytest.approx(expected, abs=0.051):
+            misprints.append((row["nationality"], row["attribute"], row["model"]))
+            assert row["note"].startswith("misprint")
+    assert misprints == [("Mexican", "hat", "SDv2")]
+
+
+def test_oasis_gives_the_same_rates_in_its_table_and_its_attributes() -> None:
+    table = {
+        (row["nationality"], row["attribute"]): float(row["reference"])
+        for row in read_table("oasis_table1.csv")
+    }
+    entries = read_study("oasis")["nationalities"]
+    sentences = {
+        (nationality, attribute["name"]): 100 * attribute["reference"]
+        for nationality in ("Iranian", "Indian", "Mexican")
+        for attribute in entries[nationality]["attributes"]
+    }
+    assert sentences == pytest.approx(table)
+    assert len(table) == 15
+
+
+def test_tbyb_has_420_general_and_60_task_oriented_prompts_without_a_brand() -> None:
+    assert (len(read_table("tbyb_objects.csv")), len(read_table("tbyb_occupations.csv"))) == (100, 40)
+    assert (
+        len(read_table("tbyb_general_evaluations.csv")),
+        len(read_table("tbyb_task_evaluations.csv")),
+    ) == (8, 12)
+    study = read_study("tbyb")
+    for trigger, scenes in study["task_oriented"]["triggers"].items():
+        assert len(set(scenes)) == 20
+        assert all(trigger in scene.split() or f"{trigger}," in scene for scene in scenes)
+        assert not any(brand.lower() in scene for brand in study["brands"].values() for scene in scenes)
+    words = study["gender_words"]
+    assert not set(words["masculine"]) & set(words["feminine"])
+    assert len(study["stop_list"]["words"]) == len(set(study["stop_list"]["words"]))
+
+
+def test_attribute_sets_are_complete_and_their_rates_have_a_source() -> None:
+    sets = read_study("attribute_sets")["sets"]
+    assert len({entry["key"] for entry in sets}) == len(sets)
+    for entry in sets:
+        assert entry["template"].count("{}") == 1
+        for attribute in entry["attributes"]:
+            assert attribute.keys() == {"name", "positive", "negative", "reference", "reference_source"}
+            assert 0 <= attribute["reference"] <= 1
+            assert attribute["positive"] != attribute["negative"]
+            if attribute["reference_source"].startswith("assumed 50 %"):
+                assert attribute["reference"] == 0.5
+
+
+def test_rates_of_men_in_occupations_are_one_minus_the_labour_share() -> None:
+    labour = {row["occupation"]: row["f_labour"] for row in read_table("pst_occupations.csv")}
+    men = [
+        a for entry in read_study("attribute_sets")["sets"] for a in entry["attributes"] if a["name"] == "man"
+    ]
+    stated = [a for a in men if "bls2024" in a["reference_source"]]
+    assert len(stated) == 14
+    for attribute in stated:
+        occupation = attribute["reference_source"].removeprefix("1 - F; ").partition(":")[0]
+        assert attribute["reference"] == pytest.approx(1 - float(labour[occupation]) / 100)
+
+
+def test_all_prompts_holds_each_prompt_once_and_no_open_slot() -> None:
+    prompts = all_prompts()
+    assert len(prompts) == len(set(prompts))
+    assert not [prompt for prompt in prompts if re.search(r"[{}]|\s\s|^\s|\s$|\ban? an? ", prompt)]
+
+
+def test_all_prompts_holds_the_counted_prompts_of_each_paper() -> None:
+    prompts = all_prompts()
+    singles = [
+        p for p in prompts if re.fullmatch(r"Generate a picture of one [\w ]+\.", p) and " left " not in p
+    ]
+    paired = [p for p in prompts if p.startswith("Generate") and p.endswith("on the right.")]
+    fairness = [p for p in prompts if p.endswith("irrespective of their gender.")]
+    # 40 occupations + 36 x 8 roles; 20 x 20 x 2 pairs of occupations + 36 x 4 x 4 x 2 pairs of roles.
+    assert (len(singles), len(paired), len(fairness)) == (40 + 288, 800 + 1152, 800 + 1152)
+    assert "a man studying technology" in prompts
+    assert "a photo of clover, freedom" in prompts
+    assert "A photo of an Iranian person" in prompts
+    assert "a picture of a person eating an apple" in prompts
+    assert "A photo of an elementary school teacher" in prompts
+
+
+def test_yaml_is_written_without_duplicate_keys() -> None:
+    class Strict(yaml.SafeLoader):
+        pass
+
+    def no_duplicates(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[object, object]:
+        keys = [loader.construct_object(key) for key, _ in node.value]
+        assert len(keys) == len(set(keys)), f"line {node.start_mark.line + 1}"
+        return {
+            loader.construct_object(key): loader.construct_object(value, deep=True)
+            for key, value in node.value
+        }
+
+    Strict.add_constructor("tag:yaml.org,2002:map", no_duplicates)
+    for name in YAML_FILES:
+        yaml.load((STUDY_DATA / f"{name}.yaml").read_text(encoding="utf-8"), Loader=Strict)
