@@ -14,6 +14,7 @@ from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
     from numpy.typing import ArrayLike, NDArray
 
 Seed = int | np.random.Generator
@@ -82,7 +83,7 @@ def permutation_test(
     if alternative not in ("two-sided", "greater", "less"):
         raise InvalidInput(f'alternative must be "two-sided", "greater" or "less"; got {alternative!r}.')
     pooled = np.concatenate([first, second])
-    if np.ptp(pooled) == 0:
+    if np.ptp(pooled) <= TIE:
         raise InvalidInput(f"All {pooled.size} values equal {pooled[0]}: there is nothing to test.")
     observed = float(first.mean() - second.mean())
     n_splits = math.comb(pooled.size, first.size)

@@ -16,13 +16,14 @@ from bias_core.errors import InvalidInput
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
-    from bias_core.permutation import Seed
     from numpy.typing import ArrayLike, NDArray
+
+    from bias_core.permutation import Seed
 
 EffectSizeSD = Literal["pooled", "union"]
 Statistic = Callable[..., Any]
 
-_ROUNDING = 1e-12  # a standard deviation below it is rounding of equal numbers
+_ROUNDING = 1e-12  # numbers that differ by less are equal up to rounding
 _LARGEST_BLOCK = 4_000_000  # numbers held at once by a resampling loop
 _LARGEST_BCA = 2_000  # beyond it the skewness that BCa corrects is gone and its jackknife is n x n
 
@@ -133,7 +134,7 @@ def bootstrap_interval(
     if min(map(len, vectors)) < 2:
         note = "one sampling unit has no interval"
         return Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
-    constant = all(np.ptp(vector) == 0 for vector in vectors)
+    constant = all(np.ptp(vector) <= _ROUNDING for vector in vectors)
     methods = ("percentile",) if constant or n > _LARGEST_BCA else ("BCa", "percentile")
     for method in methods:
         low, high = _scipy_bootstrap(vectors, statistic, confidence, n_resamples, rng, method)

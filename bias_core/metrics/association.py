@@ -1,0 +1,251 @@
+"""T2IAT: do pictures of X lean to attribute A more than pictures of Y do?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bias_core.arrays import Floats, same_dimension, same_length, unit_rows
+from bias_core.errors import InvalidInput
+from bias_core.permutation import permutation_test
+from bias_core.statistics import bootstrap_interval, effect_size
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from bias_core.permutation import Alternative, Seed
+    from bias_core.statistics import EffectSizeSD
+    from bias_core.types import Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssociationTest:
+    """The answer of :func:`association_test`.
+
+    Attributes
+    ----------
+    score : S, differential association, in [-4, 4]; 0 is no difference; positive: X leans to A more than Y.
+    p_value : in (0, 1], never 0.
+    effect_size : d of single images; 0 is no difference; nan where the associations do not vary.
+    effect_size_sd : which standard deviation d was divided by, "pooled" or "union".
+    associations_x, associations_y : Eq. 2 per image, ``(n_x,)`` and ``(n_y,)``.
+    n_units_x, n_units_y : sampling units of the test: images, or prompts where groups were given.
+    n_permutations : splits looked at; ``exact`` if they are all there are.
+    alternative : "two-sided", "greater" or "less".
+    confidence_interval : of ``score``, by bootstrap over the same units, attribute images held fixed.
+    """
+
+    score: float
+    p_value: float
+    effect_size: float
+    effect_size_sd: EffectSizeSD
+    associations_x: NDArray[np.float64]
+    associations_y: NDArray[np.float64]
+    n_units_x: int
+    n_units_y: int
+    n_permutations: int
+    exact: bool
+    alternative: Alternative
+    confidence_interval: Estimate
+
+
+def association(targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike) -> NDArray[np.float64]:
+    """How much closer each target is to attribute A than to attribute B.
+
+    Asc(x, X^A, X^B) = E_a cos(x, a) - E_b cos(x, b)   [wang2023t2iat, Eq. 2]
+
+    Parameters
+    ----------
+    targets : array (n, d)
+        Embeddings of neutral images.
+    attributes_a, attributes_b : arrays (n_a, d), (n_b, d)
+        Embeddings of images of the same concept, edited with words of A and of B.
+
+    Returns
+    -------
+    array (n,)
+        In [-2, 2]; 0 is no leaning, positive leans to A.
+
+    Raises
+    ------
+    InvalidInput
+        For empty, zero, not finite or wrongly shaped embeddings, or different dimensions.
+
+    Notes
+    -----
+    Cosine is similarity, as in the paper's text. The released notebook uses distance: its sign is flipped.
+    The mean cosine to a set is one dot product with the mean of its unit rows.
+
+    Examples
+    --------
+    >>> association([[1.0, 0.0], [0.6, 0.8]], [[1.0, 0.0]], [[0.0, 1.0]]).round(6)
+    array([ 1. , -0.2])
+    """
+    x, a, b = (
+        unit_rows(rows, name)
+        for rows, name in (
+            (targets, "targets"),
+            (attributes_a, "attributes_a"),
+            (attributes_b, "attributes_b"),
+        )
+    )
+    same_dimension(targets=x, attributes_a=a, attributes_b=b)
+    lean = a.mean(axis=0, dtype=np.float64) - b.mean(axis=0, dtype=np.float64)  # (d,)
+    return np.asarray(x @ lean, dtype=np.float64)
+
+
+def mean_association(
+    targets: ArrayLike,
+    attributes_a: ArrayLike,
+    attributes_b: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    confidence: float = 0.95,
+    rng: Seed = 0,
+) -> Estimate:
+    """Mean of Eq. 2 over the images of one concept, with its bootstrap interval.
+
+    E_x Asc(x, X^A, X^B), one half of [wang2023t2iat, Eq. 1]
+
+    Parameters
+    ----------
+    targets, attributes_a, attributes_b : arrays (n, d), (n_a, d), (n_b, d)
+    groups : sequence (n,) or None
+        The prompt of each image; then the prompt is the sampling unit.
+    confidence : float in (0, 1)
+    rng : seed or Generator
+
+    Returns
+    -------
+    Estimate
+        In [-2, 2], null value 0, positive leans to A. nan ends with a note for a single unit.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`association`, and for groups of another length.
+
+    Examples
+    --------
+    >>> mean_association([[1.0, 0.0], [0.6, 0.8]], [[1.0, 0.0]], [[0.0, 1.0]]).value.__round__(6)
+    0.4
+    """
+    units = _units(association(targets, attributes_a, attributes_b), groups, "groups")
+    return bootstrap_interval(units, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0)
+
+
+def association_test(
+    targets_x: ArrayLike,
+    targets_y: ArrayLike,
+    x_attributes_a: ArrayLike,
+    x_attributes_b: ArrayLike,
+    y_attributes_a: ArrayLike,
+    y_attributes_b: ArrayLike,
+    *,
+    groups_x: ArrayLike | None = None,
+    groups_y: ArrayLike | None = None,
+    n_permutations: int = 1000,
+    alternative: Alternative = "two-sided",
+    effect_size_sd: EffectSizeSD = "pooled",
+    confidence: float = 0.95,
+    rng: Seed = 0,
+) -> AssociationTest:
+    """Differential association of two concepts with two attributes, its p-value and effect size.
+
+    S = E_x Asc(x, X^A, X^B) - E_y Asc(y, Y^A, Y^B)   [wang2023t2iat, Eq. 1]
+    p = Pr(|S(X~, Y~)| >= |S(X, Y)|) over splits X~, Y~ of X and Y together   [wang2023t2iat, Eq. 3]
+    d = (E_x Asc - E_y Asc) / s   [wang2023t2iat, Eq. 4]
+
+    Parameters
+    ----------
+    targets_x, targets_y : arrays (n_x, d), (n_y, d)
+        Embeddings of the neutral images of each concept.
+    x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b : arrays (n, d)
+        Images of each concept edited with words of A and of B; each target meets those of its own concept.
+    groups_x, groups_y : sequences (n_x,), (n_y,), or None
+        The prompt of each image. Images of one prompt are not independent, so with groups the unit that is
+        permuted and resampled is the prompt (its mean association). Give both or neither.
+    n_permutations : int >= 1
+        The test is exact when there are at most this many splits.
+    alternative : {"two-sided", "greater", "less"}
+        "greater": X leans to A more than Y does.
+    effect_size_sd : {"pooled", "union"}
+        See :func:`bias_core.statistics.effect_size`.
+    confidence : float in (0, 1)
+    rng : seed or Generator
+
+    Returns
+    -------
+    AssociationTest
+        ``score`` in [-4, 4], 0 is no difference. Swapping X and Y, or A and B, changes the signs of
+        ``score`` and ``effect_size`` and leaves a two-sided p unchanged.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`association`; for fewer than two units a side; and when all associations are equal.
+
+    Notes
+    -----
+    Differs from the paper: extreme means >=, so that p is never 0, and group sizes are kept, equal or not.
+    The associations are fixed numbers that the permutation moves. With groups of unequal size ``score``
+    is the difference of the means over prompts. ``effect_size`` is always that of single images, as in the
+    paper: averaging each prompt first would inflate it.
+
+    Examples
+    --------
+    >>> east, north = [[1.0, 0.0]], [[0.0, 1.0]]
+    >>> x, y = [[1, 0.1], [1, 0.2], [1, 0.3], [1, 0.4]], [[0.1, 1], [0.2, 1], [0.3, 1], [0.4, 1]]
+    >>> test = association_test(x, y, east, north, east, north)
+    >>> test.exact, test.n_permutations, test.p_value * 70
+    (True, 70, 2.0)
+    """
+    associations_x = association(targets_x, x_attributes_a, x_attributes_b)
+    associations_y = association(targets_y, y_attributes_a, y_attributes_b)
+    if (groups_x is None) != (groups_y is None):
+        raise InvalidInput("groups_x and groups_y: give both or neither; got only one of them.")
+    units_x = _units(associations_x, groups_x, "groups_x")
+    units_y = _units(associations_y, groups_y, "groups_y")
+    if min(units_x.size, units_y.size) < 2:
+        raise InvalidInput(
+            f"A test needs at least two images (or prompts, with groups) a side; got {units_x.size} and "
+            f"{units_y.size}. With one prompt a side, test single images: leave groups_x and groups_y out."
+        )
+    test = permutation_test(units_x, units_y, n_permutations=n_permutations, alternative=alternative, rng=rng)
+    interval = bootstrap_interval(
+        units_x, units_y, statistic=_difference, confidence=confidence, rng=rng, null_value=0.0
+    )
+    return AssociationTest(
+        score=test.statistic,
+        p_value=test.p_value,
+        effect_size=effect_size(associations_x, associations_y, sd=effect_size_sd),
+        effect_size_sd=effect_size_sd,
+        associations_x=associations_x,
+        associations_y=associations_y,
+        n_units_x=units_x.size,
+        n_units_y=units_y.size,
+        n_permutations=test.n_permutations,
+        exact=test.exact,
+        alternative=alternative,
+        confidence_interval=interval,
+    )
+
+
+def _units(values: NDArray[np.float64], groups: ArrayLike | None, name: str) -> NDArray[np.float64]:
+    """One value per sampling unit: the values themselves, or their mean per group, ``(n_groups,)``."""
+    if groups is None:
+        return values
+    labels = np.asarray(groups)
+    if labels.ndim != 1:
+        raise InvalidInput(f"{name} must name one prompt per image, shape (n,); got shape {labels.shape}.")
+    same_length(**{"images": values, name: labels})
+    _, index = np.unique(labels, return_inverse=True)
+    means: NDArray[np.float64] = np.bincount(index, weights=values) / np.bincount(index)
+    return means
+
+
+def _difference(x: Floats, y: Floats, axis: int) -> Floats:
+    result: Floats = x.mean(axis=axis) - y.mean(axis=axis)
+    return result
