@@ -80,8 +80,7 @@ class EmbeddingCache:
         missing = [key for key in items if key not in rows]
         for start in range(0, len(missing), batch_size):
             batch = missing[start : start + batch_size]
-            encoded = np.asarray(encode([items[key] for key in batch]), dtype=np.float32)
-            _require_unit_rows(encoded, batch)
+            encoded = _encode_named({key: items[key] for key in batch}, encode)
             new = dict(zip(batch, encoded, strict=True))
             self._save(encoder, new)
             rows.update(new)
@@ -135,9 +134,20 @@ def _open(image: StoredImage) -> Image.Image:
         return opened.convert("RGB")
 
 
-def _require_unit_rows(rows: np.ndarray, keys: Sequence[str]) -> None:
-    if rows.ndim != 2 or len(rows) != len(keys):
-        raise InvalidInput(f"the encoder gave shape {rows.shape} for {len(keys)} inputs, expected ({len(keys)}, d)")
-    bad = ~np.isclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-3)  # also true for nan
-    if bad.any():
-        raise InvalidInput(f"the embedding of {keys[int(np.argmax(bad))]} is not a unit row (zero or NaN)")
+def _encode_named(items: Mapping[str, T], encode: Callable[[Sequence[T]], np.ndarray]) -> np.ndarray:
+    """Encode, and when an embedding is unusable, say which picture or sentence it was."""
+    try:
+        rows = np.asarray(encode(list(items.values())), dtype=np.float32)
+    except InvalidInput as error:
+        for key, item in items.items():
+            try:
+                encode([item])
+            except InvalidInput as culprit:
+                raise InvalidInput(f"{key}: {culprit}") from error
+        raise
+    if rows.ndim != 2 or len(rows) != len(items):
+        raise InvalidInput(f"the encoder gave shape {rows.shape} for {len(items)} inputs, not ({len(items)}, d)")
+    for key, length in zip(items, np.linalg.norm(rows, axis=1), strict=True):
+        if not abs(length - 1) < 1e-3:  # also for nan
+            raise InvalidInput(f"the embedding of {key} has length {length}, not 1 (NaN or zero?)")
+    return rows

@@ -1,0 +1,195 @@
+"""Any text-to-image pipeline of diffusers, with one CPU generator per picture."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+from bias_core.adapters.devices import loading, pick_device
+from bias_core.errors import ModelUnavailable
+from bias_core.types import GeneratedImage
+
+if TYPE_CHECKING:
+    from bias_core.protocols import StepCallback
+    from bias_core.types import ImageRow, ModelInfo
+
+_LORA_FILE = "pytorch_lora_weights.safetensors"
+
+
+class DiffusersTextToImage:
+    """Draws rows with a pipeline from a hub id or a local folder; loads nothing before the first row.
+
+    A condition is a LoRA in the folder ``loras``; ``base_condition`` is the pipeline without one.
+
+    Parameters
+    ----------
+    info : its ``options`` may hold ``base_condition``, ``batch_size``, ``dtype`` and ``call`` (further
+        arguments of the pipeline's call).
+    source : hub id ``org/name``, or a folder with ``model_index.json``.
+    loras : folder with one sub-folder per condition, or None.
+    device : "auto", "cpu", "cuda" or "mps".
+    offline : never ask the hub.
+
+    Notes
+    -----
+    The kernels that a batch runs through depend on its shape, and with them the last bits of a sum. So a
+    batch is always full (the last one is filled up with copies that are thrown away): a picture then has
+    the same pixels whether it was asked for alone or among others. On other hardware, or with another
+    ``batch_size``, single pixels can differ by one of 255 levels.
+    """
+
+    def __init__(
+        self, info: ModelInfo, source: str, *, loras: Path | None = None, device: str = "auto", offline: bool = False
+    ) -> None:
+        self.info = info
+        self.source = source
+        self.loras = loras
+        self.offline = offline
+        self.batch_size = int(info.options.get("batch_size", 1))
+        self._wanted_device = device
+        self._loaded: Any = None
+        self._condition = self._base = str(info.options.get("base_condition", ""))
+
+    def generate(
+        self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None
+    ) -> Iterator[GeneratedImage]:
+        """Yield one picture per row, in order, a batch at a time.
+
+        Raises
+        ------
+        ModelUnavailable
+            Weights missing or corrupt, out of memory, or the model answers NaN.
+        Cancelled
+            From ``on_step``, at that denoising step; pictures yielded before are whole.
+        """
+        for _, alike in groupby(rows, key=_call_settings):
+            while batch := list(islice(alike, self.batch_size)):
+                yield from self._generate_batch(batch, on_step)
+
+    def unload(self) -> None:
+        """Forget the weights; the next row loads them again."""
+        self._loaded, self._condition = None, self._base
+
+    def _generate_batch(self, rows: list[ImageRow], on_step: StepCallback | None) -> list[GeneratedImage]:
+        import torch
+
+        pipeline = self._pipeline()
+        self._use_condition(rows[0].condition)
+        arguments = self._call_arguments(pipeline, rows, on_step)
+        try:
+            with torch.inference_mode():
+                output = pipeline(**arguments)
+        except torch.OutOfMemoryError as error:
+            raise ModelUnavailable(
+                f"{self.info.id} ran out of memory at {len(arguments['prompt'])} pictures of "
+                f"{rows[0].width}x{rows[0].height} at a time; use a smaller model or a larger device"
+            ) from error
+        blocked = getattr(output, "nsfw_content_detected", None) or [False] * len(rows)
+        images = [_to_image(pixels, self.info.id) for pixels in output.images[: len(rows)]]
+        return [
+            GeneratedImage(row=row, image=image, blocked=bool(flag))
+            for row, image, flag in zip(rows, images, blocked, strict=False)
+        ]
+
+    def _call_arguments(self, pipeline: Any, rows: list[ImageRow], on_step: StepCallback | None) -> dict[str, Any]:
+        import torch
+
+        first = rows[0]
+        full = rows + [rows[-1]] * (self.batch_size - len(rows))
+        arguments: dict[str, Any] = {
+            "prompt": [row.prompt for row in full],
+            "negative_prompt": [row.negative_prompt for row in full],
+            "generator": [torch.Generator("cpu").manual_seed(row.seed) for row in full],
+            "num_inference_steps": first.num_inference_steps,
+            "guidance_scale": first.guidance_scale,
+            "width": first.width,
+            "height": first.height,
+            "output_type": "np",
+            **self.info.options.get("call", {}),
+        }
+        if on_step is not None:
+            arguments["callback_on_step_end"] = _step_callback(on_step, first.num_inference_steps)
+        accepted = inspect.signature(type(pipeline).__call__).parameters
+        return {key: value for key, value in arguments.items() if key in accepted}
+
+    def _pipeline(self) -> Any:
+        if self._loaded is None:
+            with loading(self.info.id, self.source):
+                self._loaded = self._load()
+        return self._loaded
+
+    def _load(self) -> Any:
+        import torch
+        from diffusers import DiffusionPipeline
+
+        device = pick_device(self._wanted_device)
+        absent = _absent_components(Path(self.source).expanduser())
+        pipeline = DiffusionPipeline.from_pretrained(
+            self.source,
+            revision=self.info.revision or None if not Path(self.source).is_dir() else None,
+            torch_dtype=getattr(torch, self._dtype(device)),
+            use_safetensors=True,
+            local_files_only=self.offline or Path(self.source).is_dir(),
+            **absent,
+        )
+        pipeline.set_progress_bar_config(disable=True)
+        return pipeline.to(device)
+
+    def _dtype(self, device: str) -> str:
+        if device == "cpu":
+            return "float32"
+        half = "bfloat16" if self.info.family in {"sd3", "flux", "sana"} else "float16"
+        return str(self.info.options.get("dtype", half))
+
+    def _use_condition(self, condition: str) -> None:
+        """Switch the LoRA; the one before is removed altogether, so that nothing of it stays."""
+        condition = condition or self._base
+        if condition == self._condition:
+            return
+        if self._condition != self._base:
+            self._loaded.unload_lora_weights()
+            self._condition = self._base
+        if condition != self._base:
+            folder = (self.loras or Path()) / condition
+            if not (folder / _LORA_FILE).is_file():
+                raise ModelUnavailable(f"{self.info.id}: the adapter for {condition!r} is missing ({folder / _LORA_FILE})")
+            with loading(f"{self.info.id}, condition {condition}", str(folder)):
+                self._loaded.load_lora_weights(
+                    str(folder), weight_name=_LORA_FILE, adapter_name=condition, local_files_only=True
+                )
+            self._condition = condition
+
+
+def _call_settings(row: ImageRow) -> tuple[str, int, float, int, int]:
+    """Rows that agree here can share a batch; prompts and seeds may differ."""
+    return row.condition, row.num_inference_steps, row.guidance_scale, row.width, row.height
+
+
+def _step_callback(on_step: StepCallback, n_steps: int) -> Any:
+    def on_step_end(_pipeline: Any, step: int, _timestep: Any, _tensors: dict[str, Any]) -> dict[str, Any]:
+        on_step(step + 1, n_steps)
+        return {}
+
+    return on_step_end
+
+
+def _absent_components(folder: Path) -> dict[str, None]:
+    """Components that ``model_index.json`` says were never there; diffusers must be told each one."""
+    index = folder / "model_index.json"
+    if not index.is_file():
+        return {}
+    entries = json.loads(index.read_text(encoding="utf-8"))
+    return {name: None for name, value in entries.items() if value == [None, None]}
+
+
+def _to_image(pixels: np.ndarray, model: str) -> Image.Image:
+    if not np.isfinite(pixels).all():
+        raise ModelUnavailable(f"{model} drew NaN pixels (half precision?); set its dtype option to float32")
+    return Image.fromarray((np.clip(pixels, 0.0, 1.0) * 255).round().astype(np.uint8))

@@ -1,0 +1,174 @@
+"""What one process shares: settings, the stores, and the models, each built on first use.
+
+Built once by whoever starts the program (app, command line, a script) and handed to studies as an
+argument. Nothing in it belongs to one visitor.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from bias_core.errors import StorageError
+from bias_core.model_catalogue import Catalogue, fingerprint, load_catalogue
+from bias_core.runs.embeddings import EmbeddingCache
+from bias_core.runs.images import ImageStore
+from bias_core.runs.manifests import ManifestStore
+from bias_core.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bias_core.model_catalogue import EncoderInfo
+    from bias_core.protocols import ImageTextEncoder, TextToImage
+    from bias_core.types import ModelInfo
+
+T = TypeVar("T")
+
+
+class Services:
+    """Models and stores by name; safe to use from several threads.
+
+    Attributes
+    ----------
+    settings : of this process.
+    images, embeddings, manifests : the stores under ``settings.data_dir``.
+    model_lock : held by whoever runs a model, one batch at a time.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        data = self.settings.data_dir
+        self.images = ImageStore(data / "images")
+        self.embeddings = EmbeddingCache(data / "embeddings.sqlite")
+        self.manifests = ManifestStore(data / "runs")
+        self.model_lock = threading.Lock()
+        self._build_lock = threading.RLock()
+        self._built: dict[tuple[str, str], object] = {}
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """Named models and encoders."""
+        return load_catalogue(self.settings.assets_dir / "models.yaml")
+
+    def models(self) -> tuple[ModelInfo, ...]:
+        """The named models, embedded ones first."""
+        return self.catalogue.models
+
+    def encoders(self) -> tuple[EncoderInfo, ...]:
+        """The named encoders, embedded ones first."""
+        return self.catalogue.encoders
+
+    def model_info(self, name: str) -> ModelInfo:
+        """The catalogue's entry; UnknownModel where there is none."""
+        return self.catalogue.model(name)
+
+    def revision(self, name: str) -> str:
+        """Which weights a model name stands for now: a hub revision, or a fingerprint of the files."""
+        return self._once("revision", name, lambda: self._find_revision(self.model_info(name)))
+
+    def text_to_image(self, name: str) -> TextToImage:
+        """The generator of this name; its weights load with the first picture."""
+        return self._once("model", name, lambda: self._build_model(self.model_info(name)))
+
+    def encoder(self, name: str) -> ImageTextEncoder:
+        """The encoder of this name; its weights load with the first input."""
+        return self._once("encoder", name, lambda: self._build_encoder(self.catalogue.encoder(name)))
+
+    def reader_errors(self, encoder: str) -> Mapping[str, Mapping[str, float]]:
+        """Sensitivity and specificity by positive sentence, where the encoder's folder records them.
+
+        Empty for encoders whose errors nobody has measured.
+        """
+        return self._once("errors", encoder, lambda: self._read_errors(self.catalogue.encoder(encoder)))
+
+    def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
+        """Words of ``prompt`` that the calibration world does not know; empty for other models."""
+        if not self.model_info(model).id.startswith("calibration-"):
+            return ()
+        from bias_core.calibration.grammar import parse
+
+        return tuple(parse(prompt).unknown_words)
+
+    def tidy(self) -> Sequence[str]:
+        """Bring the picture store below its limit; ids of the pictures that went."""
+        limit = int(self.settings.cache_gb * 1e9)
+        if self.images.n_bytes <= limit:
+            return []
+        removed = self.images.evict(limit, protected=self.manifests.protected_ids())
+        self.embeddings.forget(removed)
+        return removed
+
+    def close(self) -> None:
+        """Let go of files."""
+        self.embeddings.close()
+
+    def _once(self, kind: str, name: str, build: Callable[[], T]) -> T:
+        with self._build_lock:
+            if (kind, name) not in self._built:
+                self._built[kind, name] = build()
+            return self._built[kind, name]  # type: ignore[return-value]
+
+    def _source(self, path: str) -> str:
+        """A folder of the assets, a folder of the user, or a hub id."""
+        shipped = self.settings.assets_dir / path
+        if path.startswith("calibration/") or shipped.is_dir():
+            return str(shipped)
+        local = Path(path).expanduser()
+        return str(local) if local.is_dir() else path
+
+    def _find_revision(self, info: ModelInfo) -> str:
+        if info.family == "renderer":
+            from bias_core import calibration
+
+            return fingerprint(Path(calibration.__file__).parent)
+        folder = Path(self._source(str(info.options["path"])))
+        if not folder.is_dir():
+            return info.revision
+        loras = self._loras(info)
+        return fingerprint(folder) + (f"-{fingerprint(loras)[:6]}" if loras and loras.is_dir() else "")
+
+    def _loras(self, info: ModelInfo) -> Path | None:
+        return self.settings.assets_dir / str(info.options["loras"]) if "loras" in info.options else None
+
+    def _build_model(self, info: ModelInfo) -> TextToImage:
+        if info.family == "renderer":
+            from bias_core.adapters.calibration_renderer import CalibrationRenderer
+
+            return CalibrationRenderer()
+        from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
+
+        return DiffusersTextToImage(
+            info,
+            self._source(str(info.options["path"])),
+            loras=self._loras(info),
+            device=self.settings.device,
+            offline=self.settings.offline,
+        )
+
+    def _build_encoder(self, info: EncoderInfo) -> ImageTextEncoder:
+        device, offline = self.settings.device, self.settings.offline
+        if info.library == "open_clip":
+            from bias_core.adapters.open_clip_encoder import OpenClipEncoder
+
+            architecture, weights = info.path.split("/", 1)
+            return OpenClipEncoder(info.id, architecture, weights, device=device, offline=offline)
+        from bias_core.adapters.transformers_clip import TransformersEncoder
+
+        source = self._source(info.path)
+        name = f"{info.id}@{fingerprint(Path(source))}" if Path(source).is_dir() else info.id
+        return TransformersEncoder(name, source, device=device, offline=offline)
+
+    def _read_errors(self, info: EncoderInfo) -> Mapping[str, Mapping[str, float]]:
+        path = Path(self._source(info.path)) / "reader.json"
+        if not path.is_file():
+            return {}
+        try:
+            errors: dict[str, dict[str, float]] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise StorageError(f"cannot read the encoder's error rates {path}: {error}") from error
+        return errors
