@@ -151,6 +151,44 @@ def bootstrap_interval(
     )
 
 
+def percentile_estimate(
+    value: float, resampled: ArrayLike, *, n: int, confidence: float = 0.95, null_value: float | None = None
+) -> Estimate:
+    """An estimate whose statistic was resampled elsewhere, with the percentile interval.
+
+    Parameters
+    ----------
+    value : float
+    resampled : array (n_resamples,)
+        The statistic of each bootstrap resample.
+    n : int
+        Number of sampling units.
+
+    Returns
+    -------
+    Estimate
+        ``low`` and ``high`` are nan, with a note, where all resamples agree: too few units differ.
+
+    Raises
+    ------
+    InvalidInput
+        For empty or not finite resamples.
+
+    Examples
+    --------
+    >>> percentile_estimate(2.0, [1.0, 2.0, 3.0], n=5, confidence=0.5).low
+    1.5
+    """
+    _check_confidence(confidence)
+    values = finite_vector(resampled, "resampled")
+    low, high, note = math.nan, math.nan, "too few different units for an interval"
+    if np.ptp(values) > _ROUNDING:
+        low, high = (float(end) for end in np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2]))
+        note = ""
+    method = f"bootstrap (percentile) {_percent(confidence)}"
+    return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, note=note)
+
+
 def effect_size(x: ArrayLike, y: ArrayLike, *, sd: EffectSizeSD = "pooled") -> float:
     """Cohen's d, (mean(x) - mean(y)) / s.
 

@@ -1,0 +1,364 @@
+"""OASIS: how much of the variety of a set of images lies along an attribute (WALS and spread)."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bias_core.arrays import same_dimension, unit_rows, unit_vector
+from bias_core.errors import InvalidInput
+from bias_core.metrics.direction import image_direction, kernel_direction, text_direction
+from bias_core.statistics import bootstrap_interval, percentile_estimate
+from bias_core.types import Estimate
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from bias_core.permutation import Seed
+
+__all__ = [
+    "Decomposition",
+    "alignment_estimates",
+    "alignment_score",
+    "decompose",
+    "image_direction",
+    "kernel_direction",
+    "spread_along",
+    "spread_estimates",
+    "text_direction",
+    "weighted_alignment_score",
+]
+
+ENERGY = 0.9
+"""Share of the squared singular values that the default number of components must reach."""
+_ROUNDING = 1e-6  # unit rows closer than this differ by float32 rounding only
+_KEPT_ENERGY = 0.99  # what the bootstrap of WALS keeps of the image set
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decomposition:
+    """Singular value decomposition of the unit embeddings of one image set.
+
+    Attributes
+    ----------
+    rows : unit embeddings, centred if ``centred``, ``(n, d)``.
+    singular_values : sigma, descending, ``(r,)`` with r = min(n, d).
+    components : u, right singular vectors in feature space, ``(r, d)``; the entry of largest size of each
+        is positive, so that signs do not depend on the library or the order of the images.
+    centred : whether the mean embedding was taken off first.
+    """
+
+    rows: NDArray[np.float64]
+    singular_values: NDArray[np.float64]
+    components: NDArray[np.float64]
+    centred: bool
+
+    def n_components(self, energy: float = ENERGY) -> int:
+        """Fewest components whose squared singular values reach this share of their sum."""
+        return int(_n_for_energy(self.singular_values**2, energy))
+
+
+def weighted_alignment_score(
+    image_embeddings: ArrayLike,
+    direction: ArrayLike,
+    *,
+    n_components: int | None = None,
+    centred: bool = True,
+    signed: bool = False,
+) -> float:
+    """WALS: how well the main directions of variety of the images align with an attribute.
+
+    WALS(A) = Σ_i σ_i |δ·u_i| / Σ_j σ_j   [dehdashtian2025oasis, Eq. 7]
+
+    Parameters
+    ----------
+    image_embeddings : array (n, d), n >= 2
+    direction : array (d,)
+        δA, see :func:`text_direction` and :func:`image_direction`; its length does not matter.
+    n_components : int or None
+        k; None: the fewest with 90 % of the energy Σσ².
+    centred : bool
+        Take the mean embedding off first; without it the first component is the mean image.
+    signed : bool
+        Sum δ·u_i instead of |δ·u_i|. With ``centred=False`` this is the paper's literal form.
+
+    Returns
+    -------
+    float
+        In [0, 1], in [-1, 1] if signed. Higher: the images vary more along the attribute; 0: not at all.
+        There is no null value: compare models and attributes.
+
+    Raises
+    ------
+    InvalidInput
+        For fewer than two images, images with equal embeddings, a zero direction, different dimensions, or an
+        impossible number of components.
+
+    Notes
+    -----
+    Differs from the paper: unit, centred features and the absolute value. The sign of a singular vector is
+    arbitrary, so the signed sum is undefined; here the entry of largest size of each is made positive. u_i
+    lives in feature space: it is a right singular vector of the (n, d) array.
+
+    Examples
+    --------
+    >>> images = [[1.0, 0.1, 0.0], [1.0, -0.1, 0.0]]
+    >>> round(weighted_alignment_score(images, [0.0, 1.0, 0.0]), 6)
+    1.0
+    >>> round(weighted_alignment_score(images, [0.0, 3.0, 4.0]), 6)
+    0.6
+    """
+    return alignment_score(
+        decompose(image_embeddings, centred=centred), direction, n_components=n_components, signed=signed
+    )
+
+
+def decompose(image_embeddings: ArrayLike, *, centred: bool = True) -> Decomposition:
+    """Decompose an image set once, for any number of attributes.
+
+    Parameters
+    ----------
+    image_embeddings : array (n, d), n >= 2
+    centred : bool
+
+    Raises
+    ------
+    InvalidInput
+        For fewer than two images, or images with equal embeddings.
+
+    Examples
+    --------
+    >>> decompose([[1.0, 0.0], [0.0, 1.0]]).singular_values.round(6)
+    array([1., 0.])
+    """
+    unit = np.asarray(unit_rows(image_embeddings, "image_embeddings", min_rows=2), dtype=np.float64)
+    deviations = unit - unit.mean(axis=0)
+    if np.sqrt((deviations**2).sum(axis=1).mean()) <= _ROUNDING:
+        raise InvalidInput(
+            f"image_embeddings must differ; got {len(unit)} equal rows, which have no variety."
+        )
+    rows = deviations if centred else unit
+    # The triangular factor has the same singular values and right vectors, and is small when n > d.
+    _, sigma, u = np.linalg.svd(np.linalg.qr(rows, mode="r"), full_matrices=False)
+    signs = np.sign(np.take_along_axis(u, np.abs(u).argmax(axis=1, keepdims=True), axis=1))
+    return Decomposition(rows=rows, singular_values=sigma, components=u * signs, centred=centred)
+
+
+def alignment_score(
+    decomposition: Decomposition,
+    direction: ArrayLike,
+    *,
+    n_components: int | None = None,
+    signed: bool = False,
+) -> float:
+    """:func:`weighted_alignment_score` of an image set that is already decomposed: a mat-vec.
+
+    Raises
+    ------
+    InvalidInput
+        For a zero direction, another dimension, or an impossible number of components.
+
+    Examples
+    --------
+    >>> images = decompose([[1.0, 0.1, 0.0], [1.0, -0.1, 0.0]])
+    >>> round(alignment_score(images, [0.0, 3.0, 4.0]), 6)
+    0.6
+    """
+    delta = unit_vector(direction)
+    same_dimension(image_embeddings=decomposition.components, direction=delta)
+    k = _checked(n_components, decomposition)
+    sigma, u = decomposition.singular_values[:k], decomposition.components[:k]
+    cosines = u @ delta if signed else np.abs(u @ delta)  # (k,)
+    return float(sigma @ cosines / sigma.sum())
+
+
+def alignment_estimates(
+    image_embeddings: ArrayLike,
+    directions: ArrayLike,
+    *,
+    n_components: int | None = None,
+    confidence: float = 0.95,
+    n_resamples: int = 200,
+    rng: Seed = 0,
+) -> tuple[Estimate, ...]:
+    """WALS of several attributes with bootstrap intervals over the images.
+
+    Parameters
+    ----------
+    image_embeddings : array (n, d)
+    directions : array (n_attributes, d)
+    n_components : int or None
+        None: chosen anew in every resample, by energy.
+    confidence : float in (0, 1)
+    n_resamples : int
+    rng : seed or Generator
+
+    Returns
+    -------
+    tuple of Estimate
+        One per direction, in [0, 1], no null value. nan with a note where there is one image, or all
+        embeddings are equal.
+
+    Raises
+    ------
+    InvalidInput
+        For malformed embeddings or directions, or different dimensions.
+
+    Notes
+    -----
+    The resamples are decomposed inside the components that hold 99 % of the energy of the whole set.
+
+    Examples
+    --------
+    >>> alignment_estimates([[1.0, 0.0]], [[0.0, 1.0]])[0].note
+    'one image has no variety'
+    """
+    images, deltas = _checked_sets(image_embeddings, directions)
+    undefined = _no_variety(images)
+    if undefined:
+        return (_undefined(len(images), undefined),) * len(deltas)
+    whole = decompose(images)
+    k = None if n_components is None else _checked(n_components, whole)
+    scores = _resampled_scores(whole, deltas, k, n_resamples, np.random.default_rng(rng))
+    return tuple(
+        percentile_estimate(
+            alignment_score(whole, delta, n_components=k), resampled, n=len(images), confidence=confidence
+        )
+        for delta, resampled in zip(deltas, scores.T, strict=True)
+    )
+
+
+def spread_along(image_embeddings: ArrayLike, direction: ArrayLike) -> float:
+    """Standard deviation (ddof=1) of the unit embeddings along the unit direction: variety in cosine units.
+
+    Parameters
+    ----------
+    image_embeddings : array (n, d), n >= 2
+    direction : array (d,)
+
+    Returns
+    -------
+    float
+        In [0, 1.42]; 0: the images do not differ along the attribute. No null value.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`weighted_alignment_score`.
+
+    Examples
+    --------
+    >>> round(spread_along([[0.6, 0.8], [0.8, 0.6]], [2.0, 0.0]), 6)
+    0.141421
+    """
+    rows, delta = decompose(image_embeddings).rows, unit_vector(direction)
+    same_dimension(image_embeddings=rows, direction=delta)
+    return float(np.std(rows @ delta, ddof=1))
+
+
+def spread_estimates(
+    image_embeddings: ArrayLike, directions: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0
+) -> tuple[Estimate, ...]:
+    """:func:`spread_along` of several attributes with bootstrap intervals over the images.
+
+    Parameters
+    ----------
+    image_embeddings : array (n, d)
+    directions : array (n_attributes, d)
+    confidence : float in (0, 1)
+    rng : seed or Generator
+
+    Returns
+    -------
+    tuple of Estimate
+        One per direction; nan with a note where there is one image, or all embeddings are equal.
+
+    Raises
+    ------
+    InvalidInput
+        For malformed embeddings or directions, or different dimensions.
+
+    Examples
+    --------
+    >>> spread_estimates([[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0]])[0].note
+    'all images have the same embedding'
+    """
+    images, deltas = _checked_sets(image_embeddings, directions)
+    undefined = _no_variety(images)
+    if undefined:
+        return (_undefined(len(images), undefined),) * len(deltas)
+    deviation = functools.partial(np.std, ddof=1)
+    return tuple(
+        bootstrap_interval(images @ delta, statistic=deviation, confidence=confidence, rng=rng)
+        for delta in deltas
+    )
+
+
+def _n_for_energy(squares: NDArray[np.float64], energy: float) -> NDArray[np.int_]:
+    """Fewest leading entries along the last axis that reach a share of their sum."""
+    shares = np.cumsum(squares, axis=-1) / squares.sum(axis=-1, keepdims=True)
+    counts: NDArray[np.int_] = 1 + np.count_nonzero(shares < energy - 1e-12, axis=-1)
+    return counts
+
+
+def _checked(n_components: int | None, decomposition: Decomposition) -> int:
+    largest = len(decomposition.singular_values)
+    if n_components is None:
+        return decomposition.n_components()
+    if not 1 <= n_components <= largest:
+        raise InvalidInput(f"n_components must be from 1 to min(n, d) = {largest}; got {n_components}.")
+    return n_components
+
+
+def _checked_sets(
+    image_embeddings: ArrayLike, directions: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    images = np.asarray(unit_rows(image_embeddings, "image_embeddings"), dtype=np.float64)
+    deltas = np.asarray(unit_rows(directions, "directions"), dtype=np.float64)
+    same_dimension(image_embeddings=images, directions=deltas)
+    return images, deltas
+
+
+def _no_variety(images: NDArray[np.float64]) -> str:
+    if len(images) == 1:
+        return "one image has no variety"
+    deviations = images - images.mean(axis=0)
+    equal = np.sqrt((deviations**2).sum(axis=1).mean()) <= _ROUNDING
+    return "all images have the same embedding" if equal else ""
+
+
+def _undefined(n: int, note: str) -> Estimate:
+    return Estimate(value=math.nan, low=math.nan, high=math.nan, n=n, note=note)
+
+
+def _resampled_scores(
+    whole: Decomposition,
+    deltas: NDArray[np.float64],
+    n_components: int | None,
+    n_resamples: int,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """WALS of every resample that varies and every direction, ``(<= n_resamples, n_attributes)``."""
+    n = len(whole.rows)
+    kept = max(n_components or 0, whole.n_components(_KEPT_ENERGY))
+    u = whole.components[:kept]
+    coordinates, targets = whole.rows @ u.T, deltas @ u.T  # (n, kept), (n_attributes, kept)
+    scores = []
+    for counts in rng.multinomial(n, np.full(n, 1 / n), size=n_resamples):
+        drawn = np.flatnonzero(counts)
+        if drawn.size < 2:
+            continue
+        weights, rows = counts[drawn], coordinates[drawn]
+        rows = rows - weights @ rows / n
+        squares, axes = np.linalg.eigh((rows.T * weights) @ rows)  # ascending
+        squares, axes = np.maximum(squares[::-1], 0), axes[:, ::-1]
+        if squares[0] <= n * _ROUNDING**2:
+            continue
+        k = n_components or int(_n_for_energy(squares, ENERGY))
+        sigma = np.sqrt(squares[:k])
+        scores.append(np.abs(targets @ axes[:, :k]) @ sigma / sigma.sum())
+    return np.reshape(scores, (-1, len(deltas)))
