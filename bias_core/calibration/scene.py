@@ -1,0 +1,96 @@
+"""What a picture of the calibration world shows: people or a thing, a place and a light."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+AGES = ("child", "young", "old")
+SKIN_TONES = tuple(range(1, 11))  # Monk scale: 1 is the lightest, 10 the darkest
+HAIR_COLOURS = ("black", "brown", "blond", "red")
+HEADWEAR = ("none", "turban", "sombrero", "hat", "cap", "headscarf")
+DRESSES = ("everyday", "traditional", "embroidered", "vibrant")
+EXPRESSIONS = ("smiling", "neutral", "frowning")
+LIGHTS = ("neutral", "bright", "gloomy")
+ROLES = ("none", "high", "low")
+
+DOMAINS: Mapping[str, tuple[object, ...]] = {
+    "gender": ("feminine", "masculine"),
+    "age": AGES,
+    "skin": SKIN_TONES,
+    "hair": HAIR_COLOURS,
+    "beard": (False, True),
+    "moustache": (False, True),
+    "glasses": (False, True),
+    "headwear": HEADWEAR,
+    "dress": DRESSES,
+    "mark": (False, True),
+    "expression": EXPRESSIONS,
+}
+"""Every visible attribute of a person and the values it can take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What gives a concept away: where it is, what is worn and held. Names are keys of ``drawing.yaml``.
+
+    ``flag`` marks a nationality, ``role`` the badge of a powerful or powerless position, ``colour`` and
+    ``variant`` tint the held thing; two concepts with equal looks cannot be told apart in a picture.
+    """
+
+    setting: str = "plain"
+    clothing: str = "plain"
+    prop: str = ""
+    colour: str = "red"
+    flag: str = ""
+    role: str = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Person:
+    """One drawn person; ``gender`` is perceived gender, what the drawing presents."""
+
+    look: Look = Look()
+    gender: str = "feminine"
+    age: str = "young"
+    skin: int = 3
+    hair: str = "brown"
+    beard: bool = False
+    moustache: bool = False
+    glasses: bool = False
+    headwear: str = "none"
+    dress: str = "everyday"
+    mark: bool = False
+    expression: str = "neutral"
+    shirt: str = "blue"
+    shade: int = 0
+
+    def truth(self) -> dict[str, object]:
+        """The visible attributes by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name in DOMAINS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thing:
+    """One drawn object: an icon of ``drawing.yaml`` and its colour."""
+
+    icon: str
+    colour: str = "red"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """One picture: up to two people from left to right, or a thing; ``extra`` is a sign in the background."""
+
+    people: tuple[Person, ...] = ()
+    thing: Thing | None = None
+    setting: str = "plain"
+    light: str = "neutral"
+    backdrop: str = "cream"
+    extra: str = ""
+
+    def truth(self) -> dict[str, object]:
+        """All visible attributes; with two people the keys begin with ``left_`` and ``right_``."""
+        sides = ("left_", "right_") if len(self.people) == 2 else ("",)
+        named = {f"{s}{k}": v for s, p in zip(sides, self.people, strict=False) for k, v in p.truth().items()}
+        return {"n_people": len(self.people), "light": self.light, "extra": self.extra, **named}

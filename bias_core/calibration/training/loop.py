@@ -1,0 +1,116 @@
+"""What all the trainings share: pictures as tensors, a cosine schedule, checkpoints that outlive a cut."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+
+def to_tensor(images: list[Image.Image]) -> torch.Tensor:
+    """Float tensor ``(n, 3, h, w)`` in [-1, 1]."""
+    pixels = np.stack([np.asarray(image) for image in images])
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 127.5 - 1
+
+
+def autocast_dtype(device: str) -> torch.dtype:
+    """Bfloat16 on CUDA; on a CPU only where a quick try shows that it is faster than float32."""
+    if device == "cuda":
+        return torch.bfloat16
+    a, b = torch.randn(256, 256), torch.randn(256, 256)
+    return torch.bfloat16 if _seconds(a.bfloat16(), b.bfloat16()) < _seconds(a, b) else torch.float32
+
+
+def _seconds(a: torch.Tensor, b: torch.Tensor) -> float:
+    a @ b
+    start = time.perf_counter()
+    for _ in range(3):
+        a @ b
+    return time.perf_counter() - start
+
+
+class Average:
+    """Exponential moving average of a model's weights."""
+
+    def __init__(self, model: torch.nn.Module, decay: float = 0.998) -> None:
+        self.decay, self.steps = decay, 0
+        self.state = {k: v.detach().clone() for k, v in model.state_dict().items()}
+
+    @torch.no_grad()
+    def update(self, model: torch.nn.Module) -> None:
+        """Move the average towards the model; faster in the first steps."""
+        self.steps += 1
+        decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
+        for key, value in model.state_dict().items():
+            if value.dtype.is_floating_point:
+                self.state[key].lerp_(value, 1 - decay)
+            else:
+                self.state[key].copy_(value)
+
+
+def train(
+    model: torch.nn.Module,
+    loss_of: Callable[[int], torch.Tensor],
+    *,
+    name: str,
+    checkpoint: Path,
+    minutes: float,
+    lr: float,
+    warmup: int = 100,
+    weight_decay: float = 0.01,
+    ema: float = 0.998,
+    every: int = 100,
+) -> Average:
+    """Minimise ``loss_of(step)`` for ``minutes``, with AdamW and a cosine schedule over the time.
+
+    State is saved to ``checkpoint`` every two minutes and taken up again when the file exists; the minutes
+    already spent count. Returns the averaged weights.
+    """
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimiser = torch.optim.AdamW(trained, lr=lr, weight_decay=weight_decay, betas=(0.9, 0.98))
+    average, step, spent = Average(model, ema), 0, 0.0
+    if checkpoint.exists():
+        saved = torch.load(checkpoint, weights_only=True)
+        model.load_state_dict(saved["model"])
+        optimiser.load_state_dict(saved["optimiser"])
+        average.state, average.steps = saved["ema"], saved["step"]
+        step, spent = saved["step"], saved["spent"]
+    recent, saved_at = [], time.monotonic()
+    for seconds in _clock(minutes * 60, spent):
+        share = seconds / (minutes * 60)
+        for group in optimiser.param_groups:
+            group["lr"] = lr * min(1.0, (step + 1) / warmup) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * share)))
+        loss = loss_of(step)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        optimiser.step()
+        average.update(model)
+        step += 1
+        recent.append(loss.item())
+        if step % every == 0:
+            print(f"{name}: step {step}, {seconds / 60:.1f} of {minutes:g} min, loss {np.mean(recent[-every:]):.4f}", flush=True)
+        if time.monotonic() - saved_at > 120:
+            _save(checkpoint, model, optimiser, average, step, seconds)
+            saved_at = time.monotonic()
+    _save(checkpoint, model, optimiser, average, step, minutes * 60)
+    return average
+
+
+def _clock(limit: float, spent: float) -> Iterator[float]:
+    start = time.monotonic() - spent
+    while (seconds := time.monotonic() - start) < limit:
+        yield seconds
+
+
+def _save(path: Path, model: torch.nn.Module, optimiser: Any, average: Average, step: int, seconds: float) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    state = {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "ema": average.state, "step": step, "spent": seconds}
+    torch.save(state, path.with_suffix(".tmp"))
+    path.with_suffix(".tmp").replace(path)
