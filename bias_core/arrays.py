@@ -140,6 +140,18 @@ def same_length(**arrays: NDArray[Any]) -> int:
     return lengths.pop()
 
 
+def all_equal(rows: Floats) -> bool:
+    """Whether unit rows differ by no more than float32 rounding (1e-6 from their mean, root mean square).
+
+    Examples
+    --------
+    >>> all_equal(np.array([[1.0, 0.0], [1.0, 1e-9]])), all_equal(np.eye(2))
+    (True, False)
+    """
+    deviations = rows - rows.mean(axis=0, dtype=np.float64)
+    return bool(np.sqrt((deviations**2).sum(axis=1).mean()) <= 1e-6)
+
+
 def probability(value: float, name: str = "probability") -> float:
     """A number in [0, 1].
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from bias_core.arrays import same_dimension, unit_rows, unit_vector
+from bias_core.arrays import all_equal, same_dimension, unit_rows, unit_vector
 from bias_core.errors import InvalidInput
 from bias_core.metrics.direction import image_direction, kernel_direction, text_direction
 from bias_core.statistics import bootstrap_interval, percentile_estimate
@@ -136,12 +137,11 @@ def decompose(image_embeddings: ArrayLike, *, centred: bool = True) -> Decomposi
     array([1., 0.])
     """
     unit = np.asarray(unit_rows(image_embeddings, "image_embeddings", min_rows=2), dtype=np.float64)
-    deviations = unit - unit.mean(axis=0)
-    if np.sqrt((deviations**2).sum(axis=1).mean()) <= _ROUNDING:
+    if all_equal(unit):
         raise InvalidInput(
             f"image_embeddings must differ; got {len(unit)} equal rows, which have no variety."
         )
-    rows = deviations if centred else unit
+    rows = unit - unit.mean(axis=0) if centred else unit
     # The triangular factor has the same singular values and right vectors, and is small when n > d.
     _, sigma, u = np.linalg.svd(np.linalg.qr(rows, mode="r"), full_matrices=False)
     signs = np.sign(np.take_along_axis(u, np.abs(u).argmax(axis=1, keepdims=True), axis=1))
@@ -223,7 +223,8 @@ def alignment_estimates(
         return (_undefined(len(images), undefined),) * len(deltas)
     whole = decompose(images)
     k = None if n_components is None else _checked(n_components, whole)
-    scores = _resampled_scores(whole, deltas, k, n_resamples, np.random.default_rng(rng))
+    with threadpool_limits(limits=1, user_api="blas"):  # many small matrices: threads only get in the way
+        scores = _resampled_scores(whole, deltas, k, n_resamples, np.random.default_rng(rng))
     return tuple(
         percentile_estimate(
             alignment_score(whole, delta, n_components=k), resampled, n=len(images), confidence=confidence
@@ -326,9 +327,7 @@ def _checked_sets(
 def _no_variety(images: NDArray[np.float64]) -> str:
     if len(images) == 1:
         return "one image has no variety"
-    deviations = images - images.mean(axis=0)
-    equal = np.sqrt((deviations**2).sum(axis=1).mean()) <= _ROUNDING
-    return "all images have the same embedding" if equal else ""
+    return "all images have the same embedding" if all_equal(images) else ""
 
 
 def _undefined(n: int, note: str) -> Estimate:
