@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -104,18 +105,19 @@ def load_catalogue(path: Path) -> Catalogue:
     )
 
 
-def fingerprint(folder: Path) -> str:
-    """Twelve hex digits that change when a file below ``folder`` changes; the revision of local weights.
+def fingerprint(folder: Path, patterns: Sequence[str] = ("**/*",)) -> str:
+    """Twelve hex digits that change when a file of ``folder`` changes; the revision of local weights.
 
     Large files are identified by their size and both ends, so that gigabytes are not read.
     """
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
+    for path in sorted({path for pattern in patterns for path in folder.glob(pattern)}):
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
-            digest.update(f"{path.relative_to(folder).as_posix()}:{path.stat().st_size}:".encode())
+            size = path.stat().st_size
+            digest.update(f"{path.relative_to(folder).as_posix()}:{size}:".encode())
             with path.open("rb") as file:
                 digest.update(file.read(_SAMPLE))
-                if path.stat().st_size > 2 * _SAMPLE:
+                if size > 2 * _SAMPLE:
                     file.seek(-_SAMPLE, 2)
                 digest.update(file.read(_SAMPLE))
     return digest.hexdigest()[:12]

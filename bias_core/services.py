@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bias_core.errors import StorageError
 from bias_core.model_catalogue import Catalogue, fingerprint, load_catalogue
@@ -94,6 +94,10 @@ class Services:
 
         return tuple(parse(prompt).unknown_words)
 
+    def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
+        """Share of pictures whose recorded truth is as ``sentence`` says; None where that cannot be told."""
+        return None
+
     def tidy(self) -> Sequence[str]:
         """Bring the picture store below its limit; ids of the pictures that went."""
         limit = int(self.settings.cache_gb * 1e9)
@@ -125,7 +129,8 @@ class Services:
         if info.family == "renderer":
             from bias_core import calibration
 
-            return fingerprint(Path(calibration.__file__).parent)
+            code = fingerprint(Path(calibration.__file__).parent, ["*.py"])
+            return code[:6] + fingerprint(self.settings.assets_dir / "calibration", ["*.yaml"])[:6]
         folder = Path(self._source(str(info.options["path"])))
         if not folder.is_dir():
             return info.revision

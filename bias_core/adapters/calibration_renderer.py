@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Sequence
+from random import Random
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from bias_core.types import GeneratedImage
 
@@ -35,7 +33,7 @@ class CalibrationRenderer:
 
         requests = {prompt: parse(prompt) for prompt in {row.prompt for row in rows}}
         for done, row in enumerate(rows, start=1):
-            rng = np.random.default_rng([row.seed, zlib.crc32(row.prompt.encode())])
+            rng = Random(f"{row.seed} {row.prompt}")
             scene = sample_scene(requests[row.prompt], row.condition, rng)
             image = render(scene, row.width)
             if image.height != row.height:

@@ -26,6 +26,13 @@ def pick_device(wanted: str) -> str:
     return wanted
 
 
+def hide_progress_bars() -> None:
+    """The bars that libraries draw while loading would run through our own."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+
+
 @contextmanager
 def loading(name: str, source: str) -> Iterator[None]:
     """Word every failure of reading weights as :class:`ModelUnavailable`, with what to do."""

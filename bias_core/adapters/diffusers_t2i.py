@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from bias_core.adapters.devices import loading, pick_device
+from bias_core.adapters.devices import hide_progress_bars, loading, pick_device
 from bias_core.errors import ModelUnavailable
 from bias_core.types import GeneratedImage
 
@@ -128,16 +128,19 @@ class DiffusersTextToImage:
     def _load(self) -> Any:
         import torch
         from diffusers import DiffusionPipeline
+        from diffusers.utils import logging
 
+        hide_progress_bars()
+        logging.disable_progress_bar()
         device = pick_device(self._wanted_device)
-        absent = _absent_components(Path(self.source).expanduser())
+        folder = Path(self.source)
         pipeline = DiffusionPipeline.from_pretrained(
             self.source,
-            revision=self.info.revision or None if not Path(self.source).is_dir() else None,
+            revision=self.info.revision or None,
             torch_dtype=getattr(torch, self._dtype(device)),
             use_safetensors=True,
-            local_files_only=self.offline or Path(self.source).is_dir(),
-            **absent,
+            local_files_only=self.offline or folder.is_dir(),
+            **_absent_components(folder),
         )
         pipeline.set_progress_bar_config(disable=True)
         return pipeline.to(device)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bias_core.adapters.devices import loading, pick_device
+from bias_core.adapters.devices import hide_progress_bars, loading, pick_device
 from bias_core.adapters.rows import to_unit_rows
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class TransformersEncoder:
         import torch
         from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
+        hide_progress_bars()
         options: dict[str, Any] = {"local_files_only": self._offline or Path(self.source).is_dir()}
         if self._revision and not Path(self.source).is_dir():
             options["revision"] = self._revision

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -27,6 +27,7 @@ CREATE TABLE IF NOT EXISTS embeddings (
 ) WITHOUT ROWID
 """
 _KEYS_PER_QUERY = 500  # below SQLite's limit on the number of variables
+_BATCH = 64  # inputs per call of the encoder
 
 
 class EmbeddingCache:
@@ -37,24 +38,36 @@ class EmbeddingCache:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
 
     def images(
-        self, encoder: ImageTextEncoder, images: Sequence[StoredImage], *, batch_size: int = 64
+        self, encoder: ImageTextEncoder, images: Sequence[StoredImage], *, lock: Lock | None = None
     ) -> np.ndarray:
-        """Rows ``(n, d)`` of the original PNGs, computing and keeping only those that are missing."""
+        """Rows ``(n, d)`` of the original PNGs, computing and keeping only those that are missing.
+
+        ``lock`` is held while the encoder runs, one batch at a time.
+        """
 
         def encode(missing: Sequence[StoredImage]) -> np.ndarray:
-            return encoder.encode_images([_open(image) for image in missing])
+            pictures = [_open(image) for image in missing]
+            with lock or nullcontext():
+                return encoder.encode_images(pictures)
 
-        return self._rows(encoder.name, {image.row.id: image for image in images},
-                          [image.row.id for image in images], encode, batch_size)  # fmt: skip
+        keys = [image.row.id for image in images]
+        return self._rows(encoder.name, dict(zip(keys, images, strict=True)), keys, encode)
 
-    def texts(self, encoder: ImageTextEncoder, texts: Sequence[str]) -> np.ndarray:
+    def texts(
+        self, encoder: ImageTextEncoder, texts: Sequence[str], *, lock: Lock | None = None
+    ) -> np.ndarray:
         """Rows ``(n, d)`` of the sentences, computing and keeping only those that are missing."""
+
+        def encode(missing: Sequence[str]) -> np.ndarray:
+            with lock or nullcontext():
+                return encoder.encode_texts(missing)
+
         keys = [text_key(text) for text in texts]
-        return self._rows(encoder.name, dict(zip(keys, texts, strict=True)), keys, encoder.encode_texts, 256)
+        return self._rows(encoder.name, dict(zip(keys, texts, strict=True)), keys, encode)
 
     def forget(self, keys: Collection[str]) -> None:
         """Drop the rows of evicted pictures, for every encoder."""
@@ -74,12 +87,11 @@ class EmbeddingCache:
         items: Mapping[str, T],
         keys: Sequence[str],
         encode: Callable[[Sequence[T]], np.ndarray],
-        batch_size: int,
     ) -> np.ndarray:
         rows = self._load(encoder, list(items))
         missing = [key for key in items if key not in rows]
-        for start in range(0, len(missing), batch_size):
-            batch = missing[start : start + batch_size]
+        for start in range(0, len(missing), _BATCH):
+            batch = missing[start : start + _BATCH]
             encoded = _encode_named({key: items[key] for key in batch}, encode)
             new = dict(zip(batch, encoded, strict=True))
             self._save(encoder, new)

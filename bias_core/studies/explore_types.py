@@ -85,12 +85,15 @@ class Clusters:
     """Spectral clusters of the unit image embeddings, and a 2-D map (principal components).
 
     ``labels (n,)`` count from 0 by size; ``coordinates (n, 2)``; ``eigenvalues`` of the Laplacian, ascending.
+    ``numbers (n,)`` are the pictures' own numbers (blocked and unfinished ones are left out).
     """
 
     labels: np.ndarray
     coordinates: np.ndarray
     eigenvalues: np.ndarray
     n_clusters: int
+    numbers: tuple[int, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,13 +110,19 @@ class ExploredImage:
 
 @dataclass(frozen=True, kw_only=True)
 class ExploreReport:
-    """The answer: pictures, numbers with their uncertainty, and what was noticed on the way."""
+    """The answer: pictures, numbers with their uncertainty, and what was noticed on the way.
+
+    ``scored_numbers`` are the numbers of the concept's pictures that the scores are of, in the order of
+    every per-picture array (``similarity_positive``, ``associations``, ``labels``, ...): pictures that a
+    safety checker blanked are not among them.
+    """
 
     run_id: str
     settings: ExploreSettings
     prompt: str
     images: tuple[ExploredImage, ...]
     attribute_images: tuple[ExploredImage, ...] = ()
+    scored_numbers: tuple[int, ...] = ()
     attributes: tuple[AttributeScore, ...] = ()
     association: AssociationScore | None = None
     clusters: Clusters | None = None

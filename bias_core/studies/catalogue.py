@@ -1,0 +1,90 @@
+"""The built-in attribute sets (``assets/studies/attribute_sets.yaml``), and attributes typed by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.settings import ASSETS
+from bias_core.types import Attribute
+
+SEPARATOR = "|"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeSet:
+    """Attributes that are shown together.
+
+    Attributes
+    ----------
+    key, title : for programs and for people.
+    concept_hint : a concept that the set suits, "" for any.
+    template : the prompt template it goes with, "" for any.
+    attributes : sentence pairs with their real-world rates.
+    """
+
+    key: str
+    title: str
+    concept_hint: str = ""
+    template: str = ""
+    attributes: tuple[Attribute, ...] = ()
+
+
+@cache
+def load_attribute_sets(folder: Path = ASSETS / "studies") -> tuple[AttributeSet, ...]:
+    """All sets, in the order of the file."""
+    path = folder / "attribute_sets.yaml"
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise StorageError(f"cannot read the attribute sets {path}: {error}") from error
+    return tuple(
+        AttributeSet(**entry | {"attributes": tuple(Attribute(**item) for item in entry["attributes"])})
+        for entry in data["sets"]
+    )
+
+
+def suggest_set(concept: str, sets: tuple[AttributeSet, ...]) -> AttributeSet:
+    """The set made for this concept, or the first one.
+
+    Raises
+    ------
+    InvalidInput
+        There are no sets.
+    """
+    if not sets:
+        raise InvalidInput("there are no attribute sets to suggest from")
+    wanted = concept.strip().lower()
+    return next((item for item in sets if item.concept_hint.lower() == wanted), sets[0])
+
+
+def find_attribute(text: str, concept: str, sets: tuple[AttributeSet, ...]) -> Attribute:
+    """An attribute by its built-in name, or from ``name|positive sentence|negative sentence``.
+
+    A name is looked up first in the sets made for ``concept`` (there P* is the concept's own), then in
+    the general ones. For another concept's set no P* would be right, so it is not taken from there.
+
+    Raises
+    ------
+    InvalidInput
+        Unknown name (the message lists the known ones) or a malformed triple.
+    """
+    if SEPARATOR in text:
+        parts = [part.strip() for part in text.split(SEPARATOR)]
+        if len(parts) != 3 or not all(parts):
+            raise InvalidInput(f"write an attribute as 'name|positive sentence|negative sentence', got {text!r}")
+        return Attribute(name=parts[0], positive=parts[1], negative=parts[2])
+    wanted, name = concept.strip().lower(), text.strip().lower()
+    own = [item for item in sets if item.concept_hint.lower() == wanted]
+    general = [item for item in sets if item.concept_hint.lower() in {"", "person"}]
+    candidates = {a.name.lower(): a for item in reversed(own + general) for a in reversed(item.attributes)}
+    if name not in candidates:
+        raise InvalidInput(
+            f"no built-in attribute {text!r}; there are {', '.join(sorted(candidates))}, "
+            "or write 'name|positive sentence|negative sentence'"
+        )
+    return candidates[name]

@@ -1,0 +1,58 @@
+"""What a study needs from its surroundings; ``bias_core.services.Services`` provides it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import threading
+
+    from bias_core.protocols import ImageTextEncoder, TextToImage
+    from bias_core.runs.embeddings import EmbeddingCache
+    from bias_core.runs.images import ImageStore
+    from bias_core.runs.manifests import ManifestStore
+    from bias_core.settings import Settings
+    from bias_core.types import ModelInfo
+
+
+class StudyServices(Protocol):
+    """Models by name, the stores, and the lock that models are run under."""
+
+    settings: Settings
+    images: ImageStore
+    embeddings: EmbeddingCache
+    manifests: ManifestStore
+    model_lock: threading.Lock
+
+    def model_info(self, name: str) -> ModelInfo:
+        """The catalogue's entry of a model."""
+        ...
+
+    def revision(self, name: str) -> str:
+        """Which weights a model name stands for now."""
+        ...
+
+    def text_to_image(self, name: str) -> TextToImage:
+        """The generator of this name."""
+        ...
+
+    def encoder(self, name: str) -> ImageTextEncoder:
+        """The encoder of this name."""
+        ...
+
+    def reader_errors(self, encoder: str) -> Mapping[str, Mapping[str, float]]:
+        """Known sensitivity and specificity of the encoder, by positive sentence."""
+        ...
+
+    def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
+        """Words of the prompt that the model's world is known not to know."""
+        ...
+
+    def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
+        """Share of pictures whose truth is as ``sentence`` says; None where that cannot be told."""
+        ...
+
+    def tidy(self) -> Sequence[str]:
+        """Bring the picture store below its limit."""
+        ...

@@ -1,0 +1,278 @@
+"""Explore: from a concept to pictures, and from the pictures to numbers with their uncertainty."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bias_core.engine.local import EngineProgress, run_rows
+from bias_core.errors import Cancelled, StorageError
+from bias_core.metrics.clustering import spectral_clusters
+from bias_core.studies.explore_plan import ExplorePlan, plan_explore, wants_association
+from bias_core.studies.explore_scores import SentencePairs, score_association, score_attributes
+from bias_core.studies.explore_types import (
+    AssociationScore,
+    AttributeScore,
+    Clusters,
+    ExploredImage,
+    ExploreReport,
+    Progress,
+)
+from bias_core.types import StoredImage
+
+if TYPE_CHECKING:
+    from bias_core.runs.manifests import Manifest, Status
+    from bias_core.studies.context import StudyServices
+    from bias_core.studies.explore_types import ExploreSettings
+
+_SECONDS_BETWEEN_UPDATES = 0.2
+_FEWEST_FOR_CLUSTERS = 4
+_MOST_FOR_CLUSTERS = 3000  # the similarity graph has n x n entries
+
+
+def explore(
+    settings: ExploreSettings,
+    services: StudyServices,
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
+    session: str = "",
+) -> Iterator[Progress | ExploreReport]:
+    """Draw (or find) the pictures and score them; the last thing yielded is the report.
+
+    Parameters
+    ----------
+    settings : what is asked; equal settings give equal numbers wherever they are asked.
+    services : models and stores.
+    cancelled : asked at every denoising step; once true, what is finished is scored and reported.
+    session : the visitor that the run belongs to.
+
+    Yields
+    ------
+    Progress
+        At most about five a second, with all pictures finished so far.
+    ExploreReport
+        Last, once.
+
+    Raises
+    ------
+    InvalidInput, UnknownModel
+        Before anything is drawn, for settings that cannot be used.
+    ModelUnavailable, StorageError
+        On the way; what was finished is stored, and the same settings go on from there.
+    """
+    started = time.monotonic()
+    plan = plan_explore(settings, services, session)
+    gallery = _Gallery(plan)
+    with _on_record(plan, services) as record:
+        try:
+            yield from _draw(plan, services, gallery, cancelled)
+        except Cancelled:
+            record.status = "cancelled"
+        yield gallery.progress("reading and scoring the pictures")
+        report = _report(plan, services, gallery, stopped=record.status == "cancelled")
+        if record.status == "running":
+            record.status = "finished"
+    services.tidy()
+    yield replace(report, seconds=time.monotonic() - started)
+
+
+class _Record:
+    """Status that the manifest gets in the end."""
+
+    def __init__(self) -> None:
+        self.status: Status = "running"
+
+
+@contextmanager
+def _on_record(plan: ExplorePlan, services: StudyServices) -> Iterator[_Record]:
+    """Keep the manifest true: running now, and in the end what became of it."""
+    record = _Record()
+    services.manifests.save(plan.manifest)
+    try:
+        yield record
+    except GeneratorExit:  # the reader went away
+        record.status = "cancelled"
+        raise
+    except BaseException:
+        record.status = "failed"
+        raise
+    finally:
+        # A full disk must not hide the error that it caused; a stale "running" is mended by the next run.
+        with suppress(StorageError):
+            services.manifests.save(_ended(plan.manifest, record.status))
+
+
+def _ended(manifest: Manifest, status: Status) -> Manifest:
+    return replace(manifest, status=status)
+
+
+class _Gallery:
+    """Finished pictures in the order of the manifest, numbered from 1 within their group."""
+
+    def __init__(self, plan: ExplorePlan) -> None:
+        self.plan = plan
+        self._stored: dict[str, StoredImage] = {}
+        self._reused: set[str] = set()
+        self._last: EngineProgress | None = None
+
+    def add(self, event: EngineProgress) -> None:
+        """Take up what the engine finished."""
+        self._last = event
+        for image in event.images:
+            self._stored[image.row.id] = image
+            if event.reused:
+                self._reused.add(image.row.id)
+
+    def explored(self, *groups: str) -> tuple[ExploredImage, ...]:
+        """The finished pictures of these groups."""
+        return tuple(
+            ExploredImage(
+                number=number,
+                id=stored.row.id,
+                path=stored.path,
+                row=row,
+                blocked=stored.blocked,
+                reused=stored.row.id in self._reused,
+            )
+            for group in groups
+            for number, row in enumerate((row for row in self.plan.rows if row.group == group), start=1)
+            if (stored := self._stored.get(row.id)) is not None
+        )
+
+    def scored_numbers(self) -> tuple[int, ...]:
+        """Numbers of the concept's pictures that can be scored, in the order of :meth:`scorable`."""
+        return tuple(image.number for image in self.explored("concept") if not image.blocked)
+
+    def scorable(self, group: str) -> list[StoredImage]:
+        """The finished pictures of a group that no safety checker blanked."""
+        rows = (row for row in self.plan.rows if row.group == group)
+        found = (self._stored.get(row.id) for row in rows)
+        return [image for image in found if image is not None and not image.blocked]
+
+    def progress(self, message: str = "") -> Progress:
+        """Where the run is, for the user."""
+        last = self._last
+        done, total = (last.done, last.total) if last else (0, len({row.id for row in self.plan.rows}))
+        if not message:
+            message = f"{done:,} of {total:,} pictures"
+            if last and last.n_steps:
+                message += f", step {last.step} of {last.n_steps}"
+        return Progress(
+            done=done,
+            total=total,
+            seconds_left=last.seconds_left if last else float("nan"),
+            message=message,
+            images=self.explored("concept", "attribute_a", "attribute_b"),
+        )
+
+
+def _draw(
+    plan: ExplorePlan, services: StudyServices, gallery: _Gallery, cancelled: Callable[[], bool]
+) -> Iterator[Progress]:
+    """Draw what is missing; embed each finished batch while the next is drawn."""
+    model = services.text_to_image(plan.settings.model)
+    last_update = 0.0
+    for event in run_rows(plan.rows, model, services.images, lock=services.model_lock, cancelled=cancelled):
+        gallery.add(event)
+        if time.monotonic() - last_update >= _SECONDS_BETWEEN_UPDATES:
+            last_update = time.monotonic()
+            yield gallery.progress()
+        if not event.reused:
+            _embed(plan, services, [image for image in event.images if not image.blocked])
+
+
+def _embed(plan: ExplorePlan, services: StudyServices, images: Sequence[StoredImage]) -> np.ndarray:
+    encoder = services.encoder(plan.settings.encoder)
+    return services.embeddings.images(encoder, images, lock=services.model_lock)
+
+
+def _report(
+    plan: ExplorePlan, services: StudyServices, gallery: _Gallery, *, stopped: bool
+) -> ExploreReport:
+    scorable = gallery.scorable("concept")
+    attributes: tuple[AttributeScore, ...] = ()
+    association, clusters = None, None
+    if scorable:
+        embeddings = _embed(plan, services, scorable)
+        attributes = _score(plan, services, scorable, embeddings)
+        association = _associate(plan, services, gallery, embeddings)
+        clusters = _cluster(plan, gallery, embeddings)
+    return ExploreReport(
+        run_id=plan.manifest.id,
+        settings=plan.settings,
+        prompt=plan.prompt,
+        images=gallery.explored("concept"),
+        attribute_images=gallery.explored("attribute_a", "attribute_b"),
+        scored_numbers=gallery.scored_numbers(),
+        attributes=attributes,
+        association=association,
+        clusters=clusters,
+        unknown_words=services.unknown_words(plan.settings.model, plan.prompt),
+        notes=tuple(_notes(plan, gallery, association, stopped=stopped)),
+        versions=dict(plan.manifest.versions) | {"encoder": services.encoder(plan.settings.encoder).name},
+    )
+
+
+def _score(
+    plan: ExplorePlan, services: StudyServices, images: Sequence[StoredImage], embeddings: np.ndarray
+) -> tuple[AttributeScore, ...]:
+    attributes = plan.settings.attributes
+    encoder = services.encoder(plan.settings.encoder)
+    texts = [a.positive for a in attributes] + [a.negative for a in attributes]
+    rows = services.embeddings.texts(encoder, texts, lock=services.model_lock)
+    truths = [image.truth for image in images if image.truth is not None]
+    return score_attributes(
+        plan.settings,
+        embeddings,
+        SentencePairs(positive=rows[: len(attributes)], negative=rows[len(attributes) :]),
+        reader_errors=services.reader_errors(plan.settings.encoder),
+        planted=[services.shown(a.positive, truths) if truths else None for a in attributes],
+    )
+
+
+def _associate(
+    plan: ExplorePlan, services: StudyServices, gallery: _Gallery, embeddings: np.ndarray
+) -> AssociationScore | None:
+    sides = [gallery.scorable("attribute_a"), gallery.scorable("attribute_b")]
+    if not all(sides):
+        return None
+    rows_a, rows_b = (_embed(plan, services, side) for side in sides)
+    return score_association(plan.settings, embeddings, rows_a, rows_b)
+
+
+def _cluster(plan: ExplorePlan, gallery: _Gallery, embeddings: np.ndarray) -> Clusters | None:
+    n = len(embeddings)
+    if not _FEWEST_FOR_CLUSTERS <= n <= _MOST_FOR_CLUSTERS:
+        return None
+    wanted = plan.settings.n_clusters
+    found = spectral_clusters(
+        embeddings, n_clusters=None if wanted is None else min(wanted, n), seed=plan.settings.seed
+    )
+    return Clusters(**vars(found), numbers=gallery.scored_numbers())
+
+
+def _notes(
+    plan: ExplorePlan, gallery: _Gallery, association: AssociationScore | None, *, stopped: bool
+) -> Iterator[str]:
+    drawn = gallery.explored("concept")
+    n_blocked = sum(image.blocked for image in drawn)
+    if stopped:
+        n_asked = plan.settings.n_images
+        yield f"Stopped by the user: the scores are of the {len(drawn)} of {n_asked} pictures that were finished."
+    if n_blocked:
+        yield f"The model's safety checker blanked {n_blocked} of {len(drawn)} pictures; they are not scored."
+    if len(drawn) == n_blocked:
+        yield "There is no picture to score."
+    if len(drawn) > _MOST_FOR_CLUSTERS:
+        yield f"No clusters: they are made for at most {_MOST_FOR_CLUSTERS:,} pictures."
+    if wants_association(plan.settings) and association is None:
+        yield "No association: the pictures guided to the two attributes were not finished."
+    if plan.model.family == "renderer" and plan.settings.negative_prompt:
+        yield "The renderer has no negative prompt; it was ignored."
+    if plan.model.embedded and (plan.settings.guidance_scale or 0) > 1:
+        yield "Guidance above 1 sharpens the majority beyond the planted rates."
