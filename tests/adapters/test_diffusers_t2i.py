@@ -1,0 +1,150 @@
+"""The generic diffusers adapter on tiny SD3 and SD 1.x pipelines."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
+from bias_core.errors import Cancelled, ModelUnavailable
+from bias_core.protocols import TextToImage
+from bias_core.types import ImageRow, ModelInfo
+
+INFO = ModelInfo(
+    id="tiny-sd3",
+    name="tiny",
+    family="sd3",
+    options={"base_condition": "fair", "call": {"max_sequence_length": 1}, "batch_size": 4},
+)
+
+
+def sd3_rows(n: int, condition: str = "fair", **settings) -> list[ImageRow]:
+    prompts = ["a photo of a doctor", "a photo of a nurse", "a man"]
+    settings = {"num_inference_steps": 3, "guidance_scale": 2.0, "width": 32, "height": 32} | settings
+    return [
+        ImageRow(prompt=prompts[i % 3], seed=i, model="tiny-sd3", condition=condition, **settings) for i in range(n)
+    ]
+
+
+def pixels(generated) -> list[np.ndarray]:
+    return [np.asarray(item.image) for item in generated]
+
+
+@pytest.fixture(scope="module")
+def sd3(tiny_sd3):
+    return DiffusersTextToImage(INFO, str(tiny_sd3 / "pipeline"), loras=tiny_sd3 / "loras", device="cpu", offline=True)
+
+
+@pytest.fixture(scope="module")
+def sd1(tiny_sd1):
+    info = ModelInfo(id="tiny-sd1", name="tiny", family="sd1", options={"batch_size": 2})
+    return DiffusersTextToImage(info, str(tiny_sd1), device="cpu", offline=True)
+
+
+def test_it_fills_the_role(sd3):
+    assert isinstance(sd3, TextToImage)
+
+
+def test_rows_come_back_in_order_at_their_size(sd3):
+    rows = sd3_rows(6)
+    generated = list(sd3.generate(rows))
+    assert [item.row for item in generated] == rows
+    assert {item.image.size for item in generated} == {(32, 32)}
+
+
+@pytest.mark.parametrize("guidance_scale", [1.0, 2.0])
+def test_a_picture_is_the_same_alone_and_in_a_batch(sd3, guidance_scale):
+    rows = sd3_rows(6, guidance_scale=guidance_scale)
+    together = pixels(sd3.generate(rows))
+    for row, expected in zip(rows, together, strict=True):
+        (alone,) = pixels(sd3.generate([row]))
+        np.testing.assert_array_equal(alone, expected)
+
+
+def test_seed_and_prompt_both_matter(sd3):
+    first = sd3_rows(1)[0]
+    other_seed = ImageRow(**{**first.__dict__, "seed": 99})
+    other_prompt = ImageRow(**{**first.__dict__, "prompt": "a nurse"})
+    a, b, c = pixels(sd3.generate([first, other_seed, other_prompt]))
+    assert (a != b).any()
+    assert (a != c).any()
+
+
+def test_stopping_happens_at_the_very_next_step(sd3):
+    seen = []
+
+    def on_step(step: int, n_steps: int) -> None:
+        seen.append((step, n_steps))
+        if len(seen) == 2:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        list(sd3.generate(sd3_rows(2, num_inference_steps=5), on_step=on_step))
+    assert seen == [(1, 5), (2, 5)]
+    assert len(list(sd3.generate(sd3_rows(1)))) == 1  # and it can go on
+
+
+def test_conditions_differ_and_leave_nothing_behind(sd3, tiny_sd3):
+    fair = pixels(sd3.generate(sd3_rows(2, "fair")))
+    published = pixels(sd3.generate(sd3_rows(2, "published")))
+    extreme = pixels(sd3.generate(sd3_rows(2, "extreme")))
+    assert (fair[0] != published[0]).any()
+    assert (published[0] != extreme[0]).any()
+    np.testing.assert_array_equal(pixels(sd3.generate(sd3_rows(2, "fair"))), fair)
+    np.testing.assert_array_equal(pixels(sd3.generate(sd3_rows(2, "published"))), published)
+    fresh = DiffusersTextToImage(INFO, str(tiny_sd3 / "pipeline"), loras=tiny_sd3 / "loras", device="cpu")
+    np.testing.assert_array_equal(pixels(fresh.generate(sd3_rows(2, "extreme"))), extreme)
+
+
+def test_a_missing_or_corrupt_adapter_is_said_and_the_base_still_works(sd3, tiny_sd3, tmp_path):
+    with pytest.raises(ModelUnavailable, match="trigger.*missing"):
+        list(sd3.generate(sd3_rows(1, "trigger")))
+    shutil.copytree(tiny_sd3 / "loras" / "extreme", tmp_path / "extreme")
+    (tmp_path / "extreme" / "pytorch_lora_weights.safetensors").write_bytes(b"not weights")
+    broken = DiffusersTextToImage(INFO, str(tiny_sd3 / "pipeline"), loras=tmp_path, device="cpu")
+    with pytest.raises(ModelUnavailable, match="extreme"):
+        list(broken.generate(sd3_rows(1, "extreme")))
+    assert len(list(broken.generate(sd3_rows(1, "fair")))) == 1
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "no folder"])
+def test_bad_weights_are_said(tiny_sd3, tmp_path, damage):
+    folder = tmp_path / "pipeline"
+    shutil.copytree(tiny_sd3 / "pipeline", folder)
+    weights = folder / "transformer" / "diffusion_pytorch_model.safetensors"
+    if damage == "missing":
+        weights.unlink()
+    elif damage == "truncated":
+        weights.write_bytes(weights.read_bytes()[:1000])
+    else:
+        shutil.rmtree(folder)
+    model = DiffusersTextToImage(INFO, str(folder), device="cpu", offline=True)
+    with pytest.raises(ModelUnavailable, match="tiny-sd3 cannot be loaded"):
+        list(model.generate(sd3_rows(1)))
+
+
+def test_stable_diffusion_1_draws_and_its_safety_checker_is_counted(sd1):
+    rows = [
+        ImageRow(prompt="a doctor", seed=i, model="tiny-sd1", num_inference_steps=2, guidance_scale=4.0, width=32, height=32)
+        for i in range(3)
+    ]
+    checker = sd1._pipeline().safety_checker.requires_grad_(False)
+    checker.special_care_embeds_weights.fill_(2.0)  # a threshold that no cosine reaches
+    checker.concept_embeds_weights.fill_(2.0)
+    assert [item.blocked for item in sd1.generate(rows)] == [False, False, False]
+    checker.concept_embeds_weights.fill_(-2.0)
+    blocked = list(sd1.generate(rows))
+    assert [item.blocked for item in blocked] == [True, True, True]
+    assert not np.asarray(blocked[0].image).any()
+
+
+def test_nan_pixels_are_an_error_and_not_a_black_picture(tiny_sd3):
+    import torch
+
+    model = DiffusersTextToImage(INFO, str(tiny_sd3 / "pipeline"), device="cpu")
+    with torch.no_grad():
+        model._pipeline().vae.decoder.conv_out.bias.fill_(float("nan"))
+    with pytest.raises(ModelUnavailable, match="NaN"):
+        list(model.generate(sd3_rows(1)))

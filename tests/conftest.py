@@ -1,0 +1,247 @@
+"""Tiny models of the real classes, saved in the real layouts, for every test that needs one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+WORDS = ["<pad>", "<bos>", "<eos>", "<unk>", "a", "an", "photo", "of", "male", "female", "doctor", "nurse", "man"]
+
+
+def _save_tokenizer(folder: Path) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {word: index for index, word in enumerate(WORDS)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<bos> $A <eos>", special_tokens=[("<bos>", 1), ("<eos>", 2)]
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<bos>",
+        eos_token="<eos>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        model_max_length=16,
+    )
+    fast.save_pretrained(folder)
+
+
+def _load_tokenizer(folder: Path):
+    from transformers import PreTrainedTokenizerFast
+
+    _save_tokenizer(folder)
+    return PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def _text_config():
+    from transformers import CLIPTextConfig
+
+    return CLIPTextConfig(
+        vocab_size=len(WORDS),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=16,
+        projection_dim=16,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
+
+
+def _vae():
+    from diffusers import AutoencoderKL
+
+    return AutoencoderKL(
+        block_out_channels=(8, 8),
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+        latent_channels=4,
+        norm_num_groups=4,
+        layers_per_block=1,
+        sample_size=32,
+        shift_factor=0.1,
+        scaling_factor=0.9,
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_sd3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SD3 pipeline without T5 that draws 32x32 noise, and LoRAs "published" and "extreme" beside it."""
+    import torch
+    from diffusers import FlowMatchEulerDiscreteScheduler, SD3Transformer2DModel, StableDiffusion3Pipeline
+    from peft import LoraConfig
+    from peft.utils import get_peft_model_state_dict
+    from transformers import CLIPTextModelWithProjection
+
+    folder = tmp_path_factory.mktemp("sd3")
+    torch.manual_seed(0)
+    transformer = SD3Transformer2DModel(
+        sample_size=16,
+        patch_size=1,
+        in_channels=4,
+        out_channels=4,
+        num_layers=2,
+        attention_head_dim=8,
+        num_attention_heads=2,
+        joint_attention_dim=32,
+        caption_projection_dim=16,
+        pooled_projection_dim=32,
+        pos_embed_max_size=16,
+    )
+    tokenizer = _load_tokenizer(folder / "tokenizer")
+    text_encoder = CLIPTextModelWithProjection(_text_config()).eval()
+    pipeline = StableDiffusion3Pipeline(
+        transformer=transformer,
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        vae=_vae(),
+        text_encoder=text_encoder,
+        tokenizer=tokenizer,
+        text_encoder_2=text_encoder,
+        tokenizer_2=tokenizer,
+        text_encoder_3=None,
+        tokenizer_3=None,
+    )
+    pipeline.save_pretrained(folder / "pipeline")
+    for condition in ("published", "extreme"):
+        transformer.add_adapter(
+            LoraConfig(r=2, target_modules=["to_q", "to_k", "to_v"], init_lora_weights=False),
+            adapter_name=condition,
+        )
+        layers = get_peft_model_state_dict(transformer, adapter_name=condition)
+        StableDiffusion3Pipeline.save_lora_weights(
+            folder / "loras" / condition, transformer_lora_layers={k: v * 20 for k, v in layers.items()}
+        )
+        transformer.delete_adapters(condition)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_sd1(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Stable Diffusion 1.x pipeline with a safety checker, drawing 32x32 noise."""
+    import torch
+    from diffusers import DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
+    from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
+    from transformers import CLIPConfig, CLIPImageProcessor, CLIPTextModel, CLIPVisionConfig
+
+    folder = tmp_path_factory.mktemp("sd1")
+    torch.manual_seed(0)
+    unet = UNet2DConditionModel(
+        sample_size=16,
+        in_channels=4,
+        out_channels=4,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        block_out_channels=(8, 16),
+        layers_per_block=1,
+        cross_attention_dim=16,
+        attention_head_dim=2,
+        norm_num_groups=4,
+    )
+    vision = CLIPVisionConfig(
+        hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=32, patch_size=8
+    )
+    checker = StableDiffusionSafetyChecker(
+        CLIPConfig(text_config=_text_config().to_dict(), vision_config=vision.to_dict(), projection_dim=16)
+    )
+    pipeline = StableDiffusionPipeline(
+        unet=unet,
+        scheduler=DDIMScheduler(beta_schedule="scaled_linear", clip_sample=False, steps_offset=1),
+        vae=_vae(),
+        text_encoder=CLIPTextModel(_text_config()).eval(),
+        tokenizer=_load_tokenizer(folder / "tokenizer"),
+        safety_checker=checker,
+        feature_extractor=CLIPImageProcessor(
+            size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}
+        ),
+    )
+    pipeline.save_pretrained(folder / "pipeline")
+    return folder / "pipeline"
+
+
+@pytest.fixture(scope="session")
+def tiny_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A transformers CLIP with a 16-dimensional space."""
+    import torch
+    from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPVisionConfig
+
+    folder = tmp_path_factory.mktemp("clip")
+    torch.manual_seed(0)
+    vision = CLIPVisionConfig(
+        hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=32, patch_size=8
+    )
+    config = CLIPConfig(
+        text_config=_text_config().to_dict(), vision_config=vision.to_dict(), projection_dim=16
+    )
+    CLIPModel(config).save_pretrained(folder)
+    _save_tokenizer(folder)
+    CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_dual_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A VisionTextDualEncoderModel with a timm tower, as the calibration CLIP is."""
+    import torch
+    from transformers import (
+        CLIPImageProcessor,
+        CLIPTextModel,
+        TimmWrapperConfig,
+        TimmWrapperModel,
+        VisionTextDualEncoderConfig,
+        VisionTextDualEncoderModel,
+    )
+
+    folder = tmp_path_factory.mktemp("dual")
+    torch.manual_seed(0)
+    vision = TimmWrapperModel(TimmWrapperConfig(architecture="resnet10t", do_pooling=True))
+    vision.config.hidden_size = vision.timm_model.num_features
+    text = CLIPTextModel(_text_config())
+    config = VisionTextDualEncoderConfig.from_vision_text_configs(vision.config, text.config, projection_dim=12)
+    VisionTextDualEncoderModel(config, vision_model=vision, text_model=text).save_pretrained(folder)
+    _save_tokenizer(folder)
+    CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pictures() -> list[Image.Image]:
+    """Seven different noise pictures."""
+    rng = np.random.default_rng(0)
+    return [Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)) for _ in range(7)]
+
+
+@pytest.fixture(scope="session")
+def assets(tmp_path_factory: pytest.TempPathFactory, tiny_sd3: Path, tiny_clip: Path) -> Path:
+    """An assets folder whose calibration models are the tiny ones, drawing 32x32."""
+    folder = tmp_path_factory.mktemp("assets")
+    (folder / "calibration").mkdir()
+    (folder / "calibration" / "pipeline").symlink_to(tiny_sd3 / "pipeline")
+    (folder / "calibration" / "loras").symlink_to(tiny_sd3 / "loras")
+    (folder / "calibration" / "clip").symlink_to(tiny_clip)
+    real = Path(__file__).parent.parent / "assets"
+    models = (real / "models.yaml").read_text().replace("width: 64", "width: 32").replace("height: 64", "height: 32")
+    (folder / "models.yaml").write_text(models)
+    (folder / "studies").symlink_to(real / "studies")
+    errors = {"a photo of a man": {"sensitivity": 0.9, "specificity": 0.95, "n_positive": 500, "n_negative": 500}}
+    (tiny_clip / "reader.json").write_text(json.dumps(errors))
+    return folder
+
+
+@pytest.fixture
+def services(tmp_path: Path, assets: Path):
+    """Services over tiny models and an empty data folder."""
+    from bias_core.services import Services
+    from bias_core.settings import Settings
+
+    built = Services(Settings(data_dir=tmp_path / "data", assets_dir=assets, offline=True, device="cpu"))
+    yield built
+    built.close()
