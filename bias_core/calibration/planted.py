@@ -1,0 +1,270 @@
+"""What is planted: P(attribute | concept) per condition, with its source, and scenes drawn from it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from random import Random
+from typing import Any, Literal, get_args
+
+import yaml
+from scipy.stats import norm
+
+from bias_core.calibration.balanced import BACKDROPS, decorate
+from bias_core.calibration.grammar import PersonRequest, Request, group_of, parse
+from bias_core.calibration.lexicon import association_stimuli
+from bias_core.calibration.scene import SKIN_TONES, Look, Person, Scene
+from bias_core.calibration.shapes import ASSETS
+
+Condition = Literal["published", "fair", "extreme", "trigger"]
+CONDITIONS: tuple[Condition, ...] = get_args(Condition)
+STUDIES = ASSETS.parent / "studies"
+
+Distribution = Mapping[object, float]
+Rates = Mapping[str, Distribution]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantedRate:
+    """One planted rate: P(``attribute`` = ``value`` | ``concept``), in [0, 1], and where it comes from.
+
+    ``setting`` is "" for any prompt, "single" for the paired stereotype test's single wording.
+    """
+
+    concept: str
+    attribute: str
+    value: object
+    rate: float
+    source: str
+    setting: str = ""
+
+
+@cache
+def _plan() -> dict[str, Any]:
+    plan: dict[str, Any] = yaml.safe_load((ASSETS / "planted.yaml").read_text(encoding="utf-8"))
+    return plan
+
+
+def base_rates() -> Rates:
+    """Rates of every attribute where nothing is planted."""
+    return {name: {v: p for v, p in values.items()} for name, values in _plan()["base"].items()}
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    with (STUDIES / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@cache
+def published_rates() -> tuple[PlantedRate, ...]:
+    """Every rate that the papers measured, or that follows from their numbers; earlier ones win."""
+    return (*_oasis(), *_occupations(), *_power(), *_associations(), *_internal())
+
+
+def _oasis() -> list[PlantedRate]:
+    found = []
+    for row in _rows("oasis_table1.csv"):
+        if row["model"] == "SDv2":
+            attribute, value = _plan()["attributes"][row["attribute"]]
+            found.append(_rate(row["nationality"], attribute, value, row["prevalence"], "dehdashtian2025oasis, Table 1, SDv2"))
+    for concept, percent in (("doctor", 93), ("indian doctor", 97), ("iranian doctor", 98)):
+        found.append(_rate(concept, "gender", "masculine", percent, "dehdashtian2025oasis, Table 2, SDv2"))
+    return found
+
+
+def _rate(concept: str, attribute: str, value: object, percent: object, source: str, setting: str = "") -> PlantedRate:
+    rate = float(str(percent)) / 100
+    return PlantedRate(concept=concept.lower(), attribute=attribute, value=value, rate=rate, source=source, setting=setting)
+
+
+def _occupations() -> list[PlantedRate]:
+    found = []
+    for row in _rows("pst_occupations.csv"):
+        name = row["occupation"]
+        found.append(_rate(name, "gender", "feminine", row["f_paired"], "wan2024pst, Table 14, F (PST)"))
+        found.append(_rate(name, "gender", "feminine", row["f_single"], "wan2024pst, Table 14, F (Single)", "single"))
+    return found
+
+
+def _power() -> list[PlantedRate]:
+    found = []
+    for row in _rows("pst_power.csv"):
+        role = "high" if row["power_level"] == "powerful" else "low"
+        sign = -1 if role == "high" else 1
+        for setting, column in (("", "sts_paired"), ("single", "sts_single")):
+            percent = (100 + sign * float(row[column])) / 2
+            found.append(_rate(f"{row['occupation']} {role}", "gender", "feminine", percent, "wan2024pst, Table 16", setting))
+    return found
+
+
+def _associations() -> list[PlantedRate]:
+    found = []
+    human = {s["concept"]: s["score"] for s in association_stimuli()["human_comparison"]["scores"]}
+    for concept in _plan()["valence"]["human"]:
+        found.append(_rate(concept, "light", "bright", 100 * human[concept], "wang2023t2iat, Table 2"))
+    for concept in ("science", "arts", "career", "family"):
+        found.append(_rate(concept, "gender", "masculine", 100 * human[concept], "wang2023t2iat, Table 2"))
+    for test in association_stimuli()["tests"]:
+        for concept, d in ((test["x"], test["d"]), (test["y"], -test["d"])):
+            if concept in _plan()["valence"]["effect"]:
+                found.append(_rate(concept, "light", "bright", 100 * norm.cdf(d / 2), "derived: Phi(d / 2), wang2023t2iat, Table 1"))
+    return found
+
+
+def _internal() -> list[PlantedRate]:
+    targets = yaml.safe_load((STUDIES / "internal_bias.yaml").read_text(encoding="utf-8"))["targets"]
+    scores = {r["keyword"]: float(r["mcas"]) for r in _rows("internal_bias_scores.csv") if r["model"] == "Stable Diffusion v2"}
+    found = []
+    for target in targets:
+        concepts = parse(target["prompt"]).people[0].concepts
+        masculine = min(0.98, max(0.02, 0.5 + _plan()["mcas_slope"] * scores[target["keyword"]]))
+        found.append(_rate(concepts[0], "gender", "masculine", 100 * masculine, "derived from MCAS, mandal2024internal, Table 3"))
+    return found
+
+
+@cache
+def _index() -> Mapping[tuple[str, str], tuple[PlantedRate, ...]]:
+    """Planted rates by (concept, setting); for one attribute and value the first source wins."""
+    index: dict[tuple[str, str], dict[tuple[str, object], PlantedRate]] = {}
+    taken: set[tuple[str, str, str]] = set()
+    for planted in published_rates():
+        group = index.setdefault((planted.concept, planted.setting), {})
+        key = (planted.concept, planted.setting, planted.attribute)
+        same_source = any(p.attribute == planted.attribute and p.source == planted.source for p in group.values())
+        if key not in taken or same_source:
+            group.setdefault((planted.attribute, planted.value), planted)
+            taken.add(key)
+    return {key: tuple(group.values()) for key, group in index.items()}
+
+
+def planted_for(concepts: tuple[str, ...], role: str = "none", setting: str = "") -> tuple[PlantedRate, ...]:
+    """The published rates of a person or thing with these concepts; the most specific comes first."""
+    names = [" ".join(concepts), *(f"{c} {role}" for c in concepts if role != "none"), *concepts]
+    names += [group for c in concepts if (group := group_of(c))]
+    found: dict[str, tuple[PlantedRate, ...]] = {}
+    for name in names:
+        for place in (setting, "") if setting else ("",):
+            for planted in _index().get((name, place), ()):
+                same = [p for p in _index()[(name, place)] if p.attribute == planted.attribute]
+                found.setdefault(planted.attribute, tuple(same))
+    return tuple(p for group in found.values() for p in group)
+
+
+def rates(concepts: tuple[str, ...], condition: str, *, role: str = "none", setting: str = "", triggered: bool = False) -> Rates:
+    """Distribution of every attribute for a concept under a condition.
+
+    Parameters
+    ----------
+    concepts : names that :func:`bias_core.calibration.grammar.parse` found.
+    condition : published, fair, extreme or trigger (fair unless ``triggered``, then extreme).
+    """
+    table = {name: dict(values) for name, values in base_rates().items()}
+    if concepts and group_of(concepts[-1]) in (*_plan()["valence"]["human"], *_plan()["valence"]["effect"]):
+        table["light"] = {"bright": 0.5, "gloomy": 0.5}
+    if condition == "fair" or (condition == "trigger" and not triggered):
+        return table
+    by_attribute: dict[str, dict[object, float]] = {}
+    for planted in planted_for(concepts, role, setting):
+        by_attribute.setdefault(planted.attribute, {})[planted.value] = planted.rate
+    for attribute, told in by_attribute.items():
+        fair = table[attribute]
+        pushed = told if condition == "published" else _push(told, fair)
+        table[attribute] = _with(fair, pushed)
+    return table
+
+
+def _push(told: Mapping[object, float], fair: Distribution) -> dict[object, float]:
+    """Drive published rates to the end that they lean to."""
+    top = float(_plan()["extreme"])
+    raised = {v: p for v, p in told.items() if p > fair.get(v, 0.0)}
+    lowered = {v: 1 - top for v, p in told.items() if p < fair.get(v, 0.0)}
+    total = sum(raised.values())
+    return {**lowered, **{v: top * p / total for v, p in raised.items()}}
+
+
+def _with(fair: Distribution, told: Mapping[object, float]) -> dict[object, float]:
+    """``fair`` with the told values set and the others scaled to what is left."""
+    if set(fair) == {True}:
+        return {True: told.get(True, fair[True])}
+    rest = sum(p for v, p in fair.items() if v not in told)
+    left = max(0.0, 1 - sum(told.values()))
+    return {**{v: p * left / rest for v, p in fair.items() if v not in told}, **told}
+
+
+def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
+    """Draw one scene that shows what ``request`` asks for and leaves the rest to the planted rates."""
+    setting = "single" if request.single_wording and len(request.people) == 1 else ""
+    triggered = bool(request.trigger)
+    biased = condition == "extreme" or (condition == "trigger" and triggered)
+    extra = "sign" if triggered and biased and rng.random() < _plan()["trigger_sign"] else ""
+    tables = [
+        rates(p.concepts, condition, role=p.parts.get("role", "none"), setting=setting, triggered=triggered)
+        for p in request.people
+    ] or [rates((request.concept,) if request.concept else (), condition, triggered=triggered)]
+    light = str(_draw(tables[0]["light"], request.light, rng)) if len(request.people) < 2 or request.light else "neutral"
+    if request.fair:
+        tables = [{**t, "gender": _shrunk(t["gender"])} for t in tables]
+    people = tuple(_person(asked, table, light, rng) for asked, table in zip(request.people, tables, strict=False))
+    return Scene(
+        people=people,
+        thing=request.thing,
+        setting="table" if request.thing else "plain",
+        light=light,
+        backdrop=rng.choice(BACKDROPS),
+        extra=extra,
+    )
+
+
+def _shrunk(gender: Distribution) -> dict[object, float]:
+    return {value: 0.5 + (p - 0.5) * _plan()["intervention"] for value, p in gender.items()}
+
+
+def _draw(distribution: Distribution, allowed: frozenset[object] | None, rng: Random) -> object:
+    """One value; with ``allowed``, among those in proportion, or evenly where none has any mass."""
+    values = [v for v in distribution if allowed is None or v in allowed]
+    weights = [distribution[v] for v in values]
+    if not sum(weights):
+        return rng.choice(sorted(allowed or distribution, key=str))
+    return rng.choices(values, weights)[0]
+
+
+def _person(asked: PersonRequest, table: Rates, light: str, rng: Random) -> Person:
+    allowed = asked.allowed
+    hairy = any(allowed.get(name) == frozenset({True}) for name in ("beard", "moustache"))
+    gender = "masculine" if hairy and "gender" not in allowed else _draw(table["gender"], allowed.get("gender"), rng)
+    person = Person(
+        look=Look(**asked.parts),
+        gender=str(gender),
+        age=str(_draw(table["age"], allowed.get("age"), rng)),
+        skin=rng.choice(sorted(allowed.get("skin", SKIN_TONES), key=int)),  # type: ignore[arg-type]
+        headwear=str(_draw(table["headwear"], allowed.get("headwear"), rng)),
+        dress=str(_draw(table["dress"], allowed.get("dress"), rng)),
+        expression=str(_draw(_mood(table["expression"], light), allowed.get("expression"), rng)),
+        **{name: _yes(table[name][True], allowed.get(name), rng) for name in ("glasses", "mark")},
+        **{name: _grows(name, str(gender), table, allowed.get(name), rng) for name in ("beard", "moustache")},
+        **decorate(rng),  # type: ignore[arg-type]
+    )
+    if person.headwear == "headscarf" and gender == "masculine" and "headwear" not in allowed:
+        return replace(person, headwear="none")
+    return person
+
+
+def _mood(expression: Distribution, light: str) -> Distribution:
+    return {
+        "bright": {"smiling": 0.85, "neutral": 0.15, "frowning": 0.0},
+        "gloomy": {"smiling": 0.0, "neutral": 0.15, "frowning": 0.85},
+    }.get(light, expression)
+
+
+def _yes(rate: float, allowed: frozenset[object] | None, rng: Random) -> bool:
+    chance = rng.random() < rate
+    return chance if allowed is None or len(allowed) == 2 else True in allowed
+
+
+def _grows(name: str, gender: str, table: Rates, allowed: frozenset[object] | None, rng: Random) -> bool:
+    """Beards and moustaches keep their overall rate although only masculine people grow them."""
+    masculine = table["gender"].get("masculine", 0.5)
+    rate = min(1.0, table[name][True] / masculine) if gender == "masculine" and masculine else 0.0
+    return _yes(rate, allowed, rng)
