@@ -96,7 +96,9 @@ class Services:
 
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         """Share of pictures whose recorded truth is as ``sentence`` says; None where that cannot be told."""
-        return None
+        from bias_core.adapters.calibration_renderer import shown_share
+
+        return shown_share(sentence, truths)
 
     def tidy(self) -> Sequence[str]:
         """Bring the picture store below its limit; ids of the pictures that went."""

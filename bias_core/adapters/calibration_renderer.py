@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bias_core.types import GeneratedImage
 
@@ -41,3 +41,24 @@ class CalibrationRenderer:
             yield GeneratedImage(row=row, image=image, truth=scene.truth())
             if on_step is not None:
                 on_step(done, len(rows))
+
+
+def shown_share(sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
+    """Share of pictures whose recorded truth is as ``sentence`` says.
+
+    None where the sentence or a picture is not about exactly one person, or names more than visible
+    attributes (an occupation, a thing): the record does not decide those.
+    """
+    from bias_core.calibration.grammar import parse
+
+    request = parse(sentence)
+    alone = len(request.people) == 1 and all(truth.get("n_people") == 1 for truth in truths)
+    if not truths or not alone or request.people[0].parts or request.unknown_words:
+        return None
+    wanted = dict(request.people[0].allowed)
+    if request.light is not None:
+        wanted["light"] = request.light
+    if not wanted:
+        return None
+    n_shown = sum(all(truth[name] in values for name, values in wanted.items()) for truth in truths)
+    return n_shown / len(truths)

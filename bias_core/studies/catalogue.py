@@ -65,6 +65,8 @@ def suggest_set(concept: str, sets: tuple[AttributeSet, ...]) -> AttributeSet:
 def find_attribute(text: str, concept: str, sets: tuple[AttributeSet, ...]) -> Attribute:
     """An attribute by its built-in name, or from ``name|positive sentence|negative sentence``.
 
+    The sentences may be followed by ``|P*`` and ``|source of P*``.
+
     A name is looked up first in the sets made for ``concept`` (there P* is the concept's own), then in
     the general ones. For another concept's set no P* would be right, so it is not taken from there.
 
@@ -74,10 +76,7 @@ def find_attribute(text: str, concept: str, sets: tuple[AttributeSet, ...]) -> A
         Unknown name (the message lists the known ones) or a malformed triple.
     """
     if SEPARATOR in text:
-        parts = [part.strip() for part in text.split(SEPARATOR)]
-        if len(parts) != 3 or not all(parts):
-            raise InvalidInput(f"write an attribute as 'name|positive sentence|negative sentence', got {text!r}")
-        return Attribute(name=parts[0], positive=parts[1], negative=parts[2])
+        return _parse_attribute(text)
     wanted, name = concept.strip().lower(), text.strip().lower()
     own = [item for item in sets if item.concept_hint.lower() == wanted]
     general = [item for item in sets if item.concept_hint.lower() in {"", "person"}]
@@ -88,3 +87,17 @@ def find_attribute(text: str, concept: str, sets: tuple[AttributeSet, ...]) -> A
             "or write 'name|positive sentence|negative sentence'"
         )
     return candidates[name]
+
+
+def _parse_attribute(text: str) -> Attribute:
+    parts = [part.strip() for part in text.split(SEPARATOR)]
+    if not 3 <= len(parts) <= 5 or not all(parts[:3]):
+        raise InvalidInput(
+            f"write an attribute as 'name|positive sentence|negative sentence', then '|P*|source' if known; got {text!r}"
+        )
+    name, positive, negative, reference, source = [*parts, "", ""][:5]
+    try:
+        rate = float(reference) if reference else None
+    except ValueError as error:
+        raise InvalidInput(f"P* is a share from 0 to 1, got {reference!r} in {text!r}") from error
+    return Attribute(name=name, positive=positive, negative=negative, reference=rate, reference_source=source)

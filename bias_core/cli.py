@@ -1,0 +1,234 @@
+"""The command line: the same studies, and the same numbers, as the app and the Python library."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bias_core.errors import BiasCoreError
+
+if TYPE_CHECKING:
+    from bias_core.services import Services
+    from bias_core.studies.explore_types import ExploreReport, ExploreSettings
+    from bias_core.types import Attribute
+
+app = typer.Typer(
+    help="Measure bias in text-to-image models.", no_args_is_help=True, pretty_exceptions_enable=False
+)
+console = Console()
+
+
+@app.command()
+def explore(
+    concept: Annotated[str, typer.Argument(help="What is drawn, e.g. doctor.")],
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(help="A built-in attribute, or 'name|positive sentence|negative sentence[|P*|source]'."),
+    ] = None,
+    no_attributes: Annotated[bool, typer.Option("--no-attributes", help="Score no attribute.")] = False,
+    template: Annotated[str, typer.Option(help="Prompt with one {} for the concept.")] = "a photo of a {}",
+    model: Annotated[str, typer.Option(help="A model of `models`, org/name, or a folder.")] = "calibration-diffusion",
+    condition: Annotated[str, typer.Option(help="Planted condition of the calibration models.")] = "published",
+    encoder: Annotated[str, typer.Option(help="Who reads the pictures.")] = "calibration-clip",
+    n_images: Annotated[int, typer.Option("-n", "--n-images", help="Pictures of the concept.")] = 16,
+    n_attribute_images: Annotated[int, typer.Option(help="Pictures guided to each attribute.")] = 8,
+    attribute_a: Annotated[str, typer.Option(help="Association: first word; '' for none.")] = "male",
+    attribute_b: Annotated[str, typer.Option(help="Association: second word; '' for none.")] = "female",
+    steps: Annotated[int | None, typer.Option(help="Denoising steps; the model's default if left out.")] = None,
+    guidance: Annotated[float | None, typer.Option(help="Guidance scale; the model's default if left out.")] = None,
+    negative_prompt: Annotated[str, typer.Option(help="What the model should avoid.")] = "",
+    seed: Annotated[int, typer.Option(help="Picture i has seed + i.")] = 0,
+    clusters: Annotated[int | None, typer.Option(help="Number of clusters; found if left out.")] = None,
+    confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
+    out: Annotated[Path | None, typer.Option(help="Folder for pictures, scores and report.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Never evict the pictures of this run.")] = False,
+) -> None:
+    """Draw pictures of a concept and score what they show. Ctrl-C stops; what is finished is scored."""
+    from bias_core.studies.explore_types import ExploreSettings
+
+    with user_errors(), open_services() as services:
+        settings = ExploreSettings(
+            concept=concept,
+            template=template,
+            attributes=() if no_attributes else find_attributes(services, concept, attribute or []),
+            attribute_a=attribute_a,
+            attribute_b=attribute_b,
+            model=model,
+            condition=condition,
+            encoder=encoder,
+            n_images=n_images,
+            n_attribute_images=n_attribute_images,
+            num_inference_steps=steps,
+            guidance_scale=guidance,
+            negative_prompt=negative_prompt,
+            seed=seed,
+            n_clusters=clusters,
+            confidence=confidence,
+        )
+        report = run_with_bar(settings, services)
+        show_report(report)
+        if keep:
+            services.manifests.keep(report.run_id)
+        if out is not None:
+            save_report(report, out)
+
+
+@app.command()
+def models() -> None:
+    """List the models and encoders that have a name."""
+    with user_errors(), open_services() as services:
+        table = Table("model", "conditions", "steps", "guidance", "size", "licence", "download")
+        for info in services.models():
+            download = "embedded" if info.embedded else f"{info.download_gb:g} GB"
+            conditions, size = ", ".join(info.conditions) or "–", f"{info.width}x{info.height}"
+            table.add_row(info.id, conditions, str(info.default_steps), f"{info.default_guidance:g}",
+                          size, info.licence, download)  # fmt: skip
+        console.print(table)
+        encoders = Table("encoder", "library", "what it is")
+        for item in services.encoders():
+            encoders.add_row(item.id, item.library, item.note or item.name)
+        console.print(encoders)
+
+
+@app.command()
+def attributes(concept: Annotated[str, typer.Argument(help="Show the set made for this concept first.")] = "") -> None:
+    """List the built-in attributes with their real-world rates P*."""
+    from bias_core.studies.catalogue import load_attribute_sets, suggest_set
+
+    with user_errors(), open_services() as services:
+        sets = load_attribute_sets(services.settings.assets_dir / "studies")
+        table = Table("set", "attribute", "positive", "negative", "P*", "source")
+        for item in [suggest_set(concept, sets)] if concept else sets:
+            for a in item.attributes:
+                rate = "–" if a.reference is None else f"{a.reference:.3f}"
+                table.add_row(item.title, a.name, a.positive, a.negative, rate, a.reference_source)
+        console.print(table)
+
+
+@app.command()
+def runs(
+    keep: Annotated[str, typer.Option(help="Never evict the pictures of this run.")] = "",
+    release: Annotated[str, typer.Option(help="Let the pictures of this run be evicted again.")] = "",
+    delete: Annotated[str, typer.Option(help="Forget this run.")] = "",
+) -> None:
+    """List the runs on record, newest first."""
+    from datetime import datetime
+
+    with user_errors(), open_services() as services:
+        for run_id, kept in ((keep, True), (release, False)):
+            if run_id:
+                services.manifests.keep(run_id, kept)
+        if delete:
+            services.manifests.delete(delete)
+        table = Table("run", "study", "what", "model", "pictures", "status", "kept", "updated")
+        for run in services.manifests.list(session=""):
+            when = datetime.fromtimestamp(run.updated).astimezone().strftime("%Y-%m-%d %H:%M")
+            table.add_row(run.id, run.study, run.title, str(run.settings.get("model", "")), str(len(run.rows)),
+                          run.status, "yes" if run.kept else "", when)  # fmt: skip
+        console.print(table)
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Show our own errors as one red line and exit with 2."""
+    try:
+        yield
+    except BiasCoreError as error:
+        Console(stderr=True, soft_wrap=True).print(f"Error: {error}", style="red", markup=False, highlight=False)
+        raise typer.Exit(2) from error
+
+
+@contextmanager
+def open_services() -> Iterator[Services]:
+    """The services of this process, closed in the end."""
+    from bias_core.services import Services
+
+    services = Services()
+    try:
+        yield services
+    finally:
+        services.close()
+
+
+def find_attributes(services: Services, concept: str, texts: list[str]) -> tuple[Attribute, ...]:
+    """The attributes asked for; none asked for: the set suggested for the concept."""
+    from bias_core.studies.catalogue import find_attribute, load_attribute_sets, suggest_set
+
+    sets = load_attribute_sets(services.settings.assets_dir / "studies")
+    if not texts:
+        return suggest_set(concept, sets).attributes
+    return tuple(find_attribute(text, concept, sets) for text in texts)
+
+
+def run_with_bar(settings: ExploreSettings, services: Services) -> ExploreReport:
+    """Explore behind a progress bar; Ctrl-C stops within one denoising step."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from bias_core.studies.explore import explore as run_explore
+    from bias_core.studies.explore_types import ExploreReport
+
+    report: ExploreReport | None = None
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with stop_on_interrupt() as stopped, Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("starting", total=None)
+        for step in run_explore(settings, services, cancelled=stopped.is_set):
+            if isinstance(step, ExploreReport):
+                report = step
+            else:
+                left = f", {step.seconds_left:.0f} s left" if step.seconds_left > 0 else ""
+                bar.update(task, completed=step.done, total=step.total, description=step.message + left)
+    if report is None:
+        raise BiasCoreError("the exploration ended without a report")
+    return report
+
+
+@contextmanager
+def stop_on_interrupt() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets; the second interrupts as usual."""
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped
+        return
+
+    def on_interrupt(*_: Any) -> None:
+        stopped.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield stopped
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def show_report(report: ExploreReport) -> None:
+    """The table of scores, the notes and the limits."""
+    from bias_core.studies.report import LIMITS, format_number, score_rows
+
+    table = Table("attribute", "score", "value", "interval", "n", "null", "note", title=report.prompt)
+    for row in score_rows(report):
+        table.add_row(row["attribute"], row["score"], format_number(row["value"]), row["interval"],
+                      str(row["n"]), format_number(row["null_value"]), row["note"] or row["method"])  # fmt: skip
+    console.print(table)
+    if report.unknown_words:
+        console.print(f"This world does not know: {', '.join(report.unknown_words)}", markup=False)
+    for note in report.notes:
+        console.print(note, markup=False)
+    console.print(f"{LIMITS} Run {report.run_id}, {report.seconds:.1f} s.", markup=False, style="dim")
+
+
+def save_report(report: ExploreReport, out: Path) -> None:
+    """Pictures, scores and report as files."""
+    from bias_core.runs.export import write_folder
+    from bias_core.studies.explore_export import to_export
+
+    write_folder(to_export(report), out)
+    console.print(f"Written to {out}", markup=False)
