@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +15,8 @@ from rich.table import Table
 from bias_core.errors import BiasCoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bias_core.services import Services
     from bias_core.studies.explore_types import ExploreReport, ExploreSettings
     from bias_core.types import Attribute
@@ -35,15 +36,23 @@ def explore(
     ] = None,
     no_attributes: Annotated[bool, typer.Option("--no-attributes", help="Score no attribute.")] = False,
     template: Annotated[str, typer.Option(help="Prompt with one {} for the concept.")] = "a photo of a {}",
-    model: Annotated[str, typer.Option(help="A model of `models`, org/name, or a folder.")] = "calibration-diffusion",
-    condition: Annotated[str, typer.Option(help="Planted condition of the calibration models.")] = "published",
+    model: Annotated[
+        str, typer.Option(help="A model of `models`, org/name, or a folder.")
+    ] = "calibration-diffusion",
+    condition: Annotated[
+        str, typer.Option(help="Planted condition of the calibration models.")
+    ] = "published",
     encoder: Annotated[str, typer.Option(help="Who reads the pictures.")] = "calibration-clip",
     n_images: Annotated[int, typer.Option("-n", "--n-images", help="Pictures of the concept.")] = 16,
     n_attribute_images: Annotated[int, typer.Option(help="Pictures guided to each attribute.")] = 8,
     attribute_a: Annotated[str, typer.Option(help="Association: first word; '' for none.")] = "male",
     attribute_b: Annotated[str, typer.Option(help="Association: second word; '' for none.")] = "female",
-    steps: Annotated[int | None, typer.Option(help="Denoising steps; the model's default if left out.")] = None,
-    guidance: Annotated[float | None, typer.Option(help="Guidance scale; the model's default if left out.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Denoising steps; the model's default if left out.")
+    ] = None,
+    guidance: Annotated[
+        float | None, typer.Option(help="Guidance scale; the model's default if left out.")
+    ] = None,
     negative_prompt: Annotated[str, typer.Option(help="What the model should avoid.")] = "",
     seed: Annotated[int, typer.Option(help="Picture i has seed + i.")] = 0,
     clusters: Annotated[int | None, typer.Option(help="Number of clusters; found if left out.")] = None,
@@ -99,7 +108,9 @@ def models() -> None:
 
 
 @app.command()
-def attributes(concept: Annotated[str, typer.Argument(help="Show the set made for this concept first.")] = "") -> None:
+def attributes(
+    concept: Annotated[str, typer.Argument(help="Show only the set for this concept.")] = "",
+) -> None:
     """List the built-in attributes with their real-world rates P*."""
     from bias_core.studies.catalogue import load_attribute_sets, suggest_set
 
@@ -142,7 +153,7 @@ def user_errors() -> Iterator[None]:
     try:
         yield
     except BiasCoreError as error:
-        Console(stderr=True, soft_wrap=True).print(f"Error: {error}", style="red", markup=False, highlight=False)
+        typer.secho(f"Error: {error}", fg="red", err=True)
         raise typer.Exit(2) from error
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
 from bias_core.errors import StorageError, UnknownModel
 from bias_core.types import ModelInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _SAMPLE = 1 << 20  # bytes read at either end of a file to identify it
@@ -57,11 +59,11 @@ class Catalogue:
             if info.id == name:
                 return info
         if _is_folder(name, "model_index.json") or _HUB_ID.fullmatch(name):
-            size = {"default_steps": 30, "default_guidance": 7.5, "width": 512, "height": 512}
-            return ModelInfo(id=name, name=name, family="diffusers", options={"path": name}, **size)
+            return _unlisted_model(name)
         known = ", ".join(info.id for info in self.models)
         raise UnknownModel(
-            f"no model {name!r}; there are {known}, any hub model as org/name, or a folder with model_index.json"
+            f"no model {name!r}; there are {known}, "
+            "any hub model as org/name, or a folder with model_index.json"
         )
 
     def encoder(self, name: str) -> EncoderInfo:
@@ -75,7 +77,8 @@ class Catalogue:
             return EncoderInfo(id=name, name=name, library="transformers", path=name)
         known = ", ".join(info.id for info in self.encoders)
         raise UnknownModel(
-            f"no encoder {name!r}; there are {known}, any hub CLIP as org/name, or open_clip:ARCHITECTURE/WEIGHTS"
+            f"no encoder {name!r}; there are {known}, "
+            "any hub CLIP as org/name, or open_clip:ARCHITECTURE/WEIGHTS"
         )
 
 
@@ -89,7 +92,9 @@ def check_condition(info: ModelInfo, condition: str) -> str:
             return ""
         raise UnknownModel(f"{info.id} has no conditions, got {condition!r}; leave the condition empty")
     if condition not in info.conditions:
-        raise UnknownModel(f"{info.id} has no condition {condition!r}; there are {', '.join(info.conditions)}")
+        raise UnknownModel(
+            f"{info.id} has no condition {condition!r}; there are {', '.join(info.conditions)}"
+        )
     return condition
 
 
@@ -121,6 +126,20 @@ def fingerprint(folder: Path, patterns: Sequence[str] = ("**/*",)) -> str:
                     file.seek(-_SAMPLE, 2)
                 digest.update(file.read(_SAMPLE))
     return digest.hexdigest()[:12]
+
+
+def _unlisted_model(name: str) -> ModelInfo:
+    """A hub model or a folder of the user, with the commonest settings."""
+    return ModelInfo(
+        id=name,
+        name=name,
+        family="diffusers",
+        default_steps=30,
+        default_guidance=7.5,
+        width=512,
+        height=512,
+        options={"path": name},
+    )
 
 
 def _is_folder(name: str, marker: str) -> bool:

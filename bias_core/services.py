@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +20,7 @@ from bias_core.runs.manifests import ManifestStore
 from bias_core.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from bias_core.model_catalogue import EncoderInfo
     from bias_core.protocols import ImageTextEncoder, TextToImage

@@ -9,7 +9,21 @@ import numpy as np
 import pytest
 from PIL import Image
 
-WORDS = ["<pad>", "<bos>", "<eos>", "<unk>", "a", "an", "photo", "of", "male", "female", "doctor", "nurse", "man"]
+WORDS = [
+    "<pad>",
+    "<bos>",
+    "<eos>",
+    "<unk>",
+    "a",
+    "an",
+    "photo",
+    "of",
+    "male",
+    "female",
+    "doctor",
+    "nurse",
+    "man",
+]
 
 
 def _save_tokenizer(folder: Path) -> None:
@@ -147,7 +161,12 @@ def tiny_sd1(tmp_path_factory: pytest.TempPathFactory) -> Path:
         norm_num_groups=4,
     )
     vision = CLIPVisionConfig(
-        hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=32, patch_size=8
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        image_size=32,
+        patch_size=8,
     )
     checker = StableDiffusionSafetyChecker(
         CLIPConfig(text_config=_text_config().to_dict(), vision_config=vision.to_dict(), projection_dim=16)
@@ -176,14 +195,21 @@ def tiny_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clip")
     torch.manual_seed(0)
     vision = CLIPVisionConfig(
-        hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=32, patch_size=8
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        image_size=32,
+        patch_size=8,
     )
     config = CLIPConfig(
         text_config=_text_config().to_dict(), vision_config=vision.to_dict(), projection_dim=16
     )
     CLIPModel(config).save_pretrained(folder)
     _save_tokenizer(folder)
-    CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}).save_pretrained(folder)
+    CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}).save_pretrained(
+        folder
+    )
     return folder
 
 
@@ -205,10 +231,14 @@ def tiny_dual_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     vision = TimmWrapperModel(TimmWrapperConfig(architecture="resnet10t", do_pooling=True))
     vision.config.hidden_size = vision.timm_model.num_features
     text = CLIPTextModel(_text_config())
-    config = VisionTextDualEncoderConfig.from_vision_text_configs(vision.config, text.config, projection_dim=12)
+    config = VisionTextDualEncoderConfig.from_vision_text_configs(
+        vision.config, text.config, projection_dim=12
+    )
     VisionTextDualEncoderModel(config, vision_model=vision, text_model=text).save_pretrained(folder)
     _save_tokenizer(folder)
-    CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}).save_pretrained(folder)
+    CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}).save_pretrained(
+        folder
+    )
     return folder
 
 
@@ -228,10 +258,17 @@ def assets(tmp_path_factory: pytest.TempPathFactory, tiny_sd3: Path, tiny_clip: 
     (folder / "calibration" / "loras").symlink_to(tiny_sd3 / "loras")
     (folder / "calibration" / "clip").symlink_to(tiny_clip)
     real = Path(__file__).parent.parent / "assets"
-    models = (real / "models.yaml").read_text().replace("width: 64", "width: 32").replace("height: 64", "height: 32")
+    models = (
+        (real / "models.yaml")
+        .read_text()
+        .replace("width: 64", "width: 32")
+        .replace("height: 64", "height: 32")
+    )
     (folder / "models.yaml").write_text(models)
     (folder / "studies").symlink_to(real / "studies")
-    errors = {"a photo of a man": {"sensitivity": 0.9, "specificity": 0.95, "n_positive": 500, "n_negative": 500}}
+    errors = {
+        "a photo of a man": {"sensitivity": 0.9, "specificity": 0.95, "n_positive": 500, "n_negative": 500}
+    }
     (tiny_clip / "reader.json").write_text(json.dumps(errors))
     return folder
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from bias_core.errors import BiasCoreError, ModelUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def pick_device(wanted: str) -> str:
@@ -44,7 +47,15 @@ def loading(name: str, source: str) -> Iterator[None]:
         raise
     except ImportError as error:
         raise ModelUnavailable(f"{name} needs a library that is not installed: {error}") from error
-    except (OSError, SafetensorError, ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
+    except (
+        OSError,
+        SafetensorError,
+        ValueError,
+        RuntimeError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
         first_line = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
         raise ModelUnavailable(
             f"{name} cannot be loaded from {source}: {first_line} "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,8 @@ from bias_core.errors import ModelUnavailable
 from bias_core.types import GeneratedImage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from bias_core.protocols import StepCallback
     from bias_core.types import ImageRow, ModelInfo
 
@@ -46,7 +47,13 @@ class DiffusersTextToImage:
     """
 
     def __init__(
-        self, info: ModelInfo, source: str, *, loras: Path | None = None, device: str = "auto", offline: bool = False
+        self,
+        info: ModelInfo,
+        source: str,
+        *,
+        loras: Path | None = None,
+        device: str = "auto",
+        offline: bool = False,
     ) -> None:
         self.info = info
         self.source = source
@@ -98,7 +105,9 @@ class DiffusersTextToImage:
             for row, image, flag in zip(rows, images, blocked, strict=False)
         ]
 
-    def _call_arguments(self, pipeline: Any, rows: list[ImageRow], on_step: StepCallback | None) -> dict[str, Any]:
+    def _call_arguments(
+        self, pipeline: Any, rows: list[ImageRow], on_step: StepCallback | None
+    ) -> dict[str, Any]:
         import torch
 
         first = rows[0]
@@ -162,7 +171,9 @@ class DiffusersTextToImage:
         if condition != self._base:
             folder = (self.loras or Path()) / condition
             if not (folder / _LORA_FILE).is_file():
-                raise ModelUnavailable(f"{self.info.id}: the adapter for {condition!r} is missing ({folder / _LORA_FILE})")
+                raise ModelUnavailable(
+                    f"{self.info.id}: the adapter for {condition!r} is missing ({folder / _LORA_FILE})"
+                )
             with loading(f"{self.info.id}, condition {condition}", str(folder)):
                 self._loaded.load_lora_weights(
                     str(folder), weight_name=_LORA_FILE, adapter_name=condition, local_files_only=True

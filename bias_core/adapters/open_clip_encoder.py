@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from bias_core.adapters.devices import loading, pick_device
 from bias_core.adapters.rows import to_unit_rows
 from bias_core.errors import ModelUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
     from PIL import Image
 
 

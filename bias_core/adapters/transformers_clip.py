@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from bias_core.adapters.devices import hide_progress_bars, loading, pick_device
 from bias_core.adapters.rows import to_unit_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
     from PIL import Image
 
 

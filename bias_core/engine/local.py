@@ -5,13 +5,15 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bias_core.errors import Cancelled
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
     from bias_core.protocols import TextToImage
     from bias_core.runs.images import ImageStore
     from bias_core.types import ImageRow, StoredImage
@@ -107,36 +109,35 @@ class _Worker:
         self._rows, self._model, self._store, self._lock = rows, model, store, lock
         self._cancelled = cancelled
         self._abandoned = threading.Event()
-        self._queue: queue.SimpleQueue[_Event | BaseException | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
         self._last_step_event = 0.0
-        self._thread = threading.Thread(target=self._work, name="bias-engine", daemon=True)
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="bias-engine")
 
     def events(self) -> Iterator[_Event]:
-        self._thread.start()
+        work = self._pool.submit(self._work)
         while (event := self._queue.get()) is not None:
-            if isinstance(event, BaseException):
-                raise event
             yield event
+        work.result()  # raises here what ended the work there
 
     def stop(self) -> None:
         """End the thread at its next step; called when the reader goes away, too."""
         self._abandoned.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._pool.shutdown()
 
     def _work(self) -> None:
         try:
             for start in range(0, len(self._rows), self._model.batch_size):
-                batch = self._rows[start : start + self._model.batch_size]
-                self._take_turn()
-                try:
-                    images = list(self._model.generate(batch, on_step=self._on_step(len(batch))))
-                finally:
-                    self._lock.release()
-                self._queue.put(_Event(images=tuple(self._store.add(images))))
+                self._draw(self._rows[start : start + self._model.batch_size])
+        finally:
             self._queue.put(None)
-        except BaseException as error:  # noqa: BLE001 - it is raised again in the reader's thread
-            self._queue.put(error)
+
+    def _draw(self, batch: Sequence[ImageRow]) -> None:
+        self._take_turn()
+        try:
+            images = list(self._model.generate(batch, on_step=self._on_step(len(batch))))
+        finally:
+            self._lock.release()
+        self._queue.put(_Event(images=tuple(self._store.add(images))))
 
     def _take_turn(self) -> None:
         self._check()

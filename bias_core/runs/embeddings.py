@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,6 +14,9 @@ from PIL import Image
 from bias_core.errors import InvalidInput, StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
+
     from bias_core.protocols import ImageTextEncoder
     from bias_core.types import StoredImage
 
@@ -105,7 +106,7 @@ class EmbeddingCache:
         for start in range(0, len(keys), _KEYS_PER_QUERY):
             batch = keys[start : start + _KEYS_PER_QUERY]
             marks = ",".join("?" * len(batch))
-            query = f"SELECT key, vector FROM embeddings WHERE encoder = ? AND key IN ({marks})"  # noqa: S608
+            query = f"SELECT key, vector FROM embeddings WHERE encoder = ? AND key IN ({marks})"
             with self._transaction() as connection:
                 for key, vector in connection.execute(query, [encoder, *batch]):
                     rows[key] = np.frombuffer(vector, dtype=np.float32)
@@ -151,14 +152,13 @@ def _encode_named(items: Mapping[str, T], encode: Callable[[Sequence[T]], np.nda
     try:
         rows = np.asarray(encode(list(items.values())), dtype=np.float32)
     except InvalidInput as error:
-        for key, item in items.items():
-            try:
-                encode([item])
-            except InvalidInput as culprit:
-                raise InvalidInput(f"{key}: {culprit}") from error
-        raise
+        if len(items) == 1:
+            raise InvalidInput(f"{next(iter(items))}: {error}") from error
+        return np.concatenate([_encode_named({key: item}, encode) for key, item in items.items()])
     if rows.ndim != 2 or len(rows) != len(items):
-        raise InvalidInput(f"the encoder gave shape {rows.shape} for {len(items)} inputs, not ({len(items)}, d)")
+        raise InvalidInput(
+            f"the encoder gave shape {rows.shape} for {len(items)} inputs, not ({len(items)}, d)"
+        )
     for key, length in zip(items, np.linalg.norm(rows, axis=1), strict=True):
         if not abs(length - 1) < 1e-3:  # also for nan
             raise InvalidInput(f"the embedding of {key} has length {length}, not 1 (NaN or zero?)")

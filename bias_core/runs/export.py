@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,8 @@ from bias_core.errors import StorageError
 from bias_core.runs.files import replaced_file, write_atomically
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
     import pandas as pd
 
     from bias_core.types import ImageRow
@@ -72,7 +73,9 @@ def write_zip(export: Export, target: Path) -> Path:
 def write_folder(export: Export, target: Path) -> Path:
     """Write the same files into a folder, each whole or not at all."""
     for name, content in _entries(export):
-        write_atomically(target / name, _present(content).read_bytes() if isinstance(content, Path) else content)
+        write_atomically(
+            target / name, _present(content).read_bytes() if isinstance(content, Path) else content
+        )
     return target
 
 
@@ -83,7 +86,9 @@ def csv_bytes(table: pd.DataFrame) -> bytes:
 
 
 def _entries(export: Export) -> Iterator[Entry]:
-    names = [f"{i:05d}-{image.row.group}-{image.row.id}.png" for i, image in enumerate(export.images, start=1)]
+    names = [
+        f"{i:05d}-{image.row.group}-{image.row.id}.png" for i, image in enumerate(export.images, start=1)
+    ]
     lines = (_metadata_line(name, image) for name, image in zip(names, export.images, strict=True))
     yield "train/metadata.jsonl", _lines(lines)
     for name, image in zip(names, export.images, strict=True):

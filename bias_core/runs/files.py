@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bias_core.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space or lower BIAS_CACHE_GB",
@@ -38,7 +41,7 @@ def replaced_file(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
-        os.replace(temporary, path)
+        temporary.replace(path)
     except OSError as error:
         if isinstance(error, StorageError):
             raise

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bias_core.errors import StorageError
 from bias_core.runs.files import write_atomically
 from bias_core.runs.png import encode_png, read_record
 from bias_core.types import GeneratedImage, ImageRow, StoredImage
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from pathlib import Path
 
 _WRITERS = 4  # threads: a write waits for the disk, not for the processor
 

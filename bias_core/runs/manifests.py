@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.runs.files import write_atomically
 from bias_core.types import ImageRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 Status = Literal["running", "finished", "cancelled", "failed"]
 

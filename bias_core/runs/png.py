@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 import zlib
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from bias_core.types import GeneratedImage
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -65,7 +66,7 @@ def read_record(data: bytes) -> PngRecord:
     return found
 
 
-def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview | bytes]]:
+def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     if not data.startswith(SIGNATURE):
         raise StorageError("not a PNG file")
     position = len(SIGNATURE)
@@ -78,8 +79,8 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview | bytes]]:
         position = end + 4
 
 
-def _parse(body: bytes | memoryview) -> PngRecord:
+def _parse(body: bytes) -> PngRecord:
     # iTXt: keyword \0 compressed? method language \0 translated keyword \0 text; ours is uncompressed.
-    text = bytes(body).split(b"\0", 5)[-1]
+    text = body.split(b"\0", 5)[-1]
     record = json.loads(text)
     return PngRecord(row=record["row"], truth=record["truth"], blocked=record["blocked"])

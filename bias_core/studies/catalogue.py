@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.settings import ASSETS
 from bias_core.types import Attribute
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SEPARATOR = "|"
 
@@ -93,7 +96,8 @@ def _parse_attribute(text: str) -> Attribute:
     parts = [part.strip() for part in text.split(SEPARATOR)]
     if not 3 <= len(parts) <= 5 or not all(parts[:3]):
         raise InvalidInput(
-            f"write an attribute as 'name|positive sentence|negative sentence', then '|P*|source' if known; got {text!r}"
+            f"write an attribute as 'name|positive sentence|negative sentence', got {text!r}; "
+            "'|P*|source' may follow"
         )
     name, positive, negative, reference, source = [*parts, "", ""][:5]
     try:

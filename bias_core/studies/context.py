@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Mapping, Sequence
 
     from bias_core.protocols import ImageTextEncoder, TextToImage
     from bias_core.runs.embeddings import EmbeddingCache

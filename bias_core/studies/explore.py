@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from bias_core.engine.local import EngineProgress, run_rows
 from bias_core.errors import Cancelled, StorageError
@@ -23,12 +20,16 @@ from bias_core.studies.explore_types import (
     ExploreReport,
     Progress,
 )
-from bias_core.types import StoredImage
 
 if TYPE_CHECKING:
-    from bias_core.runs.manifests import Manifest, Status
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy as np
+
+    from bias_core.runs.manifests import Status
     from bias_core.studies.context import StudyServices
     from bias_core.studies.explore_types import ExploreSettings
+    from bias_core.types import StoredImage
 
 _SECONDS_BETWEEN_UPDATES = 0.2
 _FEWEST_FOR_CLUSTERS = 4
@@ -75,17 +76,17 @@ def explore(
             record.status = "cancelled"
         yield gallery.progress("reading and scoring the pictures")
         report = _report(plan, services, gallery, stopped=record.status == "cancelled")
-        if record.status == "running":
+        if record.status != "cancelled":
             record.status = "finished"
     services.tidy()
     yield replace(report, seconds=time.monotonic() - started)
 
 
 class _Record:
-    """Status that the manifest gets in the end."""
+    """Status that the manifest gets in the end; "failed" until something better is known."""
 
     def __init__(self) -> None:
-        self.status: Status = "running"
+        self.status: Status = "failed"
 
 
 @contextmanager
@@ -98,17 +99,10 @@ def _on_record(plan: ExplorePlan, services: StudyServices) -> Iterator[_Record]:
     except GeneratorExit:  # the reader went away
         record.status = "cancelled"
         raise
-    except BaseException:
-        record.status = "failed"
-        raise
     finally:
         # A full disk must not hide the error that it caused; a stale "running" is mended by the next run.
         with suppress(StorageError):
-            services.manifests.save(_ended(plan.manifest, record.status))
-
-
-def _ended(manifest: Manifest, status: Status) -> Manifest:
-    return replace(manifest, status=status)
+            services.manifests.save(replace(plan.manifest, status=record.status))
 
 
 class _Gallery:
@@ -191,9 +185,7 @@ def _embed(plan: ExplorePlan, services: StudyServices, images: Sequence[StoredIm
     return services.embeddings.images(encoder, images, lock=services.model_lock)
 
 
-def _report(
-    plan: ExplorePlan, services: StudyServices, gallery: _Gallery, *, stopped: bool
-) -> ExploreReport:
+def _report(plan: ExplorePlan, services: StudyServices, gallery: _Gallery, *, stopped: bool) -> ExploreReport:
     scorable = gallery.scorable("concept")
     attributes: tuple[AttributeScore, ...] = ()
     association, clusters = None, None
@@ -263,7 +255,7 @@ def _notes(
     n_blocked = sum(image.blocked for image in drawn)
     if stopped:
         n_asked = plan.settings.n_images
-        yield f"Stopped by the user: the scores are of the {len(drawn)} of {n_asked} pictures that were finished."
+        yield f"Stopped: the scores are of the {len(drawn)} of {n_asked} pictures that were finished."
     if n_blocked:
         yield f"The model's safety checker blanked {n_blocked} of {len(drawn)} pictures; they are not scored."
     if len(drawn) == n_blocked:

@@ -68,7 +68,9 @@ def to_command(settings: ExploreSettings) -> str:
 def to_python(settings: ExploreSettings) -> str:
     """The Python lines that give the same numbers."""
     defaults = {f.name: f.default for f in fields(ExploreSettings)}
-    changed = {name: getattr(settings, name) for name in defaults if getattr(settings, name) != defaults[name]}
+    changed = {
+        name: getattr(settings, name) for name in defaults if getattr(settings, name) != defaults[name]
+    }
     arguments = "".join(f"    {name}={value!r},\n" for name, value in changed.items())
     return (
         "from bias_core.services import Services\n"

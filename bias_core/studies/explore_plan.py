@@ -1,4 +1,4 @@
-"""Explore's questions before anything is drawn: are the settings possible, and which pictures do they need?"""
+"""Before Explore draws anything: are the settings possible, and which pictures do they need?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,8 @@ from bias_core.runs.manifests import Manifest
 from bias_core.types import Attribute, ImageRow
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bias_core.studies.context import StudyServices
     from bias_core.studies.explore_types import ExploreSettings
     from bias_core.types import ModelInfo
@@ -88,13 +89,9 @@ def library_versions() -> dict[str, str]:
 
     from bias_core import __version__
 
-    versions = {"bias_core": __version__}
-    for name in ("torch", "diffusers", "transformers", "open_clip_torch", "numpy", "scipy", "scikit-learn"):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
+    installed = {dist.name.lower().replace("-", "_"): dist.version for dist in metadata.distributions()}
+    names = ("torch", "diffusers", "transformers", "open_clip_torch", "numpy", "scipy", "scikit_learn")
+    return {"bias_core": __version__} | {name: installed[name] for name in names if name in installed}
 
 
 def wants_association(settings: ExploreSettings) -> bool:
@@ -157,7 +154,9 @@ def _check_attributes(settings: ExploreSettings) -> None:
     if wants_association(settings) and not (settings.attribute_a.strip() and settings.attribute_b.strip()):
         raise InvalidInput("the association compares two attributes: give both words, or neither")
     if wants_association(settings) and settings.attribute_a.strip() == settings.attribute_b.strip():
-        raise InvalidInput(f"the association compares two different attributes, got {settings.attribute_a!r} twice")
+        raise InvalidInput(
+            f"the association compares two different attributes, got {settings.attribute_a!r} twice"
+        )
     if len(settings.attributes) > MAX_ATTRIBUTES:
         raise InvalidInput(f"at most {MAX_ATTRIBUTES} attributes at once, got {len(settings.attributes)}")
     for attribute in settings.attributes:
@@ -173,17 +172,25 @@ def _check_attributes(settings: ExploreSettings) -> None:
 
 
 def _check_attribute(attribute: Attribute) -> None:
-    parts = {"a name": attribute.name, "a positive sentence": attribute.positive, "a negative sentence": attribute.negative}
+    parts = {
+        "a name": attribute.name,
+        "a positive sentence": attribute.positive,
+        "a negative sentence": attribute.negative,
+    }
     for what, text in parts.items():
         if not text.strip():
-            raise InvalidInput(f"attribute {attribute.name!r} needs {what}; each has a name and two sentences")
+            raise InvalidInput(
+                f"attribute {attribute.name!r} needs {what}; each has a name and two sentences"
+            )
         if len(text) > MAX_PROMPT_CHARACTERS:
             raise InvalidInput(
                 f"attribute {attribute.name[:40]!r}: {what} of {len(text):,} characters; "
                 f"at most {MAX_PROMPT_CHARACTERS:,} are allowed"
             )
     if attribute.positive.strip() == attribute.negative.strip():
-        raise InvalidInput(f"attribute {attribute.name!r}: both sentences are the same, {attribute.positive!r}")
+        raise InvalidInput(
+            f"attribute {attribute.name!r}: both sentences are the same, {attribute.positive!r}"
+        )
     reference = attribute.reference
     if reference is not None and not 0 <= reference <= 1:
         raise InvalidInput(f"attribute {attribute.name!r}: P* is a share from 0 to 1, got {reference}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,8 @@ from bias_core.studies.explore_types import AssociationScore, AttributeScore
 from bias_core.types import Attribute, Estimate
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from bias_core.studies.explore_types import ExploreSettings
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bias_core.types import Attribute, Estimate, ImageRow
-
 if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
+
+    from bias_core.types import Attribute, Estimate, ImageRow
 
 
 @dataclass(frozen=True, kw_only=True)

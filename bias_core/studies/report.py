@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import pandas as pd
 
     from bias_core.studies.explore_types import AttributeScore, ExploreReport
@@ -22,7 +23,7 @@ MEANINGS = {
     "signed_difference": "share minus P*: above 0 over-represented, below 0 under-represented",
     "wals": "how much of the pictures' variety runs along the attribute (0 none, 1 all)",
     "spread": "standard deviation of the pictures along the attribute, in units of cosine",
-    "association": "above 0 the pictures are more like those guided to the first attribute, below 0 the second",
+    "association": "above 0 the pictures are more like those guided to the first word, below 0 to the second",
 }
 """One plain sentence for each score, shown wherever it is shown."""
 
@@ -121,7 +122,8 @@ def _lines(report: ExploreReport) -> Iterator[str]:
     model = f"{settings.model}, {settings.condition}" if settings.condition else settings.model
     yield f"# {_cell(report.prompt)}"
     yield ""
-    yield f"{n_scored} pictures by {model}, seed {settings.seed}, read by {settings.encoder}. Run `{report.run_id}`."
+    yield f"{n_scored} pictures by {model}, seed {settings.seed}, read by {settings.encoder}."
+    yield f"Run `{report.run_id}`."
     yield ""
     yield "| attribute | score | value | interval | n | null value | how | what it says |"
     yield "|---|---|---|---|---|---|---|---|"
@@ -133,7 +135,7 @@ def _lines(report: ExploreReport) -> Iterator[str]:
         yield f"\nWords that this world does not know: {', '.join(report.unknown_words)}."
     if report.clusters is not None:
         sizes = [int((report.clusters.labels == i).sum()) for i in range(report.clusters.n_clusters)]
-        yield f"\nClusters of the pictures: {report.clusters.n_clusters}, of {', '.join(map(str, sizes))} pictures."
+        yield f"\nClusters: {report.clusters.n_clusters}, of {', '.join(map(str, sizes))} pictures."
     for note in report.notes:
         yield f"\nNote: {note}"
     yield f"\nLimits: {LIMITS}"
@@ -147,7 +149,7 @@ def _attribute_lines(score: AttributeScore) -> Iterator[str]:
         source = attribute.reference_source or "no source given"
         yield f"P* = {attribute.reference:.3f} ({source})."
     if score.planted is not None:
-        yield f"In these pictures it is truly there in {score.planted:.1%} (known, because this world drew them)."
+        yield f"It is truly there in {score.planted:.1%} of these pictures (known: this world drew them)."
 
 
 def _table_cells(row: Row) -> Sequence[str]:
@@ -165,7 +167,11 @@ def _picture_scores(report: ExploreReport, i: int) -> Row:
     for score in report.attributes:
         name = score.attribute.name
         positive, negative = float(score.similarity_positive[i]), float(score.similarity_negative[i])
-        row |= {f"{name}: positive": positive, f"{name}: negative": negative, f"{name}: perceived": positive > negative}
+        row |= {
+            f"{name}: positive": positive,
+            f"{name}: negative": negative,
+            f"{name}: perceived": positive > negative,
+        }
     if report.association is not None:
         row["association"] = float(report.association.associations[i])
     if report.clusters is not None:
@@ -182,7 +188,11 @@ def _association_dict(report: ExploreReport) -> Row | None:
     found = report.association
     if found is None:
         return None
-    return {"attribute_a": found.attribute_a, "attribute_b": found.attribute_b, "mean": _without_nan(asdict(found.mean))}
+    return {
+        "attribute_a": found.attribute_a,
+        "attribute_b": found.attribute_b,
+        "mean": _without_nan(asdict(found.mean)),
+    }
 
 
 def _clusters_dict(report: ExploreReport) -> Row | None:

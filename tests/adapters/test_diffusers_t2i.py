@@ -24,7 +24,8 @@ def sd3_rows(n: int, condition: str = "fair", **settings) -> list[ImageRow]:
     prompts = ["a photo of a doctor", "a photo of a nurse", "a man"]
     settings = {"num_inference_steps": 3, "guidance_scale": 2.0, "width": 32, "height": 32} | settings
     return [
-        ImageRow(prompt=prompts[i % 3], seed=i, model="tiny-sd3", condition=condition, **settings) for i in range(n)
+        ImageRow(prompt=prompts[i % 3], seed=i, model="tiny-sd3", condition=condition, **settings)
+        for i in range(n)
     ]
 
 
@@ -34,7 +35,9 @@ def pixels(generated) -> list[np.ndarray]:
 
 @pytest.fixture(scope="module")
 def sd3(tiny_sd3):
-    return DiffusersTextToImage(INFO, str(tiny_sd3 / "pipeline"), loras=tiny_sd3 / "loras", device="cpu", offline=True)
+    return DiffusersTextToImage(
+        INFO, str(tiny_sd3 / "pipeline"), loras=tiny_sd3 / "loras", device="cpu", offline=True
+    )
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +102,7 @@ def test_conditions_differ_and_leave_nothing_behind(sd3, tiny_sd3):
 
 
 def test_a_missing_or_corrupt_adapter_is_said_and_the_base_still_works(sd3, tiny_sd3, tmp_path):
-    with pytest.raises(ModelUnavailable, match="trigger.*missing"):
+    with pytest.raises(ModelUnavailable, match=r"trigger.*missing"):
         list(sd3.generate(sd3_rows(1, "trigger")))
     shutil.copytree(tiny_sd3 / "loras" / "extreme", tmp_path / "extreme")
     (tmp_path / "extreme" / "pytorch_lora_weights.safetensors").write_bytes(b"not weights")
@@ -127,7 +130,15 @@ def test_bad_weights_are_said(tiny_sd3, tmp_path, damage):
 
 def test_stable_diffusion_1_draws_and_its_safety_checker_is_counted(sd1):
     rows = [
-        ImageRow(prompt="a doctor", seed=i, model="tiny-sd1", num_inference_steps=2, guidance_scale=4.0, width=32, height=32)
+        ImageRow(
+            prompt="a doctor",
+            seed=i,
+            model="tiny-sd1",
+            num_inference_steps=2,
+            guidance_scale=4.0,
+            width=32,
+            height=32,
+        )
         for i in range(3)
     ]
     checker = sd1._pipeline().safety_checker.requires_grad_(False)
