@@ -132,7 +132,7 @@ _ALL = (
         null_value=0.0,
         higher_means="X leans to A more than Y does",
         inputs=_ASSOCIATION_TEST_INPUTS,
-        limits="0 says that X and Y lean alike, not that neither leans.",
+        limits="0 says that X and Y lean alike, not that neither leans; p holds for these attribute images.",
         function=association.association_test,
         field="score",
     ),

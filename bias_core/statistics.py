@@ -1,31 +1,52 @@
-"""Uncertainty: intervals, effect sizes and corrections, over one-dimensional samples."""
+"""Effect sizes, corrections and sample sizes; intervals and the permutation test are at this door too."""
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy import stats
 
 from bias_core.arrays import finite_vector, probability
 from bias_core.errors import InvalidInput
+from bias_core.intervals import (
+    bootstrap_interval,
+    check_confidence,
+    normal_estimate,
+    normal_p_value,
+    percent,
+    percentile_estimate,
+    wilson_interval,
+)
+from bias_core.permutation import Alternative, PermutationTest, Seed, permutation_test
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from bias_core.permutation import Seed
+__all__ = [
+    "Alternative",
+    "EffectSizeSD",
+    "FalseDiscoveries",
+    "PermutationTest",
+    "Seed",
+    "benjamini_hochberg",
+    "bootstrap_interval",
+    "corrected_prevalence",
+    "effect_size",
+    "images_needed",
+    "normal_estimate",
+    "normal_p_value",
+    "percentile_estimate",
+    "permutation_test",
+    "wilson_interval",
+]
 
 EffectSizeSD = Literal["pooled", "union"]
-Statistic = Callable[..., Any]
 
 _ROUNDING = 1e-12  # numbers that differ by less are equal up to rounding
-_LARGEST_BLOCK = 4_000_000  # numbers held at once by a resampling loop
-_LARGEST_BCA = 2_000  # beyond it the skewness that BCa corrects is gone and its jackknife is n x n
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,151 +63,6 @@ class FalseDiscoveries:
     adjusted: NDArray[np.float64]
     rejected: NDArray[np.bool_]
     rate: float
-
-
-def wilson_interval(
-    n_positive: float, n: int, *, confidence: float = 0.95, null_value: float | None = None
-) -> Estimate:
-    """A share of n with its Wilson interval, (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n).
-
-    Parameters
-    ----------
-    n_positive : float in [0, n]
-    n : int >= 1
-    confidence : float in (0, 1)
-    null_value : the share that would mean "no bias", if there is one.
-
-    Returns
-    -------
-    Estimate
-        In [0, 1]; the interval has a width even at 0 and 1.
-
-    Raises
-    ------
-    InvalidInput
-        If n < 1 or n_positive lies outside [0, n].
-
-    Examples
-    --------
-    >>> estimate = wilson_interval(8, 10)
-    >>> round(estimate.low, 3), round(estimate.high, 3)
-    (0.49, 0.943)
-    """
-    from statsmodels.stats.proportion import proportion_confint
-
-    _check_confidence(confidence)
-    if not (n >= 1 and 0 <= n_positive <= n):
-        raise InvalidInput(f"A share needs 0 <= n_positive <= n and n >= 1; got {n_positive} of {n}.")
-    low, high = proportion_confint(n_positive, n, alpha=1 - confidence, method="wilson")
-    share = n_positive / n
-    return Estimate(
-        value=share,
-        low=min(float(low), share),  # the formula is 1e-17 off at 0 and at 1
-        high=max(float(high), share),
-        n=int(n),
-        null_value=null_value,
-        method=f"Wilson {_percent(confidence)}",
-    )
-
-
-def bootstrap_interval(
-    *samples: ArrayLike,
-    statistic: Statistic,
-    confidence: float = 0.95,
-    n_resamples: int = 2000,
-    rng: Seed = 0,
-    null_value: float | None = None,
-) -> Estimate:
-    """A statistic of one or more independent samples with its bootstrap interval.
-
-    Parameters
-    ----------
-    *samples : arrays (n_i,)
-        Each is resampled on its own, entry by entry; an entry is one sampling unit.
-    statistic : callable ``statistic(*samples, axis)``
-        Vectorised along ``axis``.
-    confidence : float in (0, 1)
-    n_resamples : int
-    rng : seed or Generator
-    null_value : what "no bias" would read.
-
-    Returns
-    -------
-    Estimate
-        BCa up to 2,000 units, percentile beyond and wherever BCa is undefined; ``method`` says which.
-        With a single unit in a sample ``low`` and ``high`` are nan and ``note`` says so; ``n`` counts
-        all units.
-
-    Raises
-    ------
-    InvalidInput
-        For empty or not finite samples.
-
-    Examples
-    --------
-    >>> bootstrap_interval([1.0, 2.0, 3.0, 6.0], statistic=np.mean).value
-    3.0
-    """
-    _check_confidence(confidence)
-    vectors = [finite_vector(sample, "sample") for sample in samples]
-    n = sum(map(len, vectors))
-    value = float(statistic(*vectors, axis=-1))
-    if min(map(len, vectors)) < 2:
-        note = "one sampling unit has no interval"
-        return Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
-    constant = all(np.ptp(vector) <= _ROUNDING for vector in vectors)
-    methods = ("percentile",) if constant or n > _LARGEST_BCA else ("BCa", "percentile")
-    for method in methods:
-        low, high = _scipy_bootstrap(vectors, statistic, confidence, n_resamples, rng, method)
-        if math.isfinite(low) and math.isfinite(high):
-            break
-    return Estimate(
-        value=value,
-        low=low,
-        high=high,
-        n=n,
-        null_value=null_value,
-        method=f"bootstrap ({method}) {_percent(confidence)}",
-        note="all units are equal, so the interval has no width" if constant else "",
-    )
-
-
-def percentile_estimate(
-    value: float, resampled: ArrayLike, *, n: int, confidence: float = 0.95, null_value: float | None = None
-) -> Estimate:
-    """An estimate whose statistic was resampled elsewhere, with the percentile interval.
-
-    Parameters
-    ----------
-    value : float
-    resampled : array (n_resamples,)
-        The statistic of each bootstrap resample.
-    n : int
-        Number of sampling units.
-
-    Returns
-    -------
-    Estimate
-        ``low`` and ``high`` are nan, with a note, where all resamples agree: too few units differ.
-
-    Raises
-    ------
-    InvalidInput
-        For empty or not finite resamples.
-
-    Examples
-    --------
-    >>> percentile_estimate(2.0, [1.0, 2.0, 3.0], n=5, confidence=0.5).low
-    1.5
-    """
-    _check_confidence(confidence)
-    values = finite_vector(resampled, "resampled")
-    low, high, note = math.nan, math.nan, "too few different units for an interval"
-    if np.ptp(values) > _ROUNDING:
-        low, high = (float(end) for end in np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2]))
-        note = ""
-    method = f"bootstrap (percentile) {_percent(confidence)}"
-    return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, note=note)
 
 
 def effect_size(x: ArrayLike, y: ArrayLike, *, sd: EffectSizeSD = "pooled") -> float:
@@ -282,7 +158,7 @@ def corrected_prevalence(
         )
     else:
         low, high = _lang_reiczigel(observed.value, n, se, n_sensitivity, sp, n_specificity, confidence)
-        method = f"Rogan–Gladen, Lang–Reiczigel {_percent(confidence)}"
+        method = f"Rogan–Gladen, Lang–Reiczigel {percent(confidence)}"
     value, low, high = (min(max(bound, 0.0), 1.0) for bound in (raw, low, high))
     note = "" if 0 <= raw <= 1 else f"the formula gives {raw:.3f}, outside [0, 1]: fewer errors than expected"
     return Estimate(
@@ -329,7 +205,7 @@ def images_needed(half_width: float, *, prevalence: float = 0.5, confidence: flo
     >>> images_needed(0.1), images_needed(0.05)
     (93, 381)
     """
-    _check_confidence(confidence)
+    check_confidence(confidence)
     p = probability(prevalence, "prevalence")
     if not 0 < half_width < 0.5:
         raise InvalidInput(f"half_width must be between 0 and 0.5; got {half_width}.")
@@ -341,42 +217,8 @@ def images_needed(half_width: float, *, prevalence: float = 0.5, confidence: flo
     return max(1, math.ceil(root - 1e-9))
 
 
-def _check_confidence(confidence: float) -> None:
-    if not 0 < confidence < 1:
-        raise InvalidInput(f"confidence must be between 0 and 1, e.g. 0.95; got {confidence}.")
-
-
-def _percent(confidence: float) -> str:
-    return f"{100 * confidence:g} %"
-
-
-def _scipy_bootstrap(
-    vectors: list[NDArray[np.float64]],
-    statistic: Statistic,
-    confidence: float,
-    n_resamples: int,
-    rng: Seed,
-    method: str,
-) -> tuple[float, float]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # shows as nan, which is checked
-        warnings.simplefilter("ignore", RuntimeWarning)
-        result = stats.bootstrap(
-            vectors,
-            statistic,
-            vectorized=True,
-            axis=-1,
-            confidence_level=confidence,
-            n_resamples=n_resamples,
-            batch=max(1, _LARGEST_BLOCK // max(map(len, vectors))),
-            method=method,
-            rng=np.random.default_rng(rng),
-        )
-    return float(result.confidence_interval.low), float(result.confidence_interval.high)
-
-
 def _rogan_gladen(p: float, se: float, sp: float) -> float:
-    return (p + sp - 1) / (se + sp - 1)
+    return (p - (1 - sp)) / (se - (1 - sp))
 
 
 def _lang_reiczigel(

@@ -19,7 +19,7 @@ from bias_core.types import Estimate
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from bias_core.permutation import Seed
+    from bias_core.statistics import Seed
 
 __all__ = [
     "Decomposition",
@@ -210,7 +210,9 @@ def alignment_estimates(
 
     Notes
     -----
-    The resamples are decomposed inside the components that hold 99 % of the energy of the whole set.
+    WALS of few images lies above that of many. The interval is for image sets of this size: it tells models
+    with equal n apart, and covers the value of an infinite set less often than it says. The resamples are
+    decomposed inside the components that hold 99 % of the energy of the whole set.
 
     Examples
     --------

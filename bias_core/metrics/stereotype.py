@@ -15,7 +15,7 @@ from bias_core.types import Estimate
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from bias_core.permutation import Seed
+    from bias_core.statistics import Seed
 
 
 def attribute_prevalence(

@@ -1,0 +1,204 @@
+"""T2IAT against hand arithmetic, a naive loop and its own null."""
+
+import numpy as np
+import pytest
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.association import association, association_test, mean_association
+
+N_X, N_Y, D = 3, 5, 7
+
+
+def random_sets(rng, n_x=N_X, n_y=N_Y, d=D):
+    """Targets X and Y, then X^A, X^B, Y^A, Y^B, all of different sizes."""
+    return [rng.normal(size=(n, d)) for n in (n_x, n_y, 2, 11, 13, 17)]
+
+
+def naive_association(x, a_set, b_set):
+    def cosine(u, v):
+        return float(np.dot(u, v) / (np.linalg.norm(u) * np.linalg.norm(v)))
+
+    return sum(cosine(x, a) for a in a_set) / len(a_set) - sum(cosine(x, b) for b in b_set) / len(b_set)
+
+
+def test_association_by_hand():
+    # x = (0.6, 0.8); A = {(1, 0), (0, 2)}: cosines 0.6, 0.8, mean 0.7; B = {(-3, 0)}: -0.6. Asc = 1.3.
+    assert association([[0.6, 0.8]], [[1, 0], [0, 2]], [[-3, 0]])[0] == pytest.approx(1.3)
+
+
+def test_association_agrees_with_a_naive_loop():
+    x, _, a, b, _, _ = random_sets(np.random.default_rng(0))
+    np.testing.assert_allclose(association(x, a, b), [naive_association(row, a, b) for row in x])
+
+
+def test_association_is_similarity_not_distance():
+    assert association([[1.0, 0.1]], [[1.0, 0.0]], [[0.0, 1.0]])[0] > 0
+
+
+def test_half_precision_input_is_within_its_own_rounding():
+    x, _, a, b, _, _ = random_sets(np.random.default_rng(1), d=512)
+    half = association(x.astype(np.float16), a.astype(np.float16), b.astype(np.float16))
+    np.testing.assert_allclose(half, association(x, a, b), atol=2e-4)
+
+
+def test_four_against_four_separated():
+    x = [[1, 0.1], [1, 0.2], [1, 0.3], [1, 0.4]]
+    y = [[0.1, 1], [0.2, 1], [0.3, 1], [0.4, 1]]
+    test = association_test(x, y, [[1, 0]], [[0, 1]], [[1, 0]], [[0, 1]])
+    assert test.exact
+    assert test.n_permutations == 70
+    assert test.p_value == 2 / 70
+    assert test.score > 0
+
+
+def test_each_target_meets_the_attributes_of_its_own_concept():
+    x, y, xa, xb, ya, yb = random_sets(np.random.default_rng(2))
+    test = association_test(x, y, xa, xb, ya, yb)
+    ours = [naive_association(row, xa, xb) for row in x]
+    theirs = [naive_association(row, ya, yb) for row in y]
+    np.testing.assert_allclose(test.associations_x, ours)
+    np.testing.assert_allclose(test.associations_y, theirs)
+    assert test.score == pytest.approx(np.mean(ours) - np.mean(theirs))
+    assert (test.associations_x.size, test.associations_y.size) == (N_X, N_Y)
+    assert (test.n_units_x, test.n_units_y, test.n_permutations) == (N_X, N_Y, 56)
+
+
+def test_swapping_concepts_or_attributes_flips_signs_and_keeps_p():
+    x, y, xa, xb, ya, yb = random_sets(np.random.default_rng(3))
+    test = association_test(x, y, xa, xb, ya, yb)
+    for swapped in (association_test(y, x, ya, yb, xa, xb), association_test(x, y, xb, xa, yb, ya)):
+        assert swapped.score == pytest.approx(-test.score)
+        assert swapped.effect_size == pytest.approx(-test.effect_size)
+        assert swapped.p_value == test.p_value
+
+
+def test_the_order_of_images_does_not_matter():
+    x, y, xa, xb, ya, yb = random_sets(np.random.default_rng(4))
+    test, turned = association_test(x, y, xa, xb, ya, yb), association_test(x[::-1], y, xa[::-1], xb, ya, yb)
+    assert turned.score == pytest.approx(test.score)
+    assert turned.p_value == test.p_value
+
+
+def test_null_p_values_are_uniform_for_given_attribute_images():
+    rng = np.random.default_rng(5)
+    p_values = []
+    for _ in range(200):
+        x, y, a, b, _, _ = random_sets(rng)
+        p_values.append(association_test(x, y, a, b, a, b, n_permutations=99).p_value)
+    for alpha in (0.1, 0.25, 0.5):
+        share = np.mean(np.array(p_values) <= alpha)
+        assert abs(share - alpha) < 3 * np.sqrt(alpha * (1 - alpha) / 200) + 1 / 56
+
+
+def test_chance_in_the_attribute_images_is_counted_by_the_total_p_value_only():
+    # All six sets come from one cloud around a common mean, as embeddings of pictures do: nothing is biased.
+    rng = np.random.default_rng(7)
+    centre, fixed, total, covered = 2 * np.eye(D)[0], [], [], 0
+    for _ in range(150):
+        sets = [centre + rng.normal(size=(n, D)) for n in (31, 37, 29, 41, 23, 43)]
+        test = association_test(*sets, n_permutations=199)
+        fixed.append(test.p_value)
+        total.append(test.total_p_value)
+        covered += test.total_interval.low <= 0 <= test.total_interval.high
+    assert np.mean(np.array(fixed) <= 0.05) > 0.2
+    assert np.mean(np.array(total) <= 0.05) < 0.11
+    assert covered / 150 > 0.89
+
+
+def test_one_attribute_image_has_no_total_error():
+    test = association_test([[1, 0.1], [1, 0.2]], [[0.1, 1], [0.2, 1]], *([[1, 0]], [[0, 1]]) * 2)
+    assert np.isnan(test.total_p_value)
+    assert test.total_interval.note
+
+
+def test_a_planted_difference_is_found():
+    rng = np.random.default_rng(6)
+    x, y, a, b, _, _ = random_sets(rng, 31, 37, 16)
+    towards = a.mean(axis=0) - b.mean(axis=0)
+    test = association_test(x + towards, y - towards, a, b, a, b, alternative="greater", rng=7)
+    assert not test.exact
+    assert test.p_value == 1 / 1001
+    assert test.effect_size > 0.8
+    assert 0 < test.confidence_interval.low < test.score < test.confidence_interval.high
+
+
+def test_with_groups_the_prompt_is_the_unit():
+    # Three prompts of two images and four of two: C(7, 3) = 35 splits of prompt means.
+    x, y, xa, xb, ya, yb = random_sets(np.random.default_rng(8), 6, 8)
+    groups_x, groups_y = ["a", "b", "c"] * 2, ["d", "e", "f", "g"] * 2
+    test = association_test(x, y, xa, xb, ya, yb, groups_x=groups_x, groups_y=groups_y)
+    assert (test.n_units_x, test.n_units_y, test.n_permutations) == (3, 4, 35)
+    plain = association_test(x, y, xa, xb, ya, yb)
+    assert test.score == pytest.approx(plain.score)  # groups of equal size
+    assert test.effect_size == pytest.approx(plain.effect_size)  # always that of single images
+
+
+def test_clustered_images_fool_the_test_without_groups_but_not_with_them():
+    rng = np.random.default_rng(9)
+    a, b = rng.normal(size=(2, 5, D))
+    plain, grouped = [], []
+    for _ in range(60):
+        prompts = rng.normal(size=(10, D))  # five prompts a side, no difference between the sides
+        images = np.repeat(prompts, 8, axis=0) + 0.1 * rng.normal(size=(80, D))
+        x, y, groups = images[:40], images[40:], np.repeat(np.arange(5), 8)
+        options = {"n_permutations": 252, "rng": 0}
+        plain.append(association_test(x, y, a, b, a, b, **options).p_value)
+        grouped.append(
+            association_test(x, y, a, b, a, b, groups_x=groups, groups_y=groups, **options).p_value
+        )
+    assert np.mean(np.array(plain) <= 0.05) > 0.25
+    assert np.mean(np.array(grouped) <= 0.05) < 0.15
+
+
+def test_effect_size_says_which_standard_deviation():
+    sets = random_sets(np.random.default_rng(10))
+    assert association_test(*sets).effect_size_sd == "pooled"
+    union = association_test(*sets, effect_size_sd="union")
+    assert union.effect_size_sd == "union"
+    assert abs(union.effect_size) < 2
+
+
+def test_mean_association_has_an_interval_and_a_null():
+    x, _, a, b, _, _ = random_sets(np.random.default_rng(11), 41)
+    estimate = mean_association(x, a, b)
+    assert estimate.value == pytest.approx(association(x, a, b).mean())
+    assert estimate.low < estimate.value < estimate.high
+    assert (estimate.n, estimate.null_value) == (41, 0.0)
+    assert mean_association(x, a, b, groups=np.arange(41) % 5).n == 5
+
+
+def test_one_image_has_a_mean_but_no_interval():
+    estimate = mean_association([[1.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]])
+    assert estimate.value == 1
+    assert np.isnan(estimate.low)
+
+
+def test_images_that_are_all_equal_are_refused():
+    with pytest.raises(InvalidInput, match="All 8 values equal"):
+        association_test(np.ones((3, 2)), np.ones((5, 2)), [[1, 0]], [[0, 2]], [[1, 0]], [[0, 2]])
+
+
+def test_one_unit_a_side_is_refused_with_a_way_out():
+    x, y, *attributes = random_sets(np.random.default_rng(12))
+    with pytest.raises(InvalidInput, match="leave groups_x and groups_y out"):
+        association_test(x, y, *attributes, groups_x=["a"] * N_X, groups_y=["b"] * N_Y)
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [{"groups_x": [0, 1, 2]}, {"groups_x": [0, 1], "groups_y": [0] * 5}, {"groups_x": 3, "groups_y": 4}],
+)
+def test_groups_that_do_not_fit_are_refused(groups):
+    with pytest.raises(InvalidInput, match="groups_"):
+        association_test(*random_sets(np.random.default_rng(13)), **groups)
+
+
+@pytest.mark.parametrize("position", range(6))
+@pytest.mark.parametrize(
+    "bad", [np.empty((0, D)), np.full((2, D), np.nan), np.zeros((2, D)), np.ones((2, D + 1))]
+)
+def test_bad_embeddings_are_refused_wherever_they_stand(position, bad):
+    sets = random_sets(np.random.default_rng(14))
+    sets[position] = bad
+    with pytest.raises(InvalidInput):
+        association_test(*sets)

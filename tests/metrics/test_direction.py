@@ -1,0 +1,118 @@
+"""Attribute directions against closed forms and the eigenvectors they are defined by."""
+
+import numpy as np
+import pytest
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.direction import image_direction, kernel_direction, text_direction
+
+D = 7
+
+
+@pytest.fixture
+def labelled():
+    rng = np.random.default_rng(0)
+    labels = np.array([1, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0])
+    return rng.normal(size=(11, D)) + np.outer(labels, np.eye(D)[2] * 2), labels
+
+
+def test_text_direction_by_hand():
+    # (0.6, 0.8) - (1, 0) = (-0.4, 0.8), length √0.8.
+    np.testing.assert_allclose(text_direction([3, 4], [2, 0]), np.array([-0.4, 0.8]) / np.sqrt(0.8))
+
+
+def test_swapping_the_sentences_turns_the_direction():
+    rng = np.random.default_rng(1)
+    positive, negative = rng.normal(size=(2, D))
+    np.testing.assert_allclose(text_direction(positive, negative), -text_direction(negative, positive))
+
+
+def test_the_linear_direction_is_the_first_eigenvector_of_supervised_pca(labelled):
+    embeddings, labels = labelled
+    z = (embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)).T  # (d, m) as in the paper
+    h = np.eye(11) - 1 / 11
+    _, vectors = np.linalg.eigh(z @ h @ np.outer(labels, labels) @ h @ z.T)
+    ours = image_direction(embeddings, labels)
+    assert abs(ours @ vectors[:, -1]) == pytest.approx(1)
+    assert ours[2] > 0  # towards a+
+
+
+def test_the_kernel_direction_is_the_first_eigenvector_in_sample_space(labelled):
+    embeddings, labels = labelled
+    direction = kernel_direction(embeddings, labels, gamma=0.7)
+    z = direction.support
+    kernel = np.exp(-0.7 * ((z[:, None] - z[None]) ** 2).sum(-1))
+    h = np.eye(11) - 1 / 11
+    _, vectors = np.linalg.eigh(kernel @ h @ np.outer(labels, labels) @ h @ kernel.T)
+    assert abs(direction.coefficients @ vectors[:, -1]) == pytest.approx(1)
+    np.testing.assert_allclose(direction.project(embeddings), kernel @ direction.coefficients)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_both_kernels_point_along_the_planted_axis(labelled, kernel):
+    direction = image_direction(*labelled, kernel=kernel)
+    assert direction.shape == (D,)
+    assert np.linalg.norm(direction) == pytest.approx(1)
+    assert direction[2] > 0.5
+
+
+def test_the_mean_gradient_is_the_derivative_of_the_projection(labelled):
+    direction = kernel_direction(*labelled)
+    z, step = direction.support, 1e-5
+
+    def mean_projection(x):
+        kernel = np.exp(-direction.gamma * ((x[:, None] - z[None]) ** 2).sum(-1))
+        return (kernel @ direction.coefficients).mean()
+
+    numeric = [
+        (mean_projection(z + step * axis) - mean_projection(z - step * axis)) / (2 * step)
+        for axis in np.eye(D)
+    ]
+    np.testing.assert_allclose(direction.mean_gradient(), numeric / np.linalg.norm(numeric), atol=1e-6)
+
+
+def test_bools_and_numbers_label_alike(labelled):
+    embeddings, labels = labelled
+    np.testing.assert_array_equal(
+        image_direction(embeddings, labels), image_direction(embeddings, labels == 1)
+    )
+
+
+def test_half_precision_is_close(labelled):
+    embeddings, labels = labelled
+    np.testing.assert_allclose(
+        image_direction(embeddings.astype(np.float16), labels), image_direction(embeddings, labels), atol=2e-3
+    )
+
+
+def test_equal_sentences_have_no_direction():
+    with pytest.raises(InvalidInput, match="same embedding"):
+        text_direction([1.0, 2.0], [2.0, 4.0])
+
+
+def test_classes_with_equal_means_have_no_direction():
+    with pytest.raises(InvalidInput, match="same mean"):
+        image_direction([[1, 0], [1, 0]], [0, 1])
+
+
+def test_copies_leave_no_kernel_width():
+    with pytest.raises(InvalidInput, match="gamma"):
+        kernel_direction(np.ones((5, D)), [0, 1, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    "labels", [[1, 1, 1], [0, 1], [0, 1, 2], ["a", "b", "a"], [[0, 1, 1]], [0, 1, np.nan]]
+)
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_bad_labels_are_refused(labels, kernel):
+    with pytest.raises(InvalidInput):
+        image_direction(np.eye(3), labels, kernel=kernel)
+
+
+def test_bad_options_are_quoted(labelled):
+    with pytest.raises(InvalidInput, match="'poly'"):
+        image_direction(*labelled, kernel="poly")
+    with pytest.raises(InvalidInput, match="got -1"):
+        image_direction(*labelled, kernel="rbf", gamma=-1)
+    with pytest.raises(InvalidInput, match="dimension"):
+        kernel_direction(*labelled).project(np.ones((2, D + 1)))

@@ -1,0 +1,230 @@
+"""Intervals, effect sizes and corrections against hand arithmetic, closed forms and simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
+
+from bias_core.errors import InvalidInput
+from bias_core.statistics import (
+    benjamini_hochberg,
+    bootstrap_interval,
+    corrected_prevalence,
+    effect_size,
+    images_needed,
+    normal_estimate,
+    normal_p_value,
+    percentile_estimate,
+    wilson_interval,
+)
+
+
+def test_wilson_by_hand():
+    # p = 8/10, z = 1.959964, z² = 3.841459. Centre (0.8 + 0.192073) / 1.384146 = 0.716740;
+    # reach 1.959964 √(0.016 + 0.009604) / 1.384146 = 0.226578. So 0.490162 and 0.943318.
+    estimate = wilson_interval(8, 10, null_value=0.5)
+    assert estimate.value == 0.8
+    assert estimate.low == pytest.approx(0.490162, abs=1e-6)
+    assert estimate.high == pytest.approx(0.943318, abs=1e-6)
+    assert (estimate.n, estimate.null_value, estimate.method) == (10, 0.5, "Wilson 95 %")
+
+
+@pytest.mark.parametrize(("n_positive", "n"), [(0, 1), (1, 1), (0, 7), (7, 7), (3, 11)])
+def test_wilson_agrees_with_scipy_and_has_a_width_at_the_ends(n_positive, n):
+    estimate = wilson_interval(n_positive, n, confidence=0.9)
+    other = stats.binomtest(n_positive, n).proportion_ci(0.9, method="wilson")
+    np.testing.assert_allclose([estimate.low, estimate.high], [other.low, other.high], atol=1e-12)
+    assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
+    assert estimate.high - estimate.low > 0.1
+
+
+@pytest.mark.parametrize(("n_positive", "n"), [(0, 0), (5, 3), (-1, 3), (math.nan, 3)])
+def test_impossible_counts_are_quoted(n_positive, n):
+    with pytest.raises(InvalidInput, match=f"got {n_positive} of {n}"):
+        wilson_interval(n_positive, n)
+
+
+@pytest.mark.parametrize("confidence", [0, 1, 95])
+def test_confidence_is_a_share(confidence):
+    with pytest.raises(InvalidInput, match=f"got {confidence}"):
+        wilson_interval(1, 2, confidence=confidence)
+
+
+def test_bootstrap_of_a_mean_is_close_to_its_t_interval():
+    sample = np.random.default_rng(0).normal(3, 2, size=101)
+    estimate = bootstrap_interval(sample, statistic=np.mean, null_value=0.0)
+    t = stats.ttest_1samp(sample, 0).confidence_interval()
+    assert estimate.value == pytest.approx(sample.mean())
+    np.testing.assert_allclose([estimate.low, estimate.high], [t.low, t.high], atol=0.08)
+    assert estimate.method == "bootstrap (BCa) 95 %"
+
+
+def test_bootstrap_covers_the_truth():
+    rng = np.random.default_rng(1)
+    hits = 0
+    for _ in range(200):
+        estimate = bootstrap_interval(rng.exponential(size=23), statistic=np.mean, n_resamples=400, rng=rng)
+        hits += estimate.low <= 1 <= estimate.high
+    assert 0.87 <= hits / 200 <= 0.99
+
+
+def test_bootstrap_says_when_it_falls_back():
+    constant = bootstrap_interval([0.3] * 5, statistic=np.mean)
+    assert constant.method == "bootstrap (percentile) 95 %"
+    assert "no width" in constant.note
+    large = bootstrap_interval(np.arange(2003.0), statistic=np.mean, n_resamples=100)
+    assert large.method == "bootstrap (percentile) 95 %"
+    assert large.note == ""
+
+
+def test_one_unit_has_no_interval():
+    estimate = bootstrap_interval([0.3], statistic=np.mean)
+    assert estimate.value == 0.3
+    assert math.isnan(estimate.low)
+    assert math.isnan(estimate.high)
+    assert estimate.note
+
+
+@pytest.mark.parametrize("sample", [[], [math.nan, 1.0]])
+def test_bootstrap_refuses_empty_and_nan(sample):
+    with pytest.raises(InvalidInput):
+        bootstrap_interval(sample, statistic=np.mean)
+
+
+def test_percentiles_of_equal_resamples_are_no_interval():
+    estimate = percentile_estimate(0.5, [0.5] * 10, n=2)
+    assert math.isnan(estimate.low)
+    assert "too few" in estimate.note
+
+
+@pytest.mark.parametrize(
+    ("alternative", "p_value"), [("two-sided", 0.0455), ("greater", 0.02275), ("less", 0.97725)]
+)
+def test_normal_p_values_by_the_table(alternative, p_value):
+    assert normal_p_value(1.0, 0.5, alternative=alternative) == pytest.approx(p_value, abs=1e-5)
+
+
+def test_without_a_standard_error_there_is_no_interval_and_no_p_value():
+    assert math.isnan(normal_p_value(1.0, math.nan))
+    assert math.isnan(normal_p_value(0.0, 0.0))
+    assert math.isnan(normal_estimate(1.0, math.nan, n=3).low)
+
+
+def test_effect_size_by_hand():
+    # Means 3 and 1. Variances: {2, 4}: 2; {0, 1, 2}: 1. Pooled (1·2 + 2·1) / 3 = 4/3.
+    # Union {2, 4, 0, 1, 2}: mean 1.8, squares 0.04 + 4.84 + 3.24 + 0.64 + 0.04 = 8.8, over 4: 2.2.
+    x, y = [2.0, 4.0], [0.0, 1.0, 2.0]
+    assert effect_size(x, y) == pytest.approx(2 / math.sqrt(4 / 3))
+    assert effect_size(x, y, sd="union") == pytest.approx(2 / math.sqrt(2.2))
+    assert effect_size(y, x) == -effect_size(x, y)
+
+
+def test_union_effect_size_stays_below_two():
+    assert 1.9 < effect_size([1.0] * 50 + [1.001], [0.0] * 51, sd="union") < 2
+
+
+def test_samples_that_do_not_vary_have_no_effect_size():
+    assert math.isnan(effect_size([1.0, 1.0], [0.0, 0.0]))  # apart, but s = 0
+    assert math.isnan(effect_size([1.0, 1.0], [1.0, 1.0], sd="union"))
+
+
+def test_effect_size_refuses_single_numbers_and_unknown_sd():
+    with pytest.raises(InvalidInput, match="at least 2"):
+        effect_size([1.0], [1.0, 2.0])
+    with pytest.raises(InvalidInput, match="'cohen'"):
+        effect_size([1.0, 2.0], [1.0, 2.0], sd="cohen")
+
+
+def test_rogan_gladen_by_hand():
+    # (0.59 + 0.95 - 1) / (0.95 + 0.95 - 1) = 0.54 / 0.9 = 0.6; Wilson's ends are corrected the same way.
+    estimate = corrected_prevalence(59, 100, sensitivity=0.95, specificity=0.95)
+    low, high = proportion_confint(59, 100, method="wilson")
+    assert estimate.value == pytest.approx(0.6)
+    assert estimate.low == pytest.approx((low - 0.05) / 0.9)
+    assert estimate.high == pytest.approx((high - 0.05) / 0.9)
+
+
+def test_a_perfect_reader_needs_no_correction():
+    estimate = corrected_prevalence(3, 7, sensitivity=1, specificity=1)
+    wilson = wilson_interval(3, 7)
+    assert (estimate.value, estimate.low, estimate.high) == (wilson.value, wilson.low, wilson.high)
+
+
+def test_a_share_below_the_false_alarm_rate_is_zero_with_a_note():
+    # (0.01 + 0.95 - 1) / 0.9 < 0.
+    estimate = corrected_prevalence(1, 100, sensitivity=0.95, specificity=0.95)
+    assert estimate.value == 0
+    assert estimate.low == 0 < estimate.high
+    assert "outside [0, 1]" in estimate.note
+
+
+@pytest.mark.parametrize("n_reader", [None, 150])
+def test_corrected_prevalence_covers_the_truth(n_reader):
+    rng = np.random.default_rng(2)
+    truth, se, sp, n, hits = 0.3, 0.92, 0.88, 97, 0
+    for _ in range(600):
+        n_positive = rng.binomial(n, truth * se + (1 - truth) * (1 - sp))
+        se_seen = se if n_reader is None else rng.binomial(n_reader, se) / n_reader
+        sp_seen = sp if n_reader is None else rng.binomial(n_reader, sp) / n_reader
+        estimate = corrected_prevalence(
+            n_positive, n, sensitivity=se_seen, specificity=sp_seen,
+            n_sensitivity=n_reader, n_specificity=n_reader,
+        )  # fmt: skip
+        hits += estimate.low <= truth <= estimate.high
+    assert 0.92 <= hits / 600 <= 0.98
+
+
+def test_an_uncertain_reader_widens_the_interval():
+    known = corrected_prevalence(40, 100, sensitivity=0.9, specificity=0.9)
+    estimated = corrected_prevalence(
+        40, 100, sensitivity=0.9, specificity=0.9, n_sensitivity=31, n_specificity=37
+    )
+    assert estimated.high - estimated.low > known.high - known.low
+    assert estimated.value == known.value
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        {"sensitivity": 0.4, "specificity": 0.6},
+        {"sensitivity": 1.2, "specificity": 0.9},
+        {"sensitivity": 0.9, "specificity": 0.9, "n_sensitivity": 10},
+        {"sensitivity": 0.9, "specificity": 0.9, "n_sensitivity": 10, "n_specificity": 0},
+    ],
+)
+def test_a_reader_that_tells_nothing_is_refused(reader):
+    with pytest.raises(InvalidInput, match=r"sensitivity|specificity"):
+        corrected_prevalence(3, 10, **reader)
+
+
+def test_benjamini_hochberg_by_hand():
+    # Sorted 0.01, 0.02, 0.03, 0.9 times 4/rank: 0.04, 0.04, 0.04, 0.9; minima from above keep them.
+    result = benjamini_hochberg([0.03, 0.9, 0.01, 0.02])
+    np.testing.assert_allclose(result.adjusted, [0.04, 0.9, 0.04, 0.04])
+    assert result.rejected.tolist() == [True, False, True, True]
+
+
+@pytest.mark.parametrize("p_values", [[], [0.1, math.nan], [0.1, 1.2], [-0.1]])
+def test_impossible_p_values_are_refused(p_values):
+    with pytest.raises(InvalidInput, match="p_values"):
+        benjamini_hochberg(p_values)
+
+
+@pytest.mark.parametrize("prevalence", [0.0, 0.13, 0.5, 1.0])
+@pytest.mark.parametrize("half_width", [0.31, 0.1, 0.03])
+def test_images_needed_is_the_smallest_number_that_will_do(prevalence, half_width):
+    def reach(n):
+        low, high = proportion_confint(prevalence * n, n, method="wilson")
+        return (high - low) / 2
+
+    n = images_needed(half_width, prevalence=prevalence)
+    assert reach(n) <= half_width + 1e-9
+    assert n == 1 or reach(n - 1) > half_width
+
+
+@pytest.mark.parametrize("half_width", [0, 0.5, -1, 5])
+def test_an_impossible_half_width_is_quoted(half_width):
+    with pytest.raises(InvalidInput, match=f"got {half_width}"):
+        images_needed(half_width)
