@@ -218,15 +218,7 @@ def association_test(
     """
     associations_x = association(targets_x, x_attributes_a, x_attributes_b)
     associations_y = association(targets_y, y_attributes_a, y_attributes_b)
-    if (groups_x is None) != (groups_y is None):
-        raise InvalidInput("groups_x and groups_y: give both or neither; got only one of them.")
-    units_x = _units(associations_x, groups_x, "groups_x")
-    units_y = _units(associations_y, groups_y, "groups_y")
-    if min(units_x.size, units_y.size) < 2:
-        raise InvalidInput(
-            f"A test needs at least two images (or prompts, with groups) a side; got {units_x.size} and "
-            f"{units_y.size}. With one prompt a side, test single images: leave groups_x and groups_y out."
-        )
+    units_x, units_y = _paired_units(associations_x, associations_y, groups_x, groups_y)
     test = permutation_test(units_x, units_y, n_permutations=n_permutations, alternative=alternative, rng=rng)
     interval = bootstrap_interval(
         units_x, units_y, statistic=_difference, confidence=confidence, rng=rng, null_value=0.0
@@ -255,6 +247,25 @@ def association_test(
         ),
         total_p_value=normal_p_value(test.statistic, total, alternative=alternative),
     )
+
+
+def _paired_units(
+    associations_x: NDArray[np.float64],
+    associations_y: NDArray[np.float64],
+    groups_x: ArrayLike | None,
+    groups_y: ArrayLike | None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sampling units of both sides, at least two each."""
+    if (groups_x is None) != (groups_y is None):
+        raise InvalidInput("groups_x and groups_y: give both or neither; got only one of them.")
+    units_x = _units(associations_x, groups_x, "groups_x")
+    units_y = _units(associations_y, groups_y, "groups_y")
+    if min(units_x.size, units_y.size) < 2:
+        raise InvalidInput(
+            f"A test needs at least two images (or prompts, with groups) a side; got {units_x.size} and "
+            f"{units_y.size}. With one prompt a side, test single images: leave groups_x and groups_y out."
+        )
+    return units_x, units_y
 
 
 def _units(values: NDArray[np.float64], groups: ArrayLike | None, name: str) -> NDArray[np.float64]:

@@ -1,0 +1,203 @@
+"""The laws of the house, kept here so that nobody has to remember them. CONTRIBUTING.md explains them."""
+
+import ast
+import importlib
+import json
+import re
+import subprocess
+import sys
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "bias_core"
+FILES = sorted(PACKAGE.rglob("*.py"))
+CODE = [*FILES, *(path for path in [ROOT / "app.py"] if path.exists())]
+
+# From the ground up: a room (a file or a folder) may import rooms of its own floor or below.
+FLOORS = [
+    {"types", "errors", "settings"},
+    {"arrays", "prompts", "protocols"},
+    {"statistics", "intervals", "permutation", "model_catalogue", "calibration"},
+    {"metrics", "search", "runs", "adapters"},
+    {"registry", "engine", "annotation"},
+    {"studies"},
+    {"services"},
+    {"ui", "cli"},
+    {"__main__"},
+]
+FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
+# Arrows that point down by floor and are still forbidden.
+FORBIDDEN = {
+    "calibration": set(FLOOR)
+    - {"calibration", "types", "errors", "settings", "prompts", "protocols", "arrays"},
+    "metrics": {"runs", "search", "adapters", "calibration", "model_catalogue", "prompts", "protocols"},
+    "studies": {"adapters", "services", "calibration"},
+    "engine": {"adapters", "services"},
+    "ui": {"adapters"},
+    "cli": {"adapters", "ui"},
+}
+HEAVY = {"torch", "torchvision", "diffusers", "transformers", "open_clip", "peft", "accelerate", "timm"}
+METRICS_MAY = {"numpy", "scipy", "sklearn", "pandas", "statsmodels", "threadpoolctl", "bias_core"}
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def room(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path):
+    """Full names of all modules that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name(path)}: relative import"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def rooms_imported(path):
+    found = {module.split(".")[1] for module in imports(path) if module.startswith("bias_core.")}
+    return {other for other in found if other in FLOOR}
+
+
+def libraries(path):
+    return {module.split(".")[0] for module in imports(path)}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_imports_point_down_floor_by_floor(path):
+    here = room(path)
+    if here == "__init__":
+        assert not rooms_imported(path)
+        return
+    assert here in FLOOR, f"{here} has no floor: give it one in this file and in CONTRIBUTING.md"
+    for other in rooms_imported(path):
+        assert FLOOR[other] <= FLOOR[here], f"{here} imports {other}, which is above it"
+        assert other not in FORBIDDEN.get(here, ()), f"{here} must not know {other}"
+
+
+def test_imports_have_no_circle():
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES}
+    graph = {
+        module: {other for other in imports(path) if other in modules and other != module}
+        for module, path in modules.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"circle: {error.args[1]}")
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_heavy_libraries_stay_in_their_rooms(path):
+    used = libraries(path)
+    if room(path) != "ui":
+        assert "gradio" not in used
+    if room(path) not in ("adapters", "calibration"):
+        assert not used & HEAVY
+    if room(path) == "metrics":
+        assert used <= METRICS_MAY | set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize("path", CODE, ids=name)
+def test_no_blind_except_and_no_assert(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        assert not isinstance(node, ast.Assert), f"line {node.lineno}: assert"
+        if isinstance(node, ast.ExceptHandler):
+            caught = ast.unparse(node.type) if node.type else "everything"
+            assert not re.search(r"\b(everything|Exception|BaseException)\b", caught), (
+                f"line {node.lineno}: except {caught}"
+            )
+
+
+@pytest.mark.parametrize("path", CODE, ids=name)
+def test_no_file_passes_400_lines(path):
+    assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize("path", CODE, ids=name)
+def test_no_function_body_passes_40_lines_without_its_docstring(path):
+    # The signature is not counted either: the formatter gives each parameter a line.
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            documented = ast.get_docstring(node, clean=False) is not None
+            body = node.body[1:] if documented else node.body
+            length = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+            assert length <= 40, f"{node.name} has {length} lines"
+
+
+@pytest.mark.parametrize("path", CODE, ids=name)
+def test_nothing_seeds_globally(path):
+    assert not re.search(r"(np|numpy)\.random\.seed|(^|[^.\w])random\.seed|RandomState", path.read_text())
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_dataclasses_are_keyword_only_and_results_are_frozen(path):
+    if room(path) not in (
+        "metrics",
+        "intervals",
+        "permutation",
+        "registry",
+        "statistics",
+        "studies",
+        "types",
+    ):
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        for decorator in getattr(node, "decorator_list", []) if isinstance(node, ast.ClassDef) else []:
+            if "dataclass" in ast.unparse(decorator):
+                assert ast.unparse(decorator) == "dataclass(frozen=True, kw_only=True)", node.name
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if room(p) in ("metrics", "search") and p.stem != "__init__"], ids=name
+)
+def test_a_method_has_a_test_file_of_the_same_path_and_cites_what_exists(path):
+    relative = path.relative_to(PACKAGE)
+    assert (ROOT / "tests" / relative.parent / f"test_{relative.name}").is_file()
+    bib = (ROOT / "refs.bib").read_text()
+    cited = re.findall(r"\[([a-z]+\d{4}[a-z0-9]*)[\],]", path.read_text())
+    assert cited
+    for key in cited:
+        assert f"{{{key}," in bib, f"{key} is not in refs.bib"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if room(p) == "metrics" and p.stem != "__init__"], ids=name
+)
+def test_public_functions_of_a_measure_are_documented_with_an_example(path):
+    module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            text = getattr(module, node.name).__doc__ or ""
+            for section in ("Raises\n", "Examples\n", ">>> "):
+                assert section in text, f"{node.name} has no {section.strip()}"
+
+
+def test_importing_the_package_is_quick_and_brings_no_model_library():
+    probe = (
+        "import json, sys, time; start = time.perf_counter(); import bias_core; "
+        "print(json.dumps([time.perf_counter() - start, sorted(sys.modules)]))"
+    )
+    seconds = []
+    for _ in range(3):
+        found = subprocess.run(
+            [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        elapsed, modules = json.loads(found.stdout)
+        seconds.append(elapsed)
+        assert not (HEAVY | {"gradio"}) & {module.split(".")[0] for module in modules}
+    assert min(seconds) < 0.5
+
+
+def test_the_app_file_is_small():
+    path = ROOT / "app.py"
+    if path.exists():
+        assert len(path.read_text().splitlines()) <= 40
