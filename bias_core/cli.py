@@ -142,8 +142,10 @@ def runs(
         table = Table("run", "study", "what", "model", "pictures", "status", "kept", "updated")
         for run in services.manifests.list(session=""):
             when = datetime.fromtimestamp(run.updated).astimezone().strftime("%Y-%m-%d %H:%M")
-            table.add_row(run.id, run.study, run.title, str(run.settings.get("model", "")), str(len(run.rows)),
-                          run.status, "yes" if run.kept else "", when)  # fmt: skip
+            model, kept_mark = str(run.settings.get("model", "")), "yes" if run.kept else ""
+            table.add_row(
+                run.id, run.study, run.title, model, str(len(run.rows)), run.status, kept_mark, when
+            )
         console.print(table)
 
 
@@ -226,8 +228,9 @@ def show_report(report: ExploreReport) -> None:
 
     table = Table("attribute", "score", "value", "interval", "n", "null", "note", title=report.prompt)
     for row in score_rows(report):
-        table.add_row(row["attribute"], row["score"], format_number(row["value"]), row["interval"],
-                      str(row["n"]), format_number(row["null_value"]), row["note"] or row["method"])  # fmt: skip
+        value, null_value = format_number(row["value"]), format_number(row["null_value"])
+        note = row["note"] or row["method"]
+        table.add_row(row["attribute"], row["score"], value, row["interval"], str(row["n"]), null_value, note)
     console.print(table)
     if report.unknown_words:
         console.print(f"This world does not know: {', '.join(report.unknown_words)}", markup=False)

@@ -17,7 +17,7 @@ from bias_core.model_catalogue import Catalogue, fingerprint, load_catalogue
 from bias_core.runs.embeddings import EmbeddingCache
 from bias_core.runs.images import ImageStore
 from bias_core.runs.manifests import ManifestStore
-from bias_core.settings import Settings
+from bias_core.settings import ASSETS, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -131,7 +131,7 @@ class Services:
             from bias_core import calibration
 
             code = fingerprint(Path(calibration.__file__).parent, ["*.py"])
-            return code[:6] + fingerprint(self.settings.assets_dir / "calibration", ["*.yaml"])[:6]
+            return code[:6] + fingerprint(ASSETS, ["calibration/*.yaml", "studies/*.csv"])[:6]
         folder = Path(self._source(str(info.options["path"])))
         if not folder.is_dir():
             return info.revision

@@ -40,8 +40,10 @@ class TransformersEncoder:
 
         model, _, processor, device = self._parts()
         inputs = processor(images=[image.convert("RGB") for image in images], return_tensors="pt")
+        # Convolutional towers run up to twice as fast in this layout on a CPU; others do not mind.
+        pixels = inputs["pixel_values"].to(device, memory_format=torch.channels_last)
         with torch.inference_mode():
-            features = model.get_image_features(pixel_values=inputs["pixel_values"].to(device))
+            features = model.get_image_features(pixel_values=pixels)
         return to_unit_rows(_tensor(features).float().cpu().numpy(), "image", self.name)
 
     def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
@@ -74,7 +76,8 @@ class TransformersEncoder:
         model = AutoModel.from_pretrained(self.source, dtype=torch.float32, use_safetensors=True, **options)
         tokenizer = AutoTokenizer.from_pretrained(self.source, **options)
         processor = AutoImageProcessor.from_pretrained(self.source, **options)
-        return model.to(device).eval(), tokenizer, processor, device
+        model = model.to(device, memory_format=torch.channels_last).eval()
+        return model, tokenizer, processor, device
 
 
 def _tensor(features: Any) -> Any:

@@ -64,8 +64,8 @@ def run_rows(
     ModelUnavailable, StorageError, InvalidInput
         From the model or the store; what was stored before stays.
     """
-    found = store.find(rows)
     distinct = {row.id: row for row in rows}
+    found = store.find(distinct)
     missing = [row for image_id, row in distinct.items() if image_id not in found]
     yield EngineProgress(done=len(found), total=len(distinct), images=tuple(found.values()), reused=True)
     if not missing:

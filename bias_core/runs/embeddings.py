@@ -55,7 +55,7 @@ class EmbeddingCache:
             with lock or nullcontext():
                 return encoder.encode_images(pictures)
 
-        keys = [image.row.id for image in images]
+        keys = [image.path.stem for image in images]
         return self._rows(encoder.name, dict(zip(keys, images, strict=True)), keys, encode)
 
     def texts(

@@ -13,7 +13,7 @@ from bias_core.runs.png import encode_png, read_record
 from bias_core.types import GeneratedImage, ImageRow, StoredImage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 _WRITERS = 4  # threads: a write waits for the disk, not for the processor
@@ -39,17 +39,13 @@ class ImageStore:
         """Where the picture of this id is, or would be."""
         return self.folder / image_id[:2] / f"{image_id}.png"
 
-    def find(self, rows: Iterable[ImageRow]) -> dict[str, StoredImage]:
-        """The stored pictures among ``rows``, by id, marked as just used.
+    def find(self, rows: Mapping[str, ImageRow]) -> dict[str, StoredImage]:
+        """The stored pictures among ``rows`` (by id), marked as just used.
 
         A truncated or altered file counts as absent and is removed, so that it is drawn again.
         """
-        found = {}
-        for row in rows:
-            image_id = row.id
-            if image_id not in found and (image := self._read(row, image_id)) is not None:
-                found[image_id] = image
-        return found
+        images = ((image_id, self._read(row, image_id)) for image_id, row in rows.items())
+        return {image_id: image for image_id, image in images if image is not None}
 
     def get(self, row: ImageRow) -> StoredImage:
         """The stored picture of ``row``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from bias_core.errors import InvalidInput, StorageError
@@ -107,9 +107,16 @@ class ManifestStore:
 
     def _write(self, manifest: Manifest) -> Manifest:
         manifest = replace(manifest, updated=time.time())
-        text = json.dumps(asdict(manifest), ensure_ascii=False)
+        text = json.dumps(_to_dict(manifest), ensure_ascii=False)
         write_atomically(self.folder / f"{manifest.id}.json", text.encode())
         return manifest
+
+
+def _to_dict(manifest: Manifest) -> dict[str, Any]:
+    # dataclasses.asdict copies deeply, which takes a third of a second for 2,000 rows.
+    values = {f.name: getattr(manifest, f.name) for f in fields(manifest)}
+    names = [f.name for f in fields(ImageRow)]
+    return values | {"rows": [{name: getattr(row, name) for name in names} for row in manifest.rows]}
 
 
 def _parse(data: bytes) -> Manifest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from bias_core.runs.manifests import Status
     from bias_core.studies.context import StudyServices
     from bias_core.studies.explore_types import ExploreSettings
-    from bias_core.types import StoredImage
+    from bias_core.types import ImageRow, StoredImage
 
 _SECONDS_BETWEEN_UPDATES = 0.2
 _FEWEST_FOR_CLUSTERS = 4
@@ -110,48 +111,51 @@ class _Gallery:
 
     def __init__(self, plan: ExplorePlan) -> None:
         self.plan = plan
-        self._stored: dict[str, StoredImage] = {}
-        self._reused: set[str] = set()
+        self._places: dict[str, list[tuple[int, ImageRow]]] = {}  # by id: two groups may share a picture
+        self._finished: dict[tuple[str, int], tuple[ExploredImage, StoredImage]] = {}
         self._last: EngineProgress | None = None
+        counts: Counter[str] = Counter()
+        for row in plan.rows:
+            counts[row.group] += 1
+            self._places.setdefault(row.id, []).append((counts[row.group], row))
 
     def add(self, event: EngineProgress) -> None:
         """Take up what the engine finished."""
         self._last = event
-        for image in event.images:
-            self._stored[image.row.id] = image
-            if event.reused:
-                self._reused.add(image.row.id)
+        for stored in event.images:
+            image_id = stored.path.stem
+            for number, row in self._places[image_id]:
+                explored = ExploredImage(
+                    number=number,
+                    id=image_id,
+                    path=stored.path,
+                    row=row,
+                    blocked=stored.blocked,
+                    reused=event.reused,
+                )
+                self._finished[row.group, number] = explored, stored
 
     def explored(self, *groups: str) -> tuple[ExploredImage, ...]:
         """The finished pictures of these groups."""
-        return tuple(
-            ExploredImage(
-                number=number,
-                id=stored.row.id,
-                path=stored.path,
-                row=row,
-                blocked=stored.blocked,
-                reused=stored.row.id in self._reused,
-            )
-            for group in groups
-            for number, row in enumerate((row for row in self.plan.rows if row.group == group), start=1)
-            if (stored := self._stored.get(row.id)) is not None
-        )
+        return tuple(explored for explored, _ in self._of(groups))
 
     def scored_numbers(self) -> tuple[int, ...]:
         """Numbers of the concept's pictures that can be scored, in the order of :meth:`scorable`."""
-        return tuple(image.number for image in self.explored("concept") if not image.blocked)
+        return tuple(image.number for image, _ in self._of(("concept",)) if not image.blocked)
 
     def scorable(self, group: str) -> list[StoredImage]:
         """The finished pictures of a group that no safety checker blanked."""
-        rows = (row for row in self.plan.rows if row.group == group)
-        found = (self._stored.get(row.id) for row in rows)
-        return [image for image in found if image is not None and not image.blocked]
+        return [stored for _, stored in self._of((group,)) if not stored.blocked]
+
+    def _of(self, groups: Sequence[str]) -> Iterator[tuple[ExploredImage, StoredImage]]:
+        for group in groups:
+            for key in sorted(key for key in self._finished if key[0] == group):
+                yield self._finished[key]
 
     def progress(self, message: str = "") -> Progress:
         """Where the run is, for the user."""
         last = self._last
-        done, total = (last.done, last.total) if last else (0, len({row.id for row in self.plan.rows}))
+        done, total = (last.done, last.total) if last else (0, len(self._places))
         if not message:
             message = f"{done:,} of {total:,} pictures"
             if last and last.n_steps:

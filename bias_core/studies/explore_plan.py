@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput
@@ -83,6 +84,7 @@ def settings_from_dict(values: Mapping[str, Any]) -> ExploreSettings:
     return ExploreSettings(**{**values, "attributes": attributes})
 
 
+@cache
 def library_versions() -> dict[str, str]:
     """Versions of what decides the numbers, for those that are installed."""
     from importlib import metadata

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from bias_core.studies.explore_types import ExploreSettings
 
 
+_SAME = 1e-6  # unit rows closer than this in every entry differ by float32 rounding only
+
+
 @dataclass(frozen=True, kw_only=True)
 class SentencePairs:
     """The attributes' sentences as unit rows, ``(n_attributes, d)`` each."""
@@ -43,28 +46,24 @@ def score_attributes(
     planted: Sequence[float | None],
 ) -> tuple[AttributeScore, ...]:
     """OASIS's numbers of every attribute on the concept's pictures ``(n, d)``."""
-    if not settings.attributes:
-        return ()
-    directions = np.stack(
-        [text_direction(p, n) for p, n in zip(sentences.positive, sentences.negative, strict=True)]
-    )
-    wals = alignment_estimates(images, directions, confidence=settings.confidence, rng=settings.seed)
-    spreads = spread_estimates(images, directions, confidence=settings.confidence, rng=settings.seed)
+    told = [
+        i
+        for i, (p, n) in enumerate(zip(sentences.positive, sentences.negative, strict=True))
+        if np.abs(p - n).max() > _SAME
+    ]
+    wals, spreads = _along(settings, images, sentences, told)
     similarity_positive = images @ sentences.positive.T  # (n, n_attributes)
     similarity_negative = images @ sentences.negative.T
-    return tuple(
-        _score_attribute(
-            attribute,
-            similarity_positive[:, i],
-            similarity_negative[:, i],
-            wals=wals[i],
-            spread=spreads[i],
-            errors=reader_errors.get(attribute.positive),
-            planted=planted[i],
-            confidence=settings.confidence,
-        )
-        for i, attribute in enumerate(settings.attributes)
-    )
+    scores = []
+    for i, attribute in enumerate(settings.attributes):
+        columns = similarity_positive[:, i], similarity_negative[:, i]
+        if i not in wals:
+            scores.append(_untold(attribute, *columns))
+            continue
+        errors = reader_errors.get(attribute.positive)
+        found = _score_attribute(attribute, *columns, errors=errors, confidence=settings.confidence)
+        scores.append(replace(found, wals=wals[i], spread=spreads[i]))
+    return tuple(replace(score, planted=share) for score, share in zip(scores, planted, strict=True))
 
 
 def score_association(
@@ -80,22 +79,50 @@ def score_association(
     )
 
 
+def _along(
+    settings: ExploreSettings, images: np.ndarray, sentences: SentencePairs, told: Sequence[int]
+) -> tuple[dict[int, Estimate], dict[int, Estimate]]:
+    """WALS and spread by the attribute's position, for those that the encoder tells apart."""
+    if not told:
+        return {}, {}
+    directions = np.stack([text_direction(sentences.positive[i], sentences.negative[i]) for i in told])
+    wals = alignment_estimates(images, directions, confidence=settings.confidence, rng=settings.seed)
+    spreads = spread_estimates(images, directions, confidence=settings.confidence, rng=settings.seed)
+    return dict(zip(told, wals, strict=True)), dict(zip(told, spreads, strict=True))
+
+
+def _untold(
+    attribute: Attribute, similarity_positive: np.ndarray, similarity_negative: np.ndarray
+) -> AttributeScore:
+    """An attribute that this encoder is blind to: nothing is known, which is not "no bias"."""
+    unknown = _undefined(len(similarity_positive), "the encoder reads both sentences as the same")
+    return AttributeScore(
+        attribute=attribute,
+        prevalence=unknown,
+        stereotype=unknown,
+        signed_difference=unknown,
+        wals=unknown,
+        spread=unknown,
+        n_ties=len(similarity_positive),
+        similarity_positive=similarity_positive,
+        similarity_negative=similarity_negative,
+    )
+
+
 def _score_attribute(
     attribute: Attribute,
     similarity_positive: np.ndarray,
     similarity_negative: np.ndarray,
     *,
-    wals: Estimate,
-    spread: Estimate,
     errors: Mapping[str, float] | None,
-    planted: float | None,
     confidence: float,
 ) -> AttributeScore:
+    """What is counted picture by picture; WALS and spread are filled in by the caller."""
     prevalence = prevalence_estimate(
         similarity_positive, similarity_negative, reference=attribute.reference, confidence=confidence
     )
     if attribute.reference is None:
-        stereotype = signed = _no_reference(prevalence.n)
+        stereotype = signed = _undefined(prevalence.n, "no real-world rate P* was given", null_value=0.0)
     else:
         stereotype = stereotype_estimate(prevalence, attribute.reference)
         signed = signed_difference_estimate(prevalence, attribute.reference)
@@ -104,19 +131,17 @@ def _score_attribute(
         prevalence=prevalence,
         stereotype=stereotype,
         signed_difference=signed,
-        wals=wals,
-        spread=spread,
+        wals=_undefined(prevalence.n, ""),
+        spread=_undefined(prevalence.n, ""),
         corrected=_corrected(prevalence, errors, confidence),
-        planted=planted,
         n_ties=count_ties(similarity_positive, similarity_negative),
         similarity_positive=similarity_positive,
         similarity_negative=similarity_negative,
     )
 
 
-def _no_reference(n: int) -> Estimate:
-    nan = math.nan
-    return Estimate(value=nan, low=nan, high=nan, n=n, null_value=0.0, note="no real-world rate P* was given")
+def _undefined(n: int, note: str, *, null_value: float | None = None) -> Estimate:
+    return Estimate(value=math.nan, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
 
 
 def _corrected(
