@@ -93,17 +93,7 @@ def association(targets: ArrayLike, attributes_a: ArrayLike, attributes_b: Array
     >>> association([[1.0, 0.0], [0.6, 0.8]], [[1.0, 0.0]], [[0.0, 1.0]]).round(6)
     array([ 1. , -0.2])
     """
-    x, a, b = (
-        unit_rows(rows, name)
-        for rows, name in (
-            (targets, "targets"),
-            (attributes_a, "attributes_a"),
-            (attributes_b, "attributes_b"),
-        )
-    )
-    same_dimension(targets=x, attributes_a=a, attributes_b=b)
-    lean = a.mean(axis=0, dtype=np.float64) - b.mean(axis=0, dtype=np.float64)  # (d,)
-    return np.asarray(x @ lean, dtype=np.float64)
+    return _associations(*_unit_sets(targets, attributes_a, attributes_b))
 
 
 def mean_association(
@@ -216,19 +206,15 @@ def association_test(
     >>> test.exact, test.n_permutations, test.p_value * 70
     (True, 70, 2.0)
     """
-    associations_x = association(targets_x, x_attributes_a, x_attributes_b)
-    associations_y = association(targets_y, y_attributes_a, y_attributes_b)
+    sets_x = _unit_sets(targets_x, x_attributes_a, x_attributes_b)
+    sets_y = _unit_sets(targets_y, y_attributes_a, y_attributes_b)
+    associations_x, associations_y = _associations(*sets_x), _associations(*sets_y)
     units_x, units_y = _paired_units(associations_x, associations_y, groups_x, groups_y)
     test = permutation_test(units_x, units_y, n_permutations=n_permutations, alternative=alternative, rng=rng)
     interval = bootstrap_interval(
         units_x, units_y, statistic=_difference, confidence=confidence, rng=rng, null_value=0.0
     )
-    total = _total_error(
-        units_x,
-        units_y,
-        (targets_x, x_attributes_a, x_attributes_b),
-        (targets_y, y_attributes_a, y_attributes_b),
-    )
+    total = _total_error(units_x, units_y, sets_x, sets_y)
     return AssociationTest(
         score=test.statistic,
         p_value=test.p_value,
@@ -247,6 +233,21 @@ def association_test(
         ),
         total_p_value=normal_p_value(test.statistic, total, alternative=alternative),
     )
+
+
+def _unit_sets(
+    targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike
+) -> tuple[Floats, Floats, Floats]:
+    x = unit_rows(targets, "targets")
+    a, b = unit_rows(attributes_a, "attributes_a"), unit_rows(attributes_b, "attributes_b")
+    same_dimension(targets=x, attributes_a=a, attributes_b=b)
+    return x, a, b
+
+
+def _associations(x: Floats, a: Floats, b: Floats) -> NDArray[np.float64]:
+    """Eq. 2 of unit rows: one dot product with the difference of the two mean rows."""
+    lean = a.mean(axis=0, dtype=np.float64) - b.mean(axis=0, dtype=np.float64)  # (d,)
+    return np.asarray(x @ lean, dtype=np.float64)
 
 
 def _paired_units(
@@ -284,14 +285,14 @@ def _units(values: NDArray[np.float64], groups: ArrayLike | None, name: str) -> 
 def _total_error(
     units_x: NDArray[np.float64],
     units_y: NDArray[np.float64],
-    sets_x: tuple[ArrayLike, ArrayLike, ArrayLike],
-    sets_y: tuple[ArrayLike, ArrayLike, ArrayLike],
+    sets_x: tuple[Floats, Floats, Floats],
+    sets_y: tuple[Floats, Floats, Floats],
 ) -> float:
     """Standard error of S over targets and attribute images; nan where a set has one image."""
     samples = [units_x, units_y]
     for targets, *attributes in (sets_x, sets_y):
-        centre = unit_rows(targets).mean(axis=0, dtype=np.float64)  # (d,)
-        samples += [unit_rows(images) @ centre for images in attributes]
+        centre = targets.mean(axis=0)  # (d,)
+        samples += [np.asarray(images @ centre, dtype=np.float64) for images in attributes]
     if min(sample.size for sample in samples) < 2:
         return math.nan
     return math.sqrt(sum(float(sample.var(ddof=1)) / sample.size for sample in samples))
