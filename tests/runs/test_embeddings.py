@@ -1,0 +1,164 @@
+"""The embedding cache: each input is encoded once per encoder, and bad rows never get in."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.runs.embeddings import EmbeddingCache
+from bias_core.runs.images import ImageStore
+from bias_core.types import GeneratedImage, ImageRow
+
+
+class MeanColour:
+    """A real, if humble, encoder: the mean colour as a direction."""
+
+    def __init__(self, name: str = "mean-colour", d: int = 3) -> None:
+        self.name, self.d, self.n_encoded = name, d, 0
+
+    def encode_images(self, images):
+        self.n_encoded += len(images)
+        means = np.stack([np.asarray(image, dtype=np.float32).mean(axis=(0, 1)) for image in images])
+        if not means.any(axis=1).all():
+            raise InvalidInput("a black picture has no direction")
+        return means / np.linalg.norm(means, axis=1, keepdims=True)
+
+    def encode_texts(self, texts):
+        self.n_encoded += len(texts)
+        rows = np.stack([np.random.default_rng(len(t)).normal(size=self.d) for t in texts])
+        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture
+def cache(tmp_path):
+    built = EmbeddingCache(tmp_path / "embeddings.sqlite")
+    yield built
+    built.close()
+
+
+@pytest.fixture
+def images(tmp_path):
+    store = ImageStore(tmp_path / "images")
+    colours = [(255, 0, 0), (0, 255, 0), (10, 20, 30), (200, 100, 50), (1, 2, 3)]
+    return store.add(
+        [
+            GeneratedImage(row=ImageRow(prompt="p", seed=i, model="m"), image=Image.new("RGB", (8, 8), colour))
+            for i, colour in enumerate(colours)
+        ]
+    )
+
+
+def test_each_picture_is_encoded_once_and_order_is_kept(cache, images):
+    encoder = MeanColour()
+    first = cache.images(encoder, images[:3])
+    assert encoder.n_encoded == 3
+    again = cache.images(encoder, images[::-1])
+    assert encoder.n_encoded == 5
+    np.testing.assert_array_equal(again[::-1][:3], first)
+    assert first.dtype == np.float32
+    np.testing.assert_allclose(first[0], [1, 0, 0])
+
+
+def test_it_survives_the_process(cache, images, tmp_path):
+    expected = cache.images(MeanColour(), images)
+    cache.close()
+    encoder, other = MeanColour(), EmbeddingCache(tmp_path / "embeddings.sqlite")
+    np.testing.assert_array_equal(other.images(encoder, images), expected)
+    other.close()
+    assert encoder.n_encoded == 0
+
+
+def test_encoders_do_not_share_rows(cache, images):
+    cache.images(MeanColour(), images)
+    other = MeanColour("another")
+    cache.images(other, images)
+    assert other.n_encoded == 5
+
+
+def test_texts_are_cached_apart_from_pictures(cache):
+    encoder = MeanColour()
+    rows = cache.texts(encoder, ["a man", "a woman", "a man"])
+    assert encoder.n_encoded == 2
+    np.testing.assert_array_equal(rows[0], rows[2])
+    cache.texts(encoder, ["a woman"])
+    assert encoder.n_encoded == 2
+
+
+def test_forgotten_pictures_are_encoded_again(cache, images):
+    encoder = MeanColour()
+    cache.images(encoder, images)
+    cache.forget([images[0].row.id])
+    cache.images(encoder, images)
+    assert encoder.n_encoded == 6
+
+
+def test_an_unusable_embedding_names_its_picture_and_the_others_are_kept(cache, images, tmp_path):
+    black = ImageStore(tmp_path / "images").add(
+        [GeneratedImage(row=ImageRow(prompt="p", seed=99, model="m"), image=Image.new("RGB", (8, 8)))]
+    )
+    with pytest.raises(InvalidInput, match=black[0].row.id):
+        cache.images(MeanColour(), [*images, *black])
+
+
+def test_nan_never_gets_in(cache, images):
+    class Broken(MeanColour):
+        def encode_images(self, images):
+            return np.full((len(images), 3), np.nan, dtype=np.float32)
+
+    with pytest.raises(InvalidInput, match="not 1"):
+        cache.images(Broken(), images)
+    encoder = MeanColour()
+    cache.images(replace_name(encoder, Broken().name), images)
+    assert encoder.n_encoded == 5  # nothing of the broken one was kept
+
+
+def replace_name(encoder, name):
+    encoder.name = name
+    return encoder
+
+
+def test_a_wrong_number_of_rows_is_refused(cache, images):
+    class Short(MeanColour):
+        def encode_images(self, images):
+            return super().encode_images(images)[:-1]
+
+    with pytest.raises(InvalidInput, match=r"shape \(4, 3\) for 5 inputs"):
+        cache.images(Short(), images)
+
+
+def test_no_inputs_give_no_rows(cache):
+    assert len(cache.images(MeanColour(), [])) == 0
+
+
+def test_a_file_that_is_no_database_is_said(tmp_path):
+    path = tmp_path / "embeddings.sqlite"
+    path.write_bytes(b"this is not a database, it is only a text" * 50)
+    with pytest.raises(StorageError, match=r"embeddings\.sqlite"):
+        EmbeddingCache(path).texts(MeanColour(), ["x"])
+
+
+def test_two_connections_write_side_by_side(cache, tmp_path):
+    other = EmbeddingCache(tmp_path / "embeddings.sqlite")
+    cache.texts(MeanColour(), ["a"])
+    other.texts(MeanColour(), ["bb"])
+    cache.texts(MeanColour(), ["ccc"])
+    other.close()
+    with sqlite3.connect(tmp_path / "embeddings.sqlite") as connection:
+        assert connection.execute("SELECT count(*) FROM embeddings").fetchone() == (3,)
+    connection.close()
+
+
+def test_two_thousand_rows_load_in_well_under_a_second(cache, images):
+    rows = np.eye(512, dtype=np.float32)
+    many = [replace(images[0], path=images[0].path.with_stem(f"{i:020d}")) for i in range(2000)]
+    cache._save("wide", {image.path.stem: rows[i % 512] for i, image in enumerate(many)})
+    started = time.perf_counter()
+    loaded = cache.images(MeanColour("wide"), many)
+    assert time.perf_counter() - started < 0.5
+    np.testing.assert_array_equal(loaded[700], rows[700 % 512])

@@ -1,0 +1,146 @@
+"""The store: whole files or none, found by id, evicted with care."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bias_core.errors import StorageError
+from bias_core.runs.images import ImageStore
+from bias_core.types import GeneratedImage, ImageRow
+
+
+def drawn(seed: int, size: int = 16, **extra) -> GeneratedImage:
+    pixels = np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8)
+    row = ImageRow(prompt="a photo of a médecin 医生", seed=seed, model="m", revision="r1", condition="fair")
+    return GeneratedImage(row=row, image=Image.fromarray(pixels), **extra)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ImageStore:
+    return ImageStore(tmp_path / "images")
+
+
+def find(store: ImageStore, *items: GeneratedImage):
+    return store.find({item.row.id: item.row for item in items})
+
+
+def test_pixels_truth_and_blocked_come_back(store):
+    picture = drawn(1, truth={"gender": "feminine", "skin": 3, "glasses": True}, blocked=True)
+    (stored,) = store.add([picture])
+    again = store.get(picture.row)
+    assert again == stored
+    assert again.truth == {"gender": "feminine", "skin": 3, "glasses": True}
+    assert again.blocked
+    with Image.open(again.path) as opened:
+        np.testing.assert_array_equal(np.asarray(opened), np.asarray(picture.image))
+
+
+def test_the_png_says_what_it_is_to_any_reader(store):
+    (stored,) = store.add([drawn(7)])
+    with Image.open(stored.path) as opened:
+        opened.load()
+        text = opened.text
+    assert text["prompt"] == "a photo of a médecin 医生"
+    assert (text["seed"], text["model"], text["revision"], text["condition"]) == ("7", "m", "r1", "fair")
+    assert '"guidance_scale": 0.0' in text["settings"]
+
+
+def test_what_is_not_there_is_not_found(store):
+    assert find(store, drawn(1)) == {}
+    with pytest.raises(StorageError, match="not in the store"):
+        store.get(drawn(1).row)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "not a png", "someone else's png"])
+def test_a_damaged_file_counts_as_absent_and_is_removed(store, damage):
+    whole, hurt = drawn(1), drawn(2)
+    _, stored = store.add([whole, hurt])
+    data = stored.path.read_bytes()
+    middle = len(data) // 2
+    changed = {
+        "truncated": data[:-20],
+        "flipped": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
+        "empty": b"",
+        "not a png": b"hello",
+    }
+    if damage in changed:
+        stored.path.write_bytes(changed[damage])
+    else:
+        hurt.image.save(stored.path)
+    assert list(find(store, whole, hurt)) == [whole.row.id]
+    assert not stored.path.exists()
+
+
+def test_the_least_recently_used_go_first_and_protected_ones_never(store):
+    pictures = [drawn(seed) for seed in range(5)]
+    paths = [stored.path for stored in store.add(pictures)]
+    for age, path in enumerate(paths):
+        os.utime(path, (1000 + age, 1000 + age))
+    find(store, pictures[1])  # used just now
+    size = store.n_bytes // 5
+    removed = store.evict(2 * size + size // 2, protected={pictures[0].row.id})
+    assert removed == [pictures[2].row.id, pictures[3].row.id, pictures[4].row.id]
+    assert store.n_bytes == sum(path.stat().st_size for path in paths if path.exists())
+    assert paths[0].exists()
+    assert paths[1].exists()
+
+
+def test_below_the_limit_nothing_goes(store):
+    store.add([drawn(1)])
+    assert store.evict(10**6, protected=()) == []
+
+
+def test_the_size_follows_new_pictures(store):
+    assert store.n_bytes == 0
+    (stored,) = store.add([drawn(1)])
+    assert store.n_bytes == stored.path.stat().st_size
+
+
+def test_a_full_disk_leaves_nothing_half_written(store, monkeypatch):
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    store.add([drawn(1)])
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match="the disk is full"):
+        store.add([drawn(2)])
+    monkeypatch.undo()
+    assert [path.suffix for path in store.folder.rglob("*") if path.is_file()] == [".png"]
+    assert list(find(store, drawn(1), drawn(2))) == [drawn(1).row.id]
+
+
+def test_a_really_full_file_system_is_said(tmp_path):
+    """A tiny tmpfs, where this machine lets a test mount one."""
+    import subprocess
+
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("no permission to mount")
+    try:
+        store = ImageStore(folder)
+        with pytest.raises(StorageError, match="the disk is full"):
+            store.add([drawn(seed, size=64) for seed in range(20)])
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        assert {path.suffix for path in files} == {".png"}
+        assert len(find(store, *(drawn(seed, size=64) for seed in range(20)))) == len(files)
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_two_thousand_pictures_are_found_in_well_under_a_second(store):
+    import time
+
+    pictures = [drawn(seed, size=8) for seed in range(2000)]
+    store.add(pictures)
+    rows = {item.row.id: item.row for item in pictures}
+    started = time.perf_counter()
+    assert len(store.find(rows)) == 2000
+    assert time.perf_counter() - started < 1
