@@ -49,11 +49,11 @@ unit: $(VENV)/.installed-dev
 
 # bench   timings of the measures and of a whole exploration
 bench: $(VENV)/.installed-dev
-	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+	@for script in bench/*.py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" || exit 1; done
 
 # calibrate   train the embedded models again (seeded; CPU or CUDA)
 calibrate: $(VENV)/.installed
-	$(BIN)/python -m bias_core.calibration.train
+	$(BIN)/python -m bias_core.calibration.training
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
