@@ -41,9 +41,7 @@ def main():
 
     targets, permutation = 2 * N_TARGETS * seconds(one_target), seconds(one_permutation)
     once, always = targets + N_PERMUTATIONS * permutation, N_PERMUTATIONS * targets
-    print(
-        f"association_test, {N_TARGETS} + {N_ATTRIBUTES} images a side, {N_PERMUTATIONS} permutations: {ours:.3f} s"
-    )
+    print(f"{N_TARGETS} + {N_ATTRIBUTES} images a side, {N_PERMUTATIONS} permutations: {ours:.3f} s")
     print(f"loops, cosines computed once: {once:.1f} s, {once / ours:.0f} times as long")
     print(f"loops, cosines computed in every permutation: {always:.0f} s, {always / ours:.0f} times as long")
 
