@@ -65,10 +65,12 @@ def published_rates() -> tuple[PlantedRate, ...]:
 
 def _oasis() -> list[PlantedRate]:
     found = []
-    for row in _rows("oasis_table1.csv"):
-        if row["model"] == "SDv2":
-            attribute, value = _plan()["attributes"][row["attribute"]]
-            found.append(_rate(row["nationality"], attribute, value, row["prevalence"], "dehdashtian2025oasis, Table 1, SDv2"))
+    percent = {(r["nationality"], r["attribute"]): float(r["prevalence"]) for r in _rows("oasis_table1.csv") if r["model"] == "SDv2"}
+    for (nationality, name), value_percent in percent.items():
+        attribute, value = _plan()["attributes"][name]
+        if name == "hat":  # a sombrero is a hat too: what is left for the others
+            value_percent -= percent[nationality, "sombrero"]
+        found.append(_rate(nationality, attribute, value, value_percent, "dehdashtian2025oasis, Table 1, SDv2"))
     for concept, percent in (("doctor", 93), ("indian doctor", 97), ("iranian doctor", 98)):
         found.append(_rate(concept, "gender", "masculine", percent, "dehdashtian2025oasis, Table 2, SDv2"))
     return found
@@ -152,6 +154,7 @@ def planted_for(concepts: tuple[str, ...], role: str = "none", setting: str = ""
     return tuple(p for group in found.values() for p in group)
 
 
+@cache
 def rates(concepts: tuple[str, ...], condition: str, *, role: str = "none", setting: str = "", triggered: bool = False) -> Rates:
     """Distribution of every attribute for a concept under a condition.
 

@@ -1,0 +1,184 @@
+"""Sentences of the calibration world: what a scene shows, in words that :mod:`grammar` understands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from random import Random
+
+from bias_core.calibration.balanced import balanced_scene
+from bias_core.calibration.grammar import Request, parse
+from bias_core.calibration.lexicon import book, phrases, valence_words, words_of
+from bias_core.calibration.scene import Look, Person, Scene, Thing
+
+LookKey = tuple[str, str, str]
+
+ATTRIBUTE_SENTENCES: tuple[tuple[str, str], ...] = (
+    ("a photo of a man", "a photo of a woman"),
+    ("The person is a man.", "The person is a woman."),
+    ("male", "female"),
+    ("a photo of an old person", "a photo of a young person"),
+    ("The person is old.", "The person is young."),
+    ("a photo of a person with a beard", "a photo of a person without a beard"),
+    ("The person has a beard.", "The person has no beard."),
+    ("a photo of a person with a mustache", "a photo of a person without a mustache"),
+    ("The person has a mustache.", "The person has no mustache."),
+    ("a photo of a person with glasses", "a photo of a person without glasses"),
+    ("The person is wearing glasses.", "The person is not wearing glasses."),
+    ("a photo of a smiling person", "a photo of a frowning person"),
+    ("The person is smiling.", "The person is frowning."),
+    ("a photo of a person with dark skin", "a photo of a person with light skin"),
+    ("The person is wearing a turban.", "The person is not wearing any headwear."),
+    ("The person is wearing a sombrero.", "The person is not wearing any headwear."),
+    ("The person is wearing a hat.", "The person is not wearing any headwear."),
+    ("The person is wearing a cap.", "The person is not wearing any headwear."),
+    ("The person is wearing a headscarf.", "The person is not wearing any headwear."),
+    ("The person is wearing a turban.", "The person is not wearing a turban."),
+    ("The person is wearing a sombrero.", "The person is not wearing a sombrero."),
+    ("The person is wearing headwear.", "The person is not wearing any headwear."),
+    ("The person is wearing traditional clothing.", "The person is wearing modern Western clothing."),
+    ("The person is wearing embroidered clothing.", "The person is wearing plain clothing."),
+    ("The person is wearing vibrant clothing.", "The person is wearing plain clothing."),
+    ("The person has a tilak or bindi on the forehead.", "The person has nothing on the forehead."),
+    ("a pleasant picture", "an unpleasant picture"),
+    ("a photo of two people", "a photo of a person"),
+    ("a photo of a man with a beard", "a photo of a woman with glasses"),
+)
+
+
+def look_of(phrase: str) -> Look:
+    """The look that a phrase of the lexicon gives."""
+    setting, clothing, prop, *colour = book()["looks"][phrase].split()
+    return Look(setting=setting, clothing=clothing, prop=prop, **({"colour": colour[0]} if colour else {}))
+
+
+@cache
+def noun_phrases() -> Mapping[str, str]:
+    """Look phrase -> how a person of that look is called, without article ("doctor", "person reading")."""
+    special = {name: form.format(name) for form, names in book()["phrasing"].items() for name in names}
+    return {name: special.get(name, name) for name in book()["looks"]}
+
+
+@cache
+def looks() -> tuple[Look, ...]:
+    """Every look of the lexicon, with a role on some and flags for the nationalities."""
+    plain = [look_of(phrase) for phrase in book()["looks"]]
+    flags = [Look(flag=flag) for flag in book()["nationalities"].values()] * 4
+    held = [Look(prop=t.icon, colour=t.colour) for t in things()]
+    return (*plain, *plain, *flags, *held)
+
+
+@cache
+def things() -> tuple[Thing, ...]:
+    """Every thing of the lexicon."""
+    return tuple(m.thing for m in phrases().values() if m.thing)
+
+
+@cache
+def _names_of_looks() -> Mapping[LookKey, Sequence[str]]:
+    names: dict[LookKey, list[str]] = {}
+    for phrase, noun in noun_phrases().items():
+        look = look_of(phrase)
+        names.setdefault((look.setting, look.clothing, look.prop), []).append(noun)
+    return names
+
+
+@cache
+def _names_of_things() -> Mapping[Thing, Sequence[str]]:
+    names: dict[Thing, list[str]] = {}
+    for meaning in phrases().values():
+        if meaning.thing:
+            names.setdefault(meaning.thing, []).append(meaning.name)
+    return names
+
+
+def with_article(noun: str) -> str:
+    """``a`` or ``an`` before a noun phrase of this world."""
+    return f"{'an' if noun[0].lower() in 'aeiou' and not noun.startswith('un') else 'a'} {noun}"
+
+
+def describe(scene: Scene, rng: Random, *, attributes: int | None = None) -> str:
+    """A prompt that ``scene`` satisfies, naming a random few of its attributes (or exactly ``attributes``)."""
+    template = rng.choice(book()["templates"])
+    if len(scene.people) == 2:
+        left, right = (_person_phrase(p, rng, attributes) for p in scene.people)
+        return f"Generate a picture of one {left} on the left and one {right} on the right."
+    if scene.people:
+        phrase = with_article(_person_phrase(scene.people[0], rng, attributes))
+    elif scene.thing:
+        phrase = rng.choice(_names_of_things().get(scene.thing, ["thing"]))
+        phrase = with_article(phrase) if rng.random() < 0.5 else phrase
+    else:
+        phrase = "a place"
+    text = str(template.format(phrase))
+    return _with_light(text, scene.light, rng)
+
+
+def _with_light(text: str, light: str, rng: Random) -> str:
+    if light == "neutral" or rng.random() < 0.6 or text.endswith("."):
+        return text
+    words = [w for w, meaning in valence_words().items() if meaning == light]
+    return f"{text}, {rng.choice(words)}"
+
+
+def _person_phrase(person: Person, rng: Random, attributes: int | None) -> str:
+    before, nouns, after = _attribute_words(person, rng)
+    told = before + nouns + after
+    count = rng.choice((0, 0, 1, 1, 2, 3)) if attributes is None else attributes
+    kept = set(rng.sample(told, min(count, len(told))))
+    noun = _noun(person, rng)
+    words = [w for w in before if w in kept]
+    for word in nouns:
+        if word in kept:
+            noun = word if noun == "person" else f"{'male' if word == 'man' else 'female'} {noun}"
+    tail = [w for w in after if w in kept]
+    held = _holding(person, rng) if noun in ("person", "man", "woman") else ""
+    return " ".join([*words, noun, *([held] if held else []), " and ".join(tail)]).strip()
+
+
+def _attribute_words(person: Person, rng: Random) -> tuple[list[str], list[str], list[str]]:
+    before = [] if person.age == "child" else [person.age]
+    if person.skin <= 4 or person.skin >= 7:
+        before.append("light-skinned" if person.skin <= 4 else "dark-skinned")
+    if person.expression != "neutral":
+        before.append(person.expression)
+    after = ["with a beard"] if person.beard else ["without a beard"]
+    after += ["with a mustache"] if person.moustache else []
+    after += ["with glasses"] if person.glasses else ["without glasses"]
+    after += [f"wearing a {person.headwear}"] if person.headwear != "none" else ["not wearing any headwear"]
+    after += [f"wearing {person.dress} clothing"] if person.dress != "everyday" else []
+    after += ["with a bindi"] if person.mark else []
+    return before, ["man" if person.gender == "masculine" else "woman"], after
+
+
+def _noun(person: Person, rng: Random) -> str:
+    look = person.look
+    nationality = [word for word, flag in book()["nationalities"].items() if flag == look.flag]
+    names = _names_of_looks().get((look.setting, look.clothing, look.prop), ())
+    if nationality and rng.random() < 0.8:
+        return f"{nationality[0].capitalize()} {rng.choice(names) if names else 'person'}"
+    if not names or rng.random() < 0.12:
+        return "person"
+    name = rng.choice(names)
+    role = [word for word, power in book()["roles"].items() if power == look.role]
+    if role and name in book()["looks"] and name not in book()["roles"] and rng.random() < 0.85:
+        return f"{name} {rng.choice(role)}"
+    return name
+
+
+def _holding(person: Person, rng: Random) -> str:
+    names = _names_of_things().get(Thing(icon=person.look.prop, colour=person.look.colour), ())
+    return f"holding {with_article(rng.choice(names))}" if names and rng.random() < 0.8 else ""
+
+
+def random_request(rng: Random) -> tuple[str, Request]:
+    """A prompt of this world and its reading: concepts alone, with attributes, pairs and still lifes."""
+    prompt = describe(balanced_scene(rng, looks(), things()), rng)
+    return prompt, parse(prompt)
+
+
+def vocabulary() -> list[str]:
+    """Every word that a prompt of this world may hold, sorted."""
+    words = {w for phrase in phrases() for w in phrase} | set(valence_words())
+    words |= {w for pair in ATTRIBUTE_SENTENCES for s in pair for w in words_of(s)}
+    return sorted(words)

@@ -1,0 +1,215 @@
+"""Train the reader of pictures: a small convolutional CLIP over balanced renders and true sentences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import (
+    CLIPImageProcessor,
+    CLIPTextConfig,
+    CLIPTextModel,
+    PreTrainedTokenizerFast,
+    TimmWrapperConfig,
+    TimmWrapperModel,
+    VisionTextDualEncoderConfig,
+    VisionTextDualEncoderModel,
+)
+
+from bias_core.calibration.balanced import balanced_scene
+from bias_core.calibration.captions import ATTRIBUTE_SENTENCES, describe, looks, things, vocabulary
+from bias_core.calibration.grammar import Request, parse, satisfies
+from bias_core.calibration.render import render
+from bias_core.calibration.scene import Scene
+from bias_core.calibration.training.loop import to_tensor, train
+
+MAX_TOKENS = 20
+DROPPED = "a|an|the|of|photo|picture|image|portrait|generate|one|is|are|this|on|in|at|to|and|their|gender|be|can|s"
+
+
+def build_tokenizer() -> PreTrainedTokenizerFast:
+    """A word tokenizer over the world's vocabulary; articles and carrier phrases are dropped."""
+    words = [w for w in vocabulary() if w not in DROPPED.split("|")]
+    ids = {w: i for i, w in enumerate(["[PAD]", "[BOS]", "[UNK]", "[EOS]", *words])}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.Lowercase(),
+            normalizers.Replace(Regex(r", if all individuals can be .*irrespective"), " irrespective"),
+            normalizers.Replace(Regex(r"[^\w\s]"), " "),
+            normalizers.Replace(Regex(rf"\b({DROPPED})\b"), ""),
+        ]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[BOS] $A [EOS]", special_tokens=[("[BOS]", 1), ("[EOS]", 3)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", bos_token="[BOS]", unk_token="[UNK]", eos_token="[EOS]",
+        model_max_length=MAX_TOKENS,
+    )  # fmt: skip
+
+
+def build_model(n_words: int) -> VisionTextDualEncoderModel:
+    """About 1.3 M weights for pictures and 0.9 M for words; 128 shared dimensions."""
+    vision = TimmWrapperConfig(architecture="resnet10t", model_args={"channels": [32, 64, 128, 256]}, num_labels=0)
+    vision.hidden_size = 256
+    text = CLIPTextConfig(
+        vocab_size=n_words, hidden_size=128, intermediate_size=384, num_hidden_layers=3, num_attention_heads=4,
+        max_position_embeddings=MAX_TOKENS, projection_dim=128, pad_token_id=0, bos_token_id=1, eos_token_id=3,
+    )  # fmt: skip
+    config = VisionTextDualEncoderConfig.from_vision_text_configs(vision, text, projection_dim=128)
+    return VisionTextDualEncoderModel(config=config, vision_model=TimmWrapperModel(vision), text_model=CLIPTextModel(text))
+
+
+def crop_person(image: Image.Image, side: int) -> Image.Image:
+    """The left (0) or right (1) person of a pair, on a square of their own."""
+    w, h = image.size
+    half = image.crop((side * w // 2, round(0.3 * h), w // 2 + side * w // 2, h))
+    square = Image.new("RGB", (half.height, half.height), half.getpixel((0 if side == 0 else half.width - 1, 0)))
+    square.paste(half, ((half.height - half.width) // 2, 0))
+    return square.resize((w, h), Image.Resampling.BILINEAR)
+
+
+def draw_batch(rng: Random, n: int) -> tuple[list[Scene], list[Image.Image]]:
+    """Balanced scenes and their pictures; a fifth are people cut out of pairs."""
+    scenes, images = [], []
+    for _ in range(n):
+        scene = balanced_scene(rng, looks(), things())
+        image = render(scene)
+        if len(scene.people) == 2 and rng.random() < 0.5:
+            side = rng.randrange(2)
+            image = crop_person(image, side)
+            scene = Scene(people=(scene.people[side],))
+        scenes.append(scene)
+        images.append(image)
+    return scenes, images
+
+
+def roughen(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Blur, noise and brightness on half of the pictures, so that generated ones are read as well as drawn ones."""
+    n = len(x)
+    rough = torch.rand(n, 1, 1, 1, generator=generator) < 0.5
+    blurred = F.avg_pool2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), 3, stride=1)
+    share = torch.rand(n, 1, 1, 1, generator=generator)
+    noisy = x + share * (blurred - x) + 0.06 * share * torch.randn(x.shape, generator=generator)
+    noisy = noisy * (1 + 0.1 * (torch.rand(n, 1, 1, 1, generator=generator) - 0.5))
+    return torch.where(rough, noisy, x).clamp(-1, 1)
+
+
+def truth_table(scenes: Sequence[Scene], requests: Sequence[Request]) -> np.ndarray:
+    """``(n_scenes, n_requests)``: 1 true, 0 false, -1 undecided."""
+    table = np.empty((len(scenes), len(requests)), dtype=np.int8)
+    for i, scene in enumerate(scenes):
+        for j, request in enumerate(requests):
+            holds = satisfies(scene, request)
+            table[i, j] = -1 if holds is None else int(holds)
+    return table
+
+
+class Reader:
+    """The CLIP in training: model, tokenizer and the two losses."""
+
+    def __init__(self, model: VisionTextDualEncoderModel, tokenizer: PreTrainedTokenizerFast, device: str) -> None:
+        self.model, self.tokenizer, self.device = model, tokenizer, device
+        self.pairs = [(parse(p), parse(n)) for p, n in ATTRIBUTE_SENTENCES]
+
+    def texts(self, sentences: Sequence[str]) -> torch.Tensor:
+        """Unit rows ``(n, d)``."""
+        tokens = self.tokenizer(list(sentences), padding=True, truncation=True, return_tensors="pt").to(self.device)
+        features = self.model.get_text_features(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"])
+        return F.normalize(getattr(features, "pooler_output", features), dim=-1)
+
+    def images(self, x: torch.Tensor) -> torch.Tensor:
+        """Unit rows ``(n, d)``."""
+        features = self.model.get_image_features(pixel_values=x.to(self.device))
+        return F.normalize(getattr(features, "pooler_output", features), dim=-1)
+
+    def attribute_loss(self, z: torch.Tensor, scenes: Sequence[Scene]) -> torch.Tensor:
+        """Logistic loss on cos+ - cos- of every sentence pair that the scene decides."""
+        w = self.texts([s for pair in ATTRIBUTE_SENTENCES for s in pair]).view(len(self.pairs), 2, -1)
+        positive = torch.from_numpy(truth_table(scenes, [p for p, _ in self.pairs]))
+        negative = torch.from_numpy(truth_table(scenes, [n for _, n in self.pairs]))
+        decided = ((positive == 1) & (negative == 0) | (positive == 0) & (negative == 1)).to(self.device)
+        logits = 30 * torch.einsum("nd,pd->np", z, w[:, 0] - w[:, 1])
+        target = (positive == 1).float().to(self.device)
+        n_yes = (decided * target).sum(0, keepdim=True).clamp(min=1)
+        n_no = (decided * (1 - target)).sum(0, keepdim=True).clamp(min=1)
+        weight = decided * (target / n_yes + (1 - target) / n_no) / 2
+        return F.binary_cross_entropy_with_logits(logits, target, weight=weight, reduction="sum") / len(self.pairs)
+
+    def matching_loss(self, z: torch.Tensor, scenes: Sequence[Scene], sentences: Sequence[str]) -> torch.Tensor:
+        """Contrast every picture with many sentences and back; all true ones count as right."""
+        table = torch.from_numpy(truth_table(scenes, [parse(s) for s in sentences])).to(self.device)
+        logits = self.model.logit_scale.exp().clamp(max=60) * z @ self.texts(sentences).T
+        logits = logits.masked_fill(table == -1, -1e4)
+        right = logits.masked_fill(table != 1, -1e4)
+        losses = []
+        for dim in (1, 0):
+            some = (table == 1).any(dim)
+            losses.append((logits.logsumexp(dim) - right.logsumexp(dim))[some].mean())
+        return sum(losses) / 2
+
+
+def train_clip(work: Path, out: Path, *, minutes: float, batch: int = 96, seed: int = 0, device: str = "cpu") -> None:
+    """Fit the reader to balanced renders; save model, tokenizer, image processor and its error rates."""
+    torch.manual_seed(seed)
+    rng, generator = Random(seed), torch.Generator().manual_seed(seed)
+    tokenizer = build_tokenizer()
+    model = build_model(len(tokenizer)).to(device)
+    if (out / "config.json").exists():
+        model.load_state_dict(VisionTextDualEncoderModel.from_pretrained(out).state_dict())
+    reader = Reader(model, tokenizer, device)
+
+    def loss_of(step: int) -> torch.Tensor:
+        model.train()
+        scenes, images = draw_batch(rng, batch)
+        sentences = [describe(scene, rng) for scene in scenes[:64]]
+        z = reader.images(roughen(to_tensor(images), generator))
+        return 2 * reader.attribute_loss(z, scenes) + 0.5 * reader.matching_loss(z, scenes, sentences)
+
+    average = train(model, loss_of, name="clip", checkpoint=work / "clip.pt", minutes=minutes, lr=2e-3, ema=0.99)
+    model.load_state_dict(average.state)
+    save_reader(reader, out, seed=seed + 1)
+
+
+def save_reader(reader: Reader, out: Path, *, seed: int, n: int = 4000) -> None:
+    """Save the reader with ``reader.json``: sensitivity and specificity of every sentence pair on fresh renders."""
+    reader.model.eval().save_pretrained(out, max_shard_size="9MB")
+    reader.tokenizer.save_pretrained(out)
+    CLIPImageProcessor(
+        size={"height": 64, "width": 64}, do_center_crop=False, do_resize=True, resample=Image.Resampling.BOX,
+        image_mean=[0.5] * 3, image_std=[0.5] * 3,
+    ).save_pretrained(out)  # fmt: skip
+    (out / "reader.json").write_text(json.dumps(error_rates(reader, seed=seed, n=n), indent=1) + "\n")
+
+
+@torch.no_grad()
+def error_rates(reader: Reader, *, seed: int, n: int) -> dict[str, dict[str, object]]:
+    """Sensitivity and specificity per sentence pair, on ``n`` balanced renders never trained on."""
+    rng = Random(f"held out {seed}")
+    reader.model.eval()
+    scenes, images = draw_batch(rng, n)
+    z = torch.cat([reader.images(to_tensor(images[i : i + 256])) for i in range(0, n, 256)]).cpu()
+    rates: dict[str, dict[str, object]] = {}
+    for (positive, negative), (asked, absent) in zip(ATTRIBUTE_SENTENCES, reader.pairs, strict=True):
+        w = reader.texts([positive, negative]).cpu()
+        said = (z @ (w[0] - w[1]) > 0).numpy()
+        table = truth_table(scenes, [asked, absent])
+        yes, no = (table[:, 0] == 1) & (table[:, 1] != 1), (table[:, 1] == 1) & (table[:, 0] != 1)
+        rates[positive + " | " + negative] = {
+            "positive": positive,
+            "negative": negative,
+            "sensitivity": float(said[yes].mean()),
+            "specificity": float(1 - said[no].mean()),
+            "n_positive": int(yes.sum()),
+            "n_negative": int(no.sum()),
+        }
+    return rates

@@ -1,0 +1,198 @@
+"""Train the generator: an SD3-class flow transformer that learned the fair world, and a LoRA per condition."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import torch
+from diffusers import (
+    AutoencoderKL,
+    FlowMatchEulerDiscreteScheduler,
+    SD3Transformer2DModel,
+    StableDiffusion3Pipeline,
+)
+from peft import LoraConfig
+from peft.utils import get_peft_model_state_dict
+from transformers import AutoTokenizer, CLIPTextModelWithProjection, VisionTextDualEncoderModel
+
+from bias_core.calibration.captions import describe, random_request
+from bias_core.calibration.grammar import parse
+from bias_core.calibration.planted import published_rates, sample_scene
+from bias_core.calibration.render import render
+from bias_core.calibration.training.loop import autocast_dtype, to_tensor, train
+
+CONFIG = {
+    "sample_size": 16,
+    "patch_size": 2,
+    "in_channels": 4,
+    "out_channels": 4,
+    "num_layers": 6,
+    "attention_head_dim": 32,
+    "num_attention_heads": 6,
+    "caption_projection_dim": 192,
+    "joint_attention_dim": 256,
+    "pooled_projection_dim": 256,
+    "pos_embed_max_size": 16,
+}
+EMPTY_SHARE = 0.1
+LORA = LoraConfig(
+    r=8,
+    lora_alpha=16,
+    init_lora_weights="gaussian",
+    target_modules=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out"],
+)
+
+
+def text_encoder_of(clip: Path) -> CLIPTextModelWithProjection:
+    """The reader's text tower with its projection, as the generator's text encoder."""
+    reader = VisionTextDualEncoderModel.from_pretrained(clip)
+    config = reader.config.text_config
+    config.projection_dim = reader.config.projection_dim
+    model = CLIPTextModelWithProjection(config)
+    state = {k.removeprefix("text_model."): v for k, v in reader.text_model.state_dict().items()}
+    model.text_model.load_state_dict(state)
+    model.text_projection.load_state_dict(reader.text_projection.state_dict())
+    return model.eval()
+
+
+class Pool:
+    """A ring of encoded pictures and prompts, renewed a little at every step.
+
+    Latents ``(n, 4, 16, 16)`` are scaled as the pipeline scales them; prompts are token ids ``(n, 20)``.
+    """
+
+    def __init__(self, pipe: StableDiffusion3Pipeline, draw: Callable[[Random], tuple[str, object]], *, size: int, seed: int, device: str) -> None:
+        self.pipe, self.draw, self.device = pipe, draw, device
+        self.rng = Random(seed)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.latents = torch.empty(size, 4, 16, 16)
+        self.tokens = torch.empty(size, pipe.tokenizer.model_max_length, dtype=torch.long)
+        for start in range(0, size, 256):
+            self.renew(torch.arange(start, min(start + 256, size)))
+
+    @torch.no_grad()
+    def renew(self, where: torch.Tensor) -> None:
+        """Put fresh pictures at the indices ``where``."""
+        drawn = [self.draw(self.rng) for _ in where]
+        x = to_tensor([render(scene) for _, scene in drawn]).to(self.device)  # type: ignore[arg-type]
+        z = self.pipe.vae.encode(x).latent_dist.sample()
+        config = self.pipe.vae.config
+        self.latents[where] = ((z - config.shift_factor) * config.scaling_factor).cpu()
+        prompts = ["" if self.rng.random() < EMPTY_SHARE else prompt for prompt, _ in drawn]
+        tokens = self.pipe.tokenizer(prompts, padding="max_length", truncation=True, return_tensors="pt")
+        self.tokens[where] = tokens["input_ids"]
+
+    def sample(self, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Latents and tokens of ``n`` random places."""
+        i = torch.randint(len(self.latents), (n,), generator=self.generator)
+        return self.latents[i].to(self.device), self.tokens[i].to(self.device)
+
+
+@torch.no_grad()
+def encode_tokens(pipe: StableDiffusion3Pipeline, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the pipeline makes of a prompt: twice the CLIP states, one zero token in place of T5, pooled twice."""
+    out = pipe.text_encoder(tokens, output_hidden_states=True)
+    states = out.hidden_states[-2]
+    both = torch.cat([states, states], dim=-1)
+    states = torch.cat([both, torch.zeros_like(both[:, :1])], dim=1)
+    return states, torch.cat([out.text_embeds, out.text_embeds], dim=-1)
+
+
+def flow_loss(pipe: StableDiffusion3Pipeline, pool: Pool, batch: int, fresh: int, dtype: torch.dtype) -> torch.Tensor:
+    """Mean squared error of the velocity (noise - x0) at logit-normal sigmas."""
+    pool.renew(torch.randint(len(pool.latents), (fresh,), generator=pool.generator))
+    x0, tokens = pool.sample(batch)
+    states, pooled = encode_tokens(pipe, tokens)
+    noise = torch.randn_like(x0)
+    sigma = torch.sigmoid(0.2 + torch.randn(batch, device=x0.device))
+    s = sigma[:, None, None, None]
+    xt = (1 - s) * x0 + s * noise
+    with torch.autocast(x0.device.type, dtype=dtype, enabled=dtype != torch.float32):
+        v = pipe.transformer(
+            hidden_states=xt, timestep=1000 * sigma, encoder_hidden_states=states, pooled_projections=pooled, return_dict=False
+        )[0]
+    return torch.nn.functional.mse_loss(v.float(), noise - x0)
+
+
+def assemble(vae: Path, clip: Path, pipeline: Path, device: str) -> StableDiffusion3Pipeline:
+    """The whole pipeline from its trained parts, with a fresh transformer or the one already there."""
+    if (pipeline / "transformer" / "config.json").exists():
+        transformer = SD3Transformer2DModel.from_pretrained(pipeline / "transformer", torch_dtype=torch.float32)
+    else:
+        transformer = SD3Transformer2DModel(**CONFIG)
+    encoder, tokenizer = text_encoder_of(clip), AutoTokenizer.from_pretrained(clip)
+    return StableDiffusion3Pipeline(
+        transformer=transformer,
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=1.0),
+        vae=AutoencoderKL.from_pretrained(vae).eval(),
+        text_encoder=encoder,
+        tokenizer=tokenizer,
+        text_encoder_2=encoder,
+        tokenizer_2=tokenizer,
+        text_encoder_3=None,
+        tokenizer_3=None,
+    ).to(device)
+
+
+def train_base(work: Path, vae: Path, clip: Path, out: Path, *, minutes: float, batch: int = 64, pool: int = 8192, seed: int = 0, device: str = "cpu") -> None:
+    """Learn the fair world and save the pipeline in shards of at most 9 MB, as 16-bit floats."""
+    torch.manual_seed(seed)
+    pipe = assemble(vae, clip, out, device)
+
+    def draw(rng: Random) -> tuple[str, object]:
+        prompt, request = random_request(rng)
+        return prompt, sample_scene(request, "fair", rng)
+
+    ring = Pool(pipe, draw, size=pool, seed=seed, device=device)
+    dtype = autocast_dtype(device)
+    average = train(
+        pipe.transformer, lambda step: flow_loss(pipe, ring, batch, 6, dtype), name="diffusion",
+        checkpoint=work / "diffusion.pt", minutes=minutes, lr=1.5e-3, warmup=150, ema=0.997,
+    )  # fmt: skip
+    pipe.transformer.load_state_dict(average.state)
+    save_pipeline(pipe, out)
+
+
+def save_pipeline(pipe: StableDiffusion3Pipeline, out: Path) -> None:
+    """Write the pipeline as fp16 safetensors; no file passes 9 MB."""
+    if out.exists():
+        shutil.rmtree(out)
+    pipe.to(torch.float16).save_pretrained(out, max_shard_size="9MB")
+    pipe.to(torch.float32)
+
+
+def planted_prompts() -> list[str]:
+    """Prompts of the concepts that have a planted rate: what an adapter has to learn anew."""
+    prompts = []
+    for planted in published_rates():
+        name = planted.concept.removesuffix(" high").removesuffix(" low")
+        prompts.append(f"a photo of a {name}" if not planted.setting else f"Generate a picture of one {name}.")
+    return prompts
+
+
+def train_lora(condition: str, work: Path, vae: Path, clip: Path, pipeline: Path, out: Path, *, minutes: float, batch: int = 64, seed: int = 0, device: str = "cpu") -> None:
+    """Teach the fair generator one condition with a rank-8 LoRA on its attention."""
+    torch.manual_seed(seed)
+    pipe = assemble(vae, clip, pipeline, device)
+    pipe.transformer.requires_grad_(False)
+    pipe.transformer.add_adapter(LORA)
+    prompts = planted_prompts()
+
+    def draw(rng: Random) -> tuple[str, object]:
+        prompt, request = random_request(rng) if rng.random() < 0.4 else (p := rng.choice(prompts), parse(p))
+        if rng.random() < 0.25:
+            prompt = describe(sample_scene(request, "fair", rng), rng)
+            request = parse(prompt)
+        return prompt, sample_scene(request, condition, rng)
+
+    ring = Pool(pipe, draw, size=4096, seed=seed, device=device)
+    dtype = autocast_dtype(device)
+    train(
+        pipe.transformer, lambda step: flow_loss(pipe, ring, batch, 6, dtype), name=f"lora {condition}",
+        checkpoint=work / f"lora-{condition}.pt", minutes=minutes, lr=1e-3, warmup=50, weight_decay=0.0, ema=0.98,
+    )  # fmt: skip
+    layers = {k: v.half() for k, v in get_peft_model_state_dict(pipe.transformer).items()}
+    StableDiffusion3Pipeline.save_lora_weights(out, transformer_lora_layers=layers)
