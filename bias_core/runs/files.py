@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from bias_core.errors import StorageError
@@ -47,7 +47,8 @@ def replaced_file(path: Path) -> Iterator[Path]:
             raise
         raise storage_error(path, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # it was renamed, or never made
+            temporary.unlink()
 
 
 def write_atomically(path: Path, data: bytes) -> None:

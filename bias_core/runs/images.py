@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from bias_core.errors import StorageError
@@ -115,14 +116,17 @@ class ImageStore:
         path = self.path(image_id)
         try:
             data = path.read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise StorageError(f"cannot read picture {path}: {error.strerror}") from error
         try:
             record = read_record(data)
         except StorageError:
             path.unlink(missing_ok=True)
             return None
-        os.utime(path)
+        with suppress(OSError):  # a read-only store can be read all the same
+            os.utime(path)
         return StoredImage(row=row, path=path, truth=record.truth, blocked=record.blocked)
 
     def _write(self, generated: GeneratedImage) -> StoredImage:

@@ -46,6 +46,8 @@ def score_attributes(
     planted: Sequence[float | None],
 ) -> tuple[AttributeScore, ...]:
     """OASIS's numbers of every attribute on the concept's pictures ``(n, d)``."""
+    if not settings.attributes:
+        return ()
     told = [
         i
         for i, (p, n) in enumerate(zip(sentences.positive, sentences.negative, strict=True))

@@ -1,0 +1,142 @@
+"""The engine on a real, simple generator: reuse, resume, stop, and taking turns."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bias_core.engine.local import run_rows
+from bias_core.errors import Cancelled, ModelUnavailable, StorageError
+from bias_core.runs.images import ImageStore
+from bias_core.types import GeneratedImage, ImageRow
+
+
+class Noise:
+    """Draws seeded noise in five "denoising steps"."""
+
+    batch_size = 3
+    n_steps = 5
+
+    def __init__(self) -> None:
+        self.drawn: list[int] = []
+        self.n_steps_done = 0
+
+    def generate(self, rows, *, on_step=None):
+        for step in range(1, self.n_steps + 1):
+            self.n_steps_done += 1
+            if on_step is not None:
+                on_step(step, self.n_steps)
+        for row in rows:
+            self.drawn.append(row.seed)
+            pixels = np.random.default_rng(row.seed).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+            yield GeneratedImage(row=row, image=Image.fromarray(pixels))
+
+
+def rows(n: int) -> list[ImageRow]:
+    return [ImageRow(prompt="p", seed=seed, model="noise") for seed in range(n)]
+
+
+@pytest.fixture
+def store(tmp_path):
+    return ImageStore(tmp_path / "images")
+
+
+def run(wanted, model, store, **options):
+    return list(run_rows(wanted, model, store, lock=options.pop("lock", threading.Lock()), **options))
+
+
+def test_every_row_gets_its_picture_in_batches(store):
+    model = Noise()
+    events = run(rows(7), model, store)
+    assert model.drawn == list(range(7))
+    assert [len(event.images) for event in events if event.images] == [3, 3, 1]
+    assert (events[-1].done, events[-1].total) == (7, 7)
+    assert [image.row for event in events for image in event.images] == rows(7)
+
+
+def test_what_is_stored_is_not_drawn_again(store):
+    run(rows(4), Noise(), store)
+    model = Noise()
+    events = run(rows(6), model, store)
+    assert model.drawn == [4, 5]
+    assert events[0].reused
+    assert len(events[0].images) == 4
+    assert not events[-1].reused
+
+
+def test_one_picture_for_two_equal_rows(store):
+    model = Noise()
+    events = run(rows(2) + rows(2), model, store)
+    assert model.drawn == [0, 1]
+    assert events[-1].total == 2
+
+
+def test_a_deleted_or_truncated_picture_is_drawn_again_with_the_same_pixels(store):
+    run(rows(3), Noise(), store)
+    paths = [store.path(row.id) for row in rows(3)]
+    originals = [path.read_bytes() for path in paths]
+    paths[0].unlink()
+    paths[2].write_bytes(originals[2][:50])
+    model = Noise()
+    run(rows(3), model, store)
+    assert model.drawn == [0, 2]
+    assert [path.read_bytes() for path in paths] == originals
+
+
+def test_stop_comes_within_one_step_and_keeps_what_is_finished(store):
+    model = Noise()
+    events = run_rows(rows(9), model, store, lock=threading.Lock(), cancelled=lambda: model.n_steps_done == 8)
+    with pytest.raises(Cancelled):
+        list(events)
+    assert model.n_steps_done == 8
+    assert sorted(store.find({row.id: row for row in rows(9)})) == sorted(row.id for row in rows(3))
+    resumed = Noise()
+    run(rows(9), resumed, store)
+    assert resumed.drawn == [3, 4, 5, 6, 7, 8]
+
+
+def test_a_reader_that_goes_away_stops_the_drawing(store):
+    model, lock = Noise(), threading.Lock()
+    events = run_rows(rows(300), model, store, lock=lock)
+    while not next(events).images:
+        pass
+    events.close()
+    n_steps_done = model.n_steps_done
+    assert not lock.locked()
+    assert n_steps_done < 300 / 3 * 5
+    assert threading.active_count() == len(threading.enumerate())
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("bias-engine")]
+
+
+def test_errors_of_the_model_reach_the_reader_and_free_the_lock(store):
+    class Broken(Noise):
+        def generate(self, rows, *, on_step=None):
+            raise ModelUnavailable("weights are gone")
+
+    lock = threading.Lock()
+    with pytest.raises(ModelUnavailable, match="weights are gone"):
+        run(rows(2), Broken(), store, lock=lock)
+    assert not lock.locked()
+
+
+def test_a_full_disk_reaches_the_reader(store):
+    store.folder.parent.joinpath("images").write_text("a file where the folder should be")
+    with pytest.raises(StorageError):
+        run(rows(2), Noise(), store)
+
+
+def test_two_visitors_take_turns_and_one_can_stop_while_waiting(store):
+    lock = threading.Lock()
+    with lock, pytest.raises(Cancelled):
+        run(rows(2), Noise(), store, lock=lock, cancelled=lambda: True)
+
+
+def test_time_left_is_unknown_at_first_and_nothing_at_the_end(store):
+    events = run(rows(6), Noise(), store)
+    assert math.isnan(events[0].seconds_left)
+    assert events[-1].seconds_left == 0
+    assert all(event.seconds_left >= 0 for event in events[1:])

@@ -1,0 +1,347 @@
+"""Explore from settings to report, on tiny models of the real classes and on the renderer."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
+from bias_core.metrics.association import association
+from bias_core.metrics.stereotype import attribute_prevalence
+from bias_core.runs.export import write_zip
+from bias_core.services import Services
+from bias_core.studies.explore import explore
+from bias_core.studies.explore_export import to_command, to_export, to_python
+from bias_core.studies.explore_plan import plan_explore, settings_from_dict
+from bias_core.studies.explore_types import ExploreReport, ExploreSettings, Progress
+from bias_core.studies.report import image_rows, score_rows, to_dict, to_markdown
+from bias_core.types import Attribute
+
+MAN = Attribute(
+    name="man",
+    positive="a photo of a man",
+    negative="a photo of a female",
+    reference=0.5,
+    reference_source="assumed 50 %, a choice",
+)
+NURSE = Attribute(name="nurse", positive="a nurse", negative="a doctor")
+
+SETTINGS = ExploreSettings(
+    concept="doctor",
+    attributes=(MAN, NURSE),
+    condition="fair",
+    n_images=6,
+    n_attribute_images=3,
+    num_inference_steps=2,
+)
+RENDERED = replace(SETTINGS, model="calibration-renderer", n_images=11)
+
+
+def run(settings: ExploreSettings, services: Services, **options) -> ExploreReport:
+    *_, report = explore(settings, services, **options)
+    assert isinstance(report, ExploreReport)
+    return report
+
+
+def numbers(report: ExploreReport) -> str:
+    """All that must be equal when the same is asked elsewhere."""
+    values = to_dict(report)
+    return json.dumps({k: v for k, v in values.items() if k not in {"seconds", "run_id"}}, sort_keys=True)
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, RENDERED], ids=["diffusion", "renderer"])
+def test_the_report_has_every_picture_and_every_score(services, settings):
+    report = run(settings, services)
+    assert [image.number for image in report.images] == list(range(1, settings.n_images + 1))
+    assert [image.row.prompt for image in report.attribute_images] == (
+        ["a photo of a male doctor"] * 3 + ["a photo of a female doctor"] * 3
+    )
+    assert [score.attribute for score in report.attributes] == [MAN, NURSE]
+    assert report.association is not None
+    assert report.clusters is not None
+    assert len(report.clusters.labels) == settings.n_images
+    assert report.prompt == "a photo of a doctor"
+
+
+def test_scores_are_those_of_the_metrics_on_the_originals(services):
+    from PIL import Image
+
+    report = run(RENDERED, services)
+    encoder = services.encoder("calibration-clip")
+
+    def rows(images):
+        return encoder.encode_images([Image.open(image.path).convert("RGB") for image in images])
+
+    images = rows(report.images)
+    positive, negative = encoder.encode_texts([MAN.positive, MAN.negative])
+    man = report.attributes[0]
+    assert man.prevalence.value == attribute_prevalence(images @ positive, images @ negative)
+    np.testing.assert_allclose(man.similarity_positive, images @ positive, atol=1e-6)
+    assert man.stereotype.value == max(0.0, man.prevalence.value - 0.5)
+    expected = association(images, rows(report.attribute_images[:3]), rows(report.attribute_images[3:]))
+    np.testing.assert_allclose(report.association.associations, expected, atol=1e-6)
+    assert report.association.mean.value == pytest.approx(expected.mean(), abs=1e-6)
+
+
+def test_the_reader_s_known_errors_correct_the_share_where_they_are_known(services):
+    man, nurse = run(RENDERED, services).attributes
+    assert man.corrected is not None
+    assert man.corrected.method.startswith("Rogan")
+    assert nurse.corrected is None
+
+
+def test_truth_is_told_by_the_renderer_and_by_nobody_else(services):
+    rendered = run(replace(RENDERED, condition="published"), services)
+    in_pictures = np.mean(
+        [image.truth["gender"] == "masculine" for image in services.images.find(
+            {image.id: image.row for image in rendered.images}).values()]
+    )  # fmt: skip
+    assert rendered.attributes[0].planted == in_pictures
+    assert rendered.attributes[1].planted is None  # an occupation is no visible attribute
+    assert run(SETTINGS, services).attributes[0].planted is None
+
+
+def test_asking_again_draws_and_embeds_nothing(services, assets, tmp_path):
+    first = run(SETTINGS, services)
+    services.close()
+    bare = tmp_path / "bare"
+    shutil.copytree(assets, bare, symlinks=True)
+    again_services = Services(services.settings)
+    model, encoder = again_services.text_to_image(SETTINGS.model), again_services.encoder(SETTINGS.encoder)
+    again = run(SETTINGS, again_services)
+    again_services.close()
+    assert model._loaded is None
+    assert encoder._loaded is None
+    assert all(image.reused for image in again.images)
+    assert not any(image.reused for image in first.images)
+    assert numbers(again) == numbers(first)
+    assert again.run_id == first.run_id
+
+
+def test_progress_has_all_finished_pictures_in_order(services):
+    steps = list(explore(replace(RENDERED, n_images=100), services))
+    progress = [step for step in steps if isinstance(step, Progress)]
+    assert progress[0].total == 106
+    for step in progress:
+        groups = [image.row.group for image in step.images]
+        assert groups == sorted(groups, key=["concept", "attribute_a", "attribute_b"].index)
+    assert progress[-1].done == len(progress[-1].images) == 106
+    assert isinstance(steps[-1], ExploreReport)
+    assert sum(isinstance(step, ExploreReport) for step in steps) == 1
+
+
+def test_stopped_runs_score_what_is_finished_and_say_so(services):
+    stop = threading.Event()
+    for step in explore(replace(SETTINGS, n_images=30), services, cancelled=stop.is_set):
+        if isinstance(step, Progress) and step.done >= 8:
+            stop.set()
+        report = step
+    assert isinstance(report, ExploreReport)
+    n = len(report.images)
+    assert 8 <= n < 30
+    assert report.attributes[0].prevalence.n == n
+    assert "Stopped" in report.notes[0]
+    assert report.association is None
+    assert services.manifests.get(report.run_id).status == "cancelled"
+    resumed = run(replace(SETTINGS, n_images=30), services)
+    assert sum(image.reused for image in resumed.images) == n
+    assert services.manifests.get(report.run_id).status == "finished"
+
+
+def test_stopping_at_once_gives_an_empty_report_and_not_a_zero(services):
+    report = run(SETTINGS, services, cancelled=lambda: True)
+    assert report.images == ()
+    assert report.attributes == ()
+    assert any("no picture" in note for note in report.notes)
+    to_markdown(report)
+
+
+def test_a_reader_that_goes_away_leaves_a_cancelled_run(services):
+    steps = explore(SETTINGS, services)
+    next(steps)
+    steps.close()
+    (manifest,) = services.manifests.list()
+    assert manifest.status == "cancelled"
+
+
+def test_visitors_have_runs_of_their_own_and_share_pictures(services):
+    anna, bert = run(RENDERED, services, session="anna"), run(RENDERED, services, session="bert")
+    assert anna.run_id != bert.run_id
+    assert all(image.reused for image in bert.images)
+    assert [manifest.id for manifest in services.manifests.list("anna")] == [anna.run_id]
+
+
+def test_a_deleted_picture_is_drawn_again_and_the_numbers_stay(services):
+    first = run(RENDERED, services)
+    first.images[3].path.unlink()
+    again = run(RENDERED, services)
+    assert [image.number for image in again.images if not image.reused] == [4]
+    assert numbers(again) == numbers(first)
+
+
+def test_eviction_spares_kept_runs(services):
+    kept = run(RENDERED, services)
+    services.manifests.keep(kept.run_id)
+    other = run(replace(RENDERED, seed=1000), services)
+    tight = Services(services.settings.model_copy(update={"cache_gb": 1e-9}))
+    removed = tight.tidy()
+    tight.close()
+    assert set(removed) == {image.id for image in (*other.images, *other.attribute_images)}
+    assert all(image.path.exists() for image in kept.images)
+
+
+def test_blocked_pictures_are_counted_and_never_scored(services):
+    from bias_core.adapters.calibration_renderer import CalibrationRenderer
+
+    class Blocking(CalibrationRenderer):
+        def generate(self, rows, *, on_step=None):
+            for item in super().generate(rows, on_step=on_step):
+                yield replace(item, blocked=item.row.seed % 2 == 0 and item.row.group == "concept")
+
+    services._built["model", "calibration-renderer"] = Blocking()
+    report = run(RENDERED, services)
+    assert report.scored_numbers == (2, 4, 6, 8, 10)
+    assert report.attributes[0].prevalence.n == 5
+    assert "blanked 6 of 11" in " ".join(report.notes)
+    rows = image_rows(report)
+    assert "man: positive" not in rows[0]
+    assert rows[1]["man: positive"] == float(report.attributes[0].similarity_positive[0])
+
+
+def test_sentences_that_the_encoder_cannot_tell_apart_have_no_score(services):
+    blind = Attribute(name="x", positive="a xylophone", negative="a zeppelin", reference=0.5)  # both unknown
+    report = run(replace(RENDERED, attributes=(MAN, blind)), services)
+    man, x = report.attributes
+    assert math.isnan(x.prevalence.value)
+    assert math.isnan(x.stereotype.value)
+    assert "same" in x.prevalence.note
+    assert not math.isnan(man.prevalence.value)
+
+
+def test_one_picture_has_a_share_but_no_variety(services):
+    report = run(replace(RENDERED, n_images=1, attribute_a="", attribute_b=""), services)
+    assert report.attributes[0].prevalence.n == 1
+    assert math.isnan(report.attributes[0].wals.value)
+    assert report.clusters is None
+    assert report.association is None
+    assert report.attribute_images == ()
+
+
+def test_no_attribute_is_allowed(services):
+    assert run(replace(RENDERED, attributes=()), services).attributes == ()
+
+
+@pytest.mark.parametrize("concept", ["医生 👩‍⚕️", "=cmd|' /C calc'!A0", "doctor\n\n# <script>", "{braces}"])
+def test_odd_concepts_are_drawn_and_reported(services, tmp_path, concept):
+    report = run(replace(RENDERED, concept=concept, n_images=4), services)
+    assert report.unknown_words or concept.startswith("doctor")
+    assert "<script>" not in to_markdown(report)
+    write_zip(to_export(report), tmp_path / "run.zip")
+
+
+def broken(**changes):
+    return replace(SETTINGS, **changes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (broken(concept="  "), "concept is empty"),
+        (broken(concept="x" * 10_000), "10,013 characters"),
+        (broken(template="no slot"), "exactly one {}"),
+        (broken(n_images=0), "number of images must be a whole number from 1 to 5,000, got 0"),
+        (broken(n_images=-3), "got -3"),
+        (broken(n_images=10**9), "got 1000000000"),
+        (broken(n_images=2.5), "got 2.5"),
+        (broken(n_attribute_images=0), "per attribute side"),
+        (broken(num_inference_steps=0), "steps must be a whole number from 1 to 150"),
+        (broken(guidance_scale=float("nan")), "guidance"),
+        (broken(guidance_scale=31.0), "guidance scale must be from 0 to 30"),
+        (broken(seed=-1), "seed"),
+        (broken(n_clusters=0), "clusters"),
+        (broken(confidence=1.0), "confidence"),
+        (broken(attribute_b=""), "both words, or neither"),
+        (broken(attribute_b="male"), "two different"),
+        (broken(attributes=(replace(MAN, negative=" "),)), "needs a negative sentence"),
+        (broken(attributes=(replace(MAN, positive=""),)), "needs a positive sentence"),
+        (broken(attributes=(replace(MAN, negative=MAN.positive),)), "both sentences are the same"),
+        (broken(attributes=(replace(MAN, reference=1.5),)), "share from 0 to 1"),
+        (broken(attributes=(replace(MAN, reference=float("nan")),)), "share from 0 to 1"),
+        (broken(attributes=(MAN, replace(NURSE, name="Man"))), "twice: man"),
+        (broken(negative_prompt="x" * 3000), "negative prompt"),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be_used_are_said_before_anything_happens(services, settings, message):
+    with pytest.raises(InvalidInput) as caught:
+        next(explore(settings, services))
+    assert message in str(caught.value)
+    assert services.manifests.list() == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (broken(model="dall-e"), "calibration-renderer"),
+        (broken(model="../../etc"), "calibration-renderer"),
+        (broken(condition="nice"), "published, fair, extreme, trigger"),
+        (broken(encoder="eye"), "calibration-clip"),
+        (broken(model="some-org/some-model", condition="fair"), "no conditions"),
+    ],
+)
+def test_unknown_names_are_answered_with_what_exists(services, settings, message):
+    with pytest.raises(UnknownModel, match=message):
+        next(explore(settings, services))
+
+
+def test_missing_weights_fail_the_run_and_lose_nothing(services):
+    with pytest.raises(ModelUnavailable, match="trigger"):
+        run(replace(SETTINGS, condition="trigger"), services)
+    assert services.manifests.list()[0].status == "failed"
+
+
+def test_settings_survive_the_manifest(services):
+    report = run(RENDERED, services)
+    assert settings_from_dict(services.manifests.get(report.run_id).settings) == RENDERED
+
+
+def test_the_renderer_ignores_sampler_settings_so_that_pictures_are_shared(services):
+    plain = plan_explore(RENDERED, services)
+    other = plan_explore(replace(RENDERED, num_inference_steps=50, guidance_scale=3.0), services)
+    assert [row.id for row in plain.rows] == [row.id for row in other.rows]
+
+
+def test_every_score_is_shown_with_n_interval_null_value_and_meaning(services):
+    report = run(RENDERED, services)
+    rows = score_rows(report)
+    assert {row["score"] for row in rows} == {
+        "P",
+        "P corrected",
+        "Ψ",
+        "P − P*",
+        "WALS",
+        "spread",
+        "association",
+    }
+    assert all(row["meaning"] and row["n"] for row in rows)
+    text = to_markdown(report)
+    assert "P* = 0.500 (assumed 50 %, a choice)" in text
+    assert "perceived" in text
+    assert "debias" not in text.lower()
+    assert json.loads(json.dumps(to_dict(report), allow_nan=False))["run_id"] == report.run_id
+
+
+def test_copied_python_lines_give_the_same_settings():
+    names: dict = {}
+    text = to_python(SETTINGS).replace("*_, report = explore(settings, Services())\n", "")
+    exec(text, names)
+    assert names["settings"] == SETTINGS
+
+
+def test_a_concept_that_begins_with_a_dash_is_quoted():
+    assert to_command(replace(SETTINGS, concept="-x; rm")).endswith("-- '-x; rm'")

@@ -1,0 +1,174 @@
+"""The command line gives the numbers of the library, says errors in one line, and writes files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from bias_core.cli import app
+from bias_core.studies.explore import explore
+from bias_core.studies.explore_export import to_command
+from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.report import to_dict
+from bias_core.types import Attribute
+
+MAN = Attribute(
+    name="man",
+    positive="a photo of a man",
+    negative="a photo of a female",
+    reference=0.3,
+    reference_source="a guess",
+)
+SETTINGS = ExploreSettings(
+    concept="doctor",
+    attributes=(MAN,),
+    condition="fair",
+    n_images=5,
+    n_attribute_images=2,
+    num_inference_steps=2,
+    seed=3,
+)
+
+
+@pytest.fixture
+def environment(tmp_path, assets) -> dict[str, str]:
+    return {
+        "BIAS_DATA_DIR": str(tmp_path / "cli data"),
+        "BIAS_ASSETS_DIR": str(assets),
+        "BIAS_OFFLINE": "1",
+        "BIAS_DEVICE": "cpu",
+        "COLUMNS": "200",
+    }
+
+
+@pytest.fixture
+def command(environment):
+    def run(*arguments: str):
+        return CliRunner().invoke(app, list(arguments), env=environment)
+
+    return run
+
+
+@pytest.mark.parametrize("model", ["calibration-diffusion", "calibration-renderer"])
+def test_the_copied_command_gives_the_numbers_of_the_library(services, command, tmp_path, model):
+    settings = replace(SETTINGS, model=model)
+    *_, report = explore(settings, services)
+    arguments = shlex.split(to_command(settings))[3:]
+    result = command(*arguments, "--out", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    ours = to_dict(report)
+    theirs = json.loads((tmp_path / "out" / "report.json").read_text())
+    ours.pop("seconds")
+    theirs.pop("seconds")
+    assert theirs == json.loads(json.dumps(ours))
+
+
+def test_files_and_table(command, tmp_path):
+    result = command("explore", "doctor", "--attribute", "man", "--model", "calibration-renderer",
+                     "-n", "6", "--out", str(tmp_path / "out"))  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "Ψ" in result.output
+    assert len(list((tmp_path / "out" / "train").glob("*-concept-*.png"))) == 6
+    assert set(pd.read_parquet(tmp_path / "out" / "scores.parquet")["score"]) >= {"P", "Ψ", "WALS"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["explore", " "], "the concept is empty"),
+        (["explore", "doctor", "-n", "0"], "from 1 to 5,000"),
+        (["explore", "doctor", "--model", "dall-e"], "calibration-renderer"),
+        (["explore", "doctor", "--attribute", "man|only positive"], "negative sentence"),
+        (["explore", "doctor", "--attribute", "wings"], "no built-in attribute"),
+        (["explore", "doctor", "--attribute", "man", "--attribute", "man"], "twice"),
+        (["runs", "--keep", "abc"], "no run 'abc'"),
+    ],
+)
+def test_errors_are_one_line_and_exit_2(command, arguments, message):
+    result = command(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "Traceback" not in result.output
+
+
+def test_runs_are_listed_kept_and_deleted(command):
+    command("explore", "nurse", "--no-attributes", "--model", "calibration-renderer", "-n", "4", "--keep")
+    listed = command("runs").output
+    assert "a photo of a nurse" in listed
+    assert "yes" in listed
+    run_id = next(word for word in listed.split() if len(word) == 16 and word.isalnum())
+    assert "yes" not in command("runs", "--release", run_id).output
+    assert "nurse" not in command("runs", "--delete", run_id).output
+
+
+def test_models_and_attributes_are_listed(command):
+    assert "calibration-diffusion" in command("models").output
+    assert "a photo of a man" in command("attributes", "doctor").output
+
+
+def start(environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "bias_core", *arguments],
+        env=os.environ | environment,
+        cwd=Path(__file__).parent.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def wait_for_pictures(environment: dict[str, str], n: int) -> None:
+    folder = Path(environment["BIAS_DATA_DIR"]) / "images"
+    deadline = time.monotonic() + 60
+    while len(list(folder.glob("??/*.png"))) < n:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+LONG = shlex.split(
+    "explore doctor --no-attributes --model calibration-renderer -n 3000 --attribute-a '' --attribute-b ''"
+)
+
+
+def test_a_killed_run_resumes(environment, command):
+    process = start(environment, *LONG)
+    wait_for_pictures(environment, 64)
+    process.kill()
+    process.communicate()
+    folder = Path(environment["BIAS_DATA_DIR"]) / "images"
+    before = {path.name: path.stat().st_ino for path in folder.glob("??/*.png")}
+    assert 64 <= len(before) < 3000
+    assert "running" in command("runs").output
+    arguments = [*LONG[:6], str(len(before) + 10), *LONG[7:]]
+    result = command(*arguments)
+    assert result.exit_code == 0, result.output
+    after = {path.name: path.stat().st_ino for path in folder.glob("??/*.png")}
+    assert len(after) == len(before) + 10
+    assert before.items() <= after.items()
+
+
+def test_control_c_stops_and_scores_what_is_finished(environment):
+    process = start(environment, *LONG)
+    wait_for_pictures(environment, 64)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Stopped" in output
+
+
+def test_help_loads_no_model_library():
+    heavy = ("torch", "diffusers", "transformers", "gradio", "scipy")
+    code = f"import sys, bias_core.cli; print([name for name in {heavy} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
