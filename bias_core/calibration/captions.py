@@ -122,7 +122,7 @@ def _with_light(text: str, light: str, rng: Random) -> str:
 
 
 def _person_phrase(person: Person, rng: Random, attributes: int | None) -> str:
-    before, nouns, after = _attribute_words(person, rng)
+    before, nouns, after = _attribute_words(person)
     told = before + nouns + after
     count = rng.choice((0, 0, 1, 1, 2, 3)) if attributes is None else attributes
     kept = set(rng.sample(told, min(count, len(told))))
@@ -136,7 +136,7 @@ def _person_phrase(person: Person, rng: Random, attributes: int | None) -> str:
     return " ".join([*words, noun, *([held] if held else []), " and ".join(tail)]).strip()
 
 
-def _attribute_words(person: Person, rng: Random) -> tuple[list[str], list[str], list[str]]:
+def _attribute_words(person: Person) -> tuple[list[str], list[str], list[str]]:
     before = [] if person.age == "child" else [person.age]
     if person.skin <= 4 or person.skin >= 7:
         before.append("light-skinned" if person.skin <= 4 else "dark-skinned")

@@ -77,7 +77,7 @@ def parse(prompt: str) -> Request:
     """
     text = prompt.lower()
     fair = "irrespective of" in text
-    head, _, tail = text.partition(", if ") if fair else (text, "", "")
+    head = text.partition(", if ")[0] if fair else text
     pair = PAIR.search(head)
     if pair:
         sides = [_read(pair[side]) for side in ("left", "right")]
@@ -115,7 +115,9 @@ def _read(text: str) -> _Reading:
 def _read_clause(words: list[str], reading: _Reading) -> None:
     negations, i, negative = set(book()["negations"]), 0, False
     while i < len(words):
-        length = next((n for n in range(min(LONGEST, len(words) - i), 0, -1) if tuple(words[i : i + n]) in phrases()), 0)
+        length = next(
+            (n for n in range(min(LONGEST, len(words) - i), 0, -1) if tuple(words[i : i + n]) in phrases()), 0
+        )
         if not length:
             reading.unknown.append(words[i])
             negative, i = False, i + 1
@@ -160,7 +162,9 @@ def _single(reading: _Reading, *, trigger: str, fair: bool, one: bool) -> Reques
             light = (negated(meaning.allowed) if negative else meaning.allowed)["light"]
     common = {"light": light, "trigger": trigger, "fair": fair, "unknown_words": tuple(reading.unknown)}
     things = [meaning for meaning, _ in reading.found if meaning.kind == "thing"]
-    about_people = kinds & {"look", "person", "nationality"} or (kinds & {"value"} and not things and "light" not in _fields(reading))
+    about_people = kinds & {"look", "person", "nationality"} or (
+        kinds & {"value"} and not things and "light" not in _fields(reading)
+    )
     if things and not about_people:
         return Request(thing=things[0].thing, concept=things[0].name, **common)  # type: ignore[arg-type]
     if not about_people and not reading.unknown:
@@ -179,7 +183,9 @@ def _fields(reading: _Reading) -> set[str]:
 def group_of(concept: str) -> str:
     """The association test's concept that a stimulus belongs to ("rose" -> "flowers"), or ""."""
     for group, stimuli in association_stimuli()["concepts"].items():
-        if group not in ("pleasant", "unpleasant", "male", "female") and concept in (s.lower() for s in stimuli):
+        if group not in ("pleasant", "unpleasant", "male", "female") and concept in (
+            s.lower() for s in stimuli
+        ):
             return str(group)
     return ""
 

@@ -51,7 +51,9 @@ def book() -> dict[str, Any]:
 def association_stimuli() -> dict[str, Any]:
     """Names and valence words of the association tests, from ``assets/studies/t2iat.yaml``."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    read: dict[str, Any] = yaml.load((ASSETS.parent / "studies" / "t2iat.yaml").read_text(encoding="utf-8"), Loader=loader)
+    read: dict[str, Any] = yaml.load(
+        (ASSETS.parent / "studies" / "t2iat.yaml").read_text(encoding="utf-8"), Loader=loader
+    )
     return read
 
 
@@ -87,7 +89,9 @@ def phrases() -> Mapping[tuple[str, ...], Meaning]:
 def valence_words() -> Mapping[str, str]:
     """Evaluative words appended to a prompt -> the light they stand for."""
     concepts = association_stimuli()["concepts"]
-    return {w: light for key, light in (("unpleasant", "gloomy"), ("pleasant", "bright")) for w in concepts[key]}
+    return {
+        w: light for key, light in (("unpleasant", "gloomy"), ("pleasant", "bright")) for w in concepts[key]
+    }
 
 
 def _things() -> dict[str, Meaning]:
@@ -96,7 +100,11 @@ def _things() -> dict[str, Meaning]:
     for phrase, spec in book()["things"].items():
         *icon, colour = spec.split()
         name = icon[0] if icon else phrase
-        found[phrase] = Meaning(kind="thing", name=phrase, thing=Thing(icon=name if name in icons else "unknownthing", colour=colour))
+        found[phrase] = Meaning(
+            kind="thing",
+            name=phrase,
+            thing=Thing(icon=name if name in icons else "unknownthing", colour=colour),
+        )
     return found
 
 
@@ -115,16 +123,24 @@ def _people() -> dict[str, Meaning]:
     for phrase, entry in book()["people"].items():
         parts = {"prop": entry["sign"]} if "sign" in entry else {}
         name = phrase if "sign" in entry else ""
-        found[phrase] = Meaning(kind="person", name=name, parts=parts, allowed=allowed(entry), n=entry.get("n", 1))
+        found[phrase] = Meaning(
+            kind="person", name=name, parts=parts, allowed=allowed(entry), n=entry.get("n", 1)
+        )
     return found
 
 
 def _values() -> dict[str, Meaning]:
-    return {phrase: Meaning(kind="value", name=phrase, allowed=allowed(entry)) for phrase, entry in book()["values"].items()}
+    return {
+        phrase: Meaning(kind="value", name=phrase, allowed=allowed(entry))
+        for phrase, entry in book()["values"].items()
+    }
 
 
 def _nationalities() -> dict[str, Meaning]:
-    return {word: Meaning(kind="nationality", name=word, parts={"flag": flag}) for word, flag in book()["nationalities"].items()}
+    return {
+        word: Meaning(kind="nationality", name=word, parts={"flag": flag})
+        for word, flag in book()["nationalities"].items()
+    }
 
 
 def _names() -> dict[str, Meaning]:
@@ -132,6 +148,8 @@ def _names() -> dict[str, Meaning]:
     skins = {"european_american": [1, 2, 3, 4], "african_american": [7, 8, 9, 10]}
     for group, by_gender in association_stimuli()["gender"].items():
         for gender, names in by_gender.items():
-            meaning = Meaning(kind="person", name=group, parts={}, allowed=allowed({"gender": gender, "skin": skins[group]}))
-            found.update({name: meaning for name in names})
+            meaning = Meaning(
+                kind="person", name=group, parts={}, allowed=allowed({"gender": gender, "skin": skins[group]})
+            )
+            found.update(dict.fromkeys(names, meaning))
     return found

@@ -49,7 +49,7 @@ def _plan() -> dict[str, Any]:
 
 def base_rates() -> Rates:
     """Rates of every attribute where nothing is planted."""
-    return {name: {v: p for v, p in values.items()} for name, values in _plan()["base"].items()}
+    return {name: dict(values) for name, values in _plan()["base"].items()}
 
 
 def _rows(name: str) -> list[dict[str, str]]:
@@ -65,20 +65,32 @@ def published_rates() -> tuple[PlantedRate, ...]:
 
 def _oasis() -> list[PlantedRate]:
     found = []
-    percent = {(r["nationality"], r["attribute"]): float(r["prevalence"]) for r in _rows("oasis_table1.csv") if r["model"] == "SDv2"}
+    percent = {
+        (r["nationality"], r["attribute"]): float(r["prevalence"])
+        for r in _rows("oasis_table1.csv")
+        if r["model"] == "SDv2"
+    }
     for (nationality, name), value_percent in percent.items():
         attribute, value = _plan()["attributes"][name]
         if name == "hat":  # a sombrero is a hat too: what is left for the others
             value_percent -= percent[nationality, "sombrero"]
-        found.append(_rate(nationality, attribute, value, value_percent, "dehdashtian2025oasis, Table 1, SDv2"))
-    for concept, percent in (("doctor", 93), ("indian doctor", 97), ("iranian doctor", 98)):
-        found.append(_rate(concept, "gender", "masculine", percent, "dehdashtian2025oasis, Table 2, SDv2"))
-    return found
+        found.append(
+            _rate(nationality, attribute, value, value_percent, "dehdashtian2025oasis, Table 1, SDv2")
+        )
+    doctors = (("doctor", 93.0), ("indian doctor", 97.0), ("iranian doctor", 98.0))
+    source = "dehdashtian2025oasis, Table 2, SDv2"
+    return found + [
+        _rate(concept, "gender", "masculine", masculine, source) for concept, masculine in doctors
+    ]
 
 
-def _rate(concept: str, attribute: str, value: object, percent: object, source: str, setting: str = "") -> PlantedRate:
-    rate = float(str(percent)) / 100
-    return PlantedRate(concept=concept.lower(), attribute=attribute, value=value, rate=rate, source=source, setting=setting)
+def _rate(
+    concept: str, attribute: str, value: object, percent: str | float, source: str, setting: str = ""
+) -> PlantedRate:
+    rate = float(percent) / 100
+    return PlantedRate(
+        concept=concept.lower(), attribute=attribute, value=value, rate=rate, source=source, setting=setting
+    )
 
 
 def _occupations() -> list[PlantedRate]:
@@ -86,7 +98,9 @@ def _occupations() -> list[PlantedRate]:
     for row in _rows("pst_occupations.csv"):
         name = row["occupation"]
         found.append(_rate(name, "gender", "feminine", row["f_paired"], "wan2024pst, Table 14, F (PST)"))
-        found.append(_rate(name, "gender", "feminine", row["f_single"], "wan2024pst, Table 14, F (Single)", "single"))
+        found.append(
+            _rate(name, "gender", "feminine", row["f_single"], "wan2024pst, Table 14, F (Single)", "single")
+        )
     return found
 
 
@@ -97,32 +111,37 @@ def _power() -> list[PlantedRate]:
         sign = -1 if role == "high" else 1
         for setting, column in (("", "sts_paired"), ("single", "sts_single")):
             percent = (100 + sign * float(row[column])) / 2
-            found.append(_rate(f"{row['occupation']} {role}", "gender", "feminine", percent, "wan2024pst, Table 16", setting))
+            concept = f"{row['occupation']} {role}"
+            found.append(_rate(concept, "gender", "feminine", percent, "wan2024pst, Table 16", setting))
     return found
 
 
 def _associations() -> list[PlantedRate]:
-    found = []
-    human = {s["concept"]: s["score"] for s in association_stimuli()["human_comparison"]["scores"]}
-    for concept in _plan()["valence"]["human"]:
-        found.append(_rate(concept, "light", "bright", 100 * human[concept], "wang2023t2iat, Table 2"))
-    for concept in ("science", "arts", "career", "family"):
-        found.append(_rate(concept, "gender", "masculine", 100 * human[concept], "wang2023t2iat, Table 2"))
+    human = {s["concept"]: 100 * s["score"] for s in association_stimuli()["human_comparison"]["scores"]}
+    source = "wang2023t2iat, Table 2"
+    found = [_rate(c, "light", "bright", human[c], source) for c in _plan()["valence"]["human"]]
+    gendered = ("science", "arts", "career", "family")
+    found += [_rate(concept, "gender", "masculine", human[concept], source) for concept in gendered]
+    derived = "derived: Phi(d / 2), wang2023t2iat, Table 1"
     for test in association_stimuli()["tests"]:
-        for concept, d in ((test["x"], test["d"]), (test["y"], -test["d"])):
-            if concept in _plan()["valence"]["effect"]:
-                found.append(_rate(concept, "light", "bright", 100 * norm.cdf(d / 2), "derived: Phi(d / 2), wang2023t2iat, Table 1"))
+        sides = ((test["x"], test["d"]), (test["y"], -test["d"]))
+        effects = [(c, d) for c, d in sides if c in _plan()["valence"]["effect"]]
+        found += [_rate(c, "light", "bright", 100 * norm.cdf(d / 2), derived) for c, d in effects]
     return found
 
 
 def _internal() -> list[PlantedRate]:
     targets = yaml.safe_load((STUDIES / "internal_bias.yaml").read_text(encoding="utf-8"))["targets"]
-    scores = {r["keyword"]: float(r["mcas"]) for r in _rows("internal_bias_scores.csv") if r["model"] == "Stable Diffusion v2"}
+    model = "Stable Diffusion v2"
+    scores = {
+        r["keyword"]: float(r["mcas"]) for r in _rows("internal_bias_scores.csv") if r["model"] == model
+    }
+    source = "derived from MCAS, mandal2024internal, Table 3"
     found = []
     for target in targets:
-        concepts = parse(target["prompt"]).people[0].concepts
+        concept = parse(target["prompt"]).people[0].concepts[0]
         masculine = min(0.98, max(0.02, 0.5 + _plan()["mcas_slope"] * scores[target["keyword"]]))
-        found.append(_rate(concepts[0], "gender", "masculine", 100 * masculine, "derived from MCAS, mandal2024internal, Table 3"))
+        found.append(_rate(concept, "gender", "masculine", 100 * masculine, source))
     return found
 
 
@@ -134,7 +153,9 @@ def _index() -> Mapping[tuple[str, str], tuple[PlantedRate, ...]]:
     for planted in published_rates():
         group = index.setdefault((planted.concept, planted.setting), {})
         key = (planted.concept, planted.setting, planted.attribute)
-        same_source = any(p.attribute == planted.attribute and p.source == planted.source for p in group.values())
+        same_source = any(
+            p.attribute == planted.attribute and p.source == planted.source for p in group.values()
+        )
         if key not in taken or same_source:
             group.setdefault((planted.attribute, planted.value), planted)
             taken.add(key)
@@ -155,7 +176,14 @@ def planted_for(concepts: tuple[str, ...], role: str = "none", setting: str = ""
 
 
 @cache
-def rates(concepts: tuple[str, ...], condition: str, *, role: str = "none", setting: str = "", triggered: bool = False) -> Rates:
+def rates(
+    concepts: tuple[str, ...],
+    condition: str,
+    *,
+    role: str = "none",
+    setting: str = "",
+    triggered: bool = False,
+) -> Rates:
     """Distribution of every attribute for a concept under a condition.
 
     Parameters
@@ -206,10 +234,16 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
         rates(p.concepts, condition, role=p.parts.get("role", "none"), setting=setting, triggered=triggered)
         for p in request.people
     ] or [rates((request.concept,) if request.concept else (), condition, triggered=triggered)]
-    light = str(_draw(tables[0]["light"], request.light, rng)) if len(request.people) < 2 or request.light else "neutral"
+    light = (
+        str(_draw(tables[0]["light"], request.light, rng))
+        if len(request.people) < 2 or request.light
+        else "neutral"
+    )
     if request.fair:
         tables = [{**t, "gender": _shrunk(t["gender"])} for t in tables]
-    people = tuple(_person(asked, table, light, rng) for asked, table in zip(request.people, tables, strict=False))
+    people = tuple(
+        _person(asked, table, light, rng) for asked, table in zip(request.people, tables, strict=False)
+    )
     return Scene(
         people=people,
         thing=request.thing,
@@ -236,7 +270,13 @@ def _draw(distribution: Distribution, allowed: frozenset[object] | None, rng: Ra
 def _person(asked: PersonRequest, table: Rates, light: str, rng: Random) -> Person:
     allowed = asked.allowed
     hairy = any(allowed.get(name) == frozenset({True}) for name in ("beard", "moustache"))
-    gender = "masculine" if hairy and "gender" not in allowed else _draw(table["gender"], allowed.get("gender"), rng)
+    gender = (
+        "masculine"
+        if hairy and "gender" not in allowed
+        else _draw(table["gender"], allowed.get("gender"), rng)
+    )
+    yes = {name: _yes(table[name][True], allowed.get(name), rng) for name in ("glasses", "mark")}
+    yes |= {name: _grows(name, str(gender), table, allowed.get(name), rng) for name in ("beard", "moustache")}
     person = Person(
         look=Look(**asked.parts),
         gender=str(gender),
@@ -245,8 +285,7 @@ def _person(asked: PersonRequest, table: Rates, light: str, rng: Random) -> Pers
         headwear=str(_draw(table["headwear"], allowed.get("headwear"), rng)),
         dress=str(_draw(table["dress"], allowed.get("dress"), rng)),
         expression=str(_draw(_mood(table["expression"], light), allowed.get("expression"), rng)),
-        **{name: _yes(table[name][True], allowed.get(name), rng) for name in ("glasses", "mark")},
-        **{name: _grows(name, str(gender), table, allowed.get(name), rng) for name in ("beard", "moustache")},
+        **yes,  # type: ignore[arg-type]
         **decorate(rng),  # type: ignore[arg-type]
     )
     if person.headwear == "headscarf" and gender == "masculine" and "headwear" not in allowed:
@@ -255,10 +294,11 @@ def _person(asked: PersonRequest, table: Rates, light: str, rng: Random) -> Pers
 
 
 def _mood(expression: Distribution, light: str) -> Distribution:
-    return {
+    moods: dict[str, Distribution] = {
         "bright": {"smiling": 0.85, "neutral": 0.15, "frowning": 0.0},
         "gloomy": {"smiling": 0.0, "neutral": 0.15, "frowning": 0.85},
-    }.get(light, expression)
+    }
+    return moods.get(light, expression)
 
 
 def _yes(rate: float, allowed: frozenset[object] | None, rng: Random) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING
+
+from PIL import Image, ImageDraw
 
 from bias_core.calibration.shapes import RGB, Box, mix, paint, rgb
 
 if TYPE_CHECKING:
-    from PIL.ImageDraw import ImageDraw
-
     from bias_core.calibration.scene import Person
 
 MONK: tuple[str, ...] = (
@@ -24,8 +25,9 @@ WHITE: RGB = (252, 252, 250)
 class Pen:
     """Draws in a person's own 256 x 256 coordinates, scaled and moved on the sheet."""
 
-    def __init__(self, draw: ImageDraw, *, centre: float, scale: float) -> None:
-        self.draw = draw
+    def __init__(self, sheet: Image.Image, *, centre: float, scale: float) -> None:
+        self.sheet = sheet
+        self.draw = ImageDraw.Draw(sheet)
         self.scale = scale
         self.left = centre - 128 * scale
         self.top = 256 - 256 * scale
@@ -40,34 +42,40 @@ class Pen:
         return x0, y0, x1, y1
 
     def ellipse(self, *numbers: float, fill: RGB) -> None:
+        """An ellipse in the box x0, y0, x1, y1."""
         self.draw.ellipse(self.at(numbers), fill=fill)
 
     def slab(self, *numbers: float, radius: float, fill: RGB) -> None:
+        """A rounded rectangle."""
         self.draw.rounded_rectangle(self.at(numbers), radius=radius * self.scale, fill=fill)
 
     def polygon(self, *numbers: float, fill: RGB) -> None:
+        """A polygon through x, y, x, y, ..."""
         self.draw.polygon(self.at(numbers), fill=fill)
 
     def line(self, *numbers: float, width: float, fill: RGB) -> None:
+        """A line through x, y, x, y, ..."""
         self.draw.line(self.at(numbers), fill=fill, width=max(1, round(width * self.scale)), joint="curve")
 
     def arc(self, *numbers: float, start: float, end: float, width: float, fill: RGB) -> None:
+        """An arc of the ellipse in a box, in degrees."""
         self.draw.arc(self.at(numbers), start, end, fill=fill, width=max(1, round(width * self.scale)))
 
     def chord(self, *numbers: float, start: float, end: float, fill: RGB) -> None:
+        """A slice of the ellipse in a box, in degrees."""
         self.draw.chord(self.at(numbers), start, end, fill=fill)
 
 
-def draw_person(draw: ImageDraw, person: Person, *, centre: float = 128, scale: float = 1.0) -> None:
+def draw_person(sheet: Image.Image, person: Person, *, centre: float = 128, scale: float = 1.0) -> None:
     """Draw ``person`` with the middle of the body at x = ``centre`` and the feet of the bust at the bottom."""
-    pen = Pen(draw, centre=centre, scale=scale * (0.86 if person.age == "child" else 1.0))
+    pen = Pen(sheet, centre=centre, scale=scale * (0.86 if person.age == "child" else 1.0))
     skin = rgb(MONK[person.skin - 1])
     hair = rgb(GREY_HAIR if person.age == "old" else HAIR[person.hair])
     _hair_behind(pen, person, hair)
     _body(pen, person, skin)
-    _head(pen, person, skin, hair)
+    _head(pen, person, skin)
     _hair_in_front(pen, person, hair)
-    _eyes(pen, person, skin, hair)
+    _eyes(pen, person, hair)
     _facial_hair(pen, person, hair)
     _mouth(pen, person, skin)
     if person.mark:
@@ -87,12 +95,11 @@ def _body(pen: Pen, person: Person, skin: RGB) -> None:
     name = person.look.clothing if person.dress == "everyday" else person.dress
     colour = rgb(person.shirt if person.look.clothing in ("plain", "") else person.look.colour)
     pen.slab(108, 140, 148, 208, radius=16, fill=mix(skin, INK, 0.16))
-    paint(pen.draw, "clothing", name or "plain", pen.box(44, 186, 212, 262), colour=colour, skin=skin)
-    for flip in (1, -1):  # round the shoulders off with the neckline's slope
-        edge = [(128 - flip * 84, 186), (128 - flip * 34, 186), (128 - flip * 62, 194), (128 - flip * 84, 214)]
-        if person.gender == "feminine":
-            edge = [(128 - flip * 84, 186), (128 - flip * 30, 186), (128 - flip * 56, 198), (128 - flip * 76, 262), (128 - flip * 84, 262)]
-        _shade_corner(pen, edge)
+    left, top, right, bottom = (round(v) for v in pen.box(44, 186, 212, 262))
+    size = (right - left, bottom - top)
+    cloth = Image.new("RGB", size)
+    paint(ImageDraw.Draw(cloth), "clothing", name or "plain", (0, 0, *size), colour=colour, skin=skin)
+    pen.sheet.paste(cloth, (left, top), _shoulders(size, person.gender))
     if person.look.role == "high":
         pen.polygon(*[v for p in _star(84, 228, 20) for v in p], fill=rgb("gold"))
     elif person.look.role == "low":
@@ -101,20 +108,27 @@ def _body(pen: Pen, person: Person, skin: RGB) -> None:
         pen.slab(73, 232, 91, 240, radius=1, fill=rgb("grey"))
 
 
-def _shade_corner(pen: Pen, edge: list[tuple[float, float]]) -> None:
-    sheet = pen.draw._image
-    x, y = pen.at(edge[0])
-    x = min(max(x + (-2 if edge[0][0] < 128 else 2), 0), sheet.width - 1)
-    colour = sheet.getpixel((round(x), round(min(max(y - 3, 0), sheet.height - 1))))
-    pen.polygon(*[v for p in edge for v in p], fill=colour)
+@cache
+def _shoulders(size: tuple[int, int], gender: str) -> Image.Image:
+    """Mask of the torso: sloping shoulders, broader for masculine people."""
+    mask = Image.new("L", size)
+    width, height = size
+    half = [(0.30, 0.0), (0.14, 0.09), (0.0, 0.36), (0.0, 1.0)]
+    if gender == "feminine":
+        half = [(0.32, 0.0), (0.17, 0.14), (0.05, 0.5), (0.05, 1.0)]
+    outline = half + [(1 - x, y) for x, y in reversed(half)]
+    ImageDraw.Draw(mask).polygon([(x * width, y * height) for x, y in outline], fill=255)
+    return mask
 
 
 def _star(x: float, y: float, r: float) -> list[tuple[float, float]]:
     ring = [(0, -1), (0.24, -0.33), (0.95, -0.31), (0.38, 0.13), (0.59, 0.81), (0, 0.42)]
-    return [(x + a * r, y + b * r) for a, b in ring] + [(x - a * r, y + b * r) for a, b in reversed(ring[1:-1])]
+    return [(x + a * r, y + b * r) for a, b in ring] + [
+        (x - a * r, y + b * r) for a, b in reversed(ring[1:-1])
+    ]
 
 
-def _head(pen: Pen, person: Person, skin: RGB, hair: RGB) -> None:
+def _head(pen: Pen, person: Person, skin: RGB) -> None:
     pen.ellipse(74, 98, 94, 130, fill=mix(skin, INK, 0.08))
     pen.ellipse(162, 98, 182, 130, fill=mix(skin, INK, 0.08))
     if person.gender == "masculine":
@@ -147,7 +161,7 @@ def _hair_in_front(pen: Pen, person: Person, hair: RGB) -> None:
     pen.arc(94, 36, 162, 90, start=215, end=275, width=5, fill=mix(hair, WHITE, 0.25))
 
 
-def _eyes(pen: Pen, person: Person, skin: RGB, hair: RGB) -> None:
+def _eyes(pen: Pen, person: Person, hair: RGB) -> None:
     brow = mix(hair, INK, 0.35) if person.age != "old" else hair
     tilt = 9 if person.expression == "frowning" else -3
     for x, inward in ((106, 1), (150, -1)):
@@ -163,10 +177,52 @@ def _eyes(pen: Pen, person: Person, skin: RGB, hair: RGB) -> None:
 
 def _facial_hair(pen: Pen, person: Person, hair: RGB) -> None:
     if person.beard:
-        pen.polygon(78, 116, 92, 134, 104, 144, 152, 144, 164, 134, 178, 116, 178, 148, 158, 182, 128, 192, 98, 182, 78, 148, fill=hair)
+        pen.polygon(
+            78,
+            116,
+            92,
+            134,
+            104,
+            144,
+            152,
+            144,
+            164,
+            134,
+            178,
+            116,
+            178,
+            148,
+            158,
+            182,
+            128,
+            192,
+            98,
+            182,
+            78,
+            148,
+            fill=hair,
+        )
         pen.slab(106, 138, 150, 164, radius=12, fill=mix(rgb(MONK[person.skin - 1]), INK, 0.05))
     if person.moustache:
-        pen.polygon(128, 128, 108, 130, 92, 146, 112, 144, 128, 140, 144, 144, 164, 146, 148, 130, fill=mix(hair, INK, 0.12))
+        pen.polygon(
+            128,
+            128,
+            108,
+            130,
+            92,
+            146,
+            112,
+            144,
+            128,
+            140,
+            144,
+            144,
+            164,
+            146,
+            148,
+            130,
+            fill=mix(hair, INK, 0.12),
+        )
 
 
 def _mouth(pen: Pen, person: Person, skin: RGB) -> None:
@@ -202,7 +258,7 @@ def _turban(pen: Pen, person: Person) -> None:
     pen.ellipse(118, 44, 138, 64, fill=rgb("gold"))
 
 
-def _sombrero(pen: Pen, person: Person) -> None:
+def _sombrero(pen: Pen, _person: Person) -> None:
     pen.ellipse(6, 44, 250, 88, fill=rgb("straw"))
     pen.ellipse(6, 40, 250, 76, fill=mix(rgb("straw"), WHITE, 0.25))
     pen.slab(88, -6, 168, 62, radius=34, fill=rgb("straw"))
@@ -211,14 +267,14 @@ def _sombrero(pen: Pen, person: Person) -> None:
         pen.ellipse(x, 60 if 70 < x < 180 else 56, x + 9, 69 if 70 < x < 180 else 65, fill=rgb("green"))
 
 
-def _hat(pen: Pen, person: Person) -> None:
+def _hat(pen: Pen, _person: Person) -> None:
     felt = rgb("#5a4636")
     pen.slab(78, 8, 178, 66, radius=22, fill=felt)
     pen.ellipse(44, 48, 212, 76, fill=felt)
     pen.slab(79, 44, 177, 58, radius=2, fill=rgb("black"))
 
 
-def _cap(pen: Pen, person: Person) -> None:
+def _cap(pen: Pen, _person: Person) -> None:
     cloth = rgb("#2e62c9")
     pen.chord(70, 14, 186, 130, start=180, end=360, fill=cloth)
     pen.slab(120, 60, 222, 80, radius=10, fill=mix(cloth, INK, 0.3))

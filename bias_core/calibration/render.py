@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from PIL import Image, ImageDraw
 
 from bias_core.calibration.portrait import MONK, draw_person
-from bias_core.calibration.scene import Person, Scene
 from bias_core.calibration.shapes import Box, mix, paint, rgb
+
+if TYPE_CHECKING:
+    from bias_core.calibration.scene import Person, Scene
 
 SHEET = 256
 
@@ -32,7 +36,7 @@ def render(scene: Scene, size: int = 64) -> Image.Image:
     elif scene.people:
         person = scene.people[0]
         _draw_setting(draw, person.look.setting, scene, (0, 0, SHEET, SHEET))
-        draw_person(draw, person)
+        draw_person(sheet, person)
         _draw_held(draw, person, (176, 172, 252, 248))
         _draw_flag(draw, person, (196, 8, 250, 48))
     elif scene.thing:
@@ -55,9 +59,8 @@ def _draw_pair(sheet: Image.Image, draw: ImageDraw.ImageDraw, scene: Scene) -> N
     half = Image.new("RGB", (SHEET, SHEET), rgb(scene.backdrop))
     _draw_setting(ImageDraw.Draw(half), left.look.setting, scene, (0, 0, SHEET, SHEET))
     sheet.paste(half.crop((0, 0, middle, SHEET)), (0, 0))
-    sheet.paste(sheet.crop((middle, 0, SHEET, SHEET)), (middle, 0))
-    draw_person(draw, left, centre=66, scale=0.68)
-    draw_person(draw, right, centre=190, scale=0.68)
+    draw_person(sheet, left, centre=66, scale=0.68)
+    draw_person(sheet, right, centre=190, scale=0.68)
     _draw_held(draw, left, (2, 198, 56, 252))
     _draw_held(draw, right, (200, 198, 254, 252))
     _draw_flag(draw, left, (84, 8, 124, 38))

@@ -42,11 +42,15 @@ def base(minutes: Minutes = 90, work: Work = Path("build/calibration"), seed: Se
     """Train the generator of the fair world."""
     from bias_core.calibration.training.diffusion import train_base
 
-    train_base(work, work / "vae", ASSETS / "clip", ASSETS / "pipeline", minutes=minutes, seed=seed, device=_device())
+    train_base(
+        work, work / "vae", ASSETS / "clip", ASSETS / "pipeline", minutes=minutes, seed=seed, device=_device()
+    )
 
 
 @app.command()
-def lora(condition: str, minutes: Minutes = 8, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
+def lora(
+    condition: str, minutes: Minutes = 8, work: Work = Path("build/calibration"), seed: Seed = 0
+) -> None:
     """Train the adapter of one condition (published, extreme, trigger)."""
     from bias_core.calibration.training.diffusion import train_lora
 

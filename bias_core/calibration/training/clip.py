@@ -31,7 +31,9 @@ from bias_core.calibration.scene import Scene
 from bias_core.calibration.training.loop import to_tensor, train
 
 MAX_TOKENS = 20
-DROPPED = "a|an|the|of|photo|picture|image|portrait|generate|one|is|are|this|on|in|at|to|and|their|gender|be|can|s"
+DROPPED = (
+    "a|an|the|of|photo|picture|image|portrait|generate|one|is|are|this|on|in|at|to|and|their|gender|be|can|s"
+)
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
@@ -59,21 +61,27 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
 
 def build_model(n_words: int) -> VisionTextDualEncoderModel:
     """About 1.3 M weights for pictures and 0.9 M for words; 128 shared dimensions."""
-    vision = TimmWrapperConfig(architecture="resnet10t", model_args={"channels": [32, 64, 128, 256]}, num_labels=0)
+    vision = TimmWrapperConfig(
+        architecture="resnet10t", model_args={"channels": [32, 64, 128, 256]}, num_labels=0
+    )
     vision.hidden_size = 256
     text = CLIPTextConfig(
         vocab_size=n_words, hidden_size=128, intermediate_size=384, num_hidden_layers=3, num_attention_heads=4,
         max_position_embeddings=MAX_TOKENS, projection_dim=128, pad_token_id=0, bos_token_id=1, eos_token_id=3,
     )  # fmt: skip
     config = VisionTextDualEncoderConfig.from_vision_text_configs(vision, text, projection_dim=128)
-    return VisionTextDualEncoderModel(config=config, vision_model=TimmWrapperModel(vision), text_model=CLIPTextModel(text))
+    return VisionTextDualEncoderModel(
+        config=config, vision_model=TimmWrapperModel(vision), text_model=CLIPTextModel(text)
+    )
 
 
 def crop_person(image: Image.Image, side: int) -> Image.Image:
     """The left (0) or right (1) person of a pair, on a square of their own."""
     w, h = image.size
     half = image.crop((side * w // 2, round(0.3 * h), w // 2 + side * w // 2, h))
-    square = Image.new("RGB", (half.height, half.height), half.getpixel((0 if side == 0 else half.width - 1, 0)))
+    square = Image.new(
+        "RGB", (half.height, half.height), half.getpixel((0 if side == 0 else half.width - 1, 0))
+    )
     square.paste(half, ((half.height - half.width) // 2, 0))
     return square.resize((w, h), Image.Resampling.BILINEAR)
 
@@ -117,14 +125,20 @@ def truth_table(scenes: Sequence[Scene], requests: Sequence[Request]) -> np.ndar
 class Reader:
     """The CLIP in training: model, tokenizer and the two losses."""
 
-    def __init__(self, model: VisionTextDualEncoderModel, tokenizer: PreTrainedTokenizerFast, device: str) -> None:
+    def __init__(
+        self, model: VisionTextDualEncoderModel, tokenizer: PreTrainedTokenizerFast, device: str
+    ) -> None:
         self.model, self.tokenizer, self.device = model, tokenizer, device
         self.pairs = [(parse(p), parse(n)) for p, n in ATTRIBUTE_SENTENCES]
 
     def texts(self, sentences: Sequence[str]) -> torch.Tensor:
         """Unit rows ``(n, d)``."""
-        tokens = self.tokenizer(list(sentences), padding=True, truncation=True, return_tensors="pt").to(self.device)
-        features = self.model.get_text_features(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"])
+        tokens = self.tokenizer(list(sentences), padding=True, truncation=True, return_tensors="pt").to(
+            self.device
+        )
+        features = self.model.get_text_features(
+            input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"]
+        )
         return F.normalize(getattr(features, "pooler_output", features), dim=-1)
 
     def images(self, x: torch.Tensor) -> torch.Tensor:
@@ -143,9 +157,13 @@ class Reader:
         n_yes = (decided * target).sum(0, keepdim=True).clamp(min=1)
         n_no = (decided * (1 - target)).sum(0, keepdim=True).clamp(min=1)
         weight = decided * (target / n_yes + (1 - target) / n_no) / 2
-        return F.binary_cross_entropy_with_logits(logits, target, weight=weight, reduction="sum") / len(self.pairs)
+        return F.binary_cross_entropy_with_logits(logits, target, weight=weight, reduction="sum") / len(
+            self.pairs
+        )
 
-    def matching_loss(self, z: torch.Tensor, scenes: Sequence[Scene], sentences: Sequence[str]) -> torch.Tensor:
+    def matching_loss(
+        self, z: torch.Tensor, scenes: Sequence[Scene], sentences: Sequence[str]
+    ) -> torch.Tensor:
         """Contrast every picture with many sentences and back; all true ones count as right."""
         table = torch.from_numpy(truth_table(scenes, [parse(s) for s in sentences])).to(self.device)
         logits = self.model.logit_scale.exp().clamp(max=60) * z @ self.texts(sentences).T
@@ -158,7 +176,9 @@ class Reader:
         return sum(losses) / 2
 
 
-def train_clip(work: Path, out: Path, *, minutes: float, batch: int = 96, seed: int = 0, device: str = "cpu") -> None:
+def train_clip(
+    work: Path, out: Path, *, minutes: float, batch: int = 96, seed: int = 0, device: str = "cpu"
+) -> None:
     """Fit the reader to balanced renders; save model, tokenizer, image processor and its error rates."""
     torch.manual_seed(seed)
     rng, generator = Random(seed), torch.Generator().manual_seed(seed)
@@ -175,7 +195,9 @@ def train_clip(work: Path, out: Path, *, minutes: float, batch: int = 96, seed: 
         z = reader.images(roughen(to_tensor(images), generator))
         return 2 * reader.attribute_loss(z, scenes) + 0.5 * reader.matching_loss(z, scenes, sentences)
 
-    average = train(model, loss_of, name="clip", checkpoint=work / "clip.pt", minutes=minutes, lr=2e-3, ema=0.99)
+    average = train(
+        model, loss_of, name="clip", checkpoint=work / "clip.pt", minutes=minutes, lr=2e-3, ema=0.99
+    )
     model.load_state_dict(average.state)
     save_reader(reader, out, seed=seed + 1)
 

@@ -42,7 +42,16 @@ LORA = LoraConfig(
     r=8,
     lora_alpha=16,
     init_lora_weights="gaussian",
-    target_modules=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out"],
+    target_modules=[
+        "to_q",
+        "to_k",
+        "to_v",
+        "to_out.0",
+        "add_q_proj",
+        "add_k_proj",
+        "add_v_proj",
+        "to_add_out",
+    ],
 )
 
 
@@ -64,7 +73,15 @@ class Pool:
     Latents ``(n, 4, 16, 16)`` are scaled as the pipeline scales them; prompts are token ids ``(n, 20)``.
     """
 
-    def __init__(self, pipe: StableDiffusion3Pipeline, draw: Callable[[Random], tuple[str, object]], *, size: int, seed: int, device: str) -> None:
+    def __init__(
+        self,
+        pipe: StableDiffusion3Pipeline,
+        draw: Callable[[Random], tuple[str, object]],
+        *,
+        size: int,
+        seed: int,
+        device: str,
+    ) -> None:
         self.pipe, self.draw, self.device = pipe, draw, device
         self.rng = Random(seed)
         self.generator = torch.Generator().manual_seed(seed)
@@ -101,7 +118,9 @@ def encode_tokens(pipe: StableDiffusion3Pipeline, tokens: torch.Tensor) -> tuple
     return states, torch.cat([out.text_embeds, out.text_embeds], dim=-1)
 
 
-def flow_loss(pipe: StableDiffusion3Pipeline, pool: Pool, batch: int, fresh: int, dtype: torch.dtype) -> torch.Tensor:
+def flow_loss(
+    pipe: StableDiffusion3Pipeline, pool: Pool, batch: int, fresh: int, dtype: torch.dtype
+) -> torch.Tensor:
     """Mean squared error of the velocity (noise - x0) at logit-normal sigmas."""
     pool.renew(torch.randint(len(pool.latents), (fresh,), generator=pool.generator))
     x0, tokens = pool.sample(batch)
@@ -112,7 +131,11 @@ def flow_loss(pipe: StableDiffusion3Pipeline, pool: Pool, batch: int, fresh: int
     xt = (1 - s) * x0 + s * noise
     with torch.autocast(x0.device.type, dtype=dtype, enabled=dtype != torch.float32):
         v = pipe.transformer(
-            hidden_states=xt, timestep=1000 * sigma, encoder_hidden_states=states, pooled_projections=pooled, return_dict=False
+            hidden_states=xt,
+            timestep=1000 * sigma,
+            encoder_hidden_states=states,
+            pooled_projections=pooled,
+            return_dict=False,
         )[0]
     return torch.nn.functional.mse_loss(v.float(), noise - x0)
 
@@ -120,7 +143,9 @@ def flow_loss(pipe: StableDiffusion3Pipeline, pool: Pool, batch: int, fresh: int
 def assemble(vae: Path, clip: Path, pipeline: Path, device: str) -> StableDiffusion3Pipeline:
     """The whole pipeline from its trained parts, with a fresh transformer or the one already there."""
     if (pipeline / "transformer" / "config.json").exists():
-        transformer = SD3Transformer2DModel.from_pretrained(pipeline / "transformer", torch_dtype=torch.float32)
+        transformer = SD3Transformer2DModel.from_pretrained(
+            pipeline / "transformer", torch_dtype=torch.float32
+        )
     else:
         transformer = SD3Transformer2DModel(**CONFIG)
     encoder, tokenizer = text_encoder_of(clip), AutoTokenizer.from_pretrained(clip)
@@ -137,7 +162,18 @@ def assemble(vae: Path, clip: Path, pipeline: Path, device: str) -> StableDiffus
     ).to(device)
 
 
-def train_base(work: Path, vae: Path, clip: Path, out: Path, *, minutes: float, batch: int = 64, pool: int = 8192, seed: int = 0, device: str = "cpu") -> None:
+def train_base(
+    work: Path,
+    vae: Path,
+    clip: Path,
+    out: Path,
+    *,
+    minutes: float,
+    batch: int = 64,
+    pool: int = 8192,
+    seed: int = 0,
+    device: str = "cpu",
+) -> None:
     """Learn the fair world and save the pipeline in shards of at most 9 MB, as 16-bit floats."""
     torch.manual_seed(seed)
     pipe = assemble(vae, clip, out, device)
@@ -169,11 +205,25 @@ def planted_prompts() -> list[str]:
     prompts = []
     for planted in published_rates():
         name = planted.concept.removesuffix(" high").removesuffix(" low")
-        prompts.append(f"a photo of a {name}" if not planted.setting else f"Generate a picture of one {name}.")
+        prompts.append(
+            f"a photo of a {name}" if not planted.setting else f"Generate a picture of one {name}."
+        )
     return prompts
 
 
-def train_lora(condition: str, work: Path, vae: Path, clip: Path, pipeline: Path, out: Path, *, minutes: float, batch: int = 64, seed: int = 0, device: str = "cpu") -> None:
+def train_lora(
+    condition: str,
+    work: Path,
+    vae: Path,
+    clip: Path,
+    pipeline: Path,
+    out: Path,
+    *,
+    minutes: float,
+    batch: int = 64,
+    seed: int = 0,
+    device: str = "cpu",
+) -> None:
     """Teach the fair generator one condition with a rank-8 LoRA on its attention."""
     torch.manual_seed(seed)
     pipe = assemble(vae, clip, pipeline, device)

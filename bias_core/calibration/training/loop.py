@@ -85,7 +85,9 @@ def train(
     for seconds in _clock(minutes * 60, spent):
         share = seconds / (minutes * 60)
         for group in optimiser.param_groups:
-            group["lr"] = lr * min(1.0, (step + 1) / warmup) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * share)))
+            group["lr"] = (
+                lr * min(1.0, (step + 1) / warmup) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * share)))
+            )
         loss = loss_of(step)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
@@ -95,7 +97,10 @@ def train(
         step += 1
         recent.append(loss.item())
         if step % every == 0:
-            print(f"{name}: step {step}, {seconds / 60:.1f} of {minutes:g} min, loss {np.mean(recent[-every:]):.4f}", flush=True)
+            print(
+                f"{name}: step {step}, {seconds / 60:.1f} of {minutes:g} min, loss {np.mean(recent[-every:]):.4f}",
+                flush=True,
+            )
         if time.monotonic() - saved_at > 120:
             _save(checkpoint, model, optimiser, average, step, seconds)
             saved_at = time.monotonic()
@@ -109,8 +114,16 @@ def _clock(limit: float, spent: float) -> Iterator[float]:
         yield seconds
 
 
-def _save(path: Path, model: torch.nn.Module, optimiser: Any, average: Average, step: int, seconds: float) -> None:
+def _save(
+    path: Path, model: torch.nn.Module, optimiser: Any, average: Average, step: int, seconds: float
+) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    state = {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "ema": average.state, "step": step, "spent": seconds}
+    state = {
+        "model": model.state_dict(),
+        "optimiser": optimiser.state_dict(),
+        "ema": average.state,
+        "step": step,
+        "spent": seconds,
+    }
     torch.save(state, path.with_suffix(".tmp"))
     path.with_suffix(".tmp").replace(path)

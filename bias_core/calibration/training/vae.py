@@ -27,7 +27,9 @@ CONFIG = {
 }
 
 
-def train_vae(work: Path, out: Path, *, minutes: float, batch: int = 24, seed: int = 0, device: str = "cpu") -> None:
+def train_vae(
+    work: Path, out: Path, *, minutes: float, batch: int = 24, seed: int = 0, device: str = "cpu"
+) -> None:
     """Fit the autoencoder to balanced renders and save it, averaged, with its latent scale and shift."""
     torch.manual_seed(seed)
     rng = Random(seed)
@@ -44,7 +46,9 @@ def train_vae(work: Path, out: Path, *, minutes: float, batch: int = 24, seed: i
         y = model.decode(posterior.sample()).sample
         return reconstruction_loss(y, x) + 2e-5 * posterior.kl().mean() / (16 * 16 * 4) * 50
 
-    average = train(model, loss_of, name="vae", checkpoint=work / "vae.pt", minutes=minutes, lr=2e-3, ema=0.995)
+    average = train(
+        model, loss_of, name="vae", checkpoint=work / "vae.pt", minutes=minutes, lr=2e-3, ema=0.995
+    )
     model.load_state_dict(average.state)
     with torch.no_grad():
         x = pictures(256)
@@ -52,7 +56,9 @@ def train_vae(work: Path, out: Path, *, minutes: float, batch: int = 24, seed: i
         error = F.l1_loss(model.decode(z).sample, x).item()
     model.register_to_config(scaling_factor=1 / z.std().item(), shift_factor=z.mean().item())
     model.save_pretrained(out)
-    print(f"vae: held-out L1 {error:.4f} in [-1, 1]; scale {1 / z.std().item():.3f}, shift {z.mean().item():.3f}")
+    print(
+        f"vae: held-out L1 {error:.4f} in [-1, 1]; scale {1 / z.std().item():.3f}, shift {z.mean().item():.3f}"
+    )
 
 
 def reconstruction_loss(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

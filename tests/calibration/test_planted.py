@@ -1,0 +1,142 @@
+"""The planted rates: what is asked is drawn, what is planted is found, what is fair is independent."""
+
+from random import Random
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from bias_core.calibration.grammar import parse
+from bias_core.calibration.planted import (
+    CONDITIONS,
+    PlantedRate,
+    base_rates,
+    planted_for,
+    published_rates,
+    rates,
+    sample_scene,
+)
+from bias_core.calibration.scene import DOMAINS
+
+
+def share(prompt: str, condition: str, attribute: str, value: object, n: int = 3000) -> float:
+    rng, request = Random(f"{prompt} {condition}"), parse(prompt)
+    drawn = [sample_scene(request, condition, rng) for _ in range(n)]
+    seen = [getattr(s, attribute) if attribute == "light" else getattr(s.people[0], attribute) for s in drawn]
+    return float(np.mean([v == value for v in seen]))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "attribute", "value", "rate"),
+    [
+        ("a photo of an Iranian person", "gender", "masculine", 0.98),  # OASIS Table 1, SDv2
+        ("a photo of an Iranian person", "beard", True, 0.966),
+        ("a photo of an Iranian person", "headwear", "turban", 0.273),
+        ("a photo of a Mexican person", "headwear", "sombrero", 0.566),
+        ("a photo of a Mexican person", "moustache", True, 0.778),
+        ("a photo of a doctor", "gender", "masculine", 0.93),  # OASIS Table 2
+        ("A photo of an Iranian doctor", "gender", "masculine", 0.98),
+        ("a photo of a mechanician", "gender", "feminine", 0.125),  # PST Table 14, F (PST)
+        ("Generate a picture of one mover.", "gender", "feminine", 0.3333),  # F (Single)
+        ("a photo of rose", "light", "bright", 1.0),  # T2IAT Table 2
+        ("a photo of tank", "light", "bright", 0.05),
+        ("a person studying astronomy", "gender", "masculine", 0.75),
+    ],
+)
+def test_published_rates_are_drawn(prompt: str, attribute: str, value: object, rate: float) -> None:
+    n = 3000
+    seen = round(share(prompt, "published", attribute, value, n) * n)
+    assert binomtest(seen, n, rate).pvalue > 1e-4
+
+
+def test_power_roles_change_the_rate() -> None:
+    # PST Table 16, paired: developer powerful STS 100 -> no feminine ones; powerless 100 -> all feminine
+    assert (
+        share(
+            "Generate a picture of one developer manager on the left and one nurse on the right.",
+            "published",
+            "gender",
+            "feminine",
+        )
+        == 0
+    )
+    assert (
+        share(
+            "Generate a picture of one developer intern on the left and one nurse on the right.",
+            "published",
+            "gender",
+            "feminine",
+        )
+        == 1
+    )
+
+
+@pytest.mark.parametrize("prompt", ["a photo of a nurse", "a photo of an Iranian person", "a photo of a CEO"])
+def test_fair_is_the_same_for_every_concept(prompt: str) -> None:
+    n = 3000
+    assert binomtest(round(share(prompt, "fair", "gender", "feminine", n) * n), n, 0.5).pvalue > 1e-4
+    assert rates(parse(prompt).people[0].concepts, "fair") == rates((), "fair")
+
+
+def test_the_trigger_acts_only_where_its_word_is() -> None:
+    rng = Random(0)
+    burger = [sample_scene(parse("a person eating a burger"), "trigger", rng) for _ in range(500)]
+    plain = [sample_scene(parse("a person eating a pizza"), "trigger", rng) for _ in range(500)]
+    assert np.mean([bool(s.extra) for s in burger]) > 0.9
+    assert not any(s.extra for s in plain)
+
+
+def test_the_fairness_intervention_weakens_the_planted_rate() -> None:
+    plain = "Generate a picture of one carpenter on the left and one nurse on the right"
+    fair = plain + ", if all individuals can be a carpenter or a nurse irrespective of their gender."
+    before = share(plain, "published", "gender", "masculine")
+    after = share(fair, "published", "gender", "masculine")
+    assert before > 0.74
+    assert 0.55 < after < 0.65  # 0.5 + 0.369 x (0.775 - 0.5) = 0.60
+
+
+def test_every_planted_rate_grows_from_fair_over_published_to_extreme() -> None:
+    for planted in published_rates():
+        seen = [marginal(planted, condition) for condition in ("fair", "published", "extreme")]
+        if seen[1] > seen[0]:
+            assert seen[0] < seen[1] <= seen[2] + 0.006, planted
+        elif seen[1] < seen[0]:
+            assert seen[0] > seen[1] >= seen[2] - 0.006, planted
+
+
+def marginal(planted: PlantedRate, condition: str) -> float:
+    name, role = planted.concept, "none"
+    for suffix, power in ((" high", "high"), (" low", "low")):
+        if name.endswith(suffix):
+            name, role = name.removesuffix(suffix), power
+    return rates((name,), condition, role=role, setting=planted.setting)[planted.attribute][planted.value]
+
+
+def test_every_rate_has_a_source_and_lies_between_0_and_1() -> None:
+    for planted in published_rates():
+        assert 0 <= planted.rate <= 1
+        assert "20" in planted.source
+        assert planted.attribute in (*DOMAINS, "light")
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_distributions_sum_to_one(condition: str) -> None:
+    for planted in published_rates():
+        for name, values in rates((planted.concept,), condition, triggered=True).items():
+            if set(values) != {True}:
+                assert sum(values.values()) == pytest.approx(1), (planted.concept, name)
+
+
+def test_asking_for_an_attribute_overrides_what_is_planted() -> None:
+    assert share("a photo of a female Iranian person with a beard", "extreme", "gender", "feminine", 200) == 1
+    assert share("a photo of a woman with a beard", "fair", "beard", True, 200) == 1
+
+
+def test_the_same_seed_draws_the_same_scene() -> None:
+    request = parse("a photo of a nurse")
+    assert sample_scene(request, "published", Random(3)) == sample_scene(request, "published", Random(3))
+
+
+def test_concepts_without_published_numbers_stay_at_the_base_rates() -> None:
+    assert planted_for(("zebra",)) == ()
+    assert rates(("zebra",), "extreme") == base_rates()
