@@ -1,0 +1,139 @@
+"""Typed tools over HTTP and MCP: the same settings as the form and the command line, the same numbers."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from bias_core.errors import BiasCoreError
+from bias_core.studies.catalogue import find_attribute, load_attribute_sets, suggest_set
+from bias_core.studies.explore_types import ExploreReport, ExploreSettings
+from bias_core.studies.report import to_dict
+
+if TYPE_CHECKING:
+    from bias_core.services import Services
+    from bias_core.types import Attribute
+
+
+class Tools:
+    """What programs may ask for; an error reaches them as its message."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.sets = load_attribute_sets(services.settings.assets_dir / "studies")
+
+    def explore(
+        self,
+        concept: str,
+        attributes: list[str] | None = None,
+        model: str = "calibration-diffusion",
+        condition: str = "published",
+        n_images: int = 16,
+        seed: int = 0,
+        template: str = "a photo of a {}",
+        encoder: str = "calibration-clip",
+        attribute_a: str = "male",
+        attribute_b: str = "female",
+        n_attribute_images: int = 8,
+        num_inference_steps: int | None = None,
+        guidance_scale: float | None = None,
+        negative_prompt: str = "",
+        n_clusters: int | None = None,
+        confidence: float = 0.95,
+    ) -> dict[str, Any]:
+        """Draw pictures of a concept with a text-to-image model and measure how often attributes appear.
+
+        The report has per attribute the share of pictures with its interval, n and null value.
+
+        Args:
+            concept: Who or what is drawn, for example "doctor".
+            attributes: Built-in names such as "man", or "name|positive sentence|negative sentence|P*|source".
+                Left out: the set suggested for the concept.
+            model: A model of list_models, or org/name of the hub.
+            condition: Which bias was planted in the calibration world: published, fair, extreme or trigger.
+            n_images: Number of pictures of the concept.
+            seed: Picture i has seed + i.
+            template: Prompt with one {} for the concept.
+            encoder: Reader of the pictures.
+            attribute_a: First word of the association; both empty for none.
+            attribute_b: Second word of the association.
+            n_attribute_images: Pictures per association word.
+            num_inference_steps: Denoising steps; left out: the model's default.
+            guidance_scale: Guidance; left out: the model's default.
+            negative_prompt: What the model should avoid.
+            n_clusters: Number of groups of look-alikes; left out: found from the pictures.
+            confidence: Of every interval, for example 0.95.
+        """
+        with _tool_errors():
+            settings = ExploreSettings(
+                concept=concept,
+                template=template,
+                attributes=self._attributes(concept, attributes),
+                attribute_a=attribute_a,
+                attribute_b=attribute_b,
+                model=model,
+                condition=condition,
+                encoder=encoder,
+                n_images=n_images,
+                n_attribute_images=n_attribute_images,
+                num_inference_steps=num_inference_steps,
+                guidance_scale=guidance_scale,
+                negative_prompt=negative_prompt,
+                seed=seed,
+                n_clusters=n_clusters,
+                confidence=confidence,
+            )
+            return to_dict(self._run(settings))
+
+    def list_models(self) -> list[dict[str, Any]]:
+        """List the models that have a name, with their conditions, default settings and licence."""
+        return [
+            {
+                "id": info.id,
+                "name": info.name,
+                "conditions": list(info.conditions),
+                "default_steps": info.default_steps,
+                "default_guidance": info.default_guidance,
+                "licence": info.licence,
+                "note": info.note,
+            }
+            for info in self.services.models()
+        ]
+
+    def list_attribute_sets(self) -> list[dict[str, Any]]:
+        """List the built-in attributes per concept, with their sentences, rates P* and sources."""
+        return [asdict(item) for item in self.sets]
+
+    def _attributes(self, concept: str, texts: list[str] | None) -> tuple[Attribute, ...]:
+        if texts is None:
+            return suggest_set(concept, self.sets).attributes
+        return tuple(find_attribute(text, concept, self.sets) for text in texts)
+
+    def _run(self, settings: ExploreSettings) -> ExploreReport:
+        from bias_core.studies.explore import explore
+
+        *_, report = explore(settings, self.services, session=secrets.token_hex(16))
+        if not isinstance(report, ExploreReport):
+            raise BiasCoreError("the exploration ended without a report")
+        return report
+
+
+@contextmanager
+def _tool_errors() -> Iterator[None]:
+    try:
+        yield
+    except BiasCoreError as error:
+        raise gr.Error(str(error), print_exception=False) from error
+
+
+def add_tools(services: Services) -> None:
+    """Offer the tools; called inside of the blocks."""
+    tools = Tools(services)
+    gr.api(tools.explore, api_name="explore", concurrency_id="model", concurrency_limit=1)
+    gr.api(tools.list_models, api_name="list_models")
+    gr.api(tools.list_attribute_sets, api_name="list_attribute_sets")

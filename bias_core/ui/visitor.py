@@ -1,0 +1,41 @@
+"""What belongs to one visitor: an unguessable key, a flag that stops the run, and a folder for downloads."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+
+class Visitor:
+    """Lives in a ``gr.State``: a copy is a new visitor, so no two sessions ever share one.
+
+    Attributes
+    ----------
+    key : 128 random bits in hex; run ids are derived from it.
+    stop : set when the visitor presses Stop or has left.
+    """
+
+    def __init__(self) -> None:
+        self.key = secrets.token_hex(16)
+        self.stop = threading.Event()
+
+    def __deepcopy__(self, memo: object) -> Visitor:
+        return Visitor()
+
+    @cached_property
+    def _folder(self) -> TemporaryDirectory[str]:
+        return TemporaryDirectory(prefix="t2i-bias-")
+
+    @property
+    def folder(self) -> Path:
+        """Where this visitor's downloads are written; goes with the visitor."""
+        return Path(self._folder.name)
+
+    def leave(self) -> None:
+        """Stop what runs and delete the folder."""
+        self.stop.set()
+        if "_folder" in self.__dict__:
+            self._folder.cleanup()

@@ -1,0 +1,140 @@
+"""Services without weights: the calibration renderer draws, and pixels compared with prototypes read."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bias_core.calibration.balanced import balanced_scene
+from bias_core.calibration.render import render
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.types import GeneratedImage, ImageRow
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from bias_core.calibration.scene import Scene
+
+RATES = {"published": 0.75, "fair": 0.5, "extreme": 0.95, "trigger": 0.5}
+CUES: Mapping[str, dict[str, Any]] = {
+    "woman": {"gender": "feminine"},
+    "female": {"gender": "feminine"},
+    "male": {"gender": "masculine"},
+    "man": {"gender": "masculine"},
+    "without glasses": {"glasses": False},
+    "glasses": {"glasses": True},
+    "without a beard": {"beard": False},
+    "beard": {"beard": True},
+    "young": {"age": "young"},
+    "old": {"age": "old"},
+    "dark skin": {"skin": 9},
+    "light skin": {"skin": 2},
+}
+KNOWN = {"a", "an", "photo", "of", "doctor", "nurse", "ceo", "person", "male", "female", "rose", "spider"}
+
+
+def _cues(text: str) -> dict[str, Any]:
+    return next((values for cue, values in CUES.items() if cue in text), {})
+
+
+def _portrait(rng: Random, **values: Any) -> Scene:
+    scene = balanced_scene(rng)
+    while len(scene.people) != 1:
+        scene = balanced_scene(rng)
+    return replace(scene, people=(replace(scene.people[0], **values),))
+
+
+class SlowRenderer:
+    """A generator that takes ``seconds_per_step`` and draws a portrait per row; seed 13 is blocked."""
+
+    batch_size = 4
+
+    def __init__(self, seconds_per_step: float = 0.0) -> None:
+        self.seconds_per_step = seconds_per_step
+        self.n_steps_run = 0
+
+    def generate(self, rows: Sequence[ImageRow], *, on_step: Any = None) -> Iterator[GeneratedImage]:
+        n_steps = max(1, rows[0].num_inference_steps)
+        for step in range(1, n_steps + 1):
+            time.sleep(self.seconds_per_step)
+            self.n_steps_run += 1
+            if on_step is not None:
+                on_step(step, n_steps)
+        for row in rows:
+            rng = Random(zlib.crc32(f"{row.prompt} {row.condition} {row.seed}".encode()))
+            gender = "masculine" if rng.random() < RATES.get(row.condition, 0.5) else "feminine"
+            scene = _portrait(rng, **{"gender": gender, **_cues(row.prompt)})
+            yield GeneratedImage(
+                row=row, image=render(scene, row.width), truth=scene.truth(), blocked=row.seed == 13
+            )
+
+
+@cache
+def _mean() -> np.ndarray:
+    rng = Random(1)
+    pictures = [render(_portrait(rng)).resize((16, 16)) for _ in range(100)]
+    return np.stack([np.asarray(p, dtype=np.float32).ravel() for p in pictures]).mean(axis=0) / 255
+
+
+class PixelEncoder:
+    """Embeds pictures by their pixels; a sentence by the mean of pictures that show it."""
+
+    name = "pixels-2"
+
+    def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
+        rows = np.stack(
+            [np.asarray(i.convert("RGB").resize((16, 16)), dtype=np.float32).ravel() for i in images]
+        )
+        rows = rows / 255 - _mean()
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
+        rows = []
+        for text in texts:
+            values = _cues(text)
+            rng = Random(0 if values else zlib.crc32(text.encode()))
+            row = self.encode_images([render(_portrait(rng, **values)) for _ in range(60)]).mean(axis=0)
+            rows.append(row / np.linalg.norm(row))
+        return np.stack(rows)
+
+
+class FakeServices(Services):
+    """The real stores, catalogue and lock; only the models are the ones above."""
+
+    def __init__(self, data_dir: Path, *, seconds_per_step: float = 0.0) -> None:
+        super().__init__(Settings(data_dir=data_dir, offline=True, device="cpu"))
+        self.generator = SlowRenderer(seconds_per_step)
+
+    def text_to_image(self, name: str) -> Any:
+        self.model_info(name)
+        return self.generator
+
+    def encoder(self, name: str) -> Any:
+        self.catalogue.encoder(name)
+        return PixelEncoder()
+
+    def revision(self, name: str) -> str:
+        return f"fake-{name}"
+
+    def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
+        return tuple(word for word in prompt.lower().split() if word not in KNOWN)
+
+    def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
+        cues = _cues(sentence)
+        if not cues:
+            return None
+        ((key, value),) = cues.items()
+        return float(np.mean([truth.get(key) == value for truth in truths]))
+
+    def reader_errors(self, encoder: str) -> Mapping[str, Mapping[str, float]]:
+        known = {"sensitivity": 0.93, "specificity": 0.95, "n_positive": 400, "n_negative": 400}
+        return {"a photo of a man": known}
