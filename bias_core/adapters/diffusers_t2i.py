@@ -174,11 +174,12 @@ class DiffusersTextToImage:
                 raise ModelUnavailable(
                     f"{self.info.id}: the adapter for {condition!r} is missing ({folder / _LORA_FILE})"
                 )
+            pipeline, self._loaded = self._loaded, None  # a half-loaded adapter must not stay in use
             with loading(f"{self.info.id}, condition {condition}", str(folder)):
-                self._loaded.load_lora_weights(
+                pipeline.load_lora_weights(
                     str(folder), weight_name=_LORA_FILE, adapter_name=condition, local_files_only=True
                 )
-            self._condition = condition
+            self._loaded, self._condition = pipeline, condition
 
 
 def _call_settings(row: ImageRow) -> tuple[str, int, float, int, int]:

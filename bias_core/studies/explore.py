@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN_UPDATES = 0.2
 _FEWEST_FOR_CLUSTERS = 4
+_MANY_WORDS = 50
 _MOST_FOR_CLUSTERS = 3000  # the similarity graph has n x n entries
 
 
@@ -268,6 +269,8 @@ def _notes(
         yield f"No clusters: they are made for at most {_MOST_FOR_CLUSTERS:,} pictures."
     if wants_association(plan.settings) and association is None:
         yield "No association: the pictures guided to the two attributes were not finished."
+    if len(plan.prompt.split()) > _MANY_WORDS:
+        yield f"Many models read only the first {_MANY_WORDS} words or so (77 tokens) of a prompt."
     if plan.model.family == "renderer" and plan.settings.negative_prompt:
         yield "The renderer has no negative prompt; it was ignored."
     if plan.model.embedded and (plan.settings.guidance_scale or 0) > 1:

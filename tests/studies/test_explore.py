@@ -177,6 +177,27 @@ def test_visitors_have_runs_of_their_own_and_share_pictures(services):
     assert [manifest.id for manifest in services.manifests.list("anna")] == [anna.run_id]
 
 
+def test_two_visitors_at_once_get_the_same_numbers_and_runs_of_their_own(services):
+    reports: dict[str, ExploreReport] = {}
+
+    def visit(name: str) -> None:
+        reports[name] = run(SETTINGS, services, session=name)
+
+    threads = [threading.Thread(target=visit, args=(name,)) for name in ("anna", "bert")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    anna, bert = reports["anna"], reports["bert"]
+    assert anna.run_id != bert.run_id
+    assert numbers(anna) == numbers(bert)
+
+
+def test_long_prompts_are_said_to_be_cut(services):
+    report = run(replace(RENDERED, template="a {} " + "and so on " * 20), services)
+    assert any("first 50 words" in note for note in report.notes)
+
+
 def test_a_deleted_picture_is_drawn_again_and_the_numbers_stay(services):
     first = run(RENDERED, services)
     first.images[3].path.unlink()
