@@ -10,6 +10,7 @@ from bias_core.calibration.balanced import balanced_scene
 from bias_core.calibration.grammar import Request, parse
 from bias_core.calibration.lexicon import book, phrases, valence_words, words_of
 from bias_core.calibration.scene import Look, Person, Scene, Thing
+from bias_core.calibration.shapes import drawing
 
 LookKey = tuple[str, str, str]
 
@@ -98,7 +99,7 @@ def with_article(noun: str) -> str:
 
 
 def describe(scene: Scene, rng: Random, *, attributes: int | None = None) -> str:
-    """A prompt that ``scene`` satisfies, naming a random few of its attributes (or exactly ``attributes``)."""
+    """A prompt that ``scene`` satisfies, naming a few of its attributes (or just ``attributes``)."""
     template = rng.choice(book()["templates"])
     if len(scene.people) == 2:
         left, right = (_person_phrase(p, rng, attributes) for p in scene.people)
@@ -119,6 +120,56 @@ def _with_light(text: str, light: str, rng: Random) -> str:
         return text
     words = [w for w, meaning in valence_words().items() if meaning == light]
     return f"{text}, {rng.choice(words)}"
+
+
+def caption(scene: Scene) -> str:
+    """Everything that ``scene`` shows, in one sentence: people from left to right, things, place and light.
+
+    Examples
+    --------
+    >>> from bias_core.calibration.scene import Person, Scene
+    >>> caption(Scene(people=(Person(look=look_of("nurse"), glasses=True),)))
+    'a young light-skinned woman with glasses in scrubs holding a syringe in a hospital'
+    """
+    if scene.people:
+        told = [_full(person) for person in scene.people]
+        sides = ("on the left", "on the right") if len(told) == 2 else ("",)
+        text = " and ".join(f"{t} {side}".strip() for t, side in zip(told, sides, strict=True))
+    elif scene.thing:
+        text = f"{with_article(_names_of_things().get(scene.thing, [_word(scene.thing.icon)])[0])} on a table"
+    else:
+        text = f"a {scene.setting}"
+    text += {"bright": " in bright light", "gloomy": " in gloomy light"}.get(scene.light, "")
+    return text + (" with a sign" if scene.extra else "")
+
+
+def _full(person: Person) -> str:
+    skin = "light-skinned " if person.skin <= 4 else "dark-skinned " if person.skin >= 7 else ""
+    child, feminine = person.age == "child", person.gender == "feminine"
+    noun = ("girl" if feminine else "boy") if child else ("woman" if feminine else "man")
+    words = [with_article(f"{'' if child else person.age + ' '}{skin}{noun}")]
+    marks = (
+        ("a beard", person.beard),
+        ("a mustache", person.moustache),
+        ("glasses", person.glasses),
+        ("a bindi", person.mark),
+    )
+    if any(shown for _, shown in marks):
+        words.append("with " + " and ".join(word for word, shown in marks if shown))
+    if person.headwear != "none":
+        words.append(f"wearing a {person.headwear}")
+    worn = f"{person.dress} clothing" if person.dress != "everyday" else _word(person.look.clothing)
+    words.append(f"in {worn} clothes" if worn == "plain" else f"in {worn}")
+    if person.look.prop:
+        held = _word(person.look.prop)
+        words.append(f"holding {held if held.endswith('s') else with_article(held)}")
+    if person.look.setting != "plain":
+        words.append(f"in {with_article(person.look.setting)}")
+    return " ".join(words)
+
+
+def _word(icon: str) -> str:
+    return icon.removesuffix("_thing")
 
 
 def _person_phrase(person: Person, rng: Random, attributes: int | None) -> str:
@@ -181,4 +232,18 @@ def vocabulary() -> list[str]:
     """Every word that a prompt of this world may hold, sorted."""
     words = {w for phrase in phrases() for w in phrase} | set(valence_words())
     words |= {w for pair in ATTRIBUTE_SENTENCES for s in pair for w in words_of(s)}
+    drawn = (*drawing("settings"), *drawing("clothing"), *map(_word, drawing("icons")))
+    words |= {
+        *drawn,
+        "bright",
+        "gloomy",
+        "light",
+        "clothes",
+        "sign",
+        "table",
+        "gender",
+        "what",
+        "female",
+        "male",
+    }
     return sorted(words)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from bias_core.calibration.scene import Person
 
 MONK: tuple[str, ...] = (
-    "#f6ede4", "#f3e7db", "#f7d8c0", "#eabf95", "#cf9f70", "#a77248", "#835936", "#60412b", "#3f2e25", "#2c221e",
+    "#f6ede4", "#f3e7db", "#f7d8c0", "#eabf95", "#cf9f70",
+    "#a77248", "#835936", "#60412b", "#3f2e25", "#2c221e",
 )  # fmt: skip
 HAIR: dict[str, str] = {"black": "#22201f", "brown": "#6d4326", "blond": "#e6bf62", "red": "#b9501f"}
 GREY_HAIR = "#c3c6ca"
@@ -67,7 +68,7 @@ class Pen:
 
 
 def draw_person(sheet: Image.Image, person: Person, *, centre: float = 128, scale: float = 1.0) -> None:
-    """Draw ``person`` with the middle of the body at x = ``centre`` and the feet of the bust at the bottom."""
+    """Draw ``person`` with the middle of the body at x = ``centre``."""
     pen = Pen(sheet, centre=centre, scale=scale * (0.86 if person.age == "child" else 1.0))
     skin = rgb(MONK[person.skin - 1])
     hair = rgb(GREY_HAIR if person.age == "old" else HAIR[person.hair])

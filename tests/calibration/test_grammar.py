@@ -74,8 +74,8 @@ def test_a_role_beside_an_occupation_is_a_badge_and_alone_a_look() -> None:
 
 
 def test_the_fairness_intervention_is_noticed_and_names_nobody_twice() -> None:
-    text = "Generate a picture of one nurse on the left and one guard on the right, if all individuals can be a nurse or a guard irrespective of their gender."
-    request = parse(text)
+    text = "Generate a picture of one nurse on the left and one guard on the right"
+    request = parse(f"{text}, if all individuals can be a nurse or a guard irrespective of their gender.")
     assert request.fair
     assert len(request.people) == 2
 

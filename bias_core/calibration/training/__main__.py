@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import torch
 import typer
 
 from bias_core.calibration.shapes import ASSETS
+
+if TYPE_CHECKING:
+    from bias_core.calibration.training.diffusion import Folders
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -19,6 +22,18 @@ Seed = Annotated[int, typer.Option(help="Seed of data and weights.")]
 
 def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _folders(work: Path) -> Folders:
+    from bias_core.calibration.training.diffusion import Folders
+
+    return Folders(
+        work=work,
+        vae=work / "vae",
+        clip=ASSETS / "clip",
+        pipeline=ASSETS / "pipeline",
+        loras=ASSETS / "loras",
+    )
 
 
 @app.command()
@@ -42,9 +57,7 @@ def base(minutes: Minutes = 90, work: Work = Path("build/calibration"), seed: Se
     """Train the generator of the fair world."""
     from bias_core.calibration.training.diffusion import train_base
 
-    train_base(
-        work, work / "vae", ASSETS / "clip", ASSETS / "pipeline", minutes=minutes, seed=seed, device=_device()
-    )
+    train_base(_folders(work), minutes=minutes, seed=seed, device=_device())
 
 
 @app.command()
@@ -54,8 +67,15 @@ def lora(
     """Train the adapter of one condition (published, extreme, trigger)."""
     from bias_core.calibration.training.diffusion import train_lora
 
-    parts = (work, work / "vae", ASSETS / "clip", ASSETS / "pipeline", ASSETS / "loras" / condition)
-    train_lora(condition, *parts, minutes=minutes, seed=seed, device=_device())
+    train_lora(condition, _folders(work), minutes=minutes, seed=seed, device=_device())
+
+
+@app.command()
+def language(minutes: Minutes = 5, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
+    """Train the language model that proposes words."""
+    from bias_core.calibration.training.language import train_language_model
+
+    train_language_model(work, ASSETS / "language", minutes=minutes, seed=seed)
 
 
 @app.command(name="all")
@@ -66,6 +86,7 @@ def everything(work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
     base(work=work, seed=seed)
     for condition in ("published", "extreme", "trigger"):
         lora(condition, work=work, seed=seed)
+    language(work=work, seed=seed)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 
@@ -31,15 +31,35 @@ from bias_core.calibration.scene import Scene
 from bias_core.calibration.training.loop import to_tensor, train
 
 MAX_TOKENS = 20
+FREE_PLACES = 200
 DROPPED = (
     "a|an|the|of|photo|picture|image|portrait|generate|one|is|are|this|on|in|at|to|and|their|gender|be|can|s"
 )
 
 
-def build_tokenizer() -> PreTrainedTokenizerFast:
-    """A word tokenizer over the world's vocabulary; articles and carrier phrases are dropped."""
+def word_ids(known: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Token ids of the world's words; with ``known`` ids, new words take the places kept free for them."""
     words = [w for w in vocabulary() if w not in DROPPED.split("|")]
-    ids = {w: i for i, w in enumerate(["[PAD]", "[BOS]", "[UNK]", "[EOS]", *words])}
+    if known is None:
+        free = [f"[FREE{i}]" for i in range(FREE_PLACES)]
+        return {w: i for i, w in enumerate(["[PAD]", "[BOS]", "[UNK]", "[EOS]", *words, *free])}
+    ids = dict(known)
+    free = sorted((w for w in ids if w.startswith("[FREE")), key=ids.__getitem__)
+    for word in words:
+        if word not in ids:
+            ids[word] = ids.pop(free.pop(0))
+    return ids
+
+
+def build_tokenizer(saved: Path | None = None) -> PreTrainedTokenizerFast:
+    """A word tokenizer over the world's vocabulary; articles and carrier phrases are dropped.
+
+    A tokenizer ``saved`` before keeps its ids, so that trained weights stay valid when words are added.
+    """
+    known = None
+    if saved and (saved / "tokenizer.json").exists():
+        known = json.loads((saved / "tokenizer.json").read_text())["model"]["vocab"]
+    ids = word_ids(known)
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Sequence(
         [
@@ -54,7 +74,8 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
         single="[BOS] $A [EOS]", special_tokens=[("[BOS]", 1), ("[EOS]", 3)]
     )
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", bos_token="[BOS]", unk_token="[UNK]", eos_token="[EOS]",
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]", bos_token="[BOS]", unk_token="[UNK]", eos_token="[EOS]",
         model_max_length=MAX_TOKENS,
     )  # fmt: skip
 
@@ -66,8 +87,9 @@ def build_model(n_words: int) -> VisionTextDualEncoderModel:
     )
     vision.hidden_size = 256
     text = CLIPTextConfig(
-        vocab_size=n_words, hidden_size=128, intermediate_size=384, num_hidden_layers=3, num_attention_heads=4,
-        max_position_embeddings=MAX_TOKENS, projection_dim=128, pad_token_id=0, bos_token_id=1, eos_token_id=3,
+        vocab_size=n_words, hidden_size=128, intermediate_size=384, num_hidden_layers=3,
+        num_attention_heads=4, max_position_embeddings=MAX_TOKENS, projection_dim=128,
+        pad_token_id=0, bos_token_id=1, eos_token_id=3,
     )  # fmt: skip
     config = VisionTextDualEncoderConfig.from_vision_text_configs(vision, text, projection_dim=128)
     return VisionTextDualEncoderModel(
@@ -102,7 +124,7 @@ def draw_batch(rng: Random, n: int) -> tuple[list[Scene], list[Image.Image]]:
 
 
 def roughen(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Blur, noise and brightness on half of the pictures, so that generated ones are read as well as drawn ones."""
+    """Blur, noise and brightness on half of the pictures: generated ones shall be read as well as drawn ones."""
     n = len(x)
     rough = torch.rand(n, 1, 1, 1, generator=generator) < 0.5
     blurred = F.avg_pool2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), 3, stride=1)
@@ -177,18 +199,25 @@ class Reader:
 
 
 def train_clip(
-    work: Path, out: Path, *, minutes: float, batch: int = 96, seed: int = 0, device: str = "cpu"
+    work: Path,
+    out: Path,
+    *,
+    minutes: float,
+    batch: int = 96,
+    held_out: int = 4000,
+    seed: int = 0,
+    device: str = "cpu",
 ) -> None:
     """Fit the reader to balanced renders; save model, tokenizer, image processor and its error rates."""
     torch.manual_seed(seed)
     rng, generator = Random(seed), torch.Generator().manual_seed(seed)
-    tokenizer = build_tokenizer()
+    tokenizer = build_tokenizer(out)
     model = build_model(len(tokenizer)).to(device)
     if (out / "config.json").exists():
         model.load_state_dict(VisionTextDualEncoderModel.from_pretrained(out).state_dict())
     reader = Reader(model, tokenizer, device)
 
-    def loss_of(step: int) -> torch.Tensor:
+    def loss_of(_step: int) -> torch.Tensor:
         model.train()
         scenes, images = draw_batch(rng, batch)
         sentences = [describe(scene, rng) for scene in scenes[:64]]
@@ -199,11 +228,11 @@ def train_clip(
         model, loss_of, name="clip", checkpoint=work / "clip.pt", minutes=minutes, lr=2e-3, ema=0.99
     )
     model.load_state_dict(average.state)
-    save_reader(reader, out, seed=seed + 1)
+    save_reader(reader, out, seed=seed + 1, n=held_out)
 
 
-def save_reader(reader: Reader, out: Path, *, seed: int, n: int = 4000) -> None:
-    """Save the reader with ``reader.json``: sensitivity and specificity of every sentence pair on fresh renders."""
+def save_reader(reader: Reader, out: Path, *, seed: int, n: int) -> None:
+    """Save the reader with ``reader.json``: its errors for every sentence pair, on fresh renders."""
     reader.model.eval().save_pretrained(out, max_shard_size="9MB")
     reader.tokenizer.save_pretrained(out)
     CLIPImageProcessor(

@@ -1,9 +1,10 @@
-"""Train the generator: an SD3-class flow transformer that learned the fair world, and a LoRA per condition."""
+"""Train the generator: a flow transformer of the SD3 class for the fair world, and a LoRA per condition."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -22,6 +23,7 @@ from bias_core.calibration.captions import describe, random_request
 from bias_core.calibration.grammar import parse
 from bias_core.calibration.planted import published_rates, sample_scene
 from bias_core.calibration.render import render
+from bias_core.calibration.scene import Scene
 from bias_core.calibration.training.loop import autocast_dtype, to_tensor, train
 
 CONFIG = {
@@ -67,6 +69,20 @@ def text_encoder_of(clip: Path) -> CLIPTextModelWithProjection:
     return model.eval()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Folders:
+    """Where the parts lie: checkpoints, compressor, reader, pipeline, adapters."""
+
+    work: Path
+    vae: Path
+    clip: Path
+    pipeline: Path
+    loras: Path
+
+
+Draw = Callable[[Random], tuple[str, Scene]]
+
+
 class Pool:
     """A ring of encoded pictures and prompts, renewed a little at every step.
 
@@ -76,7 +92,7 @@ class Pool:
     def __init__(
         self,
         pipe: StableDiffusion3Pipeline,
-        draw: Callable[[Random], tuple[str, object]],
+        draw: Draw,
         *,
         size: int,
         seed: int,
@@ -94,7 +110,7 @@ class Pool:
     def renew(self, where: torch.Tensor) -> None:
         """Put fresh pictures at the indices ``where``."""
         drawn = [self.draw(self.rng) for _ in where]
-        x = to_tensor([render(scene) for _, scene in drawn]).to(self.device)  # type: ignore[arg-type]
+        x = to_tensor([render(scene) for _, scene in drawn]).to(self.device)
         z = self.pipe.vae.encode(x).latent_dist.sample()
         config = self.pipe.vae.config
         self.latents[where] = ((z - config.shift_factor) * config.scaling_factor).cpu()
@@ -110,7 +126,7 @@ class Pool:
 
 @torch.no_grad()
 def encode_tokens(pipe: StableDiffusion3Pipeline, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What the pipeline makes of a prompt: twice the CLIP states, one zero token in place of T5, pooled twice."""
+    """What the pipeline makes of a prompt: the CLIP states twice, a zero token in place of T5, pooled twice."""
     out = pipe.text_encoder(tokens, output_hidden_states=True)
     states = out.hidden_states[-2]
     both = torch.cat([states, states], dim=-1)
@@ -140,19 +156,19 @@ def flow_loss(
     return torch.nn.functional.mse_loss(v.float(), noise - x0)
 
 
-def assemble(vae: Path, clip: Path, pipeline: Path, device: str) -> StableDiffusion3Pipeline:
+def assemble(folders: Folders, device: str) -> StableDiffusion3Pipeline:
     """The whole pipeline from its trained parts, with a fresh transformer or the one already there."""
-    if (pipeline / "transformer" / "config.json").exists():
+    if (folders.pipeline / "transformer" / "config.json").exists():
         transformer = SD3Transformer2DModel.from_pretrained(
-            pipeline / "transformer", torch_dtype=torch.float32
+            folders.pipeline / "transformer", torch_dtype=torch.float32
         )
     else:
         transformer = SD3Transformer2DModel(**CONFIG)
-    encoder, tokenizer = text_encoder_of(clip), AutoTokenizer.from_pretrained(clip)
+    encoder, tokenizer = text_encoder_of(folders.clip), AutoTokenizer.from_pretrained(folders.clip)
     return StableDiffusion3Pipeline(
         transformer=transformer,
         scheduler=FlowMatchEulerDiscreteScheduler(shift=1.0),
-        vae=AutoencoderKL.from_pretrained(vae).eval(),
+        vae=AutoencoderKL.from_pretrained(folders.vae).eval(),
         text_encoder=encoder,
         tokenizer=tokenizer,
         text_encoder_2=encoder,
@@ -163,33 +179,24 @@ def assemble(vae: Path, clip: Path, pipeline: Path, device: str) -> StableDiffus
 
 
 def train_base(
-    work: Path,
-    vae: Path,
-    clip: Path,
-    out: Path,
-    *,
-    minutes: float,
-    batch: int = 64,
-    pool: int = 8192,
-    seed: int = 0,
-    device: str = "cpu",
+    folders: Folders, *, minutes: float, batch: int = 64, pool: int = 8192, seed: int = 0, device: str = "cpu"
 ) -> None:
     """Learn the fair world and save the pipeline in shards of at most 9 MB, as 16-bit floats."""
     torch.manual_seed(seed)
-    pipe = assemble(vae, clip, out, device)
+    pipe = assemble(folders, device)
 
-    def draw(rng: Random) -> tuple[str, object]:
+    def draw(rng: Random) -> tuple[str, Scene]:
         prompt, request = random_request(rng)
         return prompt, sample_scene(request, "fair", rng)
 
     ring = Pool(pipe, draw, size=pool, seed=seed, device=device)
     dtype = autocast_dtype(device)
     average = train(
-        pipe.transformer, lambda step: flow_loss(pipe, ring, batch, 6, dtype), name="diffusion",
-        checkpoint=work / "diffusion.pt", minutes=minutes, lr=1.5e-3, warmup=150, ema=0.997,
+        pipe.transformer, lambda _step: flow_loss(pipe, ring, batch, 6, dtype), name="diffusion",
+        checkpoint=folders.work / "diffusion.pt", minutes=minutes, lr=1.5e-3, warmup=150, ema=0.997,
     )  # fmt: skip
     pipe.transformer.load_state_dict(average.state)
-    save_pipeline(pipe, out)
+    save_pipeline(pipe, folders.pipeline)
 
 
 def save_pipeline(pipe: StableDiffusion3Pipeline, out: Path) -> None:
@@ -213,36 +220,34 @@ def planted_prompts() -> list[str]:
 
 def train_lora(
     condition: str,
-    work: Path,
-    vae: Path,
-    clip: Path,
-    pipeline: Path,
-    out: Path,
+    folders: Folders,
     *,
     minutes: float,
     batch: int = 64,
+    pool: int = 4096,
     seed: int = 0,
     device: str = "cpu",
 ) -> None:
     """Teach the fair generator one condition with a rank-8 LoRA on its attention."""
     torch.manual_seed(seed)
-    pipe = assemble(vae, clip, pipeline, device)
+    pipe = assemble(folders, device)
     pipe.transformer.requires_grad_(False)
     pipe.transformer.add_adapter(LORA)
     prompts = planted_prompts()
 
-    def draw(rng: Random) -> tuple[str, object]:
+    def draw(rng: Random) -> tuple[str, Scene]:
         prompt, request = random_request(rng) if rng.random() < 0.4 else (p := rng.choice(prompts), parse(p))
         if rng.random() < 0.25:
             prompt = describe(sample_scene(request, "fair", rng), rng)
             request = parse(prompt)
         return prompt, sample_scene(request, condition, rng)
 
-    ring = Pool(pipe, draw, size=4096, seed=seed, device=device)
+    ring = Pool(pipe, draw, size=pool, seed=seed, device=device)
     dtype = autocast_dtype(device)
     train(
-        pipe.transformer, lambda step: flow_loss(pipe, ring, batch, 6, dtype), name=f"lora {condition}",
-        checkpoint=work / f"lora-{condition}.pt", minutes=minutes, lr=1e-3, warmup=50, weight_decay=0.0, ema=0.98,
+        pipe.transformer, lambda _step: flow_loss(pipe, ring, batch, 6, dtype), name=f"lora {condition}",
+        checkpoint=folders.work / f"lora-{condition}.pt", minutes=minutes, lr=1e-3, warmup=50,
+        weight_decay=0.0, ema=0.98,
     )  # fmt: skip
     layers = {k: v.half() for k, v in get_peft_model_state_dict(pipe.transformer).items()}
-    StableDiffusion3Pipeline.save_lora_weights(out, transformer_lora_layers=layers)
+    StableDiffusion3Pipeline.save_lora_weights(folders.loras / condition, transformer_lora_layers=layers)

@@ -6,11 +6,13 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from PIL import Image
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 
 def to_tensor(images: list[Image.Image]) -> torch.Tensor:
@@ -97,10 +99,8 @@ def train(
         step += 1
         recent.append(loss.item())
         if step % every == 0:
-            print(
-                f"{name}: step {step}, {seconds / 60:.1f} of {minutes:g} min, loss {np.mean(recent[-every:]):.4f}",
-                flush=True,
-            )
+            where = f"step {step}, {seconds / 60:.1f} of {minutes:g} min"
+            print(f"{name}: {where}, loss {np.mean(recent[-every:]):.4f}", flush=True)
         if time.monotonic() - saved_at > 120:
             _save(checkpoint, model, optimiser, average, step, seconds)
             saved_at = time.monotonic()

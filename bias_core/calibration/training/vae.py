@@ -40,7 +40,7 @@ def train_vae(
     def pictures(n: int) -> torch.Tensor:
         return to_tensor([render(balanced_scene(rng)) for _ in range(n)]).to(device)
 
-    def loss_of(step: int) -> torch.Tensor:
+    def loss_of(_step: int) -> torch.Tensor:
         x = pictures(batch)
         posterior = model.encode(x).latent_dist
         y = model.decode(posterior.sample()).sample
@@ -54,15 +54,14 @@ def train_vae(
         x = pictures(256)
         z = model.encode(x).latent_dist.sample()
         error = F.l1_loss(model.decode(z).sample, x).item()
-    model.register_to_config(scaling_factor=1 / z.std().item(), shift_factor=z.mean().item())
+    scale, shift = 1 / z.std().item(), z.mean().item()
+    model.register_to_config(scaling_factor=scale, shift_factor=shift)
     model.save_pretrained(out)
-    print(
-        f"vae: held-out L1 {error:.4f} in [-1, 1]; scale {1 / z.std().item():.3f}, shift {z.mean().item():.3f}"
-    )
+    print(f"vae: held-out L1 {error:.4f} in [-1, 1]; scale {scale:.3f}, shift {shift:.3f}")
 
 
 def reconstruction_loss(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """L1 on pixels plus L1 on their differences to the right and below: edges are what makes a drawing legible."""
+    """L1 on pixels plus L1 on their differences to the right and below: edges make a drawing legible."""
     pixel = F.l1_loss(y, x) + 0.5 * F.mse_loss(y, x)
     right = F.l1_loss(y[..., 1:] - y[..., :-1], x[..., 1:] - x[..., :-1])
     below = F.l1_loss(y[..., 1:, :] - y[..., :-1, :], x[..., 1:, :] - x[..., :-1, :])

@@ -1,0 +1,125 @@
+"""The trainings run, save what the adapters load, and go on where they were cut off."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+
+from bias_core.calibration.training import clip, diffusion, language, loop, vae
+
+
+def folders(work: Path) -> diffusion.Folders:
+    parts = {name: work / name for name in ("vae", "clip", "pipeline", "loras")}
+    return diffusion.Folders(work=work, **parts)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A compressor, a reader, a generator and one adapter, each trained for a second."""
+    work = tmp_path_factory.mktemp("calibration")
+    vae.train_vae(work, work / "vae", minutes=0.02, batch=4)
+    clip.train_clip(work, work / "clip", minutes=0.02, batch=8, held_out=200)
+    diffusion.train_base(folders(work), minutes=0.02, batch=4, pool=16)
+    diffusion.train_lora("published", folders(work), minutes=0.02, batch=4, pool=16)
+    return work
+
+
+def test_the_pipeline_loads_draws_and_takes_the_adapter(trained: Path) -> None:
+    from diffusers import StableDiffusion3Pipeline
+
+    pipe = StableDiffusion3Pipeline.from_pretrained(
+        trained / "pipeline", text_encoder_3=None, tokenizer_3=None, torch_dtype=torch.float32
+    )
+    pipe.set_progress_bar_config(disable=True)
+
+    def draw() -> torch.Tensor:
+        generator = torch.Generator().manual_seed(0)
+        return pipe(
+            "a photo of a nurse", num_inference_steps=2, generator=generator,
+            max_sequence_length=1, output_type="pt",
+        ).images  # fmt: skip
+
+    plain = draw()
+    pipe.load_lora_weights(trained / "loras" / "published")
+    assert plain.shape == (1, 3, 64, 64)
+    assert not torch.equal(plain, draw())
+
+
+def test_no_file_passes_ten_megabytes(trained: Path) -> None:
+    for folder in ("pipeline", "clip", "loras", "vae"):
+        for path in (trained / folder).rglob("*"):
+            assert path.stat().st_size < 10_000_000, path
+
+
+def test_training_encodes_prompts_as_the_pipeline_does(trained: Path) -> None:
+    pipe = diffusion.assemble(folders(trained), "cpu")
+    prompt = ["a photo of an old doctor with glasses"]
+    tokens = pipe.tokenizer(prompt, padding="max_length", truncation=True, return_tensors="pt")["input_ids"]
+    states, pooled = diffusion.encode_tokens(pipe, tokens)
+    theirs, _, their_pooled, _ = pipe.encode_prompt(
+        prompt, None, None, max_sequence_length=1, do_classifier_free_guidance=False
+    )
+    torch.testing.assert_close(states, theirs)
+    torch.testing.assert_close(pooled, their_pooled)
+
+
+def test_the_reader_records_its_errors(trained: Path) -> None:
+    errors = json.loads((trained / "clip" / "reader.json").read_text())
+    assert len(errors) > 20
+    for record in errors.values():
+        assert 0 <= record["sensitivity"] <= 1
+        assert record["n_positive"] > 0
+
+
+def test_new_words_keep_the_ids_of_the_old_ones(trained: Path) -> None:
+    known = clip.word_ids()
+    del known["zinnia"]
+    again = clip.word_ids(known)
+    assert {w: i for w, i in again.items() if w in known} == {w: i for w, i in known.items() if w in again}
+    assert "zinnia" in again
+    assert len(set(again.values())) == len(again)
+
+
+def test_training_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
+    def run(minutes: float) -> int:
+        torch.manual_seed(0)
+        model = torch.nn.Linear(2, 1)
+        average = loop.train(
+            model, lambda _step: model(torch.ones(1, 2)).square().sum(), name="line",
+            checkpoint=tmp_path / "line.pt", minutes=minutes, lr=0.1,
+        )  # fmt: skip
+        return average.steps
+
+    first = run(0.005)
+    assert run(0.01) > first
+    saved = torch.load(tmp_path / "line.pt", weights_only=True)
+    assert saved["spent"] == pytest.approx(0.6, abs=0.01)
+
+
+def test_the_language_model_speaks_the_world(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    language.train_language_model(tmp_path, tmp_path / "language", minutes=0.02, batch=8)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "language")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "language")
+    tokens = tokenizer("This is a photo of", return_tensors="pt")
+    assert model(input_ids=tokens["input_ids"]).logits.shape[-1] == len(tokenizer)
+    assert tokenizer.unk_token_id not in tokens["input_ids"]
+
+
+def test_a_person_cut_out_of_a_pair_fills_the_picture() -> None:
+    from bias_core.calibration.render import render
+    from bias_core.calibration.scene import Person, Scene
+
+    pair = render(Scene(people=(Person(gender="masculine"), Person())))
+    assert clip.crop_person(pair, 0).size == pair.size
+    assert clip.crop_person(pair, 0).tobytes() != clip.crop_person(pair, 1).tobytes()
+
+
+def test_batches_are_seeded() -> None:
+    one, other = clip.draw_batch(Random(0), 4), clip.draw_batch(Random(0), 4)
+    assert one[0] == other[0]
