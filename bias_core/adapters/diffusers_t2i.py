@@ -142,17 +142,17 @@ class DiffusersTextToImage:
         hide_progress_bars()
         logging.disable_progress_bar()
         device = pick_device(self._wanted_device)
-        folder = Path(self.source)
+        folder, dtype = Path(self.source), getattr(torch, self._dtype(device))
         pipeline = DiffusionPipeline.from_pretrained(
             self.source,
             revision=self.info.revision or None,
-            torch_dtype=getattr(torch, self._dtype(device)),
+            dtype=dtype,
             use_safetensors=True,
             local_files_only=self.offline or folder.is_dir(),
             **_absent_components(folder),
         )
         pipeline.set_progress_bar_config(disable=True)
-        return pipeline.to(device)
+        return pipeline.to(device, dtype)
 
     def _dtype(self, device: str) -> str:
         if device == "cpu":

@@ -1,0 +1,36 @@
+"""Seconds for 2,000 rendered pictures with all scores, for asking the same again, and for 16 diffused ones."""
+
+import tempfile
+import time
+from pathlib import Path
+
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.studies.catalogue import load_attribute_sets, suggest_set
+from bias_core.studies.explore import explore
+from bias_core.studies.explore_types import ExploreSettings
+
+
+def seconds(settings: ExploreSettings, services: Services) -> float:
+    started = time.perf_counter()
+    for _ in explore(settings, services):
+        pass
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    attributes = suggest_set("doctor", load_attribute_sets()).attributes
+    rendered = ExploreSettings(
+        concept="doctor", model="calibration-renderer", n_images=2000, attributes=attributes
+    )
+    diffused = ExploreSettings(concept="doctor", n_images=16, attributes=attributes)
+    with tempfile.TemporaryDirectory() as folder:
+        services = Services(Settings(data_dir=Path(folder), offline=True))
+        print(f"2,000 rendered pictures: {seconds(rendered, services):6.1f} s (at most 20)")
+        print(f"the same again:          {seconds(rendered, services):6.1f} s (at most 2)")
+        print(f"16 diffused pictures:    {seconds(diffused, services):6.1f} s (at most 15)")
+        services.close()
+
+
+if __name__ == "__main__":
+    main()
