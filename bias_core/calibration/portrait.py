@@ -19,6 +19,10 @@ MONK: tuple[str, ...] = (
 )  # fmt: skip
 HAIR: dict[str, str] = {"black": "#22201f", "brown": "#6d4326", "blond": "#e6bf62", "red": "#b9501f"}
 GREY_HAIR = "#c3c6ca"
+BEARD = (
+    78, 116, 92, 134, 104, 144, 152, 144, 164, 134, 178, 116, 178, 148, 158, 182, 128, 192, 98, 182, 78, 148,
+)  # fmt: skip
+MOUSTACHE = (128, 128, 108, 130, 92, 146, 112, 144, 128, 140, 144, 144, 164, 146, 148, 130)
 INK: RGB = (35, 34, 40)
 WHITE: RGB = (252, 252, 250)
 
@@ -178,52 +182,10 @@ def _eyes(pen: Pen, person: Person, hair: RGB) -> None:
 
 def _facial_hair(pen: Pen, person: Person, hair: RGB) -> None:
     if person.beard:
-        pen.polygon(
-            78,
-            116,
-            92,
-            134,
-            104,
-            144,
-            152,
-            144,
-            164,
-            134,
-            178,
-            116,
-            178,
-            148,
-            158,
-            182,
-            128,
-            192,
-            98,
-            182,
-            78,
-            148,
-            fill=hair,
-        )
+        pen.polygon(*BEARD, fill=hair)
         pen.slab(106, 138, 150, 164, radius=12, fill=mix(rgb(MONK[person.skin - 1]), INK, 0.05))
     if person.moustache:
-        pen.polygon(
-            128,
-            128,
-            108,
-            130,
-            92,
-            146,
-            112,
-            144,
-            128,
-            140,
-            144,
-            144,
-            164,
-            146,
-            148,
-            130,
-            fill=mix(hair, INK, 0.12),
-        )
+        pen.polygon(*MOUSTACHE, fill=mix(hair, INK, 0.12))
 
 
 def _mouth(pen: Pen, person: Person, skin: RGB) -> None:

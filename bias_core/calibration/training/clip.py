@@ -27,7 +27,7 @@ from bias_core.calibration.balanced import balanced_scene
 from bias_core.calibration.captions import ATTRIBUTE_SENTENCES, describe, looks, things, vocabulary
 from bias_core.calibration.grammar import Request, parse, satisfies
 from bias_core.calibration.render import render
-from bias_core.calibration.scene import Scene
+from bias_core.calibration.scene import DOMAINS, Scene
 from bias_core.calibration.training.loop import to_tensor, train
 
 MAX_TOKENS = 20
@@ -198,6 +198,27 @@ class Reader:
         return sum(losses) / 2
 
 
+class AttributeHint(torch.nn.Module):
+    """A linear guess of every visible attribute from the picture's embedding; thrown away after training.
+
+    Two sentences that differ in one word ("with", "without") begin with equal embeddings, and equal
+    embeddings pass no gradient to the pictures; the hint gets them apart.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values = [(name, value) for name, values in DOMAINS.items() for value in values]
+        self.guess = torch.nn.Linear(128, len(self.values))
+
+    def loss(self, z: torch.Tensor, scenes: Sequence[Scene]) -> torch.Tensor:
+        """Logistic loss over the pictures ``(n, 128)`` of one person."""
+        alone = [i for i, scene in enumerate(scenes) if len(scene.people) == 1]
+        truth = [[float(getattr(scenes[i].people[0], n) == v) for n, v in self.values] for i in alone]
+        return F.binary_cross_entropy_with_logits(
+            self.guess(10 * z[alone]), torch.tensor(truth, device=z.device)
+        )
+
+
 def train_clip(
     work: Path,
     out: Path,
@@ -216,18 +237,21 @@ def train_clip(
     if (out / "config.json").exists():
         model.load_state_dict(VisionTextDualEncoderModel.from_pretrained(out).state_dict())
     reader = Reader(model, tokenizer, device)
+    hint = AttributeHint().to(device)
+    bundle = torch.nn.ModuleDict({"model": model, "hint": hint})
 
     def loss_of(_step: int) -> torch.Tensor:
         model.train()
         scenes, images = draw_batch(rng, batch)
         sentences = [describe(scene, rng) for scene in scenes[:64]]
         z = reader.images(roughen(to_tensor(images), generator))
-        return 2 * reader.attribute_loss(z, scenes) + 0.5 * reader.matching_loss(z, scenes, sentences)
+        loss = 2 * reader.attribute_loss(z, scenes) + 0.5 * reader.matching_loss(z, scenes, sentences)
+        return loss + hint.loss(z, scenes)
 
     average = train(
-        model, loss_of, name="clip", checkpoint=work / "clip.pt", minutes=minutes, lr=2e-3, ema=0.99
+        bundle, loss_of, name="clip", checkpoint=work / "clip.pt", minutes=minutes, lr=2e-3, ema=0.99
     )
-    model.load_state_dict(average.state)
+    bundle.load_state_dict(average.state)
     save_reader(reader, out, seed=seed + 1, n=held_out)
 
 
