@@ -23,6 +23,15 @@ _HEADER = """
 <p>What does a text-to-image model draw, how far is that from the world, and how sure can you be?</p></div>
 </header>
 """
+# Gradio names every thumbnail "Thumbnail 1 of 16"; a screen reader should hear the caption that is seen.
+_NAME_THUMBNAILS = """
+const name = () => document.querySelectorAll('#grid .thumbnail-item').forEach((button) => {
+  const caption = button.querySelector('.caption-label')?.textContent.trim();
+  if (caption && button.getAttribute('aria-label') !== caption) button.setAttribute('aria-label', caption);
+});
+new MutationObserver(name).observe(document.body, {childList: true, subtree: true, attributes: true,
+  attributeFilter: ['aria-label']});
+"""
 _CACHE_SECONDS = 3600
 
 
@@ -31,7 +40,7 @@ def build_app(services: Services) -> gr.Blocks:
     with gr.Blocks(
         title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
     ) as demo:
-        gr.HTML(_HEADER)
+        gr.HTML(_HEADER, js_on_load=_NAME_THUMBNAILS)
         with gr.Tabs(elem_id="tabs"), gr.Tab("Explore"):
             explore.build(demo, services)
         api.add_tools(services)

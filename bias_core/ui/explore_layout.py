@@ -270,7 +270,6 @@ def _build_numbers(parts: dict[str, Any]) -> None:
                 parts["zip_file"] = gr.DownloadButton("zip", elem_id="zip-file")
                 gr.HTML(ZIP_NOTE)
         with gr.Accordion("Copy as command: the same numbers elsewhere", open=False, elem_id="command"):
-            parts["shell"] = gr.Code(
-                language="shell", label="Command line", interactive=False, max_lines=8, wrap_lines=True
-            )
-            parts["python"] = gr.Code(language="python", label="Python", interactive=False, max_lines=20)
+            copyable = {"interactive": False, "buttons": ["copy"], "elem_classes": "code"}
+            parts["shell"] = gr.Textbox(label="Command line", lines=3, max_lines=12, **copyable)
+            parts["python"] = gr.Textbox(label="Python", lines=6, max_lines=24, **copyable)

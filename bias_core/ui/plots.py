@@ -32,7 +32,7 @@ _LONGEST_NAME = 22
 
 def interval_plot(scores: Sequence[AttributeScore]) -> str:
     """One line per attribute: the measured share with its interval, P*, and the true share where known."""
-    figure, axes = _figure(5.6, 0.72 + 0.5 * len(scores))
+    figure, axes = _figure(4.8, 0.72 + 0.5 * len(scores))
     for y, score in enumerate(scores):
         axes.axhline(y, color=_BY_NAME["line"], linewidth=0.8, zorder=0)
         _draw_share(axes, y, score)
@@ -61,7 +61,7 @@ def similarity_plot(names: Sequence[str], positive: Sequence[float], negative: S
 
 def association_plot(score: AssociationScore) -> str:
     """A dot per picture, and below them the mean with its interval; 0 is neutral."""
-    figure, axes = _figure(5.6, 1.5)
+    figure, axes = _figure(4.8, 1.5)
     values = score.associations
     axes.scatter(values, [0] * len(values), s=46, color=_BY_NAME["measured"], alpha=0.35, linewidths=0)
     axes.errorbar(

@@ -39,6 +39,7 @@ CUES: Mapping[str, dict[str, Any]] = {
     "dark skin": {"skin": 9},
     "light skin": {"skin": 2},
 }
+SLOW_STEP_SECONDS = 0.1
 KNOWN = {"a", "an", "photo", "of", "doctor", "nurse", "ceo", "person", "male", "female", "rose", "spider"}
 
 
@@ -54,19 +55,14 @@ def _portrait(rng: Random, **values: Any) -> Scene:
 
 
 class SlowRenderer:
-    """A generator that takes ``seconds_per_step`` and draws a portrait per row; seed 13 is blocked."""
+    """Draws a portrait per row; the word "slow" in a prompt makes its steps slow, and seed 13 is blocked."""
 
     batch_size = 4
-
-    def __init__(self, seconds_per_step: float = 0.0) -> None:
-        self.seconds_per_step = seconds_per_step
-        self.n_steps_run = 0
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: Any = None) -> Iterator[GeneratedImage]:
         n_steps = max(1, rows[0].num_inference_steps)
         for step in range(1, n_steps + 1):
-            time.sleep(self.seconds_per_step)
-            self.n_steps_run += 1
+            time.sleep(SLOW_STEP_SECONDS if "slow" in rows[0].prompt else 0.0)
             if on_step is not None:
                 on_step(step, n_steps)
         for row in rows:
@@ -110,13 +106,12 @@ class PixelEncoder:
 class FakeServices(Services):
     """The real stores, catalogue and lock; only the models are the ones above."""
 
-    def __init__(self, data_dir: Path, *, seconds_per_step: float = 0.0) -> None:
+    def __init__(self, data_dir: Path) -> None:
         super().__init__(Settings(data_dir=data_dir, offline=True, device="cpu"))
-        self.generator = SlowRenderer(seconds_per_step)
 
     def text_to_image(self, name: str) -> Any:
         self.model_info(name)
-        return self.generator
+        return SlowRenderer()
 
     def encoder(self, name: str) -> Any:
         self.catalogue.encoder(name)

@@ -1,0 +1,68 @@
+"""A headless Chromium and a copy of axe-core, where this machine has or can get them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ui.served import Served, served
+
+__all__ = ["served"]
+
+ROOT = Path(__file__).parent.parent.parent
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+PATIENCE_MS = 60_000
+
+
+def _chromium() -> str | None:
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    return next(filter(None, found), None)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import Error, sync_playwright
+
+    with sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(executable_path=_chromium(), args=FLAGS)
+        except Error as error:
+            pytest.skip(f"BROWSER TESTS SKIPPED: no Chromium could be started ({str(error).splitlines()[0]})")
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser: Any, served: Served) -> Iterator[Callable[..., Any]]:
+    """Open the app as a new visitor; every visitor has a browser profile of its own."""
+    contexts = []
+
+    def open_page(*, width: int = 1280, scheme: str = "light") -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 860}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.goto(served.url)
+        page.wait_for_selector("#generate")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="session")
+def axe() -> Path:
+    """axe-core from node_modules; fetched once where npm can, else the test is skipped."""
+    if not AXE.is_file() and shutil.which("npm"):
+        command = ["npm", "install", "--no-save", "--no-package-lock", "--prefix", str(ROOT), "axe-core@4"]
+        subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=False)
+    if not AXE.is_file():
+        pytest.skip("ACCESSIBILITY NOT CHECKED: no axe-core; run npm install --no-save axe-core")
+    return AXE

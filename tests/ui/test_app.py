@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bias_core.studies.catalogue import load_attribute_sets
+from bias_core.studies.explore import explore
+from bias_core.studies.explore_types import ExploreReport, ExploreSettings
+from bias_core.studies.report import to_dict
+from tests.ui.fakes import FakeServices
+from tests.ui.served import Served  # noqa: TC001
+
+ROOT = Path(__file__).parent.parent.parent
+NUMBERS = ("attributes", "association", "clusters", "prompt", "settings", "unknown_words", "notes")
+
+
+@pytest.fixture(scope="module")
+def client(served: Served) -> Iterator[Any]:
+    from gradio_client import Client
+
+    client = Client(served.url, verbose=False, analytics_enabled=False)
+    yield client
+    client.close()
+
+
+def numbers(report: dict[str, Any]) -> Any:
+    return json.loads(json.dumps({name: report[name] for name in NUMBERS}))
+
+
+def test_starting_imports_no_heavy_library(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from bias_core.services import Services; from bias_core.settings import Settings\n"
+        "from bias_core.ui.build import build_app\n"
+        "build_app(Services(Settings(data_dir=Path(sys.argv[1]))))\n"
+        "heavy = {'torch', 'diffusers', 'transformers', 'open_clip', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(f'imported at start: {heavy}' if heavy else 0)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+
+
+def test_the_page_comes_at_once(served: Served) -> None:
+    started = time.monotonic()
+    with urllib.request.urlopen(served.url) as answer:
+        assert b"T2I Bias Explorer" in answer.read()
+    assert time.monotonic() - started < 3
+
+
+def test_only_the_tools_are_public(client: Any) -> None:
+    endpoints = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
+    assert set(endpoints) == {"/explore", "/list_models", "/list_attribute_sets"}
+
+
+def test_api_cli_and_python_give_identical_numbers(
+    client: Any, served: Served, fakes: FakeServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bias_core import cli, services
+
+    over_http = client.predict(
+        concept="nurse", attributes=["man", "glasses"], condition="extreme", n_images=11, seed=5,
+        n_attribute_images=3, api_name="/explore",
+    )  # fmt: skip
+    monkeypatch.setattr(services, "Services", lambda: FakeServices(tmp_path / "cli"))
+    arguments = ["explore", "nurse", "--attribute", "man", "--attribute", "glasses", "--condition", "extreme"]
+    arguments += ["-n", "11", "--seed", "5", "--n-attribute-images", "3", "--out", str(tmp_path / "out")]
+    run = CliRunner().invoke(cli.app, arguments)
+    assert run.exit_code == 0, run.output
+    by_command = json.loads((tmp_path / "out" / "report.json").read_text())
+    nurse = next(item for item in load_attribute_sets() if item.key == "nurse")
+    settings = ExploreSettings(
+        concept="nurse",
+        attributes=tuple(a for a in nurse.attributes if a.name in {"man", "glasses"}),
+        condition="extreme",
+        n_images=11,
+        n_attribute_images=3,
+        seed=5,
+    )
+    *_, report = explore(settings, fakes)
+    assert isinstance(report, ExploreReport)
+    assert numbers(over_http) == numbers(by_command) == numbers(to_dict(report))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"concept": "  "}, "concept is empty"),
+        ({"concept": "doctor", "n_images": -1}, "number of images"),
+        ({"concept": "doctor", "model": "no such model"}, "no model"),
+        ({"concept": "doctor", "attributes": ["man|a photo of a man"]}, "man"),
+        ({"concept": "x" * 10_000}, "10,0"),
+    ],
+)
+def test_a_tool_says_what_is_wrong(client: Any, arguments: dict[str, Any], message: str) -> None:
+    from gradio_client.exceptions import AppError
+
+    with pytest.raises(AppError, match=message):
+        client.predict(**arguments, api_name="/explore")
+
+
+def test_the_mcp_tools_describe_their_parameters(served: Served) -> None:
+    with urllib.request.urlopen(f"{served.url}/gradio_api/mcp/schema") as answer:
+        tools = {tool["name"]: tool for tool in json.load(answer)}
+    tool = next(tool for name, tool in tools.items() if name.endswith("explore"))
+    properties = tool["inputSchema"]["properties"]
+    assert properties["concept"]["type"] == "string"
+    assert "doctor" in properties["concept"]["description"]
+    assert not [name for name in tools if "on_" in name or "lambda" in name]
+
+
+@pytest.mark.parametrize("path", ["runs", "embeddings.sqlite"])
+def test_records_of_runs_are_not_served(served: Served, client: Any, path: str) -> None:
+    client.predict(concept="doctor", n_images=4, attribute_a="", attribute_b="", api_name="/explore")
+    found = served.data_dir / path
+    target = next(found.glob("*.json")) if found.is_dir() else found
+    assert target.exists()
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{served.url}/gradio_api/file={target}")
+    with refused.value as answer:
+        assert answer.code in {403, 404}
+
+
+def test_the_same_question_of_two_visitors_is_two_runs(client: Any) -> None:
+    ask = {"concept": "doctor", "n_images": 4, "attribute_a": "", "attribute_b": "", "api_name": "/explore"}
+    first, second = client.predict(**ask), client.predict(**ask)
+    assert first["run_id"] != second["run_id"]
+    assert numbers(first) == numbers(second)

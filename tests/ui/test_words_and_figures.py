@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from bias_core.errors import InvalidInput
+from bias_core.studies.catalogue import load_attribute_sets
+from bias_core.studies.explore import explore
+from bias_core.studies.explore_types import AttributeScore, ExploreReport, ExploreSettings, Progress
+from bias_core.types import Attribute, Estimate
+from bias_core.ui import groups, messages, plots, results, sentences
+from bias_core.ui.visitor import Visitor
+
+if TYPE_CHECKING:
+    from tests.ui.fakes import FakeServices
+
+NAN = float("nan")
+
+
+def estimate(value: float, low: float, high: float, n: int = 7) -> Estimate:
+    return Estimate(value=value, low=low, high=high, n=n, note="constant" if math.isnan(value) else "")
+
+
+def score(
+    value: float, low: float, high: float, reference: float | None = 0.5, name: str = "man"
+) -> AttributeScore:
+    attribute = Attribute(
+        name=name, positive="p", negative="n", reference=reference, reference_source="assumed"
+    )
+    rest = dict.fromkeys(("stereotype", "signed_difference", "wals", "spread"), estimate(0.1, 0.0, 0.2))
+    return AttributeScore(
+        attribute=attribute,
+        prevalence=estimate(value, low, high),
+        similarity_positive=np.zeros(7),
+        similarity_negative=np.ones(7),
+        **rest,
+    )
+
+
+@pytest.fixture
+def report(fakes: FakeServices) -> ExploreReport:
+    attributes = load_attribute_sets()[1].attributes
+    settings = ExploreSettings(concept="doctor", attributes=attributes, n_images=17, n_clusters=3)
+    *_, found = explore(settings, fakes)
+    assert isinstance(found, ExploreReport)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "reference", "verdict"),
+    [
+        (0.6, 0.9, 0.5, "above"),
+        (0.1, 0.4, 0.5, "below"),
+        (0.4, 0.6, 0.5, "within"),
+        (0.4, 0.6, None, "unknown"),
+    ],
+)
+def test_the_verdict_is_where_the_interval_lies(
+    low: float, high: float, reference: float | None, verdict: str
+) -> None:
+    assert sentences.verdict(score((low + high) / 2, low, high, reference)) == verdict
+
+
+def test_an_undefined_share_never_reads_as_no_bias() -> None:
+    undefined = score(NAN, NAN, NAN)
+    assert "could not be measured" in sentences.says(undefined)
+    assert "not a sign of no bias" in sentences.does_not_say(undefined)
+
+
+def test_an_interval_with_the_reference_inside_is_not_called_fair() -> None:
+    text = sentences.says(score(0.5, 0.3, 0.7))
+    assert "none ruled out" in text
+
+
+def test_every_number_of_the_table_has_its_interval_and_n(report: ExploreReport) -> None:
+    html = results.table_html(report)
+    assert html.count('<th scope="row">') == len(report.attributes)
+    for found in report.attributes:
+        assert f"{found.prevalence.value:.3f}" in html
+        assert f"{found.wals.low:.3f}" in html
+    assert '<td data-label="n">16</td>' in html  # 17 asked, picture 14 (seed 13) blocked
+
+
+def test_the_blocked_picture_is_counted_and_not_scored(report: ExploreReport) -> None:
+    assert "1 blocked" in results.header_html(report)
+    blocked = next(image for image in report.images if image.blocked)
+    assert "never scored" in results.picture_html(report, blocked, "x")
+
+
+def test_unknown_words_are_named(report: ExploreReport) -> None:
+    assert "“zorgon”" in results.header_html(replace(report, unknown_words=("zorgon",)))
+
+
+def test_groups_split_the_scored_pictures(report: ExploreReport) -> None:
+    assert report.clusters is not None
+    sizes = [len(groups.members(report, group)) for group in range(report.clusters.n_clusters)]
+    assert sum(sizes) == 16
+    assert len(groups.members(report, groups.ALL)) == 17
+    assert groups.group_buttons(report, 1).count('aria-pressed="true"') == 1
+    assert groups.map_html(report).count('tabindex="0"') == 1
+
+
+def test_figures_take_the_colours_of_the_page(report: ExploreReport) -> None:
+    assert report.association is not None
+    for svg in (plots.interval_plot(report.attributes), plots.association_plot(report.association)):
+        assert svg.startswith("<svg role=")
+        assert "var(--measured)" in svg
+        assert "#0" not in svg.replace("url(#", "").replace('href="#', "")
+
+
+def test_a_dollar_in_a_name_is_no_mathematics() -> None:
+    assert "$x^2" in plots.interval_plot([score(0.5, 0.2, 0.8, name="$x^2$")])
+
+
+def test_text_of_the_user_is_never_markup(report: ExploreReport) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    attribute = replace(report.attributes[0].attribute, name=evil, reference_source=evil)
+    bad = replace(report, prompt=evil, attributes=(replace(report.attributes[0], attribute=attribute),))
+    parts = (results.header_html, results.table_html, results.sentences_html, results.shares_html)
+    assert not any("<img" in part(bad) for part in parts)
+    assert "<img" not in messages.error_html(evil)
+
+
+def test_errors_of_ours_are_kept_and_others_pass() -> None:
+    with messages.user_errors() as problem:
+        raise InvalidInput("the concept is empty")
+    assert problem.message == "the concept is empty"
+    with pytest.raises(ZeroDivisionError), messages.user_errors():
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(NAN, "left"), (0.2, "left"), (12.3, "13 s left"), (200.0, "4 min left")]
+)
+def test_the_time_left_is_shown_once_it_is_known(seconds: float, text: str) -> None:
+    html = messages.progress_html(
+        Progress(done=3, total=11, seconds_left=seconds, message="3 of 11 pictures")
+    )
+    assert (text in html) == (seconds >= 1)
+    assert 'aria-valuenow="3"' in html
+
+
+def test_a_copied_visitor_is_another_visitor() -> None:
+    from copy import deepcopy
+
+    first = Visitor()
+    second = deepcopy(first)
+    first.stop.set()
+    assert first.key != second.key
+    assert not second.stop.is_set()
+    assert len(first.key) == 32
+
+
+def test_leaving_stops_the_run_and_deletes_the_downloads() -> None:
+    visitor = Visitor()
+    folder = visitor.folder
+    visitor.leave()
+    assert visitor.stop.is_set()
+    assert not folder.exists()
