@@ -6,11 +6,13 @@ argument. Nothing in it belongs to one visitor.
 
 from __future__ import annotations
 
-import json
 import threading
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from zipfile import BadZipFile
+
+import numpy as np
 
 from bias_core.errors import StorageError
 from bias_core.model_catalogue import Catalogue, fingerprint, load_catalogue
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from bias_core.model_catalogue import EncoderInfo
     from bias_core.protocols import ImageTextEncoder, TextToImage
-    from bias_core.types import ModelInfo
+    from bias_core.types import ModelInfo, ReaderErrors
 
 T = TypeVar("T")
 
@@ -78,12 +80,29 @@ class Services:
         """The encoder of this name; its weights load with the first input."""
         return self._once("encoder", name, lambda: self._build_encoder(self.catalogue.encoder(name)))
 
-    def reader_errors(self, encoder: str) -> Mapping[str, Mapping[str, float]]:
-        """Sensitivity and specificity by positive sentence, where the encoder's folder records them.
+    def reader_errors(
+        self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
+    ) -> tuple[ReaderErrors | None, ...]:
+        """How often the encoder errs on each (positive, negative) pair of sentences.
 
-        Empty for encoders whose errors nobody has measured.
+        Known for encoders that ship their embeddings of held-out renders, on pictures of the same world,
+        and for sentences that this world understands; None elsewhere.
         """
-        return self._once("errors", encoder, lambda: self._read_errors(self.catalogue.encoder(encoder)))
+        info = self.catalogue.encoder(encoder)
+        path = Path(self._source(info.path)) / "held_out.npz"
+        if not model.startswith("calibration-") or not path.is_file() or not sentences:
+            return (None,) * len(sentences)
+        from bias_core.calibration.reader_errors import held_out_scenes, sentence_errors
+
+        rows, seed = self._once("held out", encoder, lambda: _held_out(path))
+        texts = self.embeddings.texts(
+            self.encoder(encoder), [text for pair in sentences for text in pair], lock=self.model_lock
+        )
+        scenes = held_out_scenes(seed, len(rows))
+        return tuple(
+            sentence_errors(rows, texts[2 * i : 2 * i + 2], scenes, positive, negative)
+            for i, (positive, negative) in enumerate(sentences)
+        )
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         """Words of ``prompt`` that the calibration world does not know; empty for other models."""
@@ -169,12 +188,11 @@ class Services:
         name = f"{info.id}@{fingerprint(Path(source))}" if Path(source).is_dir() else info.id
         return TransformersEncoder(name, source, device=device, offline=offline)
 
-    def _read_errors(self, info: EncoderInfo) -> Mapping[str, Mapping[str, float]]:
-        path = Path(self._source(info.path)) / "reader.json"
-        if not path.is_file():
-            return {}
-        try:
-            errors: dict[str, dict[str, float]] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise StorageError(f"cannot read the encoder's error rates {path}: {error}") from error
-        return errors
+
+def _held_out(path: Path) -> tuple[np.ndarray, int]:
+    """Embeddings of held-out renders and the seed of their scenes."""
+    try:
+        with np.load(path) as saved:
+            return saved["image_embeddings"].astype(np.float32), int(saved["seed"])
+    except (ValueError, KeyError, BadZipFile) as error:
+        raise StorageError(f"cannot read the encoder's held-out embeddings {path}: {error}") from error

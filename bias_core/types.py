@@ -115,6 +115,22 @@ class Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReaderErrors:
+    """How often a reader of pictures errs on one attribute, from pictures whose truth is known.
+
+    Attributes
+    ----------
+    sensitivity, specificity : shares in [0, 1] of present attributes called present, of absent ones absent.
+    n_positive, n_negative : numbers of pictures behind them.
+    """
+
+    sensitivity: float
+    specificity: float
+    n_positive: int
+    n_negative: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """One denoising step seen from inside (shapes: one image's latent, ``(c, h, w)``).
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -266,11 +265,21 @@ def assets(tmp_path_factory: pytest.TempPathFactory, tiny_sd3: Path, tiny_clip: 
     )
     (folder / "models.yaml").write_text(models)
     (folder / "studies").symlink_to(real / "studies")
-    errors = {
-        "a photo of a man": {"sensitivity": 0.9, "specificity": 0.95, "n_positive": 500, "n_negative": 500}
-    }
-    (tiny_clip / "reader.json").write_text(json.dumps(errors))
+    _save_held_out(tiny_clip)
     return folder
+
+
+def _save_held_out(clip: Path, n: int = 300) -> None:
+    """Held-out embeddings of a reader that takes nine in ten people for what they are."""
+    from bias_core.adapters.transformers_clip import TransformersEncoder
+    from bias_core.calibration.reader_errors import held_out_scenes
+
+    encoder = TransformersEncoder("tiny", str(clip), device="cpu", offline=True)
+    man, woman = encoder.encode_texts(["a photo of a man", "a photo of a female"])
+    scenes = held_out_scenes(0, n)
+    masculine = [s.people and s.people[0].gender == "masculine" for s in scenes]
+    rows = [man if shown != (i % 10 == 0) else woman for i, shown in enumerate(masculine)]
+    np.savez_compressed(clip / "held_out.npz", image_embeddings=np.stack(rows), seed=0)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bias_core.runs.images import ImageStore
     from bias_core.runs.manifests import ManifestStore
     from bias_core.settings import Settings
-    from bias_core.types import ModelInfo
+    from bias_core.types import ModelInfo, ReaderErrors
 
 
 class StudyServices(Protocol):
@@ -41,8 +41,10 @@ class StudyServices(Protocol):
         """The encoder of this name."""
         ...
 
-    def reader_errors(self, encoder: str) -> Mapping[str, Mapping[str, float]]:
-        """Known sensitivity and specificity of the encoder, by positive sentence."""
+    def reader_errors(
+        self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
+    ) -> tuple[ReaderErrors | None, ...]:
+        """Errors of the encoder for each (positive, negative) pair of sentences, None where not known."""
         ...
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:

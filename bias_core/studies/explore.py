@@ -227,7 +227,9 @@ def _score(
         plan.settings,
         embeddings,
         SentencePairs(positive=rows[: len(attributes)], negative=rows[len(attributes) :]),
-        reader_errors=services.reader_errors(plan.settings.encoder),
+        reader_errors=services.reader_errors(
+            plan.settings.encoder, plan.settings.model, [(a.positive, a.negative) for a in attributes]
+        ),
         planted=[services.shown(a.positive, truths) if truths else None for a in attributes],
     )
 

@@ -18,10 +18,10 @@ from bias_core.metrics.stereotype import (
 )
 from bias_core.statistics import corrected_prevalence
 from bias_core.studies.explore_types import AssociationScore, AttributeScore
-from bias_core.types import Attribute, Estimate
+from bias_core.types import Attribute, Estimate, ReaderErrors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from bias_core.studies.explore_types import ExploreSettings
 
@@ -42,7 +42,7 @@ def score_attributes(
     images: np.ndarray,
     sentences: SentencePairs,
     *,
-    reader_errors: Mapping[str, Mapping[str, float]],
+    reader_errors: Sequence[ReaderErrors | None],
     planted: Sequence[float | None],
 ) -> tuple[AttributeScore, ...]:
     """OASIS's numbers of every attribute on the concept's pictures ``(n, d)``."""
@@ -62,8 +62,7 @@ def score_attributes(
         if i not in wals:
             scores.append(_untold(attribute, *columns))
             continue
-        errors = reader_errors.get(attribute.positive)
-        found = _score_attribute(attribute, *columns, errors=errors, confidence=settings.confidence)
+        found = _score_attribute(attribute, *columns, errors=reader_errors[i], confidence=settings.confidence)
         scores.append(replace(found, wals=wals[i], spread=spreads[i]))
     return tuple(replace(score, planted=share) for score, share in zip(scores, planted, strict=True))
 
@@ -116,7 +115,7 @@ def _score_attribute(
     similarity_positive: np.ndarray,
     similarity_negative: np.ndarray,
     *,
-    errors: Mapping[str, float] | None,
+    errors: ReaderErrors | None,
     confidence: float,
 ) -> AttributeScore:
     """What is counted picture by picture; WALS and spread are filled in by the caller."""
@@ -146,19 +145,16 @@ def _undefined(n: int, note: str, *, null_value: float | None = None) -> Estimat
     return Estimate(value=math.nan, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
 
 
-def _corrected(
-    prevalence: Estimate, errors: Mapping[str, float] | None, confidence: float
-) -> Estimate | None:
+def _corrected(prevalence: Estimate, errors: ReaderErrors | None, confidence: float) -> Estimate | None:
     """Rogan–Gladen, or None where the reader's errors are unknown or as large as chance."""
-    if errors is None or errors["sensitivity"] + errors["specificity"] <= 1:
+    if errors is None or errors.sensitivity + errors.specificity <= 1:
         return None
-    n_positive, n_negative = errors.get("n_positive"), errors.get("n_negative")
     return corrected_prevalence(
         round(prevalence.value * prevalence.n),
         prevalence.n,
-        sensitivity=errors["sensitivity"],
-        specificity=errors["specificity"],
-        n_sensitivity=None if n_positive is None else int(n_positive),
-        n_specificity=None if n_negative is None else int(n_negative),
+        sensitivity=errors.sensitivity,
+        specificity=errors.specificity,
+        n_sensitivity=errors.n_positive,
+        n_specificity=errors.n_negative,
         confidence=confidence,
     )

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 import torch
 
@@ -69,10 +70,12 @@ def test_training_encodes_prompts_as_the_pipeline_does(trained: Path) -> None:
 
 def test_the_reader_records_its_errors(trained: Path) -> None:
     errors = json.loads((trained / "clip" / "reader.json").read_text())
-    assert len(errors) > 20
-    for record in errors.values():
+    assert len(errors) > 10
+    for record in errors:
         assert 0 <= record["sensitivity"] <= 1
-        assert record["n_positive"] > 0
+        assert record["n_positive"] >= 20
+    with np.load(trained / "clip" / "held_out.npz") as held_out:
+        assert held_out["image_embeddings"].shape == (200, 128)
 
 
 def test_new_words_keep_the_ids_of_the_old_ones(trained: Path) -> None:

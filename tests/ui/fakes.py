@@ -17,7 +17,7 @@ from bias_core.calibration.balanced import balanced_scene
 from bias_core.calibration.render import render
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.types import GeneratedImage, ImageRow
+from bias_core.types import GeneratedImage, ImageRow, ReaderErrors
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -130,6 +130,8 @@ class FakeServices(Services):
         ((key, value),) = cues.items()
         return float(np.mean([truth.get(key) == value for truth in truths]))
 
-    def reader_errors(self, encoder: str) -> Mapping[str, Mapping[str, float]]:
-        known = {"sensitivity": 0.93, "specificity": 0.95, "n_positive": 400, "n_negative": 400}
-        return {"a photo of a man": known}
+    def reader_errors(
+        self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
+    ) -> tuple[ReaderErrors | None, ...]:
+        known = ReaderErrors(sensitivity=0.93, specificity=0.95, n_positive=400, n_negative=400)
+        return tuple(known if positive == "a photo of a man" else None for positive, _ in sentences)

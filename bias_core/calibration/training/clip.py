@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from random import Random
 
@@ -25,7 +26,8 @@ from transformers import (
 
 from bias_core.calibration.balanced import balanced_scene
 from bias_core.calibration.captions import ATTRIBUTE_SENTENCES, describe, looks, things, vocabulary
-from bias_core.calibration.grammar import Request, parse, satisfies
+from bias_core.calibration.grammar import parse
+from bias_core.calibration.reader_errors import held_out_scenes, sentence_errors, truth_table
 from bias_core.calibration.render import render
 from bias_core.calibration.scene import DOMAINS, Scene
 from bias_core.calibration.training.loop import to_tensor, train
@@ -124,7 +126,7 @@ def draw_batch(rng: Random, n: int) -> tuple[list[Scene], list[Image.Image]]:
 
 
 def roughen(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Blur, noise and brightness on half of the pictures: generated ones shall be read as well as drawn ones."""
+    """Blur, noise and brightness on half of the pictures, so that generated ones can be read too."""
     n = len(x)
     rough = torch.rand(n, 1, 1, 1, generator=generator) < 0.5
     blurred = F.avg_pool2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), 3, stride=1)
@@ -132,16 +134,6 @@ def roughen(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     noisy = x + share * (blurred - x) + 0.06 * share * torch.randn(x.shape, generator=generator)
     noisy = noisy * (1 + 0.1 * (torch.rand(n, 1, 1, 1, generator=generator) - 0.5))
     return torch.where(rough, noisy, x).clamp(-1, 1)
-
-
-def truth_table(scenes: Sequence[Scene], requests: Sequence[Request]) -> np.ndarray:
-    """``(n_scenes, n_requests)``: 1 true, 0 false, -1 undecided."""
-    table = np.empty((len(scenes), len(requests)), dtype=np.int8)
-    for i, scene in enumerate(scenes):
-        for j, request in enumerate(requests):
-            holds = satisfies(scene, request)
-            table[i, j] = -1 if holds is None else int(holds)
-    return table
 
 
 class Reader:
@@ -256,35 +248,37 @@ def train_clip(
 
 
 def save_reader(reader: Reader, out: Path, *, seed: int, n: int) -> None:
-    """Save the reader with ``reader.json``: its errors for every sentence pair, on fresh renders."""
+    """Save the reader, its embeddings of ``n`` fresh renders, and its errors on the built-in sentences."""
     reader.model.eval().save_pretrained(out, max_shard_size="9MB")
     reader.tokenizer.save_pretrained(out)
     CLIPImageProcessor(
         size={"height": 64, "width": 64}, do_center_crop=False, do_resize=True, resample=Image.Resampling.BOX,
         image_mean=[0.5] * 3, image_std=[0.5] * 3,
     ).save_pretrained(out)  # fmt: skip
-    (out / "reader.json").write_text(json.dumps(error_rates(reader, seed=seed, n=n), indent=1) + "\n")
+    embeddings = embed_held_out(reader, seed=seed, n=n)
+    np.savez_compressed(out / "held_out.npz", image_embeddings=embeddings, seed=seed)
+    table = error_table(reader, embeddings, seed=seed)
+    (out / "reader.json").write_text(json.dumps(table, indent=1) + "\n")
 
 
 @torch.no_grad()
-def error_rates(reader: Reader, *, seed: int, n: int) -> dict[str, dict[str, object]]:
-    """Sensitivity and specificity per sentence pair, on ``n`` balanced renders never trained on."""
-    rng = Random(f"held out {seed}")
+def embed_held_out(reader: Reader, *, seed: int, n: int) -> np.ndarray:
+    """Unit rows ``(n, 128)``, 16 bit, of renders never trained on."""
     reader.model.eval()
-    scenes, images = draw_batch(rng, n)
-    z = torch.cat([reader.images(to_tensor(images[i : i + 256])) for i in range(0, n, 256)]).cpu()
-    rates: dict[str, dict[str, object]] = {}
-    for (positive, negative), (asked, absent) in zip(ATTRIBUTE_SENTENCES, reader.pairs, strict=True):
-        w = reader.texts([positive, negative]).cpu()
-        said = (z @ (w[0] - w[1]) > 0).numpy()
-        table = truth_table(scenes, [asked, absent])
-        yes, no = (table[:, 0] == 1) & (table[:, 1] != 1), (table[:, 1] == 1) & (table[:, 0] != 1)
-        rates[positive + " | " + negative] = {
-            "positive": positive,
-            "negative": negative,
-            "sensitivity": float(said[yes].mean()),
-            "specificity": float(1 - said[no].mean()),
-            "n_positive": int(yes.sum()),
-            "n_negative": int(no.sum()),
-        }
-    return rates
+    images = [render(scene) for scene in held_out_scenes(seed, n)]
+    rows = [reader.images(to_tensor(images[i : i + 256])).cpu() for i in range(0, n, 256)]
+    return torch.cat(rows).numpy().astype(np.float16)
+
+
+@torch.no_grad()
+def error_table(reader: Reader, embeddings: np.ndarray, *, seed: int) -> list[dict[str, object]]:
+    """Sensitivity and specificity of every built-in sentence pair."""
+    table: list[dict[str, object]] = []
+    for positive, negative in ATTRIBUTE_SENTENCES:
+        texts = reader.texts([positive, negative]).cpu().numpy()
+        scenes = held_out_scenes(seed, len(embeddings))
+        errors = sentence_errors(embeddings, texts, scenes, positive, negative)
+        if errors:
+            balanced = (errors.sensitivity + errors.specificity) / 2
+            table.append({"positive": positive, "negative": negative, "balanced": balanced, **asdict(errors)})
+    return table

@@ -126,7 +126,7 @@ class Pool:
 
 @torch.no_grad()
 def encode_tokens(pipe: StableDiffusion3Pipeline, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What the pipeline makes of a prompt: the CLIP states twice, a zero token in place of T5, pooled twice."""
+    """What the pipeline makes of a prompt: CLIP states twice, a zero token for T5, pooled twice."""
     out = pipe.text_encoder(tokens, output_hidden_states=True)
     states = out.hidden_states[-2]
     both = torch.cat([states, states], dim=-1)
