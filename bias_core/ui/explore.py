@@ -46,14 +46,19 @@ class Handlers:
         """Run the exploration and show it grow."""
         from bias_core.studies.explore import explore
 
-        visitor.stop.clear()
+        cancelled = visitor.stop.is_set
         yield self.show.started()
         with user_errors() as problem:
             settings = read_form(values)
-            for step in explore(settings, self.services, cancelled=visitor.stop.is_set, session=visitor.key):
+            for step in explore(settings, self.services, cancelled=cancelled, session=visitor.key):
                 yield self.show.step(step, visitor.folder)
         if problem:
             yield self.show.failed(problem.message, last)
+
+    def on_click(self, visitor: Visitor) -> Updates:
+        """Take a turn in the queue; a run of the same visitor that is still at work ends."""
+        visitor.start()
+        return self.show.waiting()
 
     def on_stop(self, visitor: Visitor) -> str:
         """Ask the run to end at its next denoising step."""
@@ -175,9 +180,13 @@ def build(demo: gr.Blocks, services: Services) -> None:
 def _wire_run(ui: Ui, handlers: Handlers) -> None:
     shown = [ui.parts[name] for name in ExploreView.OUTPUTS]
     inputs = [ui.visitor, ui.view, *ui.inputs()]
-    run = gr.on(
-        [ui.generate.click, ui.concept.submit], handlers.on_generate, inputs, shown,
-        show_progress="minimal", show_progress_on=ui.status, trigger_mode="once", **_MODEL, **_PRIVATE,
+    asked = gr.on(
+        [ui.generate.click, ui.concept.submit], handlers.on_click, ui.visitor,
+        [ui.status, ui.generate, ui.stop], queue=False, **_QUIET,
+    )  # fmt: skip
+    run = asked.then(
+        handlers.on_generate, inputs, shown, show_progress="minimal", show_progress_on=ui.status,
+        trigger_mode="multiple", **_MODEL, **_PRIVATE,
     )  # fmt: skip
     run.failure(handlers.on_crash, ui.view, shown, **_QUIET)
     ui.stop.click(handlers.on_stop, ui.visitor, ui.status, queue=False, **_QUIET)

@@ -54,8 +54,12 @@ class ExploreView:
         self.ui = ui
 
     def started(self) -> Updates:
-        """Between the click and the first sign of life."""
+        """Between the turn in the queue and the first sign of life."""
         return self._buttons(running=True) | {self.ui.status: messages.LOADING}
+
+    def waiting(self) -> Updates:
+        """Between the click and the turn in the queue."""
+        return self._buttons(running=True) | {self.ui.status: messages.QUEUED}
 
     def step(self, step: Progress | ExploreReport, folder: Path) -> Updates:
         """Whatever the core yields."""

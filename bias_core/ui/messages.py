@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 READY = '<p class="status quiet">Ready. The defaults give a full result in one click.</p>'
 STOPPING = '<p class="status quiet" role="status">Stopping after this denoising step …</p>'
 LOADING = '<p class="status quiet" role="status">Loading the model; the first time takes a few seconds …</p>'
+QUEUED = '<p class="status quiet" role="status">Waiting for a turn: one run at a time …</p>'
 WAITING = '<p class="quiet waiting">The numbers follow when the pictures are there.</p>'
 NOTHING_DONE = "Nothing has been measured yet: press “Generate and measure” first."
 

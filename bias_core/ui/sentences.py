@@ -53,7 +53,7 @@ def headline(report: ExploreReport) -> str:
     return {
         "above": f"{seen}, more than the {reference} it is compared with. {_rest(report)}",
         "below": f"{seen}, less than the {reference} it is compared with. {_rest(report)}",
-        "within": f"No attribute departs clearly from its P*. Farthest: {seen}, against {reference}.",
+        "within": f"No attribute departs clearly from its reference. Farthest: {seen}, against {reference}.",
         "unknown": f"{seen}. There is no real-world rate to compare it with.",
     }[verdict(lead)].strip()
 
@@ -125,7 +125,8 @@ def _rest(report: ExploreReport) -> str:
     n_away = verdicts.count("above") + verdicts.count("below")
     if len(verdicts) == 1:
         return ""
-    return f"{n_away} of {len(verdicts)} attributes {'departs' if n_away == 1 else 'depart'} clearly from P*."
+    verb = "departs" if n_away == 1 else "depart"
+    return f"{n_away} of {len(verdicts)} attributes {verb} clearly from the reference."
 
 
 def _reference(score: AttributeScore) -> str:

@@ -15,7 +15,7 @@ class Visitor:
     Attributes
     ----------
     key : 128 random bits in hex; run ids are derived from it.
-    stop : set when the visitor presses Stop or has left.
+    stop : of the newest run; set when the visitor presses Stop or has left.
     """
 
     def __init__(self) -> None:
@@ -24,6 +24,11 @@ class Visitor:
 
     def __deepcopy__(self, memo: object) -> Visitor:
         return Visitor()
+
+    def start(self) -> None:
+        """Make way for a new run: an older one is told to stop and keeps its own flag."""
+        self.stop.set()
+        self.stop = threading.Event()
 
     @cached_property
     def _folder(self) -> TemporaryDirectory[str]:

@@ -155,6 +155,14 @@ def test_a_copied_visitor_is_another_visitor() -> None:
     assert len(first.key) == 32
 
 
+def test_a_new_run_stops_the_one_before() -> None:
+    visitor = Visitor()
+    before = visitor.stop
+    visitor.start()
+    assert before.is_set()
+    assert not visitor.stop.is_set()
+
+
 def test_leaving_stops_the_run_and_deletes_the_downloads() -> None:
     visitor = Visitor()
     folder = visitor.folder

@@ -1,0 +1,69 @@
+"""Every code block of the README runs: Python as it stands, console lines through the command line."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from tests.ui.fakes import FakeServices
+
+if TYPE_CHECKING:
+    from tests.ui.served import Served
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PYTHON = re.findall(r"```python\n(.*?)```", README, flags=re.S)
+CONSOLE = re.findall(
+    r"^\$ (.*?)(?:\s+#.*)?$", "".join(re.findall(r"```console\n(.*?)```", README, flags=re.S)), re.M
+)
+
+
+@pytest.fixture(autouse=True)
+def without_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bias_core import services
+
+    monkeypatch.setattr(services, "Services", lambda: FakeServices(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("code", PYTHON)
+def test_python_blocks_run(code: str, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    code = code.replace("http://127.0.0.1:7860", served.url)
+    names: dict[str, object] = {}
+    exec(code, names)
+    assert "n = 15" in capsys.readouterr().out or "report" in names
+    if "client" in names:
+        names["client"].close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("line", [line for line in CONSOLE if line.startswith("python")])
+def test_command_lines_run(line: str) -> None:
+    from bias_core import cli
+
+    run = CliRunner().invoke(cli.app, shlex.split(line)[3:])
+    assert run.exit_code == 0, run.output
+
+
+def test_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = [line.split()[1] for line in CONSOLE if line.startswith("make")]
+    assert targets == ["run", "test"]
+    assert all(f"\n{target}:" in makefile for target in targets)
+
+
+def test_the_front_matter_is_what_a_space_accepts() -> None:
+    front = yaml.safe_load(README.split("---")[1])
+    assert front["sdk"] == "gradio"
+    assert (ROOT / front["app_file"]).is_file()
+    assert len(front["short_description"]) <= 60
+    assert len((ROOT / "app.py").read_text().splitlines()) <= 40
+
+
+def test_the_screenshot_is_there_and_small() -> None:
+    assert (ROOT / "docs" / "screenshot.png").stat().st_size < 600_000
