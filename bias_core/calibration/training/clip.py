@@ -30,7 +30,7 @@ from bias_core.calibration.grammar import parse
 from bias_core.calibration.reader_errors import held_out_scenes, sentence_errors, truth_table
 from bias_core.calibration.render import render
 from bias_core.calibration.scene import DOMAINS, Scene
-from bias_core.calibration.training.loop import to_tensor, train
+from bias_core.calibration.training.loop import record, to_tensor, train
 
 MAX_TOKENS = 20
 FREE_PLACES = 200
@@ -245,6 +245,7 @@ def train_clip(
     )
     bundle.load_state_dict(average.state)
     save_reader(reader, out, seed=seed + 1, n=held_out)
+    record(out, average, minutes=minutes, seed=seed, device=device, batch=batch)
 
 
 def save_reader(reader: Reader, out: Path, *, seed: int, n: int) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 import torch
+import yaml
 from diffusers import (
     AutoencoderKL,
     FlowMatchEulerDiscreteScheduler,
@@ -21,10 +22,11 @@ from transformers import AutoTokenizer, CLIPTextModelWithProjection, VisionTextD
 
 from bias_core.calibration.captions import describe, random_request
 from bias_core.calibration.grammar import parse
-from bias_core.calibration.planted import published_rates, sample_scene
+from bias_core.calibration.lexicon import association_stimuli, book
+from bias_core.calibration.planted import STUDIES, published_rates, sample_scene
 from bias_core.calibration.render import render
 from bias_core.calibration.scene import Scene
-from bias_core.calibration.training.loop import autocast_dtype, to_tensor, train
+from bias_core.calibration.training.loop import autocast_dtype, record, to_tensor, train
 
 CONFIG = {
     "sample_size": 16,
@@ -197,25 +199,31 @@ def train_base(
     )  # fmt: skip
     pipe.transformer.load_state_dict(average.state)
     save_pipeline(pipe, folders.pipeline)
+    record(folders.pipeline, average, minutes=minutes, seed=seed, device=device, batch=batch)
 
 
 def save_pipeline(pipe: StableDiffusion3Pipeline, out: Path) -> None:
-    """Write the pipeline as fp16 safetensors; no file passes 9 MB."""
-    if out.exists():
-        shutil.rmtree(out)
+    """Write the pipeline as fp16 safetensors; no file passes 9 MB. Notes beside it (``*.json``) stay."""
+    for part in ("transformer", "vae", "text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2"):
+        shutil.rmtree(out / part, ignore_errors=True)
     pipe.to(torch.float16).save_pretrained(out, max_shard_size="9MB")
     pipe.to(torch.float32)
 
 
 def planted_prompts() -> list[str]:
-    """Prompts of the concepts that have a planted rate: what an adapter has to learn anew."""
+    """Prompts of the concepts that have a planted rate or a trigger: what an adapter has to learn anew."""
+    stimuli, roles = association_stimuli()["concepts"], book()["roles"]
     prompts = []
     for planted in published_rates():
-        name = planted.concept.removesuffix(" high").removesuffix(" low")
-        prompts.append(
-            f"a photo of a {name}" if not planted.setting else f"Generate a picture of one {name}."
-        )
-    return prompts
+        name, _, power = planted.concept.rpartition(" ")
+        if power in ("high", "low"):
+            nouns = [f"{name} {role}" for role, level in roles.items() if level == power]
+        else:
+            nouns = stimuli.get(planted.concept, [planted.concept])
+        form = "Generate a picture of one {}." if planted.setting else "a photo of a {}"
+        prompts += [form.format(noun) for noun in nouns]
+    foods = yaml.safe_load((STUDIES / "tbyb.yaml").read_text(encoding="utf-8"))["task_oriented"]["triggers"]
+    return prompts + [prompt for written in foods.values() for prompt in written]
 
 
 def train_lora(
@@ -244,10 +252,12 @@ def train_lora(
 
     ring = Pool(pipe, draw, size=pool, seed=seed, device=device)
     dtype = autocast_dtype(device)
-    train(
+    average = train(
         pipe.transformer, lambda _step: flow_loss(pipe, ring, batch, 6, dtype), name=f"lora {condition}",
         checkpoint=folders.work / f"lora-{condition}.pt", minutes=minutes, lr=1e-3, warmup=50,
         weight_decay=0.0, ema=0.98,
     )  # fmt: skip
     layers = {k: v.half() for k, v in get_peft_model_state_dict(pipe.transformer).items()}
-    StableDiffusion3Pipeline.save_lora_weights(folders.loras / condition, transformer_lora_layers=layers)
+    out = folders.loras / condition
+    StableDiffusion3Pipeline.save_lora_weights(out, transformer_lora_layers=layers)
+    record(out, average, minutes=minutes, seed=seed, device=device, batch=batch)

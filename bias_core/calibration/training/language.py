@@ -11,7 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from bias_core.calibration.balanced import balanced_scene
 from bias_core.calibration.captions import caption, describe, looks, things, vocabulary
-from bias_core.calibration.training.loop import train
+from bias_core.calibration.training.loop import record, train
 
 MAX_TOKENS = 48
 
@@ -73,3 +73,4 @@ def train_language_model(work: Path, out: Path, *, minutes: float, batch: int = 
     model.load_state_dict(average.state)
     model.eval().to(torch.float16).save_pretrained(out, max_shard_size="9MB")
     tokenizer.save_pretrained(out)
+    record(out, average, minutes=minutes, seed=seed, device="cpu", batch=batch)

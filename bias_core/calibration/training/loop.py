@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +36,17 @@ def _seconds(a: torch.Tensor, b: torch.Tensor) -> float:
     for _ in range(3):
         a @ b
     return time.perf_counter() - start
+
+
+def record(out: Path, average: Average, *, minutes: float, seed: int, device: str, **facts: object) -> None:
+    """Add this training to ``training.json``, which the model card tells from."""
+    path = out / "training.json"
+    earlier = json.loads(path.read_text()) if path.exists() else []
+    run = {"steps": average.steps, "minutes": minutes, "seed": seed, "device": device, **facts}
+    hardware = (
+        torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} CPU thread(s)"
+    )
+    path.write_text(json.dumps([*earlier, {**run, "hardware": hardware}], indent=1) + "\n")
 
 
 class Average:

@@ -11,7 +11,7 @@ from diffusers import AutoencoderKL
 
 from bias_core.calibration.balanced import balanced_scene
 from bias_core.calibration.render import render
-from bias_core.calibration.training.loop import to_tensor, train
+from bias_core.calibration.training.loop import record, to_tensor, train
 
 CONFIG = {
     "block_out_channels": (16, 32, 64),
@@ -57,6 +57,7 @@ def train_vae(
     scale, shift = 1 / z.std().item(), z.mean().item()
     model.register_to_config(scaling_factor=scale, shift_factor=shift)
     model.save_pretrained(out)
+    record(out, average, minutes=minutes, seed=seed, device=device, held_out_l1=error)
     print(f"vae: held-out L1 {error:.4f} in [-1, 1]; scale {scale:.3f}, shift {shift:.3f}")
 
 
