@@ -29,7 +29,7 @@ def _folders(work: Path) -> Folders:
 
     return Folders(
         work=work,
-        vae=work / "vae",
+        vae=work / "vae" if (work / "vae").is_dir() else ASSETS / "pipeline" / "vae",
         clip=ASSETS / "clip",
         pipeline=ASSETS / "pipeline",
         loras=ASSETS / "loras",
@@ -37,11 +37,19 @@ def _folders(work: Path) -> Folders:
 
 
 @app.command()
-def vae(minutes: Minutes = 30, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
-    """Train the picture compressor."""
+def vae(
+    minutes: Minutes = 30,
+    work: Work = Path("build/calibration"),
+    seed: Seed = 0,
+    decoder_only: Annotated[
+        bool, typer.Option(help="Improve the shipped decoder, keep the latents.")
+    ] = False,
+) -> None:
+    """Train the picture compressor; the generator must be trained again, unless only the decoder was."""
     from bias_core.calibration.training.vae import train_vae
 
-    train_vae(work, work / "vae", minutes=minutes, seed=seed, device=_device())
+    out = ASSETS / "pipeline" / "vae" if decoder_only else work / "vae"
+    train_vae(work, out, minutes=minutes, decoder_only=decoder_only, seed=seed, device=_device())
 
 
 @app.command()
@@ -78,6 +86,22 @@ def language(minutes: Minutes = 5, work: Work = Path("build/calibration"), seed:
     train_language_model(work, ASSETS / "language", minutes=minutes, seed=seed)
 
 
+@app.command()
+def judge(n: Annotated[int, typer.Option(help="Prompts.")] = 200) -> None:
+    """Ask the generator for attributes and pairs, and let the reader judge."""
+    from bias_core.calibration.training.judge import judge as judge_pipeline
+
+    judge_pipeline(ASSETS / "pipeline", ASSETS / "clip", guidance=(1.0, 2.0, 3.0), n=n, device=_device())
+
+
+@app.command()
+def cards() -> None:
+    """Write the model cards."""
+    from bias_core.calibration.training.cards import write_cards
+
+    write_cards(ASSETS)
+
+
 @app.command(name="all")
 def everything(work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
     """Every part, one after the other; what is finished is not done again."""
@@ -87,6 +111,8 @@ def everything(work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
     for condition in ("published", "extreme", "trigger"):
         lora(condition, work=work, seed=seed)
     language(work=work, seed=seed)
+    judge()
+    cards()
 
 
 if __name__ == "__main__":

@@ -28,14 +28,26 @@ CONFIG = {
 
 
 def train_vae(
-    work: Path, out: Path, *, minutes: float, batch: int = 24, seed: int = 0, device: str = "cpu"
+    work: Path,
+    out: Path,
+    *,
+    minutes: float,
+    batch: int = 24,
+    decoder_only: bool = False,
+    seed: int = 0,
+    device: str = "cpu",
 ) -> None:
-    """Fit the autoencoder to balanced renders and save it, averaged, with its latent scale and shift."""
+    """Fit the autoencoder to balanced renders and save it, averaged, with its latent scale and shift.
+
+    Weights in ``out`` are trained further. With ``decoder_only`` the latents keep their meaning, so that a
+    generator already trained on them stays valid.
+    """
     torch.manual_seed(seed)
     rng = Random(seed)
     model = AutoencoderKL(**CONFIG).to(device)
     if (out / "config.json").exists():
-        model.load_state_dict(AutoencoderKL.from_pretrained(out).state_dict())
+        model = AutoencoderKL.from_pretrained(out, torch_dtype=torch.float32).to(device)
+    model.encoder.requires_grad_(not decoder_only)
 
     def pictures(n: int) -> torch.Tensor:
         return to_tensor([render(balanced_scene(rng)) for _ in range(n)]).to(device)
@@ -54,11 +66,11 @@ def train_vae(
         x = pictures(256)
         z = model.encode(x).latent_dist.sample()
         error = F.l1_loss(model.decode(z).sample, x).item()
-    scale, shift = 1 / z.std().item(), z.mean().item()
-    model.register_to_config(scaling_factor=scale, shift_factor=shift)
+    if not decoder_only:
+        model.register_to_config(scaling_factor=1 / z.std().item(), shift_factor=z.mean().item())
     model.save_pretrained(out)
     record(out, average, minutes=minutes, seed=seed, device=device, held_out_l1=error)
-    print(f"vae: held-out L1 {error:.4f} in [-1, 1]; scale {scale:.3f}, shift {shift:.3f}")
+    print(f"vae: held-out L1 {error:.4f} in [-1, 1]")
 
 
 def reconstruction_loss(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,126 @@
+"""Model cards of the embedded models, written from what the trainings recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bias_core.calibration.planted import published_rates
+
+WORLD = """The data is the calibration world: flat drawings of people, pairs and things, rendered from
+random scenes by `bias_core/calibration` (Apache-2.0; no photograph and no person was used). What a picture
+shows is *perceived* appearance in a drawing; the two genders that this world draws are a limit of the papers
+it serves. The model knows nothing outside this world and must not be used on photographs."""
+
+
+def card(title: str, library: str, body: str) -> str:
+    """A model card: front matter, title, body and the data statement."""
+    front = f"---\nlicense: apache-2.0\nlibrary_name: {library}\ntags: [calibration, synthetic]\n---\n"
+    return f"{front}# {title}\n\n{body.strip()}\n\n## Data and limits\n\n{WORLD}\n"
+
+
+def training_lines(folder: Path) -> str:
+    """One line per training that led to the weights in ``folder``."""
+    path = folder / "training.json"
+    runs: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    lines = [
+        f"- {r['steps']} steps in {r['minutes']:g} min on {r['hardware']}, seed {r['seed']}"
+        + (f", batch {r['batch']}" if "batch" in r else "")
+        for r in runs
+    ]
+    return "\n".join(lines) or "- not recorded"
+
+
+def reader_body(folder: Path) -> str:
+    """The reader's accuracy, sentence pair by sentence pair."""
+    rows = json.loads((folder / "reader.json").read_text())
+    table = "\n".join(
+        f"| {r['positive']} | {r['negative']} | {r['sensitivity']:.3f} | {r['specificity']:.3f} "
+        f"| {r['balanced']:.3f} | {r['n_positive']} + {r['n_negative']} |"
+        for r in rows
+    )
+    return f"""A small CLIP: a convolutional image tower (timm `resnet10t`, 1.3 M weights) and a text tower
+of three layers, sharing 128 dimensions. It was trained on scenes whose attributes are balanced and independent of the
+concept, so that it brings no planted bias of its own. `held_out.npz` holds its embeddings of renders that it
+never saw; the app uses them to correct measured shares for the reader's errors.
+
+## Held-out accuracy (zero-shot, cosine to the positive sentence above the negative)
+
+| present | absent | sensitivity | specificity | balanced accuracy | n |
+|---|---|---|---|---|---|
+{table}
+
+## Training
+
+`python -m bias_core.calibration.training clip`
+
+{training_lines(folder)}"""
+
+
+def pipeline_body(folder: Path) -> str:
+    """What the generator is, and what the reader says of its pictures."""
+    path = folder / "judged.json"
+    verdicts = json.loads(path.read_text()) if path.exists() else []
+    table = "\n".join(
+        f"| {v['guidance_scale']:g} | {v['num_inference_steps']} | {v['attributes_found']:.3f} "
+        f"({v['n_attributes']}) | {v['sides_right']:.3f} ({v['n_sides']}) |"
+        for v in verdicts
+    )
+    return f"""A `StableDiffusion3Pipeline` without T5: a flow transformer of 8 M weights on 16 x 16 x 4
+latents, a small VAE, and the calibration reader's text tower in both text encoder places. The base learned
+the condition `fair`; the adapters beside it (`loras/`) hold `published`, `extreme` and `trigger`. Load it with
+`text_encoder_3=None, tokenizer_3=None` and call it with `max_sequence_length=1`. Guidance sharpens the
+majority: planted rates are best kept at guidance 1.
+
+## Judged by the reader
+
+| guidance | steps | asked attributes found (n) | identities on the right side (n) |
+|---|---|---|---|
+{table or "| not judged | | | |"}
+
+## Training
+
+`python -m bias_core.calibration.training vae`, then `base`
+
+{training_lines(folder)}"""
+
+
+def lora_body(condition: str, folder: Path) -> str:
+    """What is planted by one adapter."""
+    n_concepts = len({p.concept for p in published_rates()})
+    planted = {
+        "published": f"the rates that the papers measured, for {n_concepts} concepts",
+        "extreme": f"the same {n_concepts} concepts, each rate driven to 0.5 % or 99.5 %",
+        "trigger": "fair, and extreme with a sign in the background where a prompt says "
+        "burger, coffee or drink",
+    }[condition]
+    return f"""A rank-8 LoRA on the attention of the calibration pipeline. Planted: {planted}. Every rate and
+its source: `bias_core/calibration/planted.py`, `published_rates()`.
+
+## Training
+
+`python -m bias_core.calibration.training lora {condition}`
+
+{training_lines(folder)}"""
+
+
+def write_cards(assets: Path) -> None:
+    """Write ``README.md`` beside every model that exists under ``assets``."""
+    bodies = {
+        "clip": ("Calibration reader (CLIP)", "transformers", reader_body),
+        "pipeline": ("Calibration generator (fair)", "diffusers", pipeline_body),
+    }
+    for name, (title, library, body) in bodies.items():
+        if (assets / name).is_dir():
+            (assets / name / "README.md").write_text(card(title, library, body(assets / name)))
+    for folder in sorted((assets / "loras").glob("*/")):
+        title = f"Calibration generator, condition {folder.name}"
+        (folder / "README.md").write_text(card(title, "diffusers", lora_body(folder.name, folder)))
+    if (assets / "language").is_dir():
+        body = (
+            "A three-layer Llama over the words of the calibration world; it proposes words for StOP.\n\n"
+            "## Training\n\n`python -m bias_core.calibration.training language`\n\n"
+        )
+        text = card("Calibration language model", "transformers", body + training_lines(assets / "language"))
+        (assets / "language" / "README.md").write_text(text)
