@@ -41,9 +41,9 @@ def reader_body(folder: Path) -> str:
         for r in rows
     )
     return f"""A small CLIP: a convolutional image tower (timm `resnet10t`, 1.3 M weights) and a text tower
-of three layers, sharing 128 dimensions. It was trained on scenes whose attributes are balanced and independent of the
-concept, so that it brings no planted bias of its own. `held_out.npz` holds its embeddings of renders that it
-never saw; the app uses them to correct measured shares for the reader's errors.
+of three layers, sharing 128 dimensions. It was trained on scenes whose attributes are balanced and
+independent of the concept, so that it brings no planted bias of its own. `held_out.npz` holds its embeddings
+of renders that it never saw; the app uses them to correct measured shares for the reader's errors.
 
 ## Held-out accuracy (zero-shot, cosine to the positive sentence above the negative)
 
@@ -69,8 +69,8 @@ def pipeline_body(folder: Path) -> str:
     )
     return f"""A `StableDiffusion3Pipeline` without T5: a flow transformer of 8 M weights on 16 x 16 x 4
 latents, a small VAE, and the calibration reader's text tower in both text encoder places. The base learned
-the condition `fair`; the adapters beside it (`loras/`) hold `published`, `extreme` and `trigger`. Load it with
-`text_encoder_3=None, tokenizer_3=None` and call it with `max_sequence_length=1`. Guidance sharpens the
+the condition `fair`; the adapters beside it (`loras/`) hold `published`, `extreme` and `trigger`. Load it
+with `text_encoder_3=None, tokenizer_3=None` and call it with `max_sequence_length=1`. Guidance sharpens the
 majority: planted rates are best kept at guidance 1.
 
 ## Judged by the reader
@@ -118,9 +118,9 @@ def write_cards(assets: Path) -> None:
         title = f"Calibration generator, condition {folder.name}"
         (folder / "README.md").write_text(card(title, "diffusers", lora_body(folder.name, folder)))
     if (assets / "language").is_dir():
-        body = (
+        told = (
             "A three-layer Llama over the words of the calibration world; it proposes words for StOP.\n\n"
             "## Training\n\n`python -m bias_core.calibration.training language`\n\n"
         )
-        text = card("Calibration language model", "transformers", body + training_lines(assets / "language"))
+        text = card("Calibration language model", "transformers", told + training_lines(assets / "language"))
         (assets / "language" / "README.md").write_text(text)

@@ -238,7 +238,7 @@ def train_clip(
         sentences = [describe(scene, rng) for scene in scenes[:64]]
         z = reader.images(roughen(to_tensor(images), generator))
         loss = 2 * reader.attribute_loss(z, scenes) + 0.5 * reader.matching_loss(z, scenes, sentences)
-        return loss + hint.loss(z, scenes)
+        return loss + 8 * hint.loss(z, scenes)
 
     average = train(
         bundle, loss_of, name="clip", checkpoint=work / "clip.pt", minutes=minutes, lr=2e-3, ema=0.99
