@@ -12,9 +12,10 @@ import gradio as gr
 
 from bias_core.runs.export import write_zip
 from bias_core.studies.catalogue import AttributeSet, load_attribute_sets
+from bias_core.studies.explore_types import ExploreReport
 from bias_core.ui import messages
 from bias_core.ui.explore_layout import REMEMBERED, Ui, build_layout
-from bias_core.ui.explore_view import ExploreView, View
+from bias_core.ui.explore_view import ExploreView, GrowingGrid, View
 from bias_core.ui.form import attribute_rows, read_form, words_for
 from bias_core.ui.messages import user_errors
 
@@ -46,12 +47,15 @@ class Handlers:
         """Run the exploration and show it grow."""
         from bias_core.studies.explore import explore
 
-        cancelled = visitor.stop.is_set
+        cancelled, grid = visitor.stop.is_set, GrowingGrid()
         yield self.show.started()
         with user_errors() as problem:
             settings = read_form(values)
             for step in explore(settings, self.services, cancelled=cancelled, session=visitor.key):
-                yield self.show.step(step, visitor.folder)
+                if isinstance(step, ExploreReport):
+                    yield self.show.finished(step, visitor.folder)
+                else:
+                    yield self.show.running(step, grid)
         if problem:
             yield self.show.failed(problem.message, last)
 

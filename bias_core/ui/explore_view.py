@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,17 +11,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import gradio as gr
 
 from bias_core.studies.explore_export import to_command, to_python
-from bias_core.studies.explore_types import ExploredImage, ExploreReport, Progress
 from bias_core.studies.report import to_dict, to_markdown
 from bias_core.ui import groups, messages, results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bias_core.studies.explore_types import ExploredImage, ExploreReport, Progress
     from bias_core.ui.explore_layout import Ui
 
 Updates = dict[Any, Any]
 SIZE_OF_PAGE = 240
+_SHORTEST_PAUSE = 0.2  # seconds
+_PAUSE_PER_PICTURE = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +42,24 @@ class View:
     def on_page(self) -> list[ExploredImage]:
         """The pictures that the grid shows, in its order."""
         return self.chosen()[self.page * SIZE_OF_PAGE :][:SIZE_OF_PAGE]
+
+
+class GrowingGrid:
+    """Says when the grid is worth sending: every time costs as much as all its pictures."""
+
+    def __init__(self) -> None:
+        self._n_shown = -1
+        self._next = 0.0
+
+    def grown(self, progress: Progress) -> list[ExploredImage] | None:
+        """The first page of the concept's pictures, or None while it has not grown or was just sent."""
+        drawn = [image for image in progress.images if image.row.group == "concept"][:SIZE_OF_PAGE]
+        now = time.monotonic()
+        if len(drawn) == self._n_shown or now < self._next:
+            return None
+        self._n_shown = len(drawn)
+        self._next = now + max(_SHORTEST_PAUSE, len(drawn) * _PAUSE_PER_PICTURE)
+        return drawn
 
 
 class ExploreView:
@@ -61,9 +82,11 @@ class ExploreView:
         """Between the click and the turn in the queue."""
         return self._buttons(running=True) | {self.ui.status: messages.QUEUED}
 
-    def step(self, step: Progress | ExploreReport, folder: Path) -> Updates:
-        """Whatever the core yields."""
-        return self._progress(step) if isinstance(step, Progress) else self.finished(step, folder)
+    def running(self, progress: Progress, grid: GrowingGrid) -> Updates:
+        """The run so far: its progress, and the grid when it has grown."""
+        status = {self.ui.status: messages.progress_html(progress)}
+        drawn = grid.grown(progress)
+        return status if drawn is None else status | self._grid(drawn)
 
     def finished(self, report: ExploreReport, folder: Path) -> Updates:
         """All of a report; its small files are written for download."""
@@ -108,12 +131,10 @@ class ExploreView:
             ui.map: groups.map_html(view.report, view.group, number),
         }
 
-    def _progress(self, progress: Progress) -> Updates:
+    def _grid(self, drawn: Sequence[ExploredImage]) -> Updates:
         ui = self.ui
-        drawn = [image for image in progress.images if image.row.group == "concept"]
         return {
-            ui.status: messages.progress_html(progress),
-            ui.gallery: _gallery(drawn[-SIZE_OF_PAGE:]),
+            ui.gallery: _gallery(drawn),
             ui.pictures: gr.update(visible=True),
             **dict.fromkeys(self._stale(), gr.update(visible=False)),
             ui.shares: messages.WAITING,
