@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from bias_core.calibration.training import clip, diffusion, language, loop, vae
+from bias_core.calibration.training import blip, clip, diffusion, language, loop, vae
 
 
 def folders(work: Path) -> diffusion.Folders:
@@ -126,3 +126,21 @@ def test_a_person_cut_out_of_a_pair_fills_the_picture() -> None:
 def test_batches_are_seeded() -> None:
     one, other = clip.draw_batch(Random(0), 4), clip.draw_batch(Random(0), 4)
     assert one[0] == other[0]
+
+
+def test_captioner_and_answerer_load_and_speak(tmp_path: Path) -> None:
+    from PIL import Image
+    from transformers import BlipForConditionalGeneration, BlipForQuestionAnswering, BlipProcessor
+
+    blip.train_captioner(tmp_path, tmp_path / "captioner", minutes=0.02, batch=4)
+    blip.train_answerer(tmp_path, tmp_path / "answerer", minutes=0.02, batch=4)
+    picture = Image.new("RGB", (64, 64))
+    processor = BlipProcessor.from_pretrained(tmp_path / "captioner")
+    captioner = BlipForConditionalGeneration.from_pretrained(tmp_path / "captioner", dtype=torch.float32)
+    pixels = processor(images=picture, return_tensors="pt")
+    said = captioner.generate(**pixels, max_new_tokens=8)
+    assert isinstance(processor.decode(said[0], skip_special_tokens=True), str)
+    answerer = BlipForQuestionAnswering.from_pretrained(tmp_path / "answerer", dtype=torch.float32)
+    asked = processor(images=picture, text="What gender is the person in the picture?", return_tensors="pt")
+    asked.pop("token_type_ids", None)
+    assert answerer.generate(**asked, max_new_tokens=4).shape[0] == 1
