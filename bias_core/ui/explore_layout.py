@@ -143,7 +143,7 @@ def _build_table(form: dict[str, Any], parts: dict[str, Any], first: AttributeSe
     with gr.Accordion("Attributes and their sentences", open=False, elem_id="attributes"):
         form["attributes"] = gr.Dataframe(
             attribute_rows(first.attributes), headers=HEADERS, datatype="str", type="array", interactive=True,
-            wrap=True, column_widths=["13%", "28%", "28%", "8%", "23%"], show_label=False, elem_id="table",
+            wrap=True, show_label=False, elem_id="table", column_widths=["130px", "300px", "300px", "90px", "340px"],
             label="Attributes", buttons=[], max_height=420,
         )  # fmt: skip
         with gr.Row(elem_classes="tools"):

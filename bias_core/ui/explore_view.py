@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bias_core.ui.explore_layout import Ui
 
 Updates = dict[Any, Any]
-SIZE_OF_PAGE = 240
+SIZE_OF_PAGE = 120
 _SHORTEST_PAUSE = 0.2  # seconds
 _PAUSE_PER_PICTURE = 0.01
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bias_core.studies.explore_types import Clusters, ExploredImage, ExploreReport
 
 ALL = -1
-N_COLOURS = 6
+N_COLOURS = 8
 _WIDTH, _HEIGHT, _MARGIN = 560.0, 400.0, 34.0
 _MOST_THUMBNAILS = 120
 

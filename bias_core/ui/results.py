@@ -103,7 +103,7 @@ def association_html(report: ExploreReport) -> str:
     return (
         f"<h3>Which way does it lean: {escape(score.attribute_a)} or {escape(score.attribute_b)}?</h3>"
         f"{plots.association_plot(score)}<p>{escape(sentences.association_says(score))}</p>"
-        f'<p class="quiet">{escape(limit)} {escape(score.mean.method)}.</p>'
+        f'<p class="quiet">{escape(limit)} Interval: {escape(score.mean.method)}.</p>'
     )
 
 
