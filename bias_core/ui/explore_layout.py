@@ -143,8 +143,8 @@ def _build_table(form: dict[str, Any], parts: dict[str, Any], first: AttributeSe
     with gr.Accordion("Attributes and their sentences", open=False, elem_id="attributes"):
         form["attributes"] = gr.Dataframe(
             attribute_rows(first.attributes), headers=HEADERS, datatype="str", type="array", interactive=True,
-            wrap=True, show_label=False, elem_id="table", column_widths=["130px", "300px", "300px", "90px", "340px"],
-            label="Attributes", buttons=[], max_height=420,
+            wrap=True, label="Attributes", show_label=False, elem_id="table", buttons=[], max_height=420,
+            column_widths=["130px", "300px", "300px", "90px", "340px"],
         )  # fmt: skip
         with gr.Row(elem_classes="tools"):
             parts["add"] = gr.Button("Add a row", size="sm", scale=0, min_width=110)
