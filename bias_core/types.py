@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class ImageRow:
     width: int = 64
     height: int = 64
 
-    @property
+    @cached_property
     def id(self) -> str:
         """First 20 hex digits of the SHA-256 of the row without its group."""
         row = {k: v for k, v in asdict(self).items() if k != "group"}

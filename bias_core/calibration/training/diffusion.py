@@ -159,16 +159,19 @@ def flow_loss(
 
 
 def assemble(folders: Folders, device: str) -> StableDiffusion3Pipeline:
-    """The whole pipeline from its trained parts, with a fresh transformer or the one already there."""
-    if (folders.pipeline / "transformer" / "config.json").exists():
-        transformer = SD3Transformer2DModel.from_pretrained(
-            folders.pipeline / "transformer", torch_dtype=torch.float32
+    """The pipeline that is already there, or a new one of the trained parts and a fresh transformer.
+
+    A saved pipeline keeps its own text towers and compressor: the transformer has learned to read these,
+    also when the reader was trained further since.
+    """
+    if (folders.pipeline / "model_index.json").exists():
+        saved = StableDiffusion3Pipeline.from_pretrained(
+            folders.pipeline, text_encoder_3=None, tokenizer_3=None, torch_dtype=torch.float32
         )
-    else:
-        transformer = SD3Transformer2DModel(**CONFIG)
+        return saved.to(device)
     encoder, tokenizer = text_encoder_of(folders.clip), AutoTokenizer.from_pretrained(folders.clip)
     return StableDiffusion3Pipeline(
-        transformer=transformer,
+        transformer=SD3Transformer2DModel(**CONFIG),
         scheduler=FlowMatchEulerDiscreteScheduler(shift=1.0),
         vae=AutoencoderKL.from_pretrained(folders.vae).eval(),
         text_encoder=encoder,
