@@ -83,12 +83,12 @@ def draw_person(sheet: Image.Image, person: Person, *, centre: float = 128, scal
     _eyes(pen, person, hair)
     _facial_hair(pen, person, hair)
     _mouth(pen, person, skin)
-    if person.mark:
-        pen.ellipse(119, 68, 137, 88, fill=rgb("#c8141e"))
     if person.glasses:
         _glasses(pen)
     if person.headwear != "none":
         HEADWEAR_DRAWN[person.headwear](pen, person)
+    if person.mark:  # between the brows, where no brim hides it
+        pen.ellipse(118, 76, 138, 98, fill=rgb("#c8141e"))
 
 
 def _hair_behind(pen: Pen, person: Person, hair: RGB) -> None:
