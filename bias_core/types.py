@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,7 @@ class ImageRow:
     @cached_property
     def id(self) -> str:
         """First 20 hex digits of the SHA-256 of the row without its group."""
-        row = {k: v for k, v in asdict(self).items() if k != "group"}
+        row = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "group"}
         return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:20]
 
 
