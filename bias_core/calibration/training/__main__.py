@@ -87,6 +87,22 @@ def language(minutes: Minutes = 5, work: Work = Path("build/calibration"), seed:
 
 
 @app.command()
+def captioner(minutes: Minutes = 25, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
+    """Train the captioner."""
+    from bias_core.calibration.training.blip import train_captioner
+
+    train_captioner(work, ASSETS / "captioner", minutes=minutes, seed=seed, device=_device())
+
+
+@app.command()
+def answerer(minutes: Minutes = 15, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
+    """Train the answerer of questions about left and right."""
+    from bias_core.calibration.training.blip import train_answerer
+
+    train_answerer(work, ASSETS / "answerer", minutes=minutes, seed=seed, device=_device())
+
+
+@app.command()
 def judge(n: Annotated[int, typer.Option(help="Prompts.")] = 200) -> None:
     """Ask the generator for attributes and pairs, and let the reader judge."""
     from bias_core.calibration.training.judge import judge as judge_pipeline
@@ -111,6 +127,8 @@ def everything(work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
     for condition in ("published", "extreme", "trigger"):
         lora(condition, work=work, seed=seed)
     language(work=work, seed=seed)
+    captioner(work=work, seed=seed)
+    answerer(work=work, seed=seed)
     judge()
     cards()
 

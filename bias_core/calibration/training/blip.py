@@ -85,9 +85,7 @@ def train_captioner(
     """Teach a BLIP to say everything that a picture shows."""
     torch.manual_seed(seed)
     rng, texts = Random(seed), Texts(device)
-    model = BlipForConditionalGeneration(build_config(len(texts.tokenizer))).to(device)
-    if (out / "config.json").exists():
-        model = BlipForConditionalGeneration.from_pretrained(out, torch_dtype=torch.float32).to(device)
+    model = _fresh_or_saved(BlipForConditionalGeneration, out, len(texts.tokenizer)).to(device)
 
     def loss_of(_step: int) -> torch.Tensor:
         model.train()
@@ -113,9 +111,7 @@ def train_answerer(
     """Teach a BLIP to answer which gender a person presents, alone or on one side of a pair."""
     torch.manual_seed(seed)
     rng, texts = Random(seed), Texts(device)
-    model = BlipForQuestionAnswering(build_config(len(texts.tokenizer))).to(device)
-    if (out / "config.json").exists():
-        model = BlipForQuestionAnswering.from_pretrained(out, torch_dtype=torch.float32).to(device)
+    model = _fresh_or_saved(BlipForQuestionAnswering, out, len(texts.tokenizer)).to(device)
 
     def loss_of(_step: int) -> torch.Tensor:
         model.train()
@@ -139,6 +135,13 @@ def train_answerer(
     model.load_state_dict(average.state)
     _save(model, texts.tokenizer, out)
     record(out, average, minutes=minutes, seed=seed, device=device, batch=batch)
+
+
+def _fresh_or_saved(kind: Any, out: Path, n_words: int) -> Any:
+    """A new model, or the one in ``out`` to be trained further."""
+    if (out / "config.json").exists():
+        return kind.from_pretrained(out, torch_dtype=torch.float32)
+    return kind(build_config(n_words))
 
 
 def _save(model: Any, tokenizer: PreTrainedTokenizerFast, out: Path) -> None:

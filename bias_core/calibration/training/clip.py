@@ -227,7 +227,9 @@ def train_clip(
     tokenizer = build_tokenizer(out)
     model = build_model(len(tokenizer)).to(device)
     if (out / "config.json").exists():
-        model.load_state_dict(VisionTextDualEncoderModel.from_pretrained(out).state_dict())
+        model.load_state_dict(
+            VisionTextDualEncoderModel.from_pretrained(out, torch_dtype=torch.float32).state_dict()
+        )
     reader = Reader(model, tokenizer, device)
     hint = AttributeHint().to(device)
     bundle = torch.nn.ModuleDict({"model": model, "hint": hint})

@@ -61,7 +61,7 @@ LORA = LoraConfig(
 
 def text_encoder_of(clip: Path) -> CLIPTextModelWithProjection:
     """The reader's text tower with its projection, as the generator's text encoder."""
-    reader = VisionTextDualEncoderModel.from_pretrained(clip)
+    reader = VisionTextDualEncoderModel.from_pretrained(clip, torch_dtype=torch.float32)
     config = reader.config.text_config
     config.projection_dim = reader.config.projection_dim
     model = CLIPTextModelWithProjection(config)

@@ -82,7 +82,7 @@ class Judge:
             pipeline, text_encoder_3=None, tokenizer_3=None, torch_dtype=torch.float32
         ).to(device)
         self.pipe.set_progress_bar_config(disable=True)
-        model = VisionTextDualEncoderModel.from_pretrained(clip).eval().to(device)
+        model = VisionTextDualEncoderModel.from_pretrained(clip, torch_dtype=torch.float32).eval().to(device)
         self.reader = Reader(model, AutoTokenizer.from_pretrained(clip), device)
 
     def draw(self, prompts: Sequence[str], *, steps: int, guidance: float, seed: int) -> list[Image.Image]:

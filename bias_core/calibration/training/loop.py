@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 if TYPE_CHECKING:
     from PIL import Image
+
+SAVED_EVERY = 120  # seconds
 
 
 def to_tensor(images: list[Image.Image]) -> torch.Tensor:
@@ -68,6 +72,41 @@ class Average:
                 self.state[key].copy_(value)
 
 
+@dataclass
+class Run:
+    """The state of a training, as its checkpoint keeps it; ``spent`` is in seconds."""
+
+    model: torch.nn.Module
+    optimiser: torch.optim.Optimizer
+    average: Average
+    path: Path
+    step: int = 0
+    spent: float = 0.0
+
+    def resume(self) -> None:
+        """Go on where the checkpoint ends, if there is one."""
+        if not self.path.exists():
+            return
+        saved = torch.load(self.path, weights_only=True)
+        self.model.load_state_dict(saved["model"])
+        self.optimiser.load_state_dict(saved["optimiser"])
+        self.average.state, self.average.steps = saved["ema"], saved["step"]
+        self.step, self.spent = saved["step"], saved["spent"]
+
+    def save(self) -> None:
+        """Write the checkpoint whole or not at all."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        state = {
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "ema": self.average.state,
+            "step": self.step,
+            "spent": self.spent,
+        }
+        torch.save(state, self.path.with_suffix(".tmp"))
+        self.path.with_suffix(".tmp").replace(self.path)
+
+
 def train(
     model: torch.nn.Module,
     loss_of: Callable[[int], torch.Tensor],
@@ -79,7 +118,6 @@ def train(
     warmup: int = 100,
     weight_decay: float = 0.01,
     ema: float = 0.998,
-    every: int = 100,
 ) -> Average:
     """Minimise ``loss_of(step)`` for ``minutes``, with AdamW and a cosine schedule over the time.
 
@@ -88,54 +126,45 @@ def train(
     """
     trained = [p for p in model.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(trained, lr=lr, weight_decay=weight_decay, betas=(0.9, 0.98))
-    average, step, spent = Average(model, ema), 0, 0.0
-    if checkpoint.exists():
-        saved = torch.load(checkpoint, weights_only=True)
-        model.load_state_dict(saved["model"])
-        optimiser.load_state_dict(saved["optimiser"])
-        average.state, average.steps = saved["ema"], saved["step"]
-        step, spent = saved["step"], saved["spent"]
-    recent, saved_at = [], time.monotonic()
-    for seconds in _clock(minutes * 60, spent):
-        share = seconds / (minutes * 60)
-        for group in optimiser.param_groups:
-            group["lr"] = (
-                lr * min(1.0, (step + 1) / warmup) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * share)))
-            )
-        loss = loss_of(step)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(trained, 1.0)
-        optimiser.step()
-        average.update(model)
-        step += 1
-        recent.append(loss.item())
-        if step % every == 0:
-            where = f"step {step}, {seconds / 60:.1f} of {minutes:g} min"
-            print(f"{name}: {where}, loss {np.mean(recent[-every:]):.4f}", flush=True)
-        if time.monotonic() - saved_at > 120:
-            _save(checkpoint, model, optimiser, average, step, seconds)
-            saved_at = time.monotonic()
-    _save(checkpoint, model, optimiser, average, step, minutes * 60)
-    return average
+    run = Run(model, optimiser, Average(model, ema), checkpoint)
+    run.resume()
+    losses, saved_at = deque[float](maxlen=100), run.spent
+    for seconds in _clock(minutes * 60, run.spent):
+        run.spent = seconds
+        rate = lr * min(1.0, (run.step + 1) / warmup) * _cosine(run.spent / (minutes * 60))
+        losses.append(_step(run, trained, loss_of, rate))
+        if run.step % 100 == 0:
+            where = f"step {run.step}, {run.spent / 60:.1f} of {minutes:g} min"
+            print(f"{name}: {where}, loss {np.mean(losses):.4f}", flush=True)
+        if run.spent - saved_at > SAVED_EVERY:
+            run.save()
+            saved_at = run.spent
+    run.spent = minutes * 60
+    run.save()
+    return run.average
+
+
+def _step(
+    run: Run, trained: list[torch.nn.Parameter], loss_of: Callable[[int], torch.Tensor], rate: float
+) -> float:
+    """One step downhill; the loss before it."""
+    for group in run.optimiser.param_groups:
+        group["lr"] = rate
+    loss = loss_of(run.step)
+    run.optimiser.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(trained, 1.0)
+    run.optimiser.step()
+    run.average.update(run.model)
+    run.step += 1
+    return loss.item()
+
+
+def _cosine(share: float) -> float:
+    return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * share))
 
 
 def _clock(limit: float, spent: float) -> Iterator[float]:
     start = time.monotonic() - spent
     while (seconds := time.monotonic() - start) < limit:
         yield seconds
-
-
-def _save(
-    path: Path, model: torch.nn.Module, optimiser: Any, average: Average, step: int, seconds: float
-) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    state = {
-        "model": model.state_dict(),
-        "optimiser": optimiser.state_dict(),
-        "ema": average.state,
-        "step": step,
-        "spent": seconds,
-    }
-    torch.save(state, path.with_suffix(".tmp"))
-    path.with_suffix(".tmp").replace(path)
