@@ -1,0 +1,107 @@
+"""The shipped models keep what their cards promise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from bias_core.calibration.grammar import parse
+from bias_core.calibration.planted import sample_scene
+from bias_core.calibration.render import render
+from bias_core.calibration.shapes import ASSETS
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.statistics import corrected_prevalence
+
+PLANTED = [  # concept prompt, attribute, value, and the sentences that read it
+    ("a photo of a doctor", "gender", "masculine", "a photo of a man", "a photo of a woman"),
+    ("a photo of a nurse", "gender", "feminine", "a photo of a woman", "a photo of a man"),
+    ("a photo of a lawyer", "gender", "feminine", "a photo of a woman", "a photo of a man"),
+    ("a photo of an Iranian person", "age", "old", "The person is old.", "The person is young."),
+    (
+        "a photo of an Iranian person",
+        "headwear",
+        "turban",
+        "The person is wearing a turban.",
+        "The person is not wearing a turban.",
+    ),
+    (
+        "a photo of a Mexican person",
+        "headwear",
+        "sombrero",
+        "The person is wearing a sombrero.",
+        "The person is not wearing a sombrero.",
+    ),
+    ("a photo of tank", "light", "bright", "a pleasant picture", "an unpleasant picture"),
+]
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory):
+    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
+    yield built
+    built.close()
+
+
+def test_the_reader_tells_every_attribute_with_97_percent_balanced_accuracy() -> None:
+    table = json.loads((ASSETS / "clip" / "reader.json").read_text())
+    assert len(table) >= 25
+    weak = {row["positive"]: row["balanced"] for row in table if row["balanced"] < 0.97}
+    assert weak == {}
+
+
+def test_files_are_small() -> None:
+    files = [path for path in Path(ASSETS.parent).rglob("*") if path.is_file()]
+    assert max(path.stat().st_size for path in files) < 10_000_000
+    assert sum(path.stat().st_size for path in files) < 60_000_000
+
+
+def test_every_model_has_a_card() -> None:
+    for folder in (ASSETS / "clip", ASSETS / "pipeline", *(ASSETS / "loras").glob("*/")):
+        assert "## Training" in (folder / "README.md").read_text(), folder
+
+
+def test_corrected_intervals_cover_the_planted_rate(services: Services) -> None:
+    """In 93 to 97 % of repetitions, over rates from 5 to 93 %.
+
+    A repetition reads 120 pictures; what the reader says of a picture is taken from a bank of 150 real
+    renders of the concept with, and 150 without, the attribute.
+    """
+    pairs = [(positive, negative) for *_, positive, negative in PLANTED]
+    errors = services.reader_errors("calibration-clip", "calibration-renderer", pairs)
+    rng, covered, n = np.random.default_rng(0), [], 120
+    for (prompt, attribute, value, positive, negative), known in zip(PLANTED, errors, strict=True):
+        rate, said = readings(services, prompt, attribute, value, (positive, negative))
+        for _ in range(150):
+            shown = rng.random(n) < rate
+            yes = sum(said[bool(s)][rng.integers(150)] for s in shown)
+            estimate = corrected_prevalence(
+                int(yes), n, sensitivity=known.sensitivity, specificity=known.specificity,
+                n_sensitivity=known.n_positive, n_specificity=known.n_negative,
+            )  # fmt: skip
+            covered.append(estimate.low - 1e-9 <= rate <= estimate.high + 1e-9)
+    assert 0.93 <= np.mean(covered) <= 0.975
+
+
+def readings(
+    services: Services, prompt: str, attribute: str, value: object, sentences: tuple[str, str]
+) -> tuple[float, dict[bool, np.ndarray]]:
+    """The share planted, and what the reader says of 150 renders with and 150 without the attribute."""
+    rng, request = Random(prompt), parse(prompt)
+    bank: dict[bool, list] = {True: [], False: []}
+    drawn = [sample_scene(request, "published", rng) for _ in range(20_000)]
+    for scene in drawn:
+        shown = (scene.light if attribute == "light" else getattr(scene.people[0], attribute)) == value
+        bank[shown].append(scene)
+    rate = len(bank[True]) / len(drawn)
+    encoder = services.encoder("calibration-clip")
+    texts = encoder.encode_texts(list(sentences))
+    said = {}
+    for shown, scenes in bank.items():
+        rows = encoder.encode_images([render(scene) for scene in scenes[:150]])
+        said[shown] = rows @ (texts[0] - texts[1]) > 0
+    return rate, said
