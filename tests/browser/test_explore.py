@@ -68,6 +68,7 @@ def test_a_group_and_the_map_choose_pictures(visit: Visit) -> None:
     page = visit()
     open_accordion(page, "options")
     page.fill("#clusters input", "3")
+    page.press("#clusters input", "Tab")
     run(page)
     page.locator("#groups .group").nth(1).click()
     page.wait_for_selector("#groups .group:nth-child(2)[aria-pressed=true]")
