@@ -11,6 +11,7 @@ import pytest
 
 from bias_core.calibration.grammar import parse
 from bias_core.calibration.planted import sample_scene
+from bias_core.calibration.reader_errors import held_out_scenes, sentence_errors
 from bias_core.calibration.render import render
 from bias_core.calibration.shapes import ASSETS
 from bias_core.services import Services
@@ -105,3 +106,13 @@ def readings(
         rows = encoder.encode_images([render(scene) for scene in scenes[:150]])
         said[shown] = rows @ (texts[0] - texts[1]) > 0
     return rate, said
+
+
+@pytest.mark.parametrize("size", [64, 128, 256])
+def test_the_reader_reads_pictures_of_any_size(services: Services, size: int) -> None:
+    scenes = held_out_scenes(5, 200)
+    encoder = services.encoder("calibration-clip")
+    rows = encoder.encode_images([render(scene, size) for scene in scenes])
+    pair = ("a photo of a man", "a photo of a woman")
+    errors = sentence_errors(rows, encoder.encode_texts(pair), scenes, *pair)
+    assert min(errors.sensitivity, errors.specificity) > 0.97

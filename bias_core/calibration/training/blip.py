@@ -150,7 +150,7 @@ def _save(model: Any, tokenizer: PreTrainedTokenizerFast, out: Path) -> None:
     model.float()
     images = BlipImageProcessor(
         size={"height": 64, "width": 64},
-        resample=Image.Resampling.BOX,
+        resample=Image.Resampling.BILINEAR,
         image_mean=[0.5] * 3,
         image_std=[0.5] * 3,
     )
