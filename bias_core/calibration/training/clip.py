@@ -256,8 +256,8 @@ def save_reader(reader: Reader, out: Path, *, seed: int, n: int) -> None:
     reader.model.float()  # what is measured below are the 16-bit weights
     reader.tokenizer.save_pretrained(out)
     CLIPImageProcessor(
-        size={"height": 64, "width": 64}, do_center_crop=False, do_resize=True, resample=Image.Resampling.BILINEAR,
-        image_mean=[0.5] * 3, image_std=[0.5] * 3,
+        size={"height": 64, "width": 64}, do_center_crop=False, do_resize=True,
+        resample=Image.Resampling.BILINEAR, image_mean=[0.5] * 3, image_std=[0.5] * 3,
     ).save_pretrained(out)  # fmt: skip
     embeddings = embed_held_out(reader, seed=seed, n=n)
     np.savez_compressed(out / "held_out.npz", image_embeddings=embeddings, seed=seed)
