@@ -27,6 +27,7 @@ def training_lines(folder: Path) -> str:
     lines = [
         f"- {r['steps']} steps in {r['minutes']:g} min on {r['hardware']}, seed {r['seed']}"
         + (f", batch {r['batch']}" if "batch" in r else "")
+        + (f" ({r['note']})" if "note" in r else "")
         for r in runs
     ]
     return "\n".join(lines) or "- not recorded"
