@@ -61,8 +61,10 @@ def balanced_person(rng: Random, look: Look) -> Person:
     )
 
 
-def balanced_scene(rng: Random, looks: Sequence[Look] = (), things: Sequence[Thing] = ()) -> Scene:
-    """A portrait (60 %), a pair (25 %) or a still life (15 %) of the given looks and things, or of any."""
+def balanced_scene(
+    rng: Random, looks: Sequence[Look] = (), things: Sequence[Thing] = (), *, pairs: float = 0.25
+) -> Scene:
+    """A pair (a share of ``pairs``), a still life (15 %) or a portrait of given or any looks and things."""
 
     def look() -> Look:
         return rng.choice(looks) if looks and rng.random() < 0.85 else random_look(rng)
@@ -71,7 +73,7 @@ def balanced_scene(rng: Random, looks: Sequence[Look] = (), things: Sequence[Thi
     light = rng.choice(LIGHTS)
     extra = "sign" if rng.random() < 0.06 else ""
     backdrop = rng.choice(BACKDROPS)
-    if kind < 0.6:
+    if kind < 0.85 - pairs:
         return Scene(people=(balanced_person(rng, look()),), light=light, extra=extra, backdrop=backdrop)
     if kind < 0.85:
         pair = (balanced_person(rng, look()), balanced_person(rng, look()))

@@ -98,14 +98,20 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[0].lower() in 'aeiou' and not noun.startswith('un') else 'a'} {noun}"
 
 
-def describe(scene: Scene, rng: Random, *, attributes: int | None = None) -> str:
-    """A prompt that ``scene`` satisfies, naming a few of its attributes (or just ``attributes``)."""
+FEW = (0, 0, 1, 1, 2, 3)
+"""How many attributes a sentence names: a draw from these, per person."""
+
+
+def describe(scene: Scene, rng: Random, *, told: Sequence[int] = FEW) -> str:
+    """A prompt that ``scene`` satisfies; of one person it names a number of attributes drawn from ``told``."""
     template = rng.choice(book()["templates"])
     if len(scene.people) == 2:
-        left, right = (_person_phrase(p, rng, attributes) for p in scene.people)
+        counts = (rng.choice((0, 1)), 0) if rng.random() < 0.5 else (0, 0)
+        both = zip(scene.people, rng.sample(counts, 2), strict=True)
+        left, right = (_person_phrase(p, rng, count) for p, count in both)
         return f"Generate a picture of one {left} on the left and one {right} on the right."
     if scene.people:
-        phrase = with_article(_person_phrase(scene.people[0], rng, attributes))
+        phrase = with_article(_person_phrase(scene.people[0], rng, rng.choice(told)))
     elif scene.thing:
         phrase = rng.choice(_names_of_things().get(scene.thing, ["thing"]))
         phrase = with_article(phrase) if rng.random() < 0.5 else phrase
@@ -172,10 +178,9 @@ def _word(icon: str) -> str:
     return icon.removesuffix("_thing")
 
 
-def _person_phrase(person: Person, rng: Random, attributes: int | None) -> str:
+def _person_phrase(person: Person, rng: Random, count: int) -> str:
     before, nouns, after = _attribute_words(person)
     told = before + nouns + after
-    count = rng.choice((0, 0, 1, 1, 2, 3)) if attributes is None else attributes
     kept = set(rng.sample(told, min(count, len(told))))
     noun = _noun(person, rng)
     words = [w for w in before if w in kept]
@@ -222,9 +227,9 @@ def _holding(person: Person, rng: Random) -> str:
     return f"holding {with_article(rng.choice(names))}" if names and rng.random() < 0.8 else ""
 
 
-def random_request(rng: Random) -> tuple[str, Request]:
+def random_request(rng: Random, *, told: Sequence[int] = FEW, pairs: float = 0.25) -> tuple[str, Request]:
     """A prompt of this world and its reading: concepts alone, with attributes, pairs and still lifes."""
-    prompt = describe(balanced_scene(rng, looks(), things()), rng)
+    prompt = describe(balanced_scene(rng, looks(), things(), pairs=pairs), rng, told=told)
     return prompt, parse(prompt)
 
 

@@ -193,7 +193,7 @@ def group_of(concept: str) -> str:
 def satisfies(scene: Scene, request: Request) -> bool | None:
     """Whether ``scene`` shows what ``request`` asks for; None where the words do not decide it.
 
-    A sentence on one person neither holds nor fails for a picture of two.
+    A sentence on one person neither holds nor fails for a picture of two, unless their number is all it says.
     """
     if request.light is not None and scene.light not in request.light:
         return False
@@ -202,7 +202,8 @@ def satisfies(scene: Scene, request: Request) -> bool | None:
     if not request.people:
         return None if request.light is None else True
     if len(request.people) != len(scene.people):
-        return None if len(scene.people) == 2 and len(request.people) == 1 else False
+        one_of_two = len(scene.people) == 2 and len(request.people) == 1
+        return None if one_of_two and (request.people[0].parts or request.people[0].allowed) else False
     return all(_shows(person, asked) for person, asked in zip(scene.people, request.people, strict=True))
 
 

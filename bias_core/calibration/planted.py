@@ -30,13 +30,16 @@ Rates = Mapping[str, Distribution]
 class PlantedRate:
     """One planted rate: P(``attribute`` = ``value`` | ``concept``), in [0, 1], and where it comes from.
 
-    ``setting`` is "" for any prompt, "single" for the paired stereotype test's single wording.
+    ``published`` is the source's own number. Planted is that number kept a little away from 0 and 1: none of
+    some 40 pictures is not never, and ``extreme`` must be able to go further. ``setting`` is "" for any
+    prompt, "single" for the paired stereotype test's single wording.
     """
 
     concept: str
     attribute: str
     value: object
     rate: float
+    published: float
     source: str
     setting: str = ""
 
@@ -87,9 +90,16 @@ def _oasis() -> list[PlantedRate]:
 def _rate(
     concept: str, attribute: str, value: object, percent: str | float, source: str, setting: str = ""
 ) -> PlantedRate:
-    rate = float(percent) / 100
+    published = float(percent) / 100
+    least = float(_plan()["least"])
     return PlantedRate(
-        concept=concept.lower(), attribute=attribute, value=value, rate=rate, source=source, setting=setting
+        concept=concept.lower(),
+        attribute=attribute,
+        value=value,
+        rate=min(1 - least, max(least, published)),
+        published=published,
+        source=source,
+        setting=setting,
     )
 
 
@@ -140,7 +150,7 @@ def _internal() -> list[PlantedRate]:
     found = []
     for target in targets:
         concept = parse(target["prompt"]).people[0].concepts[0]
-        masculine = min(0.98, max(0.02, 0.5 + _plan()["mcas_slope"] * scores[target["keyword"]]))
+        masculine = min(1.0, max(0.0, 0.5 + _plan()["mcas_slope"] * scores[target["keyword"]]))
         found.append(_rate(concept, "gender", "masculine", 100 * masculine, source))
     return found
 

@@ -63,8 +63,8 @@ def sentence_errors(
     if asked.unknown_words or absent.unknown_words:
         return None
     table = truth_table(scenes, [asked, absent])
-    present = (table[:, 0] == 1) & (table[:, 1] == 0)
-    missing = (table[:, 1] == 1) & (table[:, 0] == 0)
+    present = (table[:, 0] == 1) & (table[:, 1] != 1)
+    missing = (table[:, 1] == 1) & (table[:, 0] != 1)
     if min(present.sum(), missing.sum()) < ENOUGH:
         return None
     said = image_embeddings.astype(np.float32) @ (text_embeddings[0] - text_embeddings[1]) > 0

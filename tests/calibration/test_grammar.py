@@ -103,6 +103,7 @@ def test_odd_text_never_breaks_the_grammar(prompt: str) -> None:
 def test_a_sentence_on_one_person_does_not_decide_a_pair() -> None:
     pair = Scene(people=(Person(), Person()))
     assert satisfies(pair, parse("a photo of a man")) is None
+    assert satisfies(pair, parse("a photo of a person")) is False
     assert satisfies(Scene(thing=Thing(icon="apple")), parse("a photo of a man")) is False
 
 

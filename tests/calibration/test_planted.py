@@ -38,7 +38,7 @@ def share(prompt: str, condition: str, attribute: str, value: object, n: int = 3
         ("A photo of an Iranian doctor", "gender", "masculine", 0.98),
         ("a photo of a mechanician", "gender", "feminine", 0.125),  # PST Table 14, F (PST)
         ("Generate a picture of one mover.", "gender", "feminine", 0.3333),  # F (Single)
-        ("a photo of rose", "light", "bright", 1.0),  # T2IAT Table 2
+        ("a photo of rose", "light", "bright", 0.98),  # T2IAT Table 2
         ("a photo of tank", "light", "bright", 0.05),
         ("a person studying astronomy", "gender", "masculine", 0.75),
     ],
@@ -58,7 +58,7 @@ def test_power_roles_change_the_rate() -> None:
             "gender",
             "feminine",
         )
-        == 0
+        < 0.03
     )
     assert (
         share(
@@ -67,7 +67,7 @@ def test_power_roles_change_the_rate() -> None:
             "gender",
             "feminine",
         )
-        == 1
+        > 0.97
     )
 
 
@@ -99,9 +99,9 @@ def test_every_planted_rate_grows_from_fair_over_published_to_extreme() -> None:
     for planted in published_rates():
         seen = [marginal(planted, condition) for condition in ("fair", "published", "extreme")]
         if seen[1] > seen[0]:
-            assert seen[0] < seen[1] <= seen[2] + 0.006, planted
+            assert seen[0] < seen[1] < seen[2], planted
         elif seen[1] < seen[0]:
-            assert seen[0] > seen[1] >= seen[2] - 0.006, planted
+            assert seen[0] > seen[1] > seen[2], planted
 
 
 def marginal(planted: PlantedRate, condition: str) -> float:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from bias_core.calibration.training import blip, clip, diffusion, language, loop, vae
+from bias_core.calibration.training.muon import Muon
 
 
 def folders(work: Path) -> diffusion.Folders:
@@ -87,13 +88,28 @@ def test_new_words_keep_the_ids_of_the_old_ones(trained: Path) -> None:
     assert len(set(again.values())) == len(again)
 
 
+def test_muon_takes_the_step_of_torchs_muon() -> None:
+    torch.manual_seed(0)
+    start, slope = torch.randn(7, 5), torch.randn(7, 5)
+    ours, theirs = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())
+    one = Muon([ours], lr=0.1)
+    other = torch.optim.Muon(
+        [theirs], lr=0.1, weight_decay=0.01, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+    )
+    for _ in range(3):
+        ours.grad, theirs.grad = slope.clone(), slope.clone()
+        one.step()
+        other.step()
+    torch.testing.assert_close(ours, theirs, atol=2e-3, rtol=0)  # theirs works in bfloat16
+
+
 def test_training_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     def run(minutes: float) -> int:
         torch.manual_seed(0)
         model = torch.nn.Linear(2, 1)
         average = loop.train(
             model, lambda _step: model(torch.ones(1, 2)).square().sum(), name="line",
-            checkpoint=tmp_path / "line.pt", minutes=minutes, lr=0.1,
+            checkpoint=tmp_path / "line.pt", minutes=minutes, lr=0.1, muon=lambda name: name == "weight",
         )  # fmt: skip
         return average.steps
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from bias_core.calibration.training.muon import Muon
+
 if TYPE_CHECKING:
     from PIL import Image
 
@@ -77,7 +79,7 @@ class Run:
     """The state of a training, as its checkpoint keeps it; ``spent`` is in seconds."""
 
     model: torch.nn.Module
-    optimiser: torch.optim.Optimizer
+    optimisers: list[torch.optim.Optimizer]
     average: Average
     path: Path
     step: int = 0
@@ -89,7 +91,8 @@ class Run:
             return
         saved = torch.load(self.path, weights_only=True)
         self.model.load_state_dict(saved["model"])
-        self.optimiser.load_state_dict(saved["optimiser"])
+        for optimiser, state in zip(self.optimisers, saved["optimisers"], strict=True):
+            optimiser.load_state_dict(state)
         self.average.state, self.average.steps = saved["ema"], saved["step"]
         self.step, self.spent = saved["step"], saved["spent"]
 
@@ -98,7 +101,7 @@ class Run:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         state = {
             "model": self.model.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
+            "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
             "ema": self.average.state,
             "step": self.step,
             "spent": self.spent,
@@ -118,15 +121,18 @@ def train(
     warmup: int = 100,
     weight_decay: float = 0.01,
     ema: float = 0.998,
+    muon: Callable[[str], bool] | None = None,
 ) -> Average:
     """Minimise ``loss_of(step)`` for ``minutes``, with AdamW and a cosine schedule over the time.
+
+    Matrices whose name ``muon`` accepts are left to Muon.
 
     State is saved to ``checkpoint`` every two minutes and taken up again when the file exists; the minutes
     already spent count. Returns the averaged weights.
     """
     trained = [p for p in model.parameters() if p.requires_grad]
-    optimiser = torch.optim.AdamW(trained, lr=lr, weight_decay=weight_decay, betas=(0.9, 0.98))
-    run = Run(model, optimiser, Average(model, ema), checkpoint)
+    optimisers = _optimisers(model, muon or (lambda _name: False), lr, weight_decay)
+    run = Run(model, optimisers, Average(model, ema), checkpoint)
     run.resume()
     losses, saved_at = deque[float](maxlen=100), run.spent
     for seconds in _clock(minutes * 60, run.spent):
@@ -144,17 +150,32 @@ def train(
     return run.average
 
 
+def _optimisers(
+    model: torch.nn.Module, muon: Callable[[str], bool], lr: float, weight_decay: float
+) -> list[torch.optim.Optimizer]:
+    """AdamW for all that is trained, or AdamW and Muon."""
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    matrices = [p for name, p in named if p.ndim == 2 and muon(name)]
+    others = [p for name, p in named if not (p.ndim == 2 and muon(name))]
+    chosen: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(others, lr=lr, weight_decay=weight_decay, betas=(0.9, 0.98))
+    ]
+    return [*chosen, Muon(matrices, lr, weight_decay=weight_decay)] if matrices else chosen
+
+
 def _step(
     run: Run, trained: list[torch.nn.Parameter], loss_of: Callable[[int], torch.Tensor], rate: float
 ) -> float:
     """One step downhill; the loss before it."""
-    for group in run.optimiser.param_groups:
-        group["lr"] = rate
     loss = loss_of(run.step)
-    run.optimiser.zero_grad(set_to_none=True)
+    for optimiser in run.optimisers:
+        optimiser.zero_grad(set_to_none=True)
+        for group in optimiser.param_groups:
+            group["lr"] = rate
     loss.backward()
     torch.nn.utils.clip_grad_norm_(trained, 1.0)
-    run.optimiser.step()
+    for optimiser in run.optimisers:
+        optimiser.step()
     run.average.update(run.model)
     run.step += 1
     return loss.item()

@@ -1,0 +1,65 @@
+"""T2IAT in the table of measures."""
+
+from __future__ import annotations
+
+import math
+
+from bias_core.metrics import association
+from bias_core.registry.card import Input, Metric
+
+_ASSOCIATION_TEST_INPUTS = (
+    Input(name="targets_x", kind="embeddings", means="neutral images of concept X"),
+    Input(name="targets_y", kind="embeddings", means="neutral images of concept Y"),
+    Input(name="x_attributes_a", kind="embeddings", means="images of X edited with attribute A"),
+    Input(name="x_attributes_b", kind="embeddings", means="images of X edited with attribute B"),
+    Input(name="y_attributes_a", kind="embeddings", means="images of Y edited with attribute A"),
+    Input(name="y_attributes_b", kind="embeddings", means="images of Y edited with attribute B"),
+)
+
+METRICS = (
+    Metric(
+        key="association",
+        name="Association",
+        summary="How much closer an image is to the images of attribute A than to those of attribute B.",
+        reference="wang2023t2iat",
+        equation="Eq. 2",
+        bounds=(-2.0, 2.0),
+        null_value=0.0,
+        higher_means="leans to A",
+        inputs=(
+            Input(name="targets", kind="embeddings", means="neutral images of the concept"),
+            Input(name="attributes_a", kind="embeddings", means="its images edited with attribute A"),
+            Input(name="attributes_b", kind="embeddings", means="its images edited with attribute B"),
+        ),
+        limits="It is relative to these attribute images and this encoder, which has leanings of its own.",
+        function=association.association,
+    ),
+    Metric(
+        key="differential_association",
+        name="Differential association S",
+        summary="How much more the images of X lean to attribute A than the images of Y do.",
+        reference="wang2023t2iat",
+        equation="Eq. 1",
+        bounds=(-4.0, 4.0),
+        null_value=0.0,
+        higher_means="X leans to A more than Y does",
+        inputs=_ASSOCIATION_TEST_INPUTS,
+        limits="0 says that X and Y lean alike, not that neither leans; p holds for these attribute images.",
+        function=association.association_test,
+        field="score",
+    ),
+    Metric(
+        key="association_effect_size",
+        name="Effect size d",
+        summary="Differential association in standard deviations of single images.",
+        reference="wang2023t2iat",
+        equation="Eq. 4",
+        bounds=(-math.inf, math.inf),
+        null_value=0.0,
+        higher_means="X leans to A more than Y does",
+        inputs=_ASSOCIATION_TEST_INPUTS,
+        limits="It grows as images of one prompt look more alike; compare at the same prompts and settings.",
+        function=association.association_test,
+        field="effect_size",
+    ),
+)

@@ -1,0 +1,93 @@
+"""Valid and degenerate inputs of every kind that a measure takes, for the tests that all measures share."""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from bias_core.registry import METRICS
+
+D = 7
+SIZES = (3, 5, 2, 11, 13, 17)  # primes, all different: equal sizes hide a transpose
+N_PAIRED = 5  # of inputs that belong together entry by entry
+WORDS = ("person", "book", "tree", "car", "dog", "lamp")
+
+
+def arguments(key, rng):
+    """One valid value per input of a measure; paired inputs share their length."""
+    entries = METRICS[key].inputs
+    return [MAKE[entry.kind](rng, size) for size, entry in zip(SIZES, entries, strict=False)]
+
+
+def _words(rng, _size):
+    return [set(rng.choice(WORDS, size=rng.integers(1, 4), replace=False)) for _ in range(N_PAIRED)]
+
+
+def _labels(rng, _size):
+    n = 23
+    identities = rng.choice(["nurse", "carpenter"], size=n)
+    return pd.DataFrame(
+        {
+            "identity": identities,
+            "stereotyped_gender": np.where(identities == "nurse", "feminine", "masculine"),
+            "perceived_gender": [
+                "masculine",
+                *rng.choice(["masculine", "feminine", "cannot_identify"], size=n - 1),
+            ],
+            "image_id": [f"i{i // 2}" for i in range(n)],
+            "setting": "paired",
+            "position": ["left" if i % 2 else "right" for i in range(n)],
+        }
+    )
+
+
+def _ratings(rng, _size):
+    return np.vstack([["masculine", "feminine", "feminine"], rng.choice(["masculine", "feminine"], (10, 3))])
+
+
+def _table(rng, size):
+    return pd.DataFrame(
+        rng.uniform(0.1, 0.9, size=(size + 1, 3)),
+        columns=["distribution_bias", "hallucination", "miss_rate"],
+        index=[f"model {i}" for i in range(size + 1)],
+    )
+
+
+MAKE = {
+    "embeddings": lambda rng, size: rng.normal(size=(size, D)),
+    "direction": lambda rng, _size: rng.normal(size=D),
+    "similarities": lambda rng, _size: rng.uniform(-1, 1, size=N_PAIRED),
+    "probability": lambda rng, _size: float(rng.uniform()),
+    "score": lambda rng, _size: float(rng.uniform(0.1, 0.4) * rng.choice([-1, 1])),
+    "counts": lambda rng, _size: np.append(rng.integers(1, 40, size=6), 41),
+    "words": _words,
+    "labels": _labels,
+    "ratings": _ratings,
+    "velocity": lambda rng, _size: rng.normal(size=(2, 3, 5)),
+    "table": _table,
+}
+
+DEGENERATE = {
+    "embeddings": {"empty": np.empty((0, D)), "zero": np.zeros((3, D)), "flat": np.ones(D), "scalar": 0.5},
+    "direction": {"empty": np.empty(0), "zero": np.zeros(D), "scalar": 0.5},
+    "similarities": {"empty": np.empty(0), "scalar": 0.5, "longer": np.zeros(N_PAIRED + 1)},
+    "probability": {"above": 1.5, "below": -0.5, "array": np.array([0.5, 0.5])},
+    "score": {"array": np.array([0.5, 0.5])},
+    "counts": {"empty": np.empty(0), "zero": np.zeros(4), "negative": np.array([3, -1]), "scalar": 0.5},
+    "words": {"empty": [], "longer": [{"book"}] * (N_PAIRED + 1), "text": "book"},
+    "labels": {"empty": pd.DataFrame(), "no column": pd.DataFrame({"identity": ["nurse"]})},
+    "ratings": {"empty": np.empty((0, 3)), "one rater": np.array([["feminine"], ["masculine"]])},
+    "velocity": {"empty": np.empty(0), "zero": np.zeros((2, 3, 5)), "shape": np.ones((2, 3, 4))},
+    "table": {"empty": pd.DataFrame(), "no column": pd.DataFrame({"a": [1.0, 2.0]})},
+}
+NUMBERS = ("embeddings", "direction", "similarities", "probability", "score", "counts", "velocity")
+"""Kinds that are arrays or numbers: nan must be refused, float16 taken."""
+
+
+def degenerate(kind):
+    """Name and value of each bad input of a kind."""
+    bad = dict(DEGENERATE[kind])
+    if kind in NUMBERS:
+        value = MAKE[kind](np.random.default_rng(3), 3)
+        bad["nan"] = np.full_like(np.asarray(value, dtype=float), math.nan) if np.ndim(value) else math.nan
+    return bad.items()
