@@ -78,10 +78,14 @@ class VisualQuestionAnswerer(Protocol):
 
 @runtime_checkable
 class LanguageModel(Protocol):
-    """Proposes how a text might go on, for StOP's beam search."""
+    """Says how a text might go on: token by token for StOP's beam search, or a whole answer."""
 
     def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
-        """For each prefix, ``n`` texts that continue it by one token, likeliest first."""
+        """For each prefix, at most ``n`` texts that continue it by one token, likeliest first."""
+        ...
+
+    def complete(self, prompt: str, max_new_tokens: int) -> str:
+        """The likeliest answer to ``prompt``, without the prompt."""
         ...
 
 

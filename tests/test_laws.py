@@ -19,7 +19,7 @@ CODE = [*FILES, *(path for path in [ROOT / "app.py"] if path.exists())]
 # From the ground up: a room (a file or a folder) may import rooms of its own floor or below.
 FLOORS = [
     {"types", "errors", "settings"},
-    {"arrays", "prompts", "protocols"},
+    {"arrays", "crops", "prompts", "protocols"},
     {"statistics", "intervals", "permutation", "model_catalogue", "calibration"},
     {"metrics", "search", "runs", "adapters"},
     {"registry", "engine", "annotation"},
@@ -32,7 +32,7 @@ FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 # Arrows that point down by floor and are still forbidden.
 FORBIDDEN = {
     "calibration": set(FLOOR)
-    - {"calibration", "types", "errors", "settings", "prompts", "protocols", "arrays"},
+    - {"calibration", "types", "errors", "settings", "prompts", "protocols", "arrays", "crops"},
     "metrics": {"runs", "search", "adapters", "calibration", "model_catalogue", "prompts", "protocols"},
     "studies": {"adapters", "services", "calibration"},
     "engine": {"adapters", "services"},

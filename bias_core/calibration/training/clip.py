@@ -31,6 +31,7 @@ from bias_core.calibration.reader_errors import held_out_scenes, sentence_errors
 from bias_core.calibration.render import render
 from bias_core.calibration.scene import DOMAINS, Scene
 from bias_core.calibration.training.loop import record, to_tensor, train
+from bias_core.crops import crop_people, person_halves
 
 MAX_TOKENS = 20
 FREE_PLACES = 200
@@ -101,13 +102,8 @@ def build_model(n_words: int) -> VisionTextDualEncoderModel:
 
 def crop_person(image: Image.Image, side: int) -> Image.Image:
     """The left (0) or right (1) person of a pair, on a square of their own."""
-    w, h = image.size
-    half = image.crop((side * w // 2, round(0.3 * h), w // 2 + side * w // 2, h))
-    square = Image.new(
-        "RGB", (half.height, half.height), half.getpixel((0 if side == 0 else half.width - 1, 0))
-    )
-    square.paste(half, ((half.height - half.width) // 2, 0))
-    return square.resize((w, h), Image.Resampling.BILINEAR)
+    (square,) = crop_people(image, [person_halves(image)[side]])
+    return square.resize(image.size, Image.Resampling.BILINEAR)
 
 
 def draw_batch(rng: Random, n: int) -> tuple[list[Scene], list[Image.Image]]:

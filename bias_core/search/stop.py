@@ -1,0 +1,284 @@
+"""StOP: the prompts that a cluster of images is closest to, found without naming an attribute first."""
+
+from __future__ import annotations
+
+import unicodedata
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image
+
+from bias_core.arrays import same_dimension, unit_rows
+from bias_core.errors import InvalidInput
+from bias_core.statistics import bootstrap_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from bias_core.arrays import Floats
+    from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
+    from bias_core.statistics import Seed
+    from bias_core.types import Estimate
+
+_TEXTS_AT_ONCE = 512  # texts that the encoder gets in one call
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimisedPrompt:
+    """A prompt that the images of a cluster are close to.
+
+    Attributes
+    ----------
+    text : the whole prompt, prefix included.
+    score : mean cosine to the images of the cluster, in [-1, 1]; n counts images.
+    baseline : the same for the prefix alone, in [-1, 1].
+    gain : score - baseline, in [-2, 2]; 0: the words found add nothing to the prefix.
+    others : mean cosine to the other images, in [-1, 1]; None where none were given.
+    specificity : gain in the cluster less gain in the other images, in [-4, 4]; 0: the words found fit the
+        other images as well. None where none were given.
+    """
+
+    text: str
+    score: Estimate
+    baseline: float
+    gain: Estimate
+    others: float | None = None
+    specificity: Estimate | None = None
+
+
+def optimise_prompts(
+    image_embeddings: ArrayLike,
+    encoder: ImageTextEncoder,
+    language_model: LanguageModel,
+    *,
+    prefix: str = "This is a photo of",
+    n_tokens: int = 2,
+    beam_width: int = 10,
+    n_candidates: int = 256,
+    top_k: int = 10,
+    other_embeddings: ArrayLike | None = None,
+    on_step: StepCallback | None = None,
+    lock: AbstractContextManager[object] | None = None,
+    rng: Seed = 0,
+) -> list[OptimisedPrompt]:
+    """The texts of a language model that are closest to the images of one cluster.
+
+    s* = argmax_s 1/n Σ_i cos(T(s), I_i)   [dehdashtian2025oasis, Eq. 8]
+
+    which is the dot product of the unit text embedding with the mean unit image embedding. s is the prefix
+    and ``n_tokens`` tokens, searched by beam: the language model continues every text of the beam by its
+    ``n_candidates`` likeliest tokens, the encoder scores them all, and the best ``beam_width`` go on.
+
+    Parameters
+    ----------
+    image_embeddings : array (n, d)
+        Of the cluster's images, by ``encoder``.
+    encoder, language_model
+    prefix : str
+        Not blank.
+    n_tokens, beam_width, n_candidates, top_k : int >= 1
+        At most n_candidates · (1 + beam_width · (n_tokens - 1)) texts are scored. With a beam as wide as
+        there are candidates the search is exhaustive.
+    other_embeddings : array (m, d) or None
+        Of images outside the cluster.
+    on_step : called with (texts scored, texts planned)
+        Raising :class:`bias_core.errors.Cancelled` in it stops the search.
+    lock : held while a model runs, one batch at a time.
+    rng : seed or Generator of the bootstrap.
+
+    Returns
+    -------
+    list of OptimisedPrompt
+        At most ``top_k`` of the last round, best first; of texts with the same words only the best.
+
+    Raises
+    ------
+    InvalidInput
+        For malformed embeddings, a blank prefix, a number below 1, or a language model without proposals.
+
+    Notes
+    -----
+    The paper gives no beam width, number of candidates or K. The intervals resample images and take the
+    text as given; it was chosen on the same images as the best of many, so scores are optimistic, and
+    ``note`` says of how many. Texts have the same words where they differ only in case, spacing or
+    punctuation; one that adds no word to the prefix is left out.
+    """
+    _check_search(prefix, n_tokens=n_tokens, beam_width=beam_width, n_candidates=n_candidates, top_k=top_k)
+    cluster = unit_rows(image_embeddings, "image_embeddings")
+    others = None if other_embeddings is None else unit_rows(other_embeddings, "other_embeddings")
+    models = _Models(
+        encoder, language_model, lock, on_step, 1 + n_candidates * (1 + beam_width * (n_tokens - 1))
+    )
+    texts, rows = [prefix], models.embed([prefix])
+    comparison = _Comparison(cluster, others, rows[0], rng)
+    for _ in range(n_tokens):
+        proposed = models.propose(texts[:beam_width], n_candidates)
+        texts, rows = _best_first(proposed, models.embed(proposed), comparison.target, prefix)
+    models.finish()
+    note = f"chosen as the best of {models.n_scored - 1:,} texts on these images, so optimistic"
+    return [comparison.judge(text, row, note) for text, row in zip(texts[:top_k], rows[:top_k], strict=True)]
+
+
+def cluster_average_image(images: Iterable[Image.Image]) -> Image.Image:
+    """The mean of the pictures of a cluster, pixel by pixel: what they have in common stays sharp.
+
+    Shown with a cluster's optimised prompts [dehdashtian2025oasis, 3.3].
+
+    Parameters
+    ----------
+    images : one or more pictures of any mode; those of another size than the first are resized to it.
+
+    Returns
+    -------
+    picture
+        RGB, of the size of the first.
+
+    Raises
+    ------
+    InvalidInput
+        For no picture.
+
+    Examples
+    --------
+    >>> black, white = Image.new("L", (2, 2)), Image.new("L", (2, 2), 255)
+    >>> cluster_average_image([black, white, white]).getpixel((0, 0))
+    (170, 170, 170)
+    """
+    total: NDArray[np.float64] | None = None
+    n_images, size = 0, (0, 0)
+    for image in images:
+        picture = image.convert("RGB")
+        size = size if n_images else picture.size
+        if picture.size != size:
+            picture = picture.resize(size, Image.Resampling.BILINEAR)
+        pixels = np.asarray(picture, dtype=np.float64)
+        total = pixels if total is None else total + pixels
+        n_images += 1
+    if total is None:
+        raise InvalidInput("an average image needs at least one picture; got none.")
+    return Image.fromarray((total / n_images).round().astype(np.uint8))
+
+
+class _Models:
+    """The two models at work: in batches, under the lock, each batch reported."""
+
+    def __init__(
+        self,
+        encoder: ImageTextEncoder,
+        language_model: LanguageModel,
+        lock: AbstractContextManager[object] | None,
+        on_step: StepCallback | None,
+        n_planned: int,
+    ) -> None:
+        self.n_scored = 0
+        self._encoder, self._language_model = encoder, language_model
+        self._lock: AbstractContextManager[object] = lock or nullcontext()
+        self._on_step, self._n_planned = on_step, n_planned
+
+    def propose(self, prefixes: Sequence[str], n: int) -> list[str]:
+        """Continuations of all prefixes by one token, each once."""
+        with self._lock:
+            proposals = self._language_model.propose(prefixes, n)
+        self._report(self.n_scored)
+        texts = list(dict.fromkeys(text for one in proposals for text in one[:n]))
+        if not texts:
+            raise InvalidInput(
+                f"the language model proposed nothing after {prefixes[0]!r}; try another prefix."
+            )
+        return texts
+
+    def embed(self, texts: Sequence[str]) -> Floats:
+        """Unit rows ``(n, d)``."""
+        rows = []
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            batch = texts[start : start + _TEXTS_AT_ONCE]
+            with self._lock:
+                rows.append(unit_rows(self._encoder.encode_texts(batch), "text embeddings"))
+            self.n_scored += len(batch)
+            self._report(self.n_scored)
+        return np.concatenate(rows)
+
+    def finish(self) -> None:
+        """Report the end: what was proposed twice is scored once, so fewer texts come than were planned."""
+        self._report(self._n_planned)
+
+    def _report(self, n_done: int) -> None:
+        if self._on_step is not None:
+            self._on_step(n_done, self._n_planned)
+
+
+class _Comparison:
+    """A text's cosines to the cluster, beside those of the prefix and those to other images."""
+
+    def __init__(self, cluster: Floats, others: Floats | None, prefix: Floats, rng: Seed) -> None:
+        outside = cluster[:0] if others is None else others
+        same_dimension(image_embeddings=cluster, other_embeddings=outside, text_embeddings=prefix)
+        self.target = cluster.mean(axis=0, dtype=np.float64)  # (d,)
+        self._cluster, self._outside, self._prefix, self._rng = cluster, outside, prefix, rng
+
+    def judge(self, text: str, row: Floats, note: str) -> OptimisedPrompt:
+        """The text with its numbers, each estimate with the note."""
+        gains = self._cluster @ (row - self._prefix)  # (n,)
+        outside = self._outside @ (row - self._prefix)  # (m,)
+        return OptimisedPrompt(
+            text=text,
+            score=self._mean(self._cluster @ row, note),
+            baseline=float(self._prefix @ self.target),
+            gain=self._mean(gains, note, null_value=0.0),
+            others=float((self._outside @ row).mean()) if len(outside) else None,
+            specificity=self._difference(gains, outside, note) if len(outside) else None,
+        )
+
+    def _mean(self, cosines: Floats, note: str, null_value: float | None = None) -> Estimate:
+        estimate = bootstrap_interval(cosines, statistic=np.mean, rng=self._rng, null_value=null_value)
+        return _with_note(estimate, note)
+
+    def _difference(self, inside: Floats, outside: Floats, note: str) -> Estimate:
+        estimate = bootstrap_interval(
+            inside, outside, statistic=_mean_difference, rng=self._rng, null_value=0.0
+        )
+        return _with_note(estimate, note)
+
+
+def _mean_difference(x: Floats, y: Floats, axis: int) -> Floats:
+    difference: Floats = x.mean(axis=axis) - y.mean(axis=axis)
+    return difference
+
+
+def _with_note(estimate: Estimate, note: str) -> Estimate:
+    return replace(estimate, note="; ".join(part for part in (estimate.note, note) if part))
+
+
+def _best_first(
+    texts: Sequence[str], rows: Floats, target: NDArray[np.float64], prefix: str
+) -> tuple[list[str], Floats]:
+    """Texts and rows by falling dot product with ``target``; of equal words only the best."""
+    order = np.argsort(-(rows @ target), kind="stable")
+    said, kept = {_words(prefix)}, []
+    for index in order:
+        words = _words(texts[index])
+        if words not in said:
+            said.add(words)
+            kept.append(index)
+    if not kept:
+        raise InvalidInput(f"the language model proposed no word, only {texts[0]!r}; try another prefix.")
+    return [texts[index] for index in kept], rows[kept]
+
+
+def _words(text: str) -> str:
+    """What is left of a text without case, spacing, punctuation and signs."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join("".join(" " if unicodedata.category(c)[0] in "CPSZ" else c for c in plain).split())
+
+
+def _check_search(prefix: str, **numbers: int) -> None:
+    if not prefix.strip():
+        raise InvalidInput(f"the prefix must hold a word, like 'This is a photo of'; got {prefix!r}.")
+    for name, number in numbers.items():
+        if number < 1:
+            raise InvalidInput(f"{name} must be at least 1; got {number}.")
