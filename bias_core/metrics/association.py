@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from bias_core.arrays import Floats, same_dimension, same_length, unit_rows
 from bias_core.errors import InvalidInput
+from bias_core.metrics.association_error import prompt_error
 from bias_core.statistics import (
     bootstrap_interval,
     effect_size,
@@ -19,6 +20,8 @@ from bias_core.statistics import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
     from bias_core.statistics import Alternative, EffectSizeSD, Seed
@@ -102,10 +105,11 @@ def mean_association(
     attributes_b: ArrayLike,
     *,
     groups: ArrayLike | None = None,
+    attributes: Literal["drawn", "fixed"] = "drawn",
     confidence: float = 0.95,
     rng: Seed = 0,
 ) -> Estimate:
-    """Mean of Eq. 2 over the images of one concept, with its bootstrap interval.
+    """Mean of Eq. 2 over the images of one concept, with its interval.
 
     E_x Asc(x, X^A, X^B), one half of [wang2023t2iat, Eq. 1]
 
@@ -114,6 +118,9 @@ def mean_association(
     targets, attributes_a, attributes_b : arrays (n, d), (n_a, d), (n_b, d)
     groups : sequence (n,) or None
         The prompt of each image; then the prompt is the sampling unit.
+    attributes : {"drawn", "fixed"}
+        "drawn": the interval counts the chance in the attribute images too; "fixed": it is a bootstrap over
+        the targets alone, and holds for these attribute images only.
     confidence : float in (0, 1)
     rng : seed or Generator
 
@@ -132,8 +139,14 @@ def mean_association(
     >>> mean_association([[1.0, 0.0], [0.6, 0.8]], [[1.0, 0.0]], [[0.0, 1.0]]).value.__round__(6)
     0.4
     """
-    units = _units(association(targets, attributes_a, attributes_b), groups, "groups")
-    return bootstrap_interval(units, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0)
+    if attributes not in ("drawn", "fixed"):
+        raise InvalidInput(f'attributes must be "drawn" or "fixed"; got {attributes!r}.')
+    sets = _unit_sets(targets, attributes_a, attributes_b)
+    units = _units(_associations(*sets), groups, "groups")
+    if attributes == "fixed":
+        return bootstrap_interval(units, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0)
+    error = _mean_error(units, sets)
+    return normal_estimate(float(units.mean()), error, n=units.size, confidence=confidence, null_value=0.0)
 
 
 def association_test(
@@ -146,6 +159,7 @@ def association_test(
     *,
     groups_x: ArrayLike | None = None,
     groups_y: ArrayLike | None = None,
+    attribute_groups: Sequence[ArrayLike] | None = None,
     n_permutations: int = 1000,
     alternative: Alternative = "two-sided",
     effect_size_sd: EffectSizeSD = "pooled",
@@ -167,6 +181,10 @@ def association_test(
     groups_x, groups_y : sequences (n_x,), (n_y,), or None
         The prompt of each image. Images of one prompt are not independent, so with groups the unit that is
         permuted and resampled is the prompt (its mean association). Give both or neither.
+    attribute_groups : four sequences, or None
+        The prompt (of ``groups_x`` and ``groups_y``) that each image of ``x_attributes_a, x_attributes_b,
+        y_attributes_a, y_attributes_b`` was edited from: then ``total_interval`` resamples prompts with all
+        their images.
     n_permutations : int >= 1
         The test is exact when there are at most this many splits.
     alternative : {"two-sided", "greater", "less"}
@@ -193,10 +211,11 @@ def association_test(
     The associations are fixed numbers that the permutation moves, so p holds for these attribute images.
     Where concepts have attribute images of their own, the chance in *their* draw moves all associations of a
     concept together, and p is below 0.05 far more often than in 5 % of fair comparisons.
-    ``total_interval`` and ``total_p_value`` count that too: S is linear in the mean of each of its six sets,
-    whose variances add up (attribute images taken as independent). With groups of unequal size ``score``
-    is the difference of the means over prompts. ``effect_size`` is always that of single images, as in the
-    paper: averaging each prompt first would inflate it.
+    ``total_interval`` and ``total_p_value`` count that too. S is linear in the mean of each of its six sets,
+    whose variances add up where the images are independent; with ``attribute_groups`` the standard error is
+    that of a bootstrap over prompts, each with all its neutral and edited images. With groups of unequal
+    size ``score`` is the difference of the means over prompts. ``effect_size`` is always that of single
+    images, as in the paper: averaging each prompt first would inflate it.
 
     Examples
     --------
@@ -214,7 +233,10 @@ def association_test(
     interval = bootstrap_interval(
         units_x, units_y, statistic=_difference, confidence=confidence, rng=rng, null_value=0.0
     )
-    total = _total_error(units_x, units_y, sets_x, sets_y)
+    total = math.hypot(_mean_error(units_x, sets_x), _mean_error(units_y, sets_y))
+    if attribute_groups is not None:
+        prompts_x, prompts_y = _prompts(attribute_groups, groups_x, groups_y)
+        total = math.hypot(prompt_error(sets_x, prompts_x, rng=rng), prompt_error(sets_y, prompts_y, rng=rng))
     return AssociationTest(
         score=test.statistic,
         p_value=test.p_value,
@@ -282,20 +304,29 @@ def _units(values: NDArray[np.float64], groups: ArrayLike | None, name: str) -> 
     return means
 
 
-def _total_error(
-    units_x: NDArray[np.float64],
-    units_y: NDArray[np.float64],
-    sets_x: tuple[Floats, Floats, Floats],
-    sets_y: tuple[Floats, Floats, Floats],
-) -> float:
-    """Standard error of S over targets and attribute images; nan where a set has one image."""
-    samples = [units_x, units_y]
-    for targets, *attributes in (sets_x, sets_y):
-        centre = targets.mean(axis=0)  # (d,)
-        samples += [np.asarray(images @ centre, dtype=np.float64) for images in attributes]
+def _mean_error(units: NDArray[np.float64], sets: tuple[Floats, Floats, Floats]) -> float:
+    """Standard error of a concept's mean association over targets and attribute images; nan for one image.
+
+    The mean is linear in the mean row of each set, so the variances of independent sets add up.
+    """
+    targets, *attributes = sets
+    centre = targets.mean(axis=0)  # (d,)
+    samples = [units, *(np.asarray(images @ centre, dtype=np.float64) for images in attributes)]
     if min(sample.size for sample in samples) < 2:
         return math.nan
     return math.sqrt(sum(float(sample.var(ddof=1)) / sample.size for sample in samples))
+
+
+def _prompts(
+    attribute_groups: Sequence[ArrayLike], groups_x: ArrayLike | None, groups_y: ArrayLike | None
+) -> tuple[list[ArrayLike], list[ArrayLike]]:
+    """The prompts of the three sets of X, and of those of Y."""
+    if groups_x is None or groups_y is None or len(attribute_groups) != 4:
+        raise InvalidInput(
+            "attribute_groups needs four sequences, and groups_x and groups_y beside them; "
+            f"got {len(attribute_groups)}."
+        )
+    return [groups_x, *attribute_groups[:2]], [groups_y, *attribute_groups[2:]]
 
 
 def _difference(x: Floats, y: Floats, axis: int) -> Floats:

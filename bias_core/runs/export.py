@@ -44,12 +44,14 @@ class Export:
     tables : data frames by name, each as ``<name>.parquet`` and ``<name>.csv``.
     report : as ``report.json``.
     markdown : as ``report.md``.
+    files : anything else by its name in the folder, such as figures.
     """
 
     images: Sequence[ExportedImage]
     tables: Mapping[str, pd.DataFrame]
     report: Mapping[str, Any]
     markdown: str
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def write_zip(export: Export, target: Path) -> Path:
@@ -98,6 +100,7 @@ def _entries(export: Export) -> Iterator[Entry]:
         yield f"{name}.csv", csv_bytes(table)
     yield "report.json", json.dumps(export.report, ensure_ascii=False, indent=2, allow_nan=False).encode()
     yield "report.md", export.markdown.encode()
+    yield from export.files.items()
 
 
 def _metadata_line(name: str, image: ExportedImage) -> str:

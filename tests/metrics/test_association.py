@@ -167,6 +167,18 @@ def test_mean_association_has_an_interval_and_a_null():
     assert mean_association(x, a, b, groups=np.arange(41) % 5).n == 5
 
 
+def test_the_interval_of_the_mean_counts_the_chance_in_the_attribute_images():
+    rng = np.random.default_rng(12)
+    covered = {"drawn": [], "fixed": []}
+    for _ in range(200):
+        x, _, a, b, _, _ = random_sets(rng, 41)  # A and B differ by chance alone
+        for attributes, hits in covered.items():
+            estimate = mean_association(x, a, b, attributes=attributes, rng=rng)
+            hits.append(estimate.low <= 0 <= estimate.high)
+    assert 0.90 <= np.mean(covered["drawn"])
+    assert np.mean(covered["fixed"]) < np.mean(covered["drawn"])
+
+
 def test_one_image_has_a_mean_but_no_interval():
     estimate = mean_association([[1.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]])
     assert estimate.value == 1

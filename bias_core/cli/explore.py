@@ -1,33 +1,24 @@
-"""The command line: the same studies, and the same numbers, as the app and the Python library."""
+"""Explore on the command line, and the lists of what has a name."""
 
 from __future__ import annotations
 
-import signal
-import threading
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from bias_core.cli.common import console, open_services, run_with_bar, user_errors
 from bias_core.errors import BiasCoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Generator
 
     from bias_core.services import Services
-    from bias_core.studies.explore_types import ExploreReport, ExploreSettings
+    from bias_core.studies.explore_types import ExploreReport, ExploreSettings, Progress
     from bias_core.types import Attribute
 
-app = typer.Typer(
-    help="Measure bias in text-to-image models.", no_args_is_help=True, pretty_exceptions_enable=False
-)
-console = Console()
 
-
-@app.command()
 def explore(
     concept: Annotated[str, typer.Argument(help="What is drawn, e.g. doctor.")],
     attribute: Annotated[
@@ -82,7 +73,7 @@ def explore(
             n_clusters=clusters,
             confidence=confidence,
         )
-        report = run_with_bar(settings, services)
+        report = explored(settings, services)
         show_report(report)
         if keep:
             services.manifests.keep(report.run_id)
@@ -90,7 +81,6 @@ def explore(
             save_report(report, out)
 
 
-@app.command()
 def models() -> None:
     """List the models and encoders that have a name."""
     with user_errors(), open_services() as services:
@@ -107,7 +97,6 @@ def models() -> None:
         console.print(encoders)
 
 
-@app.command()
 def attributes(
     concept: Annotated[str, typer.Argument(help="Show only the set for this concept.")] = "",
 ) -> None:
@@ -124,7 +113,6 @@ def attributes(
         console.print(table)
 
 
-@app.command()
 def runs(
     keep: Annotated[str, typer.Option(help="Never evict the pictures of this run.")] = "",
     release: Annotated[str, typer.Option(help="Let the pictures of this run be evicted again.")] = "",
@@ -149,28 +137,6 @@ def runs(
         console.print(table)
 
 
-@contextmanager
-def user_errors() -> Iterator[None]:
-    """Show our own errors as one red line and exit with 2."""
-    try:
-        yield
-    except BiasCoreError as error:
-        typer.secho(f"Error: {error}", fg="red", err=True)
-        raise typer.Exit(2) from error
-
-
-@contextmanager
-def open_services() -> Iterator[Services]:
-    """The services of this process, closed in the end."""
-    from bias_core.services import Services
-
-    services = Services()
-    try:
-        yield services
-    finally:
-        services.close()
-
-
 def find_attributes(services: Services, concept: str, texts: list[str]) -> tuple[Attribute, ...]:
     """The attributes asked for; none asked for: the set suggested for the concept."""
     from bias_core.studies.catalogue import find_attribute, load_attribute_sets, suggest_set
@@ -181,45 +147,22 @@ def find_attributes(services: Services, concept: str, texts: list[str]) -> tuple
     return tuple(find_attribute(text, concept, sets) for text in texts)
 
 
-def run_with_bar(settings: ExploreSettings, services: Services) -> ExploreReport:
-    """Explore behind a progress bar; Ctrl-C stops within one denoising step."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+def explored(settings: ExploreSettings, services: Services) -> ExploreReport:
+    """Explore behind a progress bar; Ctrl-C stops within one denoising step, what is finished is scored."""
+    return run_with_bar(lambda cancelled: _to_the_report(settings, services, cancelled))
 
+
+def _to_the_report(
+    settings: ExploreSettings, services: Services, cancelled: Callable[[], bool]
+) -> Generator[Progress, None, ExploreReport]:
     from bias_core.studies.explore import explore as run_explore
     from bias_core.studies.explore_types import ExploreReport
 
-    report: ExploreReport | None = None
-    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with stop_on_interrupt() as stopped, Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("starting", total=None)
-        for step in run_explore(settings, services, cancelled=stopped.is_set):
-            if isinstance(step, ExploreReport):
-                report = step
-            else:
-                left = f", {step.seconds_left:.0f} s left" if step.seconds_left > 0 else ""
-                bar.update(task, completed=step.done, total=step.total, description=step.message + left)
-    if report is None:
-        raise BiasCoreError("the exploration ended without a report")
-    return report
-
-
-@contextmanager
-def stop_on_interrupt() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second interrupts as usual."""
-    stopped = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped
-        return
-
-    def on_interrupt(*_: Any) -> None:
-        stopped.set()
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        yield stopped
-    finally:
-        signal.signal(signal.SIGINT, before)
+    for step in run_explore(settings, services, cancelled=cancelled):
+        if isinstance(step, ExploreReport):
+            return step
+        yield step
+    raise BiasCoreError("the exploration ended without a report")
 
 
 def show_report(report: ExploreReport) -> None:

@@ -1,0 +1,14 @@
+"""The command line: the same studies, and the same numbers, as the app and the Python library."""
+
+from __future__ import annotations
+
+import typer
+
+from bias_core.cli import explore, study
+
+app = typer.Typer(
+    help="Measure bias in text-to-image models.", no_args_is_help=True, pretty_exceptions_enable=False
+)
+for command in (explore.explore, explore.models, explore.attributes, explore.runs):
+    app.command()(command)
+app.add_typer(study.app, name="study", help="Run the studies of the papers.")

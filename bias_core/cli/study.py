@@ -1,0 +1,137 @@
+"""The papers' studies on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from bias_core.cli.common import console, open_services, run_with_bar, user_errors
+from bias_core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from bias_core.studies.study_types import StudyReport
+
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command(name="list")
+def list_studies() -> None:
+    """List the studies that come with the program."""
+    from bias_core.studies.designs import list_designs
+
+    with user_errors():
+        table = Table("study", "what it asks", "paper", "redraws")
+        for design in list_designs():
+            table.add_row(design.name, design.title, design.reference, design.where)
+        console.print(table)
+
+
+@app.command(name="show")
+def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]) -> None:
+    """Show what a study draws and which options it has."""
+    from bias_core.studies.designs import find_design, program_of
+    from bias_core.studies.run_study import with_options
+    from bias_core.studies.study_types import StudySettings
+
+    with user_errors():
+        design = find_design(name)
+        shots = program_of(design).shots(design, with_options(design, StudySettings()))
+        console.print(f"[bold]{design.title}[/bold] ({design.reference}, {design.where})")
+        console.print(design.summary, markup=False)
+        console.print(
+            f"{sum(shot.n for shot in shots):,} pictures of {len(shots):,} prompts at full size, e.g."
+        )
+        for shot in shots[:: max(1, len(shots) // 5)][:5]:
+            console.print(f"  {shot.prompt}  x {shot.n}", markup=False)
+        for option, value in design.options.items():
+            console.print(f"--option {option}={value}", markup=False)
+
+
+@app.command(name="run")
+def run_one_study(
+    name: Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")],
+    model: Annotated[
+        str, typer.Option(help="A model of `models`, org/name, or a folder.")
+    ] = "calibration-renderer",
+    condition: Annotated[
+        str, typer.Option(help="Planted condition of the calibration models.")
+    ] = "published",
+    encoder: Annotated[str, typer.Option(help="Who reads the pictures.")] = "calibration-clip",
+    scale: Annotated[float, typer.Option(help="Share of the published size, above 0 and up to 1.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Picture i of a prompt has seed + i.")] = 0,
+    steps: Annotated[
+        int | None, typer.Option(help="Denoising steps; the model's default if left out.")
+    ] = None,
+    guidance: Annotated[
+        float | None, typer.Option(help="Guidance scale; the model's default if left out.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
+    images: Annotated[str, typer.Option(help="Folder or zip of your own pictures, instead of drawing.")] = "",
+    labels: Annotated[str, typer.Option(help="CSV of people's answers, instead of automatic labels.")] = "",
+    option: Annotated[list[str] | None, typer.Option(help="name=value, see `study show`.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for report, tables and figures.")] = None,
+) -> None:
+    """Run a study. Ctrl-C stops; the same command goes on from there."""
+    from bias_core.studies.designs import find_design
+    from bias_core.studies.run_study import run_study
+    from bias_core.studies.study_types import StudySettings
+
+    with user_errors(), open_services() as services:
+        settings = StudySettings(
+            model=model,
+            condition=condition,
+            encoder=encoder,
+            scale=scale,
+            seed=seed,
+            num_inference_steps=steps,
+            guidance_scale=guidance,
+            confidence=confidence,
+            images=images,
+            labels=labels,
+            options=dict(_name_and_value(text) for text in option or []),
+        )
+        design = find_design(name)
+        report = run_with_bar(lambda stop: run_study(design, settings, services, cancelled=stop))
+        _show_study_report(report)
+        if out is not None:
+            from bias_core.runs.export import write_folder
+            from bias_core.studies.study_export import to_export
+
+            write_folder(to_export(report), out)
+            console.print(f"Written to {out}", markup=False)
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip():
+        raise InvalidInput(f"write an option as name=value, got {text!r}")
+    return name.strip(), value.strip()
+
+
+def _show_study_report(report: StudyReport) -> None:
+    """Findings, tables and notes."""
+    from bias_core.studies.report import LIMITS
+    from bias_core.studies.study_report import finding_frame, rounded
+
+    frames = [(report.design.title, finding_frame(report))]
+    frames += [(table.title, rounded(table.frame)) for table in report.results.tables]
+    for title, frame in frames:
+        table = Table(*map(str, frame.columns), title=title)
+        for row in frame.head(MOST_ROWS).itertuples(index=False):
+            table.add_row(*map(str, row))
+        console.print(table)
+        if len(frame) > MOST_ROWS:
+            console.print(f"... {len(frame) - MOST_ROWS:,} more rows: write them with --out", style="dim")
+    for note in report.results.notes:
+        console.print(note, markup=False)
+    if report.unknown_words:
+        console.print(f"This world does not know: {', '.join(report.unknown_words)}", markup=False)
+    line = f"{LIMITS} Run {report.run_id}, {report.n_images:,} pictures, {report.seconds:.1f} s."
+    console.print(line, markup=False, style="dim")
+
+
+MOST_ROWS = 40

@@ -1,0 +1,94 @@
+"""The designs of the studies (``assets/studies/designs/*.yaml``) and the programs that run them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.settings import ASSETS
+from bias_core.studies.study_types import Design
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bias_core.studies.program import Program
+
+STUDY_FOLDER = ASSETS / "studies"
+PROGRAM_FILES = ("t2iat", "t2iat_occupations")
+"""Each of these modules of ``bias_core.studies`` has a dictionary ``PROGRAMS``."""
+
+
+def list_designs(folder: Path = STUDY_FOLDER) -> tuple[Design, ...]:
+    """Every shipped design, by paper and name."""
+    found = [_load(path, folder) for path in (folder / "designs").glob("*.yaml")]
+    return tuple(sorted(found, key=lambda design: (design.reference, design.name)))
+
+
+def find_design(name: str, folder: Path = STUDY_FOLDER) -> Design:
+    """A shipped design by its name, or the design that a YAML file of the user holds.
+
+    Raises
+    ------
+    InvalidInput
+        There is neither; the message lists the names.
+    StorageError
+        The file cannot be read, or says something that a design does not.
+    """
+    own, shipped = Path(name).expanduser(), folder / "designs" / f"{name}.yaml"
+    if name.replace("-", "").isalnum() and shipped.is_file():
+        return _load(shipped, folder)
+    if own.suffix in {".yaml", ".yml"} and own.is_file():
+        return _load(own, folder)
+    known = ", ".join(sorted(path.stem for path in (folder / "designs").glob("*.yaml")))
+    raise InvalidInput(f"no study {name!r}; there are {known}, or give the path of a design's YAML file")
+
+
+def program_of(design: Design) -> Program:
+    """The program of the design's kind; InvalidInput lists the kinds where there is none."""
+    programs = programs_by_kind()
+    if design.kind not in programs:
+        raise InvalidInput(
+            f"{design.name}: no kind of study {design.kind!r}; there are {', '.join(programs)}"
+        )
+    return programs[design.kind]
+
+
+def programs_by_kind() -> Mapping[str, Program]:
+    """All programs."""
+    found: dict[str, Program] = {}
+    for name in PROGRAM_FILES:
+        found |= import_module(f"bias_core.studies.{name}").PROGRAMS
+    return found
+
+
+def _load(path: Path, folder: Path) -> Design:
+    values = _read(path)
+    values = {"name": path.stem} | values
+    data = values.get("data", {})
+    if isinstance(data, str):
+        values["data"] = _read((path.parent if (path.parent / data).is_file() else folder) / data)
+    known = {f.name for f in fields(Design)}
+    missing = {f.name for f in fields(Design) if f.name in _REQUIRED} - set(values)
+    if wrong := sorted(set(values) - known):
+        raise StorageError(f"{path}: a design has no {', '.join(wrong)}; it has {', '.join(sorted(known))}")
+    if missing:
+        raise StorageError(f"{path}: a design needs {', '.join(sorted(missing))}")
+    return Design(**values)
+
+
+_REQUIRED = {"name", "title", "kind", "reference", "where", "summary"}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise StorageError(f"cannot read {path}: {error}") from error
+    if not isinstance(values, dict):
+        raise StorageError(f"{path} does not hold a mapping")
+    return values

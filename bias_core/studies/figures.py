@@ -1,0 +1,275 @@
+"""Draws the figures of a study from their data, as matplotlib figures: for files, papers and the page.
+
+What each kind reads (a column in brackets may be missing):
+
+==============  ====================================================================================
+intervals       name, value, low, high, [group], [published], [expected]; labels: x, null
+bars            name, value, [low, high], [group]; labels: y, null
+distributions   group, value; labels: x, null; quartiles are drawn over the points
+arrows          name, start, end; labels: x, start, end, null
+scatter         x, y, [name], [group], [xlow, xhigh, ylow, yhigh]; labels: x, y, lowess, diagonal
+curves          group, x, value, [low, high]; labels: x, y, null
+space           name, x, y, z; labels: x, y, z
+heatmap         row, column, value; labels: null, unit
+pictures        path, row, column, [text]; labels: none
+==============  ====================================================================================
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from PIL import Image
+
+from bias_core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from bias_core.studies.study_types import StudyFigure
+
+# Okabe and Ito's colours, told apart with every kind of colour vision.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+MUTED = "#767676"
+_ROW = 0.32  # inches per named line
+_MOST_ROWS = 60
+
+
+def draw(figure: StudyFigure) -> Figure:
+    """The figure, ready to be saved or shown.
+
+    Raises
+    ------
+    InvalidInput
+        There is nothing to draw, or no such kind.
+    """
+    if figure.kind not in _DRAW:
+        raise InvalidInput(f"no kind of figure {figure.kind!r}; there are {', '.join(_DRAW)}")
+    if figure.data.empty:
+        raise InvalidInput(f"the figure {figure.title!r} has no data")
+    drawn = Figure(layout="constrained")
+    _DRAW[figure.kind](drawn, figure.data, dict(figure.labels))
+    return drawn
+
+
+def to_bytes(figure: StudyFigure, kind: str = "svg") -> bytes:
+    """The figure as a file: "svg", "png" or "pdf"."""
+    buffer = io.BytesIO()
+    metadata: dict[str, Any] = {"Title": figure.title} | ({"Date": None} if kind == "svg" else {})
+    draw(figure).savefig(buffer, format=kind, dpi=200, metadata=metadata)
+    return buffer.getvalue()
+
+
+def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    axes = _axes(figure, 6.4, 0.9 + _ROW * min(len(data), _MOST_ROWS))
+    for i, (group, rows) in enumerate(_groups(data)):
+        places = rows.index.to_numpy()
+        reach = np.abs(rows[["low", "high"]].to_numpy(float).T - rows["value"].to_numpy(float))
+        axes.errorbar(
+            rows["value"], places, xerr=np.nan_to_num(reach), fmt="o", ms=5, capsize=2,
+            color=COLOURS[i % len(COLOURS)], label=group or None,
+        )  # fmt: skip
+    for column, marker, text in (("published", "D", "published"), ("expected", "|", "planted")):
+        if column in data and data[column].notna().any():
+            axes.plot(
+                data[column].astype(float), range(len(data)), marker, ms=9 if marker == "|" else 5,
+                mew=2 if marker == "|" else 1, mfc="none", color=MUTED, label=text,
+            )  # fmt: skip
+    _null(axes, labels, vertical=True)
+    axes.set_yticks(range(len(data)), data["name"])
+    axes.set_ylim(len(data) - 0.5, -0.5)
+    _finish(axes, labels)
+
+
+def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    names = list(dict.fromkeys(data["name"]))
+    axes = _axes(figure, 6.4, 0.9 + _ROW * min(len(data), _MOST_ROWS))
+    groups = list(_groups(data))
+    thick = 0.8 / len(groups)
+    for i, (group, rows) in enumerate(groups):
+        places = [names.index(name) - 0.4 + thick * (i + 0.5) for name in rows["name"]]
+        error = None
+        if {"low", "high"} <= set(rows):
+            error = np.nan_to_num(
+                np.abs(rows[["low", "high"]].to_numpy(float).T - rows["value"].to_numpy(float))
+            )
+        axes.barh(
+            places, rows["value"], height=thick, xerr=error, color=COLOURS[i % len(COLOURS)],
+            error_kw={"lw": 1, "ecolor": MUTED}, label=group or None,
+        )  # fmt: skip
+    _null(axes, labels, vertical=True)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlabel(str(labels.get("y", "")))
+    _finish(axes, {})
+
+
+def _distributions(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    groups = list(_groups(data))
+    axes = _axes(figure, 6.4, 0.9 + 0.5 * len(groups))
+    rng = np.random.default_rng(0)  # only spreads the points
+    for i, (_, rows) in enumerate(groups):
+        colour, values = COLOURS[i % len(COLOURS)], rows["value"].to_numpy(float)
+        axes.plot(values, i + rng.uniform(-0.28, 0.28, len(values)), ".", ms=3, alpha=0.35, color=colour)
+        low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+        axes.plot([low, high], [i, i], lw=5, color=colour, solid_capstyle="butt")
+        axes.plot([middle], [i], "o", ms=7, mfc="white", color=colour)
+    _null(axes, labels, vertical=True)
+    axes.set_yticks(range(len(groups)), [group for group, _ in groups])
+    axes.set_ylim(len(groups) - 0.5, -0.5)
+    _finish(axes, labels)
+
+
+def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    axes = _axes(figure, 6.4, 0.9 + _ROW * len(data))
+    for place, (_, row) in enumerate(data.iterrows()):
+        axes.annotate(
+            "", xy=(row["end"], place), xytext=(row["start"], place),
+            arrowprops={"arrowstyle": "-|>", "color": COLOURS[0], "lw": 1.6},
+        )  # fmt: skip
+    axes.plot(data["start"], range(len(data)), "o", ms=5, mfc="white", color=MUTED, label=labels.get("start"))
+    axes.plot(data["end"], range(len(data)), "o", ms=5, color=COLOURS[0], label=labels.get("end"))
+    _null(axes, labels, vertical=True)
+    axes.set_yticks(range(len(data)), data["name"])
+    axes.set_ylim(len(data) - 0.5, -0.5)
+    _finish(axes, labels)
+
+
+def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    axes = _axes(figure, 5.6, 4.6)
+    for i, (group, rows) in enumerate(_groups(data)):
+        colour = COLOURS[i % len(COLOURS)]
+        for axis in ("x", "y"):
+            if {f"{axis}low", f"{axis}high"} <= set(rows):
+                reach = np.abs(
+                    rows[[f"{axis}low", f"{axis}high"]].to_numpy(float).T - rows[axis].to_numpy(float)
+                )
+                axes.errorbar(
+                    rows["x"], rows["y"], **{f"{axis}err": np.nan_to_num(reach)},
+                    fmt="none", ecolor=colour, alpha=0.4, lw=1,
+                )  # fmt: skip
+        axes.plot(rows["x"], rows["y"], "o", ms=5, color=colour, label=group or None)
+        if labels.get("lowess") and len(rows) >= _FEWEST_FOR_LOWESS:
+            axes.plot(*lowess(rows["x"], rows["y"]).T, color=colour, lw=1.5)
+    if labels.get("diagonal"):
+        ends = [min(data["x"].min(), data["y"].min()), max(data["x"].max(), data["y"].max())]
+        axes.plot(ends, ends, "--", color=MUTED, lw=1)
+    if "name" in data and len(data) <= _MOST_ROWS:
+        for _, row in data.iterrows():
+            axes.annotate(str(row["name"]), (row["x"], row["y"]), xytext=(3, 3), textcoords="offset points",
+                          fontsize=6, color=MUTED)  # fmt: skip
+    axes.set_xlabel(str(labels.get("x", "")))
+    axes.set_ylabel(str(labels.get("y", "")))
+    _finish(axes, {})
+
+
+_FEWEST_FOR_LOWESS = 8
+
+
+def lowess(x: pd.Series, y: pd.Series) -> np.ndarray:
+    """The smoothed curve ``(n, 2)`` through a cloud of points, by statsmodels' LOWESS."""
+    from statsmodels.nonparametric.smoothers_lowess import lowess as smooth
+
+    curve: np.ndarray = smooth(y.to_numpy(float), x.to_numpy(float), frac=2 / 3, return_sorted=True)
+    finite: np.ndarray = curve[np.isfinite(curve).all(axis=1)]
+    return finite
+
+
+def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    axes = _axes(figure, 6.4, 3.8)
+    for i, (group, rows) in enumerate(_groups(data)):
+        colour = COLOURS[i % len(COLOURS)]
+        axes.plot(rows["x"], rows["value"], "-", color=colour, label=group or None)
+        if {"low", "high"} <= set(rows):
+            low, high = rows["low"].to_numpy(float), rows["high"].to_numpy(float)
+            axes.fill_between(rows["x"], low, high, color=colour, alpha=0.18, lw=0)
+    _null(axes, labels, vertical=False)
+    axes.set_xlabel(str(labels.get("x", "")))
+    axes.set_ylabel(str(labels.get("y", "")))
+    _finish(axes, {})
+
+
+def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    figure.set_size_inches(5.6, 5.0)
+    axes: Any = figure.add_subplot(projection="3d")
+    for i, (_, row) in enumerate(data.iterrows()):
+        axes.plot([row["x"]], [row["y"]], [row["z"]], "o", color=COLOURS[i % len(COLOURS)])
+        axes.text(row["x"], row["y"], row["z"], f" {row['name']}", fontsize=7)
+    axes.set(**{f"{axis}label": str(labels.get(axis, "")) for axis in "xyz"})
+
+
+def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    rows, columns = (list(dict.fromkeys(data[name])) for name in ("row", "column"))
+    grid = data.pivot_table("value", "row", "column", sort=False).reindex(index=rows, columns=columns)
+    axes = _axes(figure, 1.8 + 0.6 * len(columns), 1.0 + _ROW * len(rows))
+    null = labels.get("null")
+    reach = np.nanmax(np.abs(grid.to_numpy(float) - (null or 0.0)))
+    scale = {} if null is None else {"vmin": null - reach, "vmax": null + reach, "cmap": "RdBu_r"}
+    shown = axes.imshow(grid.to_numpy(float), aspect="auto", **scale)
+    figure.colorbar(shown, ax=axes, label=str(labels.get("unit", "")))
+    axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
+    axes.set_yticks(range(len(rows)), rows)
+
+
+def _pictures(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:  # noqa: ARG001
+    rows, columns = (list(dict.fromkeys(data[name])) for name in ("row", "column"))
+    figure.set_size_inches(1.2 * len(columns) + 0.8, 1.35 * len(rows) + 0.3)
+    grid = figure.subplots(len(rows), len(columns), squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for _, row in data.iterrows():
+        axes = grid[rows.index(row["row"])][columns.index(row["column"])]
+        with Image.open(row["path"]) as image:
+            axes.imshow(np.asarray(image.convert("RGB")))
+        axes.set_title(str(row.get("text", "") or ""), fontsize=6)
+
+
+def _axes(figure: Figure, width: float, height: float) -> Axes:
+    figure.set_size_inches(width, max(height, 1.8))
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+    return axes
+
+
+def _groups(data: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The rows of each group in the order of their first; one nameless group where there is no column."""
+    if "group" not in data:
+        yield "", data.reset_index(drop=True)
+        return
+    for group in dict.fromkeys(data["group"]):
+        yield str(group), data.reset_index(drop=True).loc[(data["group"] == group).to_numpy()]
+
+
+def _null(axes: Axes, labels: dict[str, Any], *, vertical: bool) -> None:
+    """A line where "no bias" would lie."""
+    if labels.get("null") is not None:
+        line = axes.axvline if vertical else axes.axhline
+        line(labels["null"], color=MUTED, lw=1, zorder=0)
+
+
+def _finish(axes: Axes, labels: dict[str, Any]) -> None:
+    if "x" in labels:
+        axes.set_xlabel(str(labels["x"]))
+    handles, names = axes.get_legend_handles_labels()
+    if handles:
+        axes.legend(handles, names, fontsize=7, frameon=False)
+
+
+_DRAW: dict[str, Callable[[Figure, pd.DataFrame, dict[str, Any]], None]] = {
+    "intervals": _intervals,
+    "bars": _bars,
+    "distributions": _distributions,
+    "arrows": _arrows,
+    "scatter": _scatter,
+    "curves": _curves,
+    "space": _space,
+    "heatmap": _heatmap,
+    "pictures": _pictures,
+}

@@ -1,0 +1,29 @@
+"""What a kind of study does: lay out the pictures, then measure them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bias_core.studies.explore_types import Progress
+from bias_core.studies.study_types import Design, Results, Shot, StudySettings
+
+if TYPE_CHECKING:
+    from bias_core.studies.study_data import StudyData
+
+Measuring = Generator[Progress, None, Results]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A kind of study.
+
+    Attributes
+    ----------
+    shots : which pictures the design asks for under these settings.
+    measure : a generator that yields where it is and returns the results; ``data`` holds the pictures.
+    """
+
+    shots: Callable[[Design, StudySettings], list[Shot]]
+    measure: Callable[[Design, StudySettings, StudyData], Measuring]

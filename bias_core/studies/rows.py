@@ -1,0 +1,90 @@
+"""From a study's shots to manifest rows: the same settings and seeds for every picture of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from bias_core.errors import InvalidInput
+from bias_core.model_catalogue import check_condition
+from bias_core.types import ImageRow
+
+if TYPE_CHECKING:
+    from bias_core.studies.context import StudyServices
+    from bias_core.studies.study_types import Shot, StudySettings
+    from bias_core.types import ModelInfo
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowMaker:
+    """Makes the rows of one model under one set of settings."""
+
+    info: ModelInfo
+    condition: str
+    revision: str
+    seed: int
+    num_inference_steps: int
+    guidance_scale: float
+
+    @classmethod
+    def build(cls, settings: StudySettings, services: StudyServices) -> RowMaker:
+        """Look the model up; UnknownModel or InvalidInput where it or the settings cannot be."""
+        info = services.model_info(settings.model)
+        draws = info.family == "renderer"  # it has no sampler: all its settings read 0
+        steps, guidance = settings.num_inference_steps, settings.guidance_scale
+        if steps is not None and steps < 1:
+            raise InvalidInput(f"the number of denoising steps must be at least 1, got {steps}")
+        return cls(
+            info=info,
+            condition=check_condition(info, settings.condition),
+            revision=services.revision(settings.model),
+            seed=settings.seed,
+            num_inference_steps=0 if draws else info.default_steps if steps is None else steps,
+            guidance_scale=0.0 if draws else float(info.default_guidance if guidance is None else guidance),
+        )
+
+    def of(self, shot: Shot) -> list[ImageRow]:
+        """One row per picture of the shot."""
+        first = ImageRow(
+            prompt=shot.prompt,
+            group=shot.group,
+            seed=self.seed,
+            model=self.info.id,
+            revision=self.revision,
+            condition=self.condition,
+            num_inference_steps=self.num_inference_steps,
+            guidance_scale=self.guidance_scale,
+            width=self.info.width,
+            height=self.info.height,
+        )
+        return [replace(first, seed=self.seed + k) for k in range(shot.n)]
+
+
+def scaled(n: int, scale: float, *, least: int = 2) -> int:
+    """How many of ``n`` pictures a scaled-down study draws: never fewer than ``least`` or more than ``n``.
+
+    Examples
+    --------
+    >>> scaled(10, 0.5), scaled(10, 0.01), scaled(1, 0.5)
+    (5, 2, 1)
+    """
+    return min(n, max(least, math.ceil(n * scale - 1e-9)))
+
+
+def thinned(items: Sequence[T], scale: float, *, least: int, seed: int) -> list[T]:
+    """A random share of a list, in its order; always the same for a seed.
+
+    Examples
+    --------
+    >>> thinned("abcdefgh", 0.5, least=1, seed=0)
+    ['c', 'd', 'e', 'g']
+    """
+    n = scaled(len(items), scale, least=least)
+    kept = np.sort(np.random.default_rng(seed).permutation(len(items))[:n])
+    return [items[i] for i in kept]

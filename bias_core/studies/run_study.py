@@ -1,0 +1,141 @@
+"""Runs a study: its pictures, then its numbers; a run that was cut off goes on where it ended."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from bias_core.errors import Cancelled, InvalidInput, StorageError
+from bias_core.runs.manifests import Manifest
+from bias_core.studies.designs import program_of
+from bias_core.studies.explore_plan import library_versions
+from bias_core.studies.rows import RowMaker
+from bias_core.studies.study_data import StudyData
+from bias_core.studies.study_types import StudyReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from bias_core.runs.manifests import Status
+    from bias_core.studies.context import StudyServices
+    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.study_types import Design, Shot, StudySettings
+
+
+def run_study(
+    design: Design,
+    settings: StudySettings,
+    services: StudyServices,
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
+    session: str = "",
+) -> Generator[Progress, None, StudyReport]:
+    """Draw what the design asks for and measure it; the generator returns the report.
+
+    The same design, settings and weights give the same report (but for ``seconds``).
+
+    Raises
+    ------
+    InvalidInput, UnknownModel
+        Before anything is drawn, for settings that cannot be used.
+    Cancelled
+        ``cancelled()`` turned true; what was finished is kept, and the same call goes on from there.
+    ModelUnavailable, StorageError
+        On the way, likewise.
+    """
+    started = time.monotonic()
+    settings = with_options(design, settings)
+    program = program_of(design)
+    rows = RowMaker.build(settings, services)
+    services.encoder(settings.encoder)
+    shots = program.shots(design, settings)
+    if not shots:
+        raise InvalidInput(f"{design.name} has nothing to draw with these options: {dict(settings.options)}")
+    manifest = _manifest(design, settings, rows, shots, session)
+    services.manifests.save(manifest)
+    status: Status = "failed"
+    data = StudyData(settings, services, rows, cancelled=cancelled)
+    try:
+        yield from data.draw(shots)
+        results = yield from program.measure(design, settings, data)
+        status = "finished"
+    except (Cancelled, GeneratorExit):  # stopped, or the reader went away
+        status = "cancelled"
+        raise
+    finally:
+        with suppress(StorageError):  # must not hide the error that a full disk caused
+            services.manifests.save(replace(manifest, status=status))
+    services.tidy()
+    return StudyReport(
+        run_id=manifest.id,
+        design=design,
+        settings=settings,
+        results=results,
+        n_planned=data.n_planned,
+        n_images=len(data.frame),
+        n_blocked=data.n_blocked,
+        unknown_words=_unknown_words(settings, services, shots),
+        versions=manifest.versions,
+        seconds=time.monotonic() - started,
+    )
+
+
+def with_options(design: Design, settings: StudySettings) -> StudySettings:
+    """The settings with the design's options filled in, each of the type that the design gives it.
+
+    Raises
+    ------
+    InvalidInput
+        An option that the design does not have, a value that is not of its type, or an impossible scale.
+    """
+    if not 0 < settings.scale <= 1:
+        raise InvalidInput(f"the scale is a share above 0 and up to 1, got {settings.scale}")
+    options = dict(design.options)
+    for name, value in settings.options.items():
+        if name not in options:
+            known = ", ".join(options) or "none"
+            raise InvalidInput(f"{design.name} has no option {name!r}; it has {known}")
+        options[name] = _typed(name, value, options[name])
+    return replace(settings, options=options)
+
+
+_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def _typed(name: str, value: Any, like: object) -> object:
+    """``value``, which may come from a command line, as what ``like`` is."""
+    try:
+        if isinstance(like, bool):
+            return _TRUTHS[str(value).lower()]
+        if isinstance(like, list):
+            return [part.strip() for part in value.split(",")] if isinstance(value, str) else list(value)
+        return type(like)(value) if isinstance(like, (int, float, str)) else value
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"option {name} is like {like!r}, got {value!r}") from error
+
+
+def _manifest(
+    design: Design, settings: StudySettings, rows: RowMaker, shots: list[Shot], session: str
+) -> Manifest:
+    # The design's data decides the numbers too, so it is part of what makes a run the same run.
+    asked = json.dumps([session, asdict(design), asdict(settings)], sort_keys=True, default=str)
+    return Manifest(
+        id=hashlib.sha256(asked.encode()).hexdigest()[:16],
+        study=design.name,
+        session=session,
+        title=design.title,
+        settings=asdict(settings),
+        rows=tuple(row for shot in shots for row in rows.of(shot)),
+        versions=library_versions() | {"model_revision": rows.revision},
+    )
+
+
+def _unknown_words(settings: StudySettings, services: StudyServices, shots: list[Shot]) -> tuple[str, ...]:
+    words = {
+        w for prompt in {s.prompt for s in shots} for w in services.unknown_words(settings.model, prompt)
+    }
+    return tuple(sorted(words))

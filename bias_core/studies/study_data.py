@@ -1,0 +1,162 @@
+"""The pictures of a study, and what readers make of them; everything that was paid for once is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from bias_core.engine.local import run_rows
+from bias_core.errors import Cancelled
+from bias_core.studies.explore_types import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bias_core.protocols import ImageTextEncoder
+    from bias_core.studies.context import StudyServices
+    from bias_core.studies.rows import RowMaker
+    from bias_core.studies.study_types import Shot, StudySettings
+    from bias_core.types import StoredImage
+
+T = TypeVar("T")
+Steps = Generator[Progress, None, T]
+
+_PER_UPDATE = 256  # pictures read between two signs of life
+
+
+class StudyData:
+    """Pictures as a data frame, and readers that answer for rows of it.
+
+    Attributes
+    ----------
+    frame : one row per picture that can be scored: ``image_id, group, prompt, seed`` and the shots' facts.
+        A picture that two shots share has a row for each.
+    n_planned, n_blocked : pictures asked for, and those that a safety checker blanked.
+    """
+
+    def __init__(
+        self,
+        settings: StudySettings,
+        services: StudyServices,
+        rows: RowMaker,
+        *,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.settings, self.services, self.rows = settings, services, rows
+        self.cancelled = cancelled
+        self.frame = pd.DataFrame(columns=["image_id", "group", "prompt", "seed"])
+        self.n_planned = self.n_blocked = 0
+        self._stored: dict[str, StoredImage] = {}
+
+    def draw(self, shots: Sequence[Shot]) -> Steps[pd.DataFrame]:
+        """Draw (or find) the pictures of ``shots``; returns their rows, which ``frame`` gains too."""
+        planned = [(shot, row) for shot in shots for row in self.rows.of(shot)]
+        model = self.services.text_to_image(self.settings.model)
+        events = run_rows(
+            [row for _, row in planned],
+            model,
+            self.services.images,
+            lock=self.services.model_lock,
+            cancelled=self.cancelled,
+        )
+        for event in events:
+            self._stored.update({stored.path.stem: stored for stored in event.images})
+            yield Progress(
+                done=event.done,
+                total=event.total,
+                seconds_left=event.seconds_left,
+                message=f"{event.done:,} of {event.total:,} pictures",
+            )
+        known = [(shot, row) for shot, row in planned if not self._stored[row.id].blocked]
+        self.n_planned += len(planned)
+        self.n_blocked += len(planned) - len(known)
+        drawn = pd.DataFrame(
+            [
+                {"image_id": row.id, "group": row.group, "prompt": row.prompt, "seed": row.seed, **shot.facts}
+                for shot, row in known
+            ]
+        )
+        self.frame = pd.concat([self.frame, drawn], ignore_index=True) if len(self.frame) else drawn
+        return drawn
+
+    def embed(self, frame: pd.DataFrame, encoder: str = "") -> Steps[np.ndarray]:
+        """Unit rows ``(len(frame), d)`` of the pictures, in the order of ``frame``."""
+        reader = self.encoder(encoder)
+        stored = self.stored(frame)
+        return (
+            yield from self._in_parts(
+                "reading the pictures",
+                stored,
+                lambda part: self.services.embeddings.images(reader, part, lock=self.services.model_lock),
+                np.concatenate,
+            )
+        )
+
+    def texts(self, texts: Iterable[str], encoder: str = "") -> np.ndarray:
+        """Unit rows ``(n, d)`` of sentences."""
+        lock = self.services.model_lock
+        return self.services.embeddings.texts(self.encoder(encoder), list(texts), lock=lock)
+
+    def encoder(self, name: str = "") -> ImageTextEncoder:
+        """The reader of this name; the study's own where none is given."""
+        return self.services.encoder(name or self.settings.encoder)
+
+    def stored(self, frame: pd.DataFrame) -> list[StoredImage]:
+        """The stored pictures of these rows."""
+        return [self._stored[image_id] for image_id in frame["image_id"]]
+
+    def images(self, frame: pd.DataFrame) -> list[Image.Image]:
+        """The pictures of these rows, opened."""
+        return [open_image(stored) for stored in self.stored(frame)]
+
+    def truths(self, frame: pd.DataFrame) -> list[Mapping[str, Any] | None]:
+        """What is really in the pictures; None for each where nobody knows."""
+        return [stored.truth for stored in self.stored(frame)]
+
+    def read(
+        self, what: str, frame: pd.DataFrame, read: Callable[[list[Image.Image]], Sequence[T]]
+    ) -> Steps[list[T]]:
+        """Anything else that a model says of each picture, a batch at a time, under the model lock."""
+
+        def of(part: Sequence[StoredImage]) -> Sequence[T]:
+            pictures = [open_image(stored) for stored in part]
+            with self.services.model_lock:
+                return read(pictures)
+
+        parts = yield from self._in_parts(what, self.stored(frame), of, list)
+        return [answer for part in parts for answer in part]
+
+    def check(self) -> None:
+        """Raise Cancelled once the user asked to stop."""
+        if self.cancelled():
+            raise Cancelled("stopped; what was finished is kept")
+
+    def _in_parts(
+        self,
+        what: str,
+        items: Sequence[StoredImage],
+        work: Callable[[Sequence[StoredImage]], Any],
+        join: Callable[[list[Any]], T],
+    ) -> Steps[T]:
+        parts = []
+        for start in range(0, len(items), _PER_UPDATE):
+            self.check()
+            parts.append(work(items[start : start + _PER_UPDATE]))
+            done = min(start + _PER_UPDATE, len(items))
+            yield Progress(
+                done=done,
+                total=len(items),
+                seconds_left=float("nan"),
+                message=f"{what}: {done:,} of {len(items):,}",
+            )
+        return join(parts)
+
+
+def open_image(stored: StoredImage) -> Image.Image:
+    """The original as RGB, read whole."""
+    with Image.open(stored.path) as image:
+        return image.convert("RGB")

@@ -1,0 +1,165 @@
+"""What a study is asked, what it draws, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bias_core.types import Estimate
+
+FigureKind = Literal[
+    "intervals", "bars", "distributions", "arrows", "scatter", "curves", "space", "heatmap", "pictures"
+]
+Facts = Mapping[str, str | int | float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySettings:
+    """How a study is run: on which model, read by whom, how much of it.
+
+    Attributes
+    ----------
+    model, condition, encoder : by the names of the catalogue; ``condition`` is "" for real models.
+    scale : share of the published number of pictures, in (0, 1]; lists are thinned out before pictures
+        per prompt fall below two.
+    seed : the k-th picture of a prompt has seed ``seed + k``.
+    num_inference_steps, guidance_scale : None: the model's default.
+    images : a folder or zip of one's own pictures with their prompts, taken instead of drawing; "" for none.
+    labels : a CSV of people's answers, taken instead of automatic labels; "" for none.
+    options : of this kind of study; what is left out has the value of its design.
+    """
+
+    model: str = "calibration-renderer"
+    condition: str = "published"
+    encoder: str = "calibration-clip"
+    scale: float = 1.0
+    seed: int = 0
+    num_inference_steps: int | None = None
+    guidance_scale: float | None = None
+    confidence: float = 0.95
+    images: str = ""
+    labels: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """A study as its YAML says it.
+
+    Attributes
+    ----------
+    name, title, summary : for the list of studies.
+    kind : which program runs it.
+    reference, where : key in ``refs.bib``, and the tables or figures that it redraws.
+    data : the study data that the program reads: stimuli, lists, published numbers.
+    images_per_prompt : as published.
+    options : of the program, with their values as published.
+    """
+
+    name: str
+    title: str
+    kind: str
+    reference: str
+    where: str
+    summary: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    images_per_prompt: int = 10
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shot:
+    """``n`` pictures of one prompt, with what the study knows of them."""
+
+    prompt: str
+    n: int
+    group: str
+    facts: Facts = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One number that the study is about.
+
+    Attributes
+    ----------
+    key, title : for programs and for people.
+    metric : key in the table of measures.
+    estimate : with its interval, n and null value.
+    p_value : None where there is no test.
+    published : what the paper printed, None where it did not.
+    expected : what is planted, on the calibration models; None elsewhere.
+    says : one plain sentence.
+    """
+
+    key: str
+    title: str
+    metric: str
+    estimate: Estimate
+    p_value: float | None = None
+    published: float | None = None
+    expected: float | None = None
+    says: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyTable:
+    """A table of the report; ``note`` says how to read it."""
+
+    key: str
+    title: str
+    frame: pd.DataFrame
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyFigure:
+    """A figure of the report, as data and the way to draw it (:mod:`bias_core.studies.figures`).
+
+    Attributes
+    ----------
+    kind : how it is drawn.
+    data : one row per mark; the columns that each kind reads are named in :mod:`bias_core.studies.figures`.
+    labels : axis labels and reference lines of the kind.
+    caption : what to see, in one or two sentences.
+    """
+
+    key: str
+    title: str
+    kind: FigureKind
+    data: pd.DataFrame
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    caption: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """What a program found."""
+
+    findings: tuple[Finding, ...] = ()
+    tables: tuple[StudyTable, ...] = ()
+    figures: tuple[StudyFigure, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyReport:
+    """The answer of a study: numbers, tables, figures, and what was noticed on the way.
+
+    ``n_planned`` pictures were asked for, ``n_images`` scored, ``n_blocked`` blanked by a safety checker.
+    """
+
+    run_id: str
+    design: Design
+    settings: StudySettings
+    results: Results
+    n_planned: int
+    n_images: int
+    n_blocked: int = 0
+    unknown_words: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0

@@ -1,0 +1,177 @@
+"""T2IAT's occupations: how their pictures lean (Fig. 3), and how far beyond their words (Fig. 4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from bias_core.metrics.association import association, mean_association
+from bias_core.prompts import fill_template
+from bias_core.studies.program import Measuring, Program
+from bias_core.studies.rows import scaled
+from bias_core.studies.study_types import (
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    StudyTable,
+)
+from bias_core.studies.t2iat import SETS
+
+if TYPE_CHECKING:
+    from bias_core.studies.study_data import StudyData
+    from bias_core.types import Estimate
+
+AXIS = "association with male rather than female"
+
+
+def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Per occupation: neutral pictures, and those of its two gendered descriptions."""
+    occupations = design.data["occupations"]
+    forms = ("template", "template_a", "template_b")
+    n = scaled(design.images_per_prompt, settings.scale)
+    return [
+        Shot(
+            prompt=fill_template(occupations[form], occupation),
+            n=n,
+            group=kind,
+            facts={"occupation": occupation, "set": kind},
+        )
+        for occupation in occupations["list"]
+        for kind, form in zip(SETS, forms, strict=True)
+    ]
+
+
+def measure_occupations(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """How the pictures of each occupation lean, and the quartiles of their associations."""
+    rows = yield from data.embed(data.frame)
+    sets = _sets(design, data.frame, rows)
+    means = {name: mean_association(*s, confidence=settings.confidence) for name, s in sets.items()}
+    singles = {name: association(*s) for name, s in sets.items()}
+    leaning = {n: side for side, group in design.data["occupations"]["leaning"].items() for n in group}
+    table = pd.DataFrame(
+        [
+            {"occupation": name, **_spread(means[name], singles[name]), "in the paper": leaning.get(name, "")}
+            for name in sets
+        ]
+    )
+    points = pd.DataFrame([{"group": name, "value": value} for name in sets for value in singles[name]])
+    return Results(
+        findings=tuple(_finding(name, mean, _side(mean)) for name, mean in means.items()),
+        tables=(StudyTable(key="occupations", title="Associations of occupations with gender", frame=table),),
+        figures=(
+            StudyFigure(
+                key="figure3",
+                title="Association with male rather than female (Fig. 3)",
+                kind="distributions",
+                data=points,
+                labels={"x": AXIS, "null": 0.0},
+                caption="Points are pictures, bars their quartiles, circles their medians.",
+            ),
+        ),
+    )
+
+
+def measure_amplification(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """Eq. 2 on the prompts' text embeddings against Eq. 2 on the pictures, an arrow for each occupation."""
+    rows = yield from data.embed(data.frame)
+    sets = _sets(design, data.frame, rows)
+    means = {name: mean_association(*s, confidence=settings.confidence) for name, s in sets.items()}
+    texts = {name: _text_association(design, data, name) for name in sets}
+    published = {row["occupation"]: row for row in design.data["occupations"]["amplification"]}
+    table = pd.DataFrame(
+        [
+            {
+                "occupation": name,
+                "text": texts[name],
+                "image": mean.value,
+                "low": mean.low,
+                "high": mean.high,
+                "amplified": abs(mean.value) > abs(texts[name]),
+                "same side": mean.value * texts[name] > 0,
+                "published text": published.get(name, {}).get("text"),
+                "published image": published.get(name, {}).get("image"),
+            }
+            for name, mean in means.items()
+        ]
+    )
+    return Results(
+        findings=tuple(
+            _finding(
+                name,
+                mean,
+                f"Its prompt alone leans by {texts[name]:+.4f}.",
+                published.get(name, {}).get("image"),
+            )
+            for name, mean in means.items()
+        ),
+        tables=(StudyTable(key="amplification", title="From text to picture", frame=table),),
+        figures=(_arrows(table),),
+        notes=(
+            "Cosines between sentences and between pictures are not on one scale in CLIP: compare sides and "
+            "orders, not lengths.",
+        ),
+    )
+
+
+def _sets(design: Design, frame: pd.DataFrame, rows: np.ndarray) -> dict[str, tuple[np.ndarray, ...]]:
+    """Embeddings of the neutral, A and B pictures of each occupation."""
+    return {
+        name: tuple(
+            rows[frame.index[(frame["occupation"] == name) & (frame["set"] == kind)]] for kind in SETS
+        )
+        for name in design.data["occupations"]["list"]
+    }
+
+
+def _text_association(design: Design, data: StudyData, occupation: str) -> float:
+    """Eq. 2 of the neutral prompt with its two gendered descriptions."""
+    occupations = design.data["occupations"]
+    forms = [fill_template(occupations[f], occupation) for f in ("template", "template_a", "template_b")]
+    neutral, a, b = (row[None] for row in data.texts(forms))
+    return float(association(neutral, a, b)[0])
+
+
+def _spread(mean: Estimate, values: np.ndarray) -> dict[str, float]:
+    quartiles = np.quantile(values, (0.25, 0.5, 0.75))
+    names = ("first quartile", "median", "third quartile")
+    return {
+        "mean": mean.value,
+        "low": mean.low,
+        "high": mean.high,
+        **dict(zip(names, map(float, quartiles), strict=True)),
+        "n": mean.n,
+    }
+
+
+def _finding(name: str, mean: Estimate, says: str, published: float | None = None) -> Finding:
+    return Finding(key=name, title=name, metric="association", estimate=mean, published=published, says=says)
+
+
+def _side(mean: Estimate) -> str:
+    if mean.low > 0:
+        return "Its pictures lean to male."
+    return "Its pictures lean to female." if mean.high < 0 else "Its pictures lean to neither side clearly."
+
+
+def _arrows(table: pd.DataFrame) -> StudyFigure:
+    return StudyFigure(
+        key="figure4",
+        title="Stereotype amplification (Fig. 4)",
+        kind="arrows",
+        data=table.rename(columns={"occupation": "name", "text": "start", "image": "end"})[
+            ["name", "start", "end"]
+        ],
+        labels={"x": AXIS, "null": 0.0, "start": "prompt", "end": "pictures"},
+        caption="From the association of the prompt's words to that of the pictures drawn from it.",
+    )
+
+
+PROGRAMS = {
+    "occupation_associations": Program(shots=occupation_shots, measure=measure_occupations),
+    "amplification": Program(shots=occupation_shots, measure=measure_amplification),
+}
