@@ -20,6 +20,7 @@ from bias_core.calibration.scene import DOMAINS, Person, Scene, Thing
 
 PAIR = re.compile(r"\bone (?P<left>.+?) on (?:the )?left and (?:one )?(?P<right>.+?) on (?:the )?right\b")
 LONGEST = 5
+LIGHT_SKIN = frozenset({1, 2, 3, 4})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +152,8 @@ def _person(reading: _Reading) -> PersonRequest:
             parts.update(meaning.parts)
         if meaning.name and meaning.kind in ("look", "nationality", "person", "thing"):
             concepts.append(meaning.name)
+    if not concepts and "skin" in allowed:  # the skin is all that is told: the association test's stimulus
+        concepts.append("light-skinned person" if allowed["skin"] <= LIGHT_SKIN else "dark-skinned person")
     return PersonRequest(concepts=tuple(concepts), parts=parts, allowed=allowed)
 
 

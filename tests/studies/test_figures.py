@@ -1,0 +1,84 @@
+"""Every kind of figure draws its data, and refuses what it cannot draw."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from bias_core.errors import InvalidInput
+from bias_core.studies.figures import _DRAW, draw, lowess, to_bytes
+from bias_core.studies.study_types import StudyFigure
+
+RNG = np.random.default_rng(0)
+NAMES = ["nurse", "doctor", "chef"]
+
+
+@pytest.fixture
+def data(tmp_path):
+    picture = tmp_path / "p.png"
+    Image.new("RGB", (4, 4), "red").save(picture)
+    spread = {"value": [1.0, 2.0, 3.0], "low": [0.5, 1.0, np.nan], "high": [1.5, 3.0, np.nan]}
+    return {
+        "intervals": {"name": NAMES, **spread, "published": [1.0, None, 2.0], "expected": [1.1, 2.0, 2.5]},
+        "bars": {"name": [*NAMES, *NAMES], "value": range(6), "group": ["single"] * 3 + ["paired"] * 3},
+        "distributions": {"group": ["a", "b"] * 20, "value": RNG.normal(size=40)},
+        "arrows": {"name": NAMES, "start": [0.0, 0.1, -0.1], "end": [0.2, -0.1, 0.1]},
+        "scatter": {
+            "x": RNG.uniform(size=12), "y": RNG.uniform(size=12), "name": list("abcdefghijkl"),
+            "xlow": np.zeros(12), "xhigh": np.ones(12), "ylow": np.zeros(12), "yhigh": np.ones(12),
+        },
+        "curves": {"group": ["man"] * 3, "x": [0, 1, 2], "value": [0.0, 0.5, 0.2],
+                   "low": [0, 0, 0], "high": [1, 1, 1]},
+        "space": {"name": NAMES, "x": [0, 1, 0.5], "y": [1, 0, 0.2], "z": [0.3, 0.6, 1]},
+        "heatmap": {"row": ["a", "a", "b", "b"], "column": ["x", "y"] * 2, "value": [1.0, -1.0, 0.5, np.nan]},
+        "pictures": {"path": [picture] * 2, "row": ["seed 0"] * 2, "column": ["1", "2"],
+                     "text": ["t = 1", "t = 2"]},
+    }  # fmt: skip
+
+
+def figure(kind, data, **labels):
+    return StudyFigure(key="f", title="A figure", kind=kind, data=pd.DataFrame(data), labels=labels)
+
+
+@pytest.mark.parametrize("kind", list(_DRAW))
+def test_each_kind_is_drawn(kind, data):
+    labels = {"x": "x axis", "y": "y axis", "null": 0.0, "lowess": True, "diagonal": True}
+    drawn = draw(figure(kind, data[kind], **labels))
+    axes = drawn.axes[0]
+    marks = axes.lines + axes.patches + axes.collections + axes.images + axes.texts
+    assert len(marks) >= 1
+    assert to_bytes(figure(kind, data[kind], **labels), "png").startswith(b"\x89PNG")
+
+
+def test_the_same_data_give_the_same_file(data):
+    one, two = (to_bytes(figure("bars", data["bars"])) for _ in range(2))
+    assert one.startswith(b"<?xml")
+    assert len(one) == len(two)
+
+
+def test_intervals_show_what_was_measured_published_and_planted(data):
+    axes = draw(figure("intervals", data["intervals"], x="S", null=0.0)).axes[0]
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["published", "planted"]
+    assert [t.get_text() for t in axes.get_yticklabels()] == NAMES
+    assert axes.get_xlabel() == "S"
+
+
+def test_bars_of_two_groups_stand_side_by_side(data):
+    axes = draw(figure("bars", data["bars"])).axes[0]
+    places = sorted({round(bar.get_y() + bar.get_height() / 2, 3) for bar in axes.patches})
+    assert len(places) == 6
+
+
+def test_the_smoothed_curve_follows_a_line():
+    x = pd.Series(np.linspace(0, 1, 30))
+    curve = lowess(x, 2 * x + 1)
+    np.testing.assert_allclose(curve[:, 1], 2 * curve[:, 0] + 1, atol=1e-6)
+
+
+def test_nothing_to_draw_is_said(data):
+    with pytest.raises(InvalidInput, match="no data"):
+        draw(figure("bars", {"name": [], "value": []}))
+    with pytest.raises(InvalidInput, match="pie"):
+        draw(figure("pie", data["bars"]))

@@ -1,0 +1,212 @@
+"""A study draws once, resumes, stops when told, and gives the same report from every door."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from bias_core.cli import app
+from bias_core.errors import Cancelled, InvalidInput, StorageError, UnknownModel
+from bias_core.runs.export import write_folder
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.studies.designs import find_design, list_designs, program_of
+from bias_core.studies.rows import RowMaker, scaled, thinned
+from bias_core.studies.run_study import run_study, with_options
+from bias_core.studies.study_export import to_command, to_export
+from bias_core.studies.study_report import markdown_table, plain, to_dict, to_markdown
+from bias_core.studies.study_types import StudySettings
+
+DESIGN = find_design("t2iat-tests")
+SMALL = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory):
+    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
+    yield built
+    built.close()
+
+
+def finish(run):
+    """What a run returns, and the messages on the way."""
+    returned = []
+
+    def follow():
+        returned.append((yield from run))
+
+    messages = [step.message for step in follow()]
+    return returned[0], messages
+
+
+@pytest.fixture(scope="module")
+def report(services):
+    return finish(run_study(DESIGN, SMALL, services))[0]
+
+
+def without_seconds(report):
+    return {key: value for key, value in to_dict(report).items() if key != "seconds"}
+
+
+def test_the_same_run_gives_the_same_report_and_draws_nothing_again(services, report):
+    before = services.images.n_bytes
+    again, messages = finish(run_study(DESIGN, SMALL, services))
+    assert without_seconds(again) == without_seconds(report)
+    assert services.images.n_bytes == before
+    assert messages[0].startswith(f"{report.n_images} of {report.n_images}")
+
+
+def test_the_manifest_holds_every_row_and_ends_as_finished(services, report):
+    manifest = services.manifests.get(report.run_id)
+    assert manifest.status == "finished"
+    assert len(manifest.rows) == report.n_planned == report.n_images
+    assert manifest.study == "t2iat-tests"
+
+
+def test_stopping_keeps_what_is_finished_and_the_next_run_goes_on(tmp_path):
+    services = Services(Settings(data_dir=tmp_path, offline=True))
+    asked = iter([False] * 150 + [True] * 1000)
+    settings = replace(SMALL, scale=0.5, options={"tests": ["science_arts"]})
+    with pytest.raises(Cancelled):
+        finish(run_study(DESIGN, settings, services, cancelled=lambda: next(asked)))
+    (manifest,) = services.manifests.list()
+    assert manifest.status == "cancelled"
+    kept = len(services.images.find({row.id: row for row in manifest.rows}))
+    assert 0 < kept < len(manifest.rows)
+    _, messages = finish(run_study(DESIGN, settings, services))
+    assert messages[0].startswith(f"{kept} of")
+    assert services.manifests.get(manifest.id).status == "finished"
+    services.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"scale": 0.0}, InvalidInput, "scale"),
+        ({"scale": 1.5}, InvalidInput, "1.5"),
+        ({"options": {"colour": 1}}, InvalidInput, "colour"),
+        ({"options": {"n_permutations": "many"}}, InvalidInput, "many"),
+        ({"options": {"tests": ["flowers_arts"]}}, InvalidInput, "flowers_arts"),
+        ({"model": "no-such-model"}, UnknownModel, "no-such-model"),
+        ({"encoder": "no such encoder"}, UnknownModel, "no such encoder"),
+        ({"condition": "unfair"}, UnknownModel, "unfair"),
+        ({"num_inference_steps": 0}, InvalidInput, "0"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_before_anything_is_drawn(services, changes, error, words):
+    before = services.images.n_bytes
+    with pytest.raises(error, match=words):
+        finish(run_study(DESIGN, replace(SMALL, **changes), services))
+    assert services.images.n_bytes == before
+
+
+def test_options_take_the_type_that_the_design_gives_them():
+    design = replace(DESIGN, options={"flag": False, "list": ["a"], "share": 0.5, "n": 3, "text": "x"})
+    told = {"flag": "yes", "list": "b, c", "share": "0.25", "n": "7", "text": "y"}
+    options = with_options(design, StudySettings(options=told)).options
+    assert options == {"flag": True, "list": ["b", "c"], "share": 0.25, "n": 7, "text": "y"}
+
+
+def test_every_shipped_design_has_its_program_and_something_to_draw(services):
+    for design in list_designs():
+        settings = with_options(design, StudySettings(scale=0.02))
+        if design.name == "tbyb-dataset":  # draws nothing: it reads a folder
+            continue
+        shots = program_of(design).shots(design, settings)
+        assert shots, design.name
+        assert min(shot.n for shot in shots) >= 1
+        assert design.summary.endswith("."), design.name
+
+
+def test_a_design_of_ones_own_is_read_from_its_file(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "title: Mine\nkind: association_tests\nreference: wang2023t2iat\nwhere: nowhere\nsummary: Mine.\n"
+        "data: t2iat.yaml\noptions: {tests: [], crossing: full, n_permutations: 10, effect_size_sd: union}\n"
+    )
+    assert find_design(str(path)).options["crossing"] == "full"
+    path.write_text("title: Mine\nkind: association_tests\ncolour: red\n")
+    with pytest.raises(StorageError, match="colour"):
+        find_design(str(path))
+    with pytest.raises(InvalidInput, match="t2iat-tests"):
+        find_design("../t2iat-tests")
+
+
+def test_an_unknown_kind_is_named():
+    with pytest.raises(InvalidInput, match="astrology"):
+        program_of(replace(DESIGN, kind="astrology"))
+
+
+def test_scaling_never_goes_below_what_a_measure_needs():
+    assert [scaled(n, 0.1) for n in (1, 2, 10, 100)] == [1, 2, 2, 10]
+    assert thinned(range(10), 1.0, least=3, seed=0) == list(range(10))
+    assert len(thinned(range(10), 0.01, least=3, seed=0)) == 3
+    assert thinned(range(50), 0.2, least=3, seed=1) != thinned(range(50), 0.2, least=3, seed=2)
+
+
+def test_seeds_follow_the_setting(services):
+    rows = RowMaker.build(replace(SMALL, seed=100), services)
+    (shot,) = program_of(DESIGN).shots(DESIGN, with_options(DESIGN, SMALL))[:1]
+    assert [row.seed for row in rows.of(shot)] == [100 + k for k in range(shot.n)]
+
+
+def test_the_report_is_json_markdown_and_files(report, tmp_path):
+    write_folder(to_export(report), tmp_path)
+    saved = json.loads((tmp_path / "report.json").read_text())
+    assert saved["findings"][0]["published"] == 0.019  # Table 1, science and arts
+    assert saved["findings"][0]["n"] > 0
+    markdown = (tmp_path / "report.md").read_text()
+    assert "Science" in markdown
+    for name in ("tables/table1.csv", "tables/table1.parquet", "findings.csv", "figures/scores.svg"):
+        assert (tmp_path / name).stat().st_size > 0
+        if name.endswith("svg"):
+            assert f"]({name})" in markdown
+    assert len(pd.read_parquet(tmp_path / "findings.parquet")) == 1
+
+
+def test_the_command_gives_the_same_numbers(report, tmp_path, monkeypatch):
+    monkeypatch.setenv("BIAS_DATA_DIR", str(tmp_path / "data"))
+    command = shlex.split(to_command(report.design, report.settings))[3:]
+    run = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "out")])
+    assert run.exit_code == 0, run.output
+    saved = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert {k: v for k, v in saved.items() if k != "seconds"} == without_seconds(report)
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["show", "t2iat-tests"]])
+def test_the_command_line_tells_what_there_is(arguments):
+    run = CliRunner().invoke(app, ["study", *arguments])
+    assert run.exit_code == 0, run.output
+    assert "association tests" in run.output
+
+
+def test_wrong_options_on_the_command_line_are_one_red_line():
+    run = CliRunner().invoke(app, ["study", "run", "t2iat-tests", "--option", "crossing"])
+    assert run.exit_code == 2
+    assert "name=value" in run.output
+
+
+def test_text_cannot_break_out_of_a_table():
+    table = markdown_table(pd.DataFrame({"a|b": ["<b>x</b>|\ny"]}))
+    assert table.splitlines() == ["| a\\|b |", "| --- |", "| &lt;b>x&lt;/b>\\| y |"]
+
+
+def test_plain_values_have_no_nan():
+    assert plain({"a": float("nan"), "b": [1.5, float("inf")], 3: (None, "x")}) == {
+        "a": None, "b": [1.5, None], "3": [None, "x"],
+    }  # fmt: skip
+
+
+def test_markdown_tells_how_much_was_drawn(report):
+    assert f"{report.n_images:,} of {report.n_planned:,} pictures" in to_markdown(report)
+
+
+def test_the_file_of_designs_is_complete():
+    folder = Path(__file__).parents[2] / "assets" / "studies" / "designs"
+    assert {path.stem for path in folder.glob("*.yaml")} == {design.name for design in list_designs()}
