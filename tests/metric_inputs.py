@@ -45,6 +45,10 @@ def _ratings(rng, _size):
     return np.vstack([["masculine", "feminine", "feminine"], rng.choice(["masculine", "feminine"], (10, 3))])
 
 
+def _answers(rng, _size):
+    return np.append(["masculine", "feminine"], rng.choice(["masculine", "feminine"], N_PAIRED - 2))
+
+
 def _table(rng, size):
     return pd.DataFrame(
         rng.uniform(0.1, 0.9, size=(size + 1, 3)),
@@ -63,6 +67,7 @@ MAKE = {
     "words": _words,
     "labels": _labels,
     "ratings": _ratings,
+    "answers": _answers,
     "velocity": lambda rng, _size: rng.normal(size=(2, 3, 5)),
     "table": _table,
 }
@@ -77,6 +82,7 @@ DEGENERATE = {
     "words": {"empty": [], "longer": [{"book"}] * (N_PAIRED + 1), "text": "book"},
     "labels": {"empty": pd.DataFrame(), "no column": pd.DataFrame({"identity": ["nurse"]})},
     "ratings": {"empty": np.empty((0, 3)), "one rater": np.array([["feminine"], ["masculine"]])},
+    "answers": {"empty": [], "scalar": "feminine", "longer": ["feminine"] * (N_PAIRED + 1)},
     "velocity": {"empty": np.empty(0), "zero": np.zeros((2, 3, 5)), "shape": np.ones((2, 3, 4))},
     "table": {"empty": pd.DataFrame(), "no column": pd.DataFrame({"a": [1.0, 2.0]})},
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ InputKind = Literal[
     "words",
     "labels",
     "ratings",
+    "answers",
     "velocity",
     "table",
 ]
@@ -32,8 +34,9 @@ class Input:
     name : of the parameter.
     kind : embeddings ``(n, d)``, direction ``(d,)``, similarities ``(n,)`` in [-1, 1], probability in [0, 1],
         score: one mean cosine in [-2, 2], counts ``(k,)`` >= 0, words: one collection of words per image,
-        labels: a data frame of perceived genders, ratings ``(n_items, n_raters)``, velocity: an array of any
-        shape or a batch of them, table: a data frame with a row per model.
+        labels: a data frame of perceived genders, ratings ``(n_items, n_raters)``, answers: of one rater,
+        ``(n_items,)``, velocity: an array of any shape or a batch of them, table: a data frame with a row
+        per model.
     means : what it holds, in words.
     paired : name of the input that has the same n, entry by entry; "" where n is free.
     """
@@ -59,7 +62,8 @@ class Metric:
     inputs : in the order of the function's parameters.
     limits : one sentence on what it cannot tell.
     function : computes it.
-    field : attribute of the function's result that holds it; "" where the result is the value (or values).
+    field : attribute of the function's result that holds it, dotted where that is an Estimate's value;
+        "" where the result is the value (or values).
     """
 
     key: str
@@ -78,4 +82,4 @@ class Metric:
     def value(self, *inputs: Any, **options: Any) -> Any:
         """The measure itself, without what the function reports beside it."""
         result = self.function(*inputs, **options)
-        return getattr(result, self.field) if self.field else result
+        return attrgetter(self.field)(result) if self.field else result

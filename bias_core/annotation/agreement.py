@@ -1,0 +1,385 @@
+"""Do raters agree? Kappas and alpha with intervals, and the errors of an automatic reader against people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from bias_core.annotation.ratings import Codes, coded, contingency, rated, two_raters
+from bias_core.errors import InvalidInput
+from bias_core.statistics import percentile_estimate
+from bias_core.types import Estimate, ReaderErrors
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from bias_core.statistics import Seed
+
+Coefficient = Literal["fleiss_kappa", "cohen_kappa", "krippendorff_alpha"]
+Level = Literal["nominal", "ordinal", "interval"]
+
+_ALL_EQUAL = "all ratings are equal: agreement by chance is certain and the coefficient is 0/0"
+
+
+def fleiss_kappa(ratings: ArrayLike | pd.DataFrame) -> float:
+    """Agreement of any number of raters beyond chance, on answers without order.
+
+    κ = (P - P_e) / (1 - P_e): P the share of pairs of answers to one item that are equal, P_e = Σ_k p_k² with
+    p_k the share of answer k among all   [fleiss1971]
+
+    Parameters
+    ----------
+    ratings : array (n_items, n_raters)
+        Answers of any kind, none missing; raters need not be the same people from item to item.
+
+    Returns
+    -------
+    float
+        At most 1 (agreement everywhere); 0: as by chance; negative: less than by chance, down to
+        -1/(n_raters - 1). nan where all ratings are equal.
+
+    Raises
+    ------
+    InvalidInput
+        For fewer than two items or raters, another shape, or missing ratings.
+
+    Examples
+    --------
+    >>> round(fleiss_kappa([["f", "f", "f"], ["m", "m", "f"], ["m", "m", "m"]]), 4)
+    0.55
+    """
+    codes, _ = coded(ratings, complete=True)
+    return _fleiss(codes, np.ones(len(codes), dtype=int))
+
+
+def cohen_kappa(a: ArrayLike | pd.Series[Any], b: ArrayLike | pd.Series[Any]) -> float:
+    """Agreement of two raters beyond chance, on answers without order.
+
+    κ = (p_o - p_c) / (1 - p_c): p_o the share of equal answers, p_c = Σ_k a_k b_k with the shares of answer k
+    of each rater   [cohen1960, Eq. 1]
+
+    Parameters
+    ----------
+    a, b : arrays (n_items,)
+        Answers of each rater, item by item, none missing.
+
+    Returns
+    -------
+    float
+        In [-1, 1]: 1 agreement everywhere; 0: as by chance, which is also what a rater gets who always gives
+        the same answer. nan where all ratings of both are equal.
+
+    Raises
+    ------
+    InvalidInput
+        For fewer than two items, different lengths, another shape, or missing ratings.
+
+    Examples
+    --------
+    >>> cohen_kappa(["f", "f", "m", "m"], ["f", "m", "m", "m"])
+    0.5
+    """
+    codes, _ = coded(two_raters(a, b), complete=True)
+    return _cohen(codes, np.ones(len(codes), dtype=int))
+
+
+def krippendorff_alpha(ratings: ArrayLike | pd.DataFrame, *, level: Level = "nominal") -> float:
+    """Agreement of any number of raters beyond chance, with answers missing or not, of any level.
+
+    α = 1 - D_o / D_e: the mean difference δ² of two answers to one item over that of any two answers
+    [krippendorff2011]
+
+    Parameters
+    ----------
+    ratings : array (n_items, n_raters)
+        Answers; None or nan where a rater gave none. Items with a single answer tell nothing: left out.
+    level : {"nominal", "ordinal", "interval"}
+        δ² is 1 for different answers, the squared number of answers between their ranks, or the squared
+        difference. The latter two need numbers.
+
+    Returns
+    -------
+    float
+        At most 1 (agreement everywhere); 0: as by chance; negative: less than by chance. nan where all
+        ratings are equal.
+
+    Raises
+    ------
+    InvalidInput
+        For fewer than two items with two answers, another shape, or answers that are not numbers where the
+        level needs them.
+
+    Examples
+    --------
+    >>> round(krippendorff_alpha([["f", "f", None], ["m", "m", "f"], ["m", "m", "m"]]), 4)
+    0.5333
+    """
+    codes, answers = coded(ratings)
+    codes = codes[rated(codes)]
+    return _alpha(codes, np.ones(len(codes), dtype=int), _positions(answers, level), level)
+
+
+def agreement_estimate(
+    ratings: ArrayLike | pd.DataFrame,
+    *,
+    coefficient: Coefficient = "krippendorff_alpha",
+    level: Level = "nominal",
+    groups: ArrayLike | pd.Series[Any] | None = None,
+    confidence: float = 0.95,
+    n_resamples: int = 2000,
+    rng: Seed = 0,
+) -> Estimate:
+    """A coefficient of agreement with its bootstrap interval over items.
+
+    Parameters
+    ----------
+    ratings : array (n_items, n_raters)
+        Two raters for Cohen's κ.
+    coefficient : {"fleiss_kappa", "cohen_kappa", "krippendorff_alpha"}
+    level : see :func:`krippendorff_alpha`, unused by the others.
+    groups : sequence (n_items,) or None
+        Items that are not independent, e.g. the picture that shows two people; then groups are resampled.
+    confidence : float in (0, 1)
+    n_resamples : int
+    rng : seed or Generator
+
+    Returns
+    -------
+    Estimate
+        ``n`` counts items, or groups where given. nan with a note where all ratings are equal; resamples in
+        which they are, are left out, and the note counts them.
+
+    Raises
+    ------
+    InvalidInput
+        As the coefficient, and for groups of another length.
+
+    Examples
+    --------
+    >>> ratings = [["f", "f"], ["m", "m"], ["f", "m"], ["m", "m"], ["f", "f"]]
+    >>> estimate = agreement_estimate(ratings, coefficient="cohen_kappa")
+    >>> round(estimate.value, 4), estimate.n, estimate.low < estimate.value <= estimate.high
+    (0.6154, 5, True)
+    """
+    codes, statistic = _statistic(ratings, coefficient, level)
+    kept = rated(codes)
+    patterns, index = np.unique(codes[kept], axis=0, return_inverse=True)
+    per_unit = _pattern_counts(index, len(patterns), _units(groups, len(codes))[kept])
+    value = statistic(patterns, per_unit.sum(axis=0))
+    if math.isnan(value):
+        return Estimate(value=value, low=math.nan, high=math.nan, n=len(per_unit), note=_ALL_EQUAL)
+    # Few kinds of units exist: to resample units is to draw how many there are of each kind.
+    kinds, frequency = np.unique(per_unit, axis=0, return_counts=True)
+    n = len(per_unit)
+    draws = np.random.default_rng(rng).multinomial(n, frequency / n, size=n_resamples) @ kinds
+    resampled = np.array([statistic(patterns, weights) for weights in draws])
+    defined = resampled[np.isfinite(resampled)]
+    estimate = percentile_estimate(value, defined, n=n, confidence=confidence)
+    left_out = resampled.size - defined.size
+    if not left_out:
+        return estimate
+    note = f"{left_out} of {resampled.size} resamples had all ratings equal and were left out"
+    return Estimate(**{**vars(estimate), "note": "; ".join(filter(None, [estimate.note, note]))})
+
+
+def confusion(
+    human: ArrayLike | pd.Series[Any],
+    automatic: ArrayLike | pd.Series[Any],
+    *,
+    labels: Sequence[object] | None = None,
+) -> pd.DataFrame:
+    """How often an automatic reader gave each answer where people gave each answer.
+
+    Parameters
+    ----------
+    human, automatic : arrays (n_items,)
+        Answers, item by item, none missing.
+    labels : sequence or None
+        Answers in the order wanted; all that occur, in order of first appearance, when None.
+
+    Returns
+    -------
+    DataFrame (n_labels, n_labels)
+        Counts; rows are people's answers, columns the reader's.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`cohen_kappa`, and for answers that ``labels`` lacks: none is dropped silently.
+
+    Examples
+    --------
+    >>> confusion(["f", "f", "m"], ["f", "m", "m"]).to_numpy().tolist()
+    [[1, 1], [0, 1]]
+    """
+    codes, answers = coded(two_raters(human, automatic), complete=True)
+    order = list(answers if labels is None else labels)
+    strange = [answer for answer in answers if answer not in order]
+    if strange:
+        raise InvalidInput(f"labels must hold every answer; got {strange[0]!r}, which is not in {order}.")
+    table = pd.DataFrame(contingency(codes, np.ones(len(codes), dtype=int)), index=answers, columns=answers)
+    return (
+        table.reindex(index=order, columns=order, fill_value=0)
+        .rename_axis(index="human", columns="automatic")
+        .astype(int)
+    )
+
+
+def reader_errors_from_labels(
+    human: ArrayLike | pd.Series[Any],
+    automatic: ArrayLike | pd.Series[Any],
+    *,
+    positive: object,
+    negative: object | None = None,
+) -> ReaderErrors:
+    """Sensitivity and specificity of an automatic reader, people's answers taken as the truth.
+
+    Parameters
+    ----------
+    human, automatic : arrays (n_items,)
+        Answers, item by item, none missing.
+    positive : the answer whose prevalence is wanted.
+    negative : answer or None
+        People's answer that means absence. Items with a third answer ("cannot_identify") are left out then;
+        when None, any answer but ``positive`` means absence.
+
+    Returns
+    -------
+    ReaderErrors
+        For :func:`bias_core.statistics.corrected_prevalence`. Any answer of the reader but ``positive`` is
+        a call of absence.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`cohen_kappa`, and where people saw no item as present or none as absent.
+
+    Examples
+    --------
+    >>> errors = reader_errors_from_labels(["f", "f", "m", "m"], ["f", "m", "m", "m"], positive="f")
+    >>> errors.sensitivity, errors.specificity, errors.n_positive
+    (0.5, 1.0, 2)
+    """
+    pairs = two_raters(human, automatic)
+    present, called = pairs[:, 0] == positive, pairs[:, 1] == positive
+    absent = ~present if negative is None else pairs[:, 0] == negative
+    if positive == negative or not (present.any() and absent.any()):
+        other = "another answer" if negative is None else repr(negative)
+        raise InvalidInput(
+            f"People must have answered both {positive!r} and {other}; got "
+            f"{int(present.sum())} and {int(absent.sum())} of {len(pairs)} items."
+        )
+    return ReaderErrors(
+        sensitivity=float(called[present].mean()),
+        specificity=float(1 - called[absent].mean()),
+        n_positive=int(present.sum()),
+        n_negative=int(absent.sum()),
+    )
+
+
+def _statistic(
+    ratings: ArrayLike | pd.DataFrame, coefficient: Coefficient, level: Level
+) -> tuple[Codes, Callable[[Codes, Codes], float]]:
+    """Coded ratings, and the coefficient as a function of patterns of answers and their numbers."""
+    if coefficient == "krippendorff_alpha":
+        codes, answers = coded(ratings)
+        positions = _positions(answers, level)
+        return codes, lambda patterns, weights: _alpha(patterns, weights, positions, level)
+    codes, _ = coded(ratings, complete=True)
+    if coefficient == "fleiss_kappa":
+        return codes, _fleiss
+    if coefficient != "cohen_kappa":
+        raise InvalidInput(f"No coefficient is called {coefficient!r}.")
+    if codes.shape[1] != 2:
+        raise InvalidInput(f"Cohen's kappa is for two raters; got {codes.shape[1]}.")
+    return codes, _cohen
+
+
+def _units(groups: ArrayLike | pd.Series[Any] | None, n_items: int) -> NDArray[np.object_]:
+    """Name of the sampling unit of each item, ``(n_items,)``."""
+    names = np.asarray(range(n_items) if groups is None else groups, dtype=object)
+    if names.shape != (n_items,) or pd.isna(names).any():
+        raise InvalidInput(
+            f"groups must name one group for each of the {n_items} items; got shape {names.shape} with "
+            f"{int(pd.isna(names).sum())} missing."
+        )
+    return names
+
+
+def _pattern_counts(index: Codes, n_patterns: int, units: NDArray[np.object_]) -> Codes:
+    """How often each unit (an item, or a group of items) has each pattern, ``(n_units, n_patterns)``."""
+    number, names = pd.factorize(units)
+    counts = np.zeros((len(names), n_patterns), dtype=np.int64)
+    np.add.at(counts, (number, index), 1)
+    return counts
+
+
+def _counts(codes: Codes, n_answers: int) -> Codes:
+    """How often each pattern has each answer, ``(n_patterns, n_answers)``."""
+    counts: Codes = (codes[:, :, np.newaxis] == np.arange(n_answers)).sum(axis=1)
+    return counts
+
+
+def _fleiss(codes: Codes, weights: Codes) -> float:
+    from statsmodels.stats.inter_rater import fleiss_kappa as of_counts
+
+    counts = np.repeat(_counts(codes, int(codes.max()) + 1), weights, axis=0)
+    if np.count_nonzero(counts.sum(axis=0)) == 1:
+        return math.nan
+    return float(of_counts(counts))
+
+
+def _cohen(codes: Codes, weights: Codes) -> float:
+    from statsmodels.stats.inter_rater import cohens_kappa
+
+    table = contingency(codes, weights)
+    if np.count_nonzero(table.sum(axis=0) + table.sum(axis=1)) == 1:
+        return math.nan
+    return float(cohens_kappa(table, return_results=False))
+
+
+def _alpha(codes: Codes, weights: Codes, positions: NDArray[np.float64], level: Level) -> float:
+    counts = _counts(codes, len(positions))
+    scaled = counts * (weights / (counts.sum(axis=1) - 1))[:, np.newaxis]
+    coincidences = counts.T @ scaled - np.diag(scaled.sum(axis=0))  # (n_answers, n_answers)
+    n_answers = coincidences.sum(axis=0)
+    n = n_answers.sum()
+    if np.count_nonzero(n_answers > 0) < 2:
+        return math.nan
+    delta = _differences(positions, n_answers, level)
+    observed = (coincidences * delta).sum() / n
+    expected = (np.outer(n_answers, n_answers) * delta).sum() / (n * (n - 1))
+    return float(1 - observed / expected)
+
+
+def _differences(
+    positions: NDArray[np.float64], n_answers: NDArray[np.float64], level: Level
+) -> NDArray[np.float64]:
+    """δ² of every two answers, ``(n_answers, n_answers)``."""
+    if level == "nominal":
+        return 1 - np.eye(len(positions))
+    if level == "ordinal":  # the mean rank of each answer
+        order = np.argsort(positions)
+        sorted_counts = n_answers[order]
+        positions = np.empty_like(positions)
+        positions[order] = np.cumsum(sorted_counts) - sorted_counts / 2
+    return np.asarray((positions[:, np.newaxis] - positions) ** 2)
+
+
+def _positions(answers: list[Any], level: Level) -> NDArray[np.float64]:
+    """The answers as numbers, or their order of appearance where only equality counts."""
+    if level not in ("nominal", "ordinal", "interval"):
+        raise InvalidInput(f'level must be "nominal", "ordinal" or "interval"; got {level!r}.')
+    if level == "nominal":
+        return np.arange(len(answers), dtype=float)
+    try:
+        numbers = np.array([float(answer) for answer in answers])
+    except (TypeError, ValueError):
+        raise InvalidInput(f"level {level!r} needs ratings that are numbers; got {answers}.") from None
+    if not np.isfinite(numbers).all() or len(set(numbers)) < len(numbers):
+        raise InvalidInput(f"level {level!r} needs finite, distinct numbers as answers; got {answers}.")
+    return numbers

@@ -1,0 +1,245 @@
+"""PST: what people saw in each picture, checked, merged over raters, and with failed pictures marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.statistics import wilson_interval
+from bias_core.types import Estimate
+
+GENDERS = ("masculine", "feminine")
+CANNOT_IDENTIFY = "cannot_identify"
+NOT_TWO_PEOPLE = "not_two_people"
+"""Answer for a picture without exactly the people asked for: a generation failure, never scored."""
+ANSWERS = (*GENDERS, CANNOT_IDENTIFY, NOT_TWO_PEOPLE)
+
+REQUIRED = ("identity", "stereotyped_gender", "perceived_gender", "image_id")
+_IMAGE = ("setting", "image_id")  # "setting" may be absent
+_PERSON = ("identity", "stereotyped_gender", *_IMAGE, "position")  # of which "position" may be absent too
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationFailures:
+    """How many pictures don't show exactly the people asked for.
+
+    Attributes
+    ----------
+    n_failed, n_images : pictures.
+    percent_failed : in [0, 100], Wilson interval over pictures.
+    """
+
+    n_failed: int
+    n_images: int
+    percent_failed: Estimate
+
+
+def checked_labels(labels: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFrame:
+    """Labels as the scores need them, one row per person, in the order of ``labels``.
+
+    Parameters
+    ----------
+    labels : DataFrame
+        See :func:`bias_core.metrics.paired_stereotype.stereotype_test_score`.
+    by : names of further columns that must be there.
+
+    Returns
+    -------
+    DataFrame
+        ``image`` (number of the picture) and the bools ``failed`` (anyone in the picture is labelled
+        "not_two_people"), ``usable``, ``conforms``, ``feminine``.
+
+    Raises
+    ------
+    InvalidInput
+        For no rows, missing columns, unknown words, or a person labelled twice (raters not merged).
+
+    Notes
+    -----
+    The masculine and feminine of the words are those of [wan2024pst].
+
+    Examples
+    --------
+    >>> labels = pd.DataFrame({"identity": ["nurse", "CEO"], "stereotyped_gender": ["feminine", "masculine"],
+    ...     "perceived_gender": ["feminine", "feminine"], "image_id": ["a", "a"]})
+    >>> checked_labels(labels)["conforms"].tolist()
+    [True, False]
+    """
+    _check_columns(labels, (*REQUIRED, *by))
+    _check_words(labels, "stereotyped_gender", GENDERS)
+    _check_words(labels, "perceived_gender", ANSWERS)
+    person = _present(labels, dict.fromkeys((*_PERSON, *by)))
+    twice = labels.duplicated(person)
+    if twice.any():
+        raise InvalidInput(
+            f"Each person is labelled once, but {int(twice.sum())} rows repeat {person}; the first is "
+            f"{labels.loc[twice, person].iloc[0].to_dict()}. Merge raters with merge_ratings first."
+        )
+    rows = labels.reset_index(drop=True)
+    image = rows.groupby(_present(rows, _IMAGE), sort=False, dropna=False, observed=True).ngroup()
+    failed = (rows["perceived_gender"] == NOT_TWO_PEOPLE).groupby(image).transform("any")
+    return pd.DataFrame(
+        {
+            "image": image,
+            "failed": failed,
+            "usable": rows["perceived_gender"].isin(GENDERS) & ~failed,
+            "conforms": rows["perceived_gender"].astype(str) == rows["stereotyped_gender"].astype(str),
+            "feminine": rows["perceived_gender"] == "feminine",
+        }
+    )
+
+
+def merge_ratings(ratings: pd.DataFrame, *, keep: Sequence[str] = ()) -> pd.DataFrame:
+    """One label per person from the answers of several raters: the answer with the most votes.
+
+    Several people label each picture [wan2024pst, section 4.4].
+
+    Parameters
+    ----------
+    ratings : DataFrame
+        One row per answer: the columns of labels and ``rater``.
+    keep : names of further columns that tell people apart, such as the model.
+
+    Returns
+    -------
+    DataFrame
+        Labels, in the order of first appearance, with ``n_ratings`` and ``n_votes`` (for the answer that
+        won). Where two answers have equally many votes the label is "cannot_identify".
+
+    Raises
+    ------
+    InvalidInput
+        For no rows, missing columns, unknown words, or a rater who answered twice for one person.
+
+    Examples
+    --------
+    >>> ratings = pd.DataFrame({"identity": "nurse", "stereotyped_gender": "feminine",
+    ...     "image_id": [1, 1, 2, 2], "rater": [1, 2, 1, 2],
+    ...     "perceived_gender": ["feminine", "feminine", "feminine", "masculine"]})
+    >>> merge_ratings(ratings)["perceived_gender"].tolist()
+    ['feminine', 'cannot_identify']
+    """
+    _check_columns(ratings, (*REQUIRED, "rater", *keep))
+    _check_words(ratings, "perceived_gender", ANSWERS)
+    person = _present(ratings, dict.fromkeys((*_PERSON, *keep)))
+    twice = ratings.duplicated([*person, "rater"])
+    if twice.any():
+        found = ratings.loc[twice, [*person, "rater"]].iloc[0].to_dict()
+        raise InvalidInput(f"{int(twice.sum())} answers repeat a rater's answer; the first is {found}.")
+    rows = ratings.reset_index(drop=True)
+    number = rows.groupby(person, sort=False, dropna=False, observed=True).ngroup()
+    votes = np.column_stack(
+        [np.bincount(number, weights=rows["perceived_gender"] == answer) for answer in ANSWERS]
+    ).astype(int)  # (n_people, n_answers)
+    most = votes.max(axis=1)
+    winner = np.asarray(ANSWERS, dtype=object)[votes.argmax(axis=1)]
+    tie = (votes == most[:, np.newaxis]).sum(axis=1) > 1
+    labels = rows.loc[~number.duplicated(), person].reset_index(drop=True)
+    return labels.assign(
+        perceived_gender=np.where(tie, CANNOT_IDENTIFY, winner), n_ratings=votes.sum(axis=1), n_votes=most
+    )
+
+
+def mark_generation_failures(
+    labels: pd.DataFrame, n_people: Mapping[object, int] | pd.Series, *, expected: int = 2
+) -> pd.DataFrame:
+    """Labels in which each picture with another number of people reads "not_two_people".
+
+    An appendix of [wan2024pst] shows such pictures; the paper left the model out that made most of them.
+
+    Parameters
+    ----------
+    labels : DataFrame with ``image_id`` and ``perceived_gender``
+    n_people : mapping from ``image_id`` to the number of people found in the picture
+    expected : int
+        2 for the paired setting, 1 for the single setting.
+
+    Returns
+    -------
+    DataFrame
+        A copy.
+
+    Raises
+    ------
+    InvalidInput
+        For no rows, missing columns, or a picture whose number of people is not given.
+
+    Examples
+    --------
+    >>> labels = pd.DataFrame({"image_id": ["a", "b"], "perceived_gender": ["feminine", "masculine"]})
+    >>> mark_generation_failures(labels, {"a": 2, "b": 3})["perceived_gender"].tolist()
+    ['feminine', 'not_two_people']
+    """
+    _check_columns(labels, ("image_id", "perceived_gender"))
+    found = labels["image_id"].map(dict(n_people))
+    unknown = labels.loc[found.isna(), "image_id"].unique()
+    if len(unknown):
+        raise InvalidInput(
+            f"n_people must have every image_id; {len(unknown)} are missing, the first is {unknown[0]!r}."
+        )
+    return labels.assign(perceived_gender=labels["perceived_gender"].mask(found != expected, NOT_TWO_PEOPLE))
+
+
+def generation_failures(labels: pd.DataFrame, *, confidence: float = 0.95) -> GenerationFailures:
+    """Share of the pictures that don't show exactly the people asked for.
+
+    [wan2024pst, section 4.1] reports such pictures without a number.
+
+    Parameters
+    ----------
+    labels : DataFrame
+        As for the score; a picture is a failure if anyone in it is labelled "not_two_people".
+    confidence : float in (0, 1)
+
+    Returns
+    -------
+    GenerationFailures
+        0 %: every picture can be scored.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`checked_labels`.
+
+    Examples
+    --------
+    >>> labels = pd.DataFrame({"identity": ["nurse", "CEO"], "stereotyped_gender": ["feminine", "masculine"],
+    ...     "perceived_gender": ["feminine", "not_two_people"], "image_id": ["a", "b"]})
+    >>> generation_failures(labels).percent_failed.value
+    50.0
+    """
+    failed = checked_labels(labels).groupby("image")["failed"].first()
+    n_failed, n_images = int(failed.sum()), len(failed)
+    share = wilson_interval(n_failed, n_images, confidence=confidence)
+    percents = {name: 100 * getattr(share, name) for name in ("value", "low", "high")}
+    return GenerationFailures(
+        n_failed=n_failed, n_images=n_images, percent_failed=Estimate(**{**vars(share), **percents})
+    )
+
+
+def _present(frame: pd.DataFrame, columns: Sequence[str] | Mapping[str, None]) -> list[str]:
+    return [column for column in columns if column in frame.columns]
+
+
+def _check_columns(frame: pd.DataFrame, columns: Sequence[str]) -> None:
+    if not isinstance(frame, pd.DataFrame):
+        raise InvalidInput(f"labels must be a data frame; got {type(frame).__name__}.")
+    missing = [column for column in columns if column not in frame.columns]
+    if missing or not len(frame):
+        raise InvalidInput(
+            f"labels need rows and the columns {', '.join(columns)}; got {len(frame)} rows with "
+            f"{', '.join(map(str, frame.columns)) or 'no columns'}."
+        )
+
+
+def _check_words(frame: pd.DataFrame, column: str, words: Sequence[str]) -> None:
+    bad = frame.loc[~frame[column].isin(words), column]
+    if len(bad):
+        raise InvalidInput(
+            f"{column} must be one of {', '.join(words)}; got {bad.tolist()[0]!r} and {len(bad) - 1} more of "
+            f"{len(frame)}."
+        )
