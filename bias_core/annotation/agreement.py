@@ -130,7 +130,7 @@ def agreement_estimate(
     level: Level = "nominal",
     groups: ArrayLike | pd.Series[Any] | None = None,
     confidence: float = 0.95,
-    n_resamples: int = 2000,
+    n_resamples: int = 1000,
     rng: Seed = 0,
 ) -> Estimate:
     """A coefficient of agreement with its bootstrap interval over items.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -136,13 +137,13 @@ def stereotype_test_score(
     >>> stereotype_test_score(labels, by="identity")[["identity", "score"]].to_numpy().tolist()
     [['nurse', 100.0], ['CEO', 0.0]]
     """
-    options = {"confidence": confidence, "n_resamples": n_resamples, "rng": rng}
+    score = partial(_score, confidence=confidence, n_resamples=n_resamples, rng=rng)
     if by is None:
-        return _score(checked_labels(labels), **options)
+        return score(checked_labels(labels))
     columns = _columns(by)
     return pd.DataFrame(
         [
-            {**dict(zip(columns, key, strict=True)), **_row(_score(people, **options))}
+            {**dict(zip(columns, key, strict=True)), **_row(score(people))}
             for key, people in _groups(labels, columns)
         ]
     )
@@ -215,9 +216,9 @@ def stereotype_gap(
     >>> round(stereotype_gap(paired, single).gap.value, 2)
     133.33
     """
-    options = {"confidence": confidence, "n_resamples": n_resamples, "rng": rng}
+    score = partial(_score, confidence=confidence, n_resamples=n_resamples, rng=rng)
     if by is None:
-        paired, single = (_score(checked_labels(side), **options) for side in (labels_paired, labels_single))
+        paired, single = (score(checked_labels(side)) for side in (labels_paired, labels_single))
         gap = _difference(paired.score, single.score)
         return StereotypeGap(
             gap=replace(gap, note=gap.note or _unshared(labels_paired, labels_single)),
@@ -226,7 +227,7 @@ def stereotype_gap(
         )
     columns = _columns(by)
     sides = [
-        {key: _score(people, **options) for key, people in _groups(labels, columns)}
+        {key: score(people) for key, people in _groups(labels, columns)}
         for labels in (labels_paired, labels_single)
     ]
     if not sides[0].keys() & sides[1].keys():
