@@ -7,13 +7,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
     from PIL import Image
+
+VelocitySpace = Literal["flow", "epsilon", "v_prediction"]
+"""What a denoiser predicts: noise minus picture, the noise, or the v of variance-preserving diffusion."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,10 +136,22 @@ class ReaderErrors:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One denoising step seen from inside (shapes: one image's latent, ``(c, h, w)``).
+    """One denoising step seen from inside; all arrays are float32 and of one image, ``(c, h, w)``.
 
-    ``velocity_positive`` and ``velocity_negative`` have one row per attribute, ``(n_attributes, c, h, w)``.
-    ``space`` names the space of the velocities ("flow", "epsilon", "v_prediction").
+    Attributes
+    ----------
+    index : of the step, from 0, which is noise.
+    sigma : standard deviation of the noise in ``xt``, in [0, 1].
+    xt : the latent as the model saw it: (1 - sigma) x0 + sigma eps in "flow" space, else
+        sqrt(1 - sigma²) x0 + sigma eps.
+    velocity : what the model predicts for the prompt at ``xt``.
+    velocity_positive, velocity_negative : ``(n_attributes, c, h, w)``, for the sentences of presence and of
+        absence of each attribute, at the same ``xt``.
+    predicted : picture of the x0 that the sampler is heading for, with guidance where it runs with it; None
+        where it was not asked for.
+    space : of all three velocities; "flow" points from the picture to the noise.
+    guided : whether the velocities are the classifier-free-guided ones, or those conditional on their text
+        alone (always, where the sampler runs without such guidance).
     """
 
     index: int
@@ -145,8 +160,9 @@ class Step:
     velocity: np.ndarray
     velocity_positive: np.ndarray
     velocity_negative: np.ndarray
-    predicted: Image.Image
-    space: str = "flow"
+    predicted: Image.Image | None
+    space: VelocitySpace = "flow"
+    guided: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

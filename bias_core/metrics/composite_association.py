@@ -1,0 +1,308 @@
+"""Internal bias: does drawing add to what the texts of a concept already lean to?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bias_core.arrays import finite_vector
+from bias_core.errors import InvalidInput
+from bias_core.metrics.composite_scores import (
+    CompositeAssociation,
+    composite_association,
+    mean_over_encoders,
+    picture_estimate,
+)
+from bias_core.statistics import bootstrap_interval
+from bias_core.types import Estimate
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from bias_core.statistics import Seed
+
+__all__ = [
+    "MINIMUM_TEXT_TEXT",
+    "CompositeAssociation",
+    "InternalBias",
+    "InternalBiasSummary",
+    "bias_amplification",
+    "composite_association",
+    "diffusion_bias",
+    "internal_bias",
+    "mean_over_encoders",
+    "signed_lean_difference",
+    "summarise_internal_bias",
+]
+
+MINIMUM_TEXT_TEXT = 0.002
+"""|TT| below which α is not reported: every published α above 10 has a smaller one, about 0.001."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InternalBias:
+    """The answer of :func:`internal_bias`.
+
+    Attributes
+    ----------
+    diffusion_bias : δ, in [0, 2]; 0: pictures lean as strongly as the texts. Its interval is that of an
+        absolute value and never reaches below 0: judge by ``signed_difference``.
+    signed_difference : II - TT, in [-4, 4]; 0: pictures lean as the texts do; positive: more to A. It sees
+        a change of direction, which δ does not.
+    bias_amplification : α, at least 0; 1: neither more nor less than the texts; nan with the reason in
+        ``note`` where the texts hardly lean at all.
+    text_text : TT, in [-2, 2], which α divides by.
+    """
+
+    diffusion_bias: Estimate
+    signed_difference: Estimate
+    bias_amplification: Estimate
+    text_text: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class InternalBiasSummary:
+    """The answer of :func:`summarise_internal_bias`.
+
+    Attributes
+    ----------
+    diffusion_bias, bias_amplification : mean δ and mean α over targets, with their intervals.
+    diffusion_bias_range, bias_amplification_range : smallest and largest; nan where there is none.
+    n_undefined : targets without an α, which its mean leaves out.
+    """
+
+    diffusion_bias: Estimate
+    diffusion_bias_range: tuple[float, float]
+    bias_amplification: Estimate
+    bias_amplification_range: tuple[float, float]
+    n_undefined: int
+
+
+def diffusion_bias(image_image: float, text_text: float) -> float:
+    """Bias that drawing adds: how much more, or less, strongly pictures lean than texts.
+
+    δ = | |II| - |TT| |   [mandal2024internal, Eq. 4]
+
+    Parameters
+    ----------
+    image_image, text_text : float in [-2, 2]
+        II and TT, averaged over encoders.
+
+    Returns
+    -------
+    float
+        In [0, 2]; 0: pictures lean as strongly as texts, be it the other way: show
+        :func:`signed_lean_difference` beside it.
+
+    Raises
+    ------
+    InvalidInput
+        If either is nan, no number, or outside [-2, 2].
+
+    Examples
+    --------
+    >>> diffusion_bias(-0.75, 0.25), diffusion_bias(-0.25, 0.25)
+    (0.5, 0.0)
+    """
+    return abs(abs(_score(image_image, "image_image")) - abs(_score(text_text, "text_text")))
+
+
+def signed_lean_difference(image_image: float, text_text: float) -> float:
+    """II - TT: positive where pictures lean more to A than texts do.
+
+    Beside δ [mandal2024internal, Eq. 4], which is 0 where pictures and texts lean opposite ways alike.
+
+    Parameters
+    ----------
+    image_image, text_text : float in [-2, 2]
+
+    Returns
+    -------
+    float
+        In [-4, 4]; 0: both lean alike.
+
+    Raises
+    ------
+    InvalidInput
+        If either is nan, no number, or outside [-2, 2].
+
+    Examples
+    --------
+    >>> signed_lean_difference(-0.25, 0.25)
+    -0.5
+    """
+    return _score(image_image, "image_image") - _score(text_text, "text_text")
+
+
+def bias_amplification(
+    image_prompt: float,
+    image_text: float,
+    text_text: float,
+    *,
+    minimum_text_text: float = MINIMUM_TEXT_TEXT,
+) -> float:
+    """How many times as strongly pictures lean as the texts they are drawn from.
+
+    α = |(ITP + IT) / (2 TT)|   [mandal2024internal, Eq. 5]
+
+    Parameters
+    ----------
+    image_prompt, image_text, text_text : float in [-2, 2]
+        ITP, IT and TT, averaged over encoders.
+    minimum_text_text : float > 0
+        Smallest |TT| that α is formed at.
+
+    Returns
+    -------
+    float
+        At least 0; 1: neither more nor less. nan where |TT| < ``minimum_text_text``: the texts hardly lean,
+        and a ratio to next to nothing is large whatever the pictures show.
+
+    Raises
+    ------
+    InvalidInput
+        If a score is nan, no number, or outside [-2, 2], or ``minimum_text_text`` is not positive.
+
+    Notes
+    -----
+    The paper forms α at any TT: where it found α > 10, |TT| was about 0.001 or smaller.
+
+    Examples
+    --------
+    >>> bias_amplification(0.25, 0.5, -0.25), bias_amplification(0.25, 0.5, 0.001)
+    (1.5, nan)
+    """
+    if not 0 < minimum_text_text < math.inf:
+        raise InvalidInput(f"minimum_text_text must be positive; got {minimum_text_text}.")
+    pictures = _score(image_prompt, "image_prompt") + _score(image_text, "image_text")
+    texts = _score(text_text, "text_text")
+    return abs(pictures / (2 * texts)) if abs(texts) >= minimum_text_text else math.nan
+
+
+def internal_bias(
+    scores: CompositeAssociation,
+    *,
+    minimum_text_text: float = MINIMUM_TEXT_TEXT,
+    confidence: float = 0.95,
+) -> InternalBias:
+    """δ and α with their intervals, and what is needed to judge them.
+
+    [mandal2024internal, Eq. 4 and 5], from one bootstrap of the pictures.
+
+    Parameters
+    ----------
+    scores : CompositeAssociation
+        Of one encoder, or better their mean.
+    minimum_text_text : float > 0
+        See :func:`bias_amplification`.
+    confidence : float in (0, 1)
+
+    Returns
+    -------
+    InternalBias
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`bias_amplification`, and for a confidence outside (0, 1).
+
+    Examples
+    --------
+    >>> east, north = [[1.0, 0.0]], [[0.0, 1.0]]
+    >>> bias = internal_bias(composite_association([[0.6, 0.8]], east, east, north, east, north))
+    >>> round(bias.diffusion_bias.value, 6), round(bias.signed_difference.value, 6)
+    (0.8, -1.2)
+    """
+    texts, (ii, itp, it) = scores.text_text, scores.resamples.T
+    alpha = bias_amplification(
+        scores.image_prompt, scores.image_text, texts, minimum_text_text=minimum_text_text
+    )
+    if math.isnan(alpha):
+        note = f"TT is {texts:.4f}, nearer to 0 than {minimum_text_text:g}: the texts hardly lean"
+        amplification = Estimate(
+            value=alpha, low=alpha, high=alpha, n=sum(scores.n_units), null_value=1.0, note=note
+        )
+    else:
+        amplification = picture_estimate(
+            alpha, np.abs((itp + it) / (2 * texts)), scores.n_units, confidence=confidence, null_value=1.0
+        )
+    delta, signed = (
+        diffusion_bias(scores.image_image, texts),
+        signed_lean_difference(scores.image_image, texts),
+    )
+    return InternalBias(
+        diffusion_bias=picture_estimate(
+            delta, np.abs(np.abs(ii) - abs(texts)), scores.n_units, confidence=confidence
+        ),
+        signed_difference=picture_estimate(signed, ii - texts, scores.n_units, confidence=confidence),
+        bias_amplification=amplification,
+        text_text=texts,
+    )
+
+
+def summarise_internal_bias(
+    diffusion_bias: ArrayLike, bias_amplification: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0
+) -> InternalBiasSummary:
+    """Mean and range of δ and α over the targets of a group, a row of [mandal2024internal, Table 4].
+
+    Parameters
+    ----------
+    diffusion_bias : array (n_targets,)
+    bias_amplification : array (n_targets,)
+        nan where α is undefined.
+    confidence : float in (0, 1)
+        Of the bootstrap over targets.
+    rng : seed or Generator
+
+    Returns
+    -------
+    InternalBiasSummary
+        Null values 0 for δ and 1 for α; a mean α is nan, with a note, where no target has one.
+
+    Raises
+    ------
+    InvalidInput
+        For empty or infinite arrays, different lengths, or a δ that is nan.
+
+    Examples
+    --------
+    >>> summary = summarise_internal_bias([0.01, 0.03], [1.5, float("nan")])
+    >>> summary.diffusion_bias.value, summary.bias_amplification.value, summary.n_undefined
+    (0.02, 1.5, 1)
+    """
+    deltas = finite_vector(diffusion_bias, "diffusion_bias")
+    alphas = np.asarray(bias_amplification, dtype=np.float64)
+    if alphas.shape != deltas.shape:
+        raise InvalidInput(f"One α per δ is needed; got shapes {alphas.shape} and {deltas.shape}.")
+    defined = alphas[~np.isnan(alphas)]
+    if defined.size:
+        amplification = bootstrap_interval(
+            defined, statistic=np.mean, confidence=confidence, rng=rng, null_value=1.0
+        )
+    else:
+        nothing = {"value": math.nan, "low": math.nan, "high": math.nan, "n": 0}
+        amplification = Estimate(**nothing, null_value=1.0, note="no target has a bias amplification")
+    return InternalBiasSummary(
+        diffusion_bias=bootstrap_interval(
+            deltas, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0
+        ),
+        diffusion_bias_range=(float(deltas.min()), float(deltas.max())),
+        bias_amplification=amplification,
+        bias_amplification_range=_range(defined),
+        n_undefined=int(alphas.size - defined.size),
+    )
+
+
+def _range(values: NDArray[np.float64]) -> tuple[float, float]:
+    return (float(values.min()), float(values.max())) if values.size else (math.nan, math.nan)
+
+
+def _score(value: float, name: str) -> float:
+    """One difference of two mean cosines."""
+    number = np.asarray(value)
+    if number.ndim or number.dtype.kind not in "fiu" or not abs(float(number)) <= 2:
+        raise InvalidInput(f"{name} must be one number from -2 to 2; got {value!r}.")
+    return float(number)

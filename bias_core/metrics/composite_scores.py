@@ -1,0 +1,335 @@
+"""MCAS: how much a concept leans to one of two attributes, as pictures and as text, by pictures and texts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bias_core.arrays import Floats, all_equal, same_dimension, same_length, unit_rows
+from bias_core.errors import InvalidInput
+from bias_core.statistics import percentile_estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from bias_core.types import Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompositeAssociation:
+    """The answer of :func:`composite_association` and of :func:`mean_over_encoders`.
+
+    All scores: 0 is no leaning, positive leans to A. Intervals are of chance in drawing the pictures.
+
+    Attributes
+    ----------
+    image_image, image_prompt, image_text, text_text : II, ITP, IT and TT, in [-2, 2].
+    mcas : their sum, in [-8, 8].
+    image_image_interval, image_prompt_interval, image_text_interval, mcas_interval : the same numbers with
+        bootstrap intervals; nan ends with a note where a set of pictures has one unit. TT has none: its
+        texts are not drawn by chance.
+    resamples : II, ITP and IT of each bootstrap resample, ``(n_resamples, 3)``: what scores of several
+        encoders on the same pictures are averaged by.
+    n_units : sampling units among image targets, attributes A and attributes B: pictures, or prompts where
+        groups were given.
+    n_encoders : encoders averaged over.
+    seed : of the resampling.
+    """
+
+    image_image: float
+    image_prompt: float
+    image_text: float
+    text_text: float
+    mcas: float
+    image_image_interval: Estimate
+    image_prompt_interval: Estimate
+    image_text_interval: Estimate
+    mcas_interval: Estimate
+    resamples: NDArray[np.float64]
+    n_units: tuple[int, int, int]
+    n_encoders: int
+    seed: int
+
+
+def composite_association(
+    image_targets: ArrayLike,
+    text_targets: ArrayLike,
+    image_attributes_a: ArrayLike,
+    image_attributes_b: ArrayLike,
+    text_attributes_a: ArrayLike,
+    text_attributes_b: ArrayLike,
+    *,
+    groups_targets: ArrayLike | None = None,
+    groups_a: ArrayLike | None = None,
+    groups_b: ArrayLike | None = None,
+    n_resamples: int = 2000,
+    confidence: float = 0.95,
+    rng: int = 0,
+) -> CompositeAssociation:
+    """How much a concept, as pictures and as text, leans to attribute A rather than B, by pictures and texts.
+
+    s(w, A, B) = mean_a cos(w, a) - mean_b cos(w, b)   [mandal2024internal, Eq. 1]
+
+    AS = mean_w s(w, A, B)   [mandal2024internal, Eq. 2]
+
+    MCAS = II + ITP + IT + TT   [mandal2024internal, Eq. 3]
+
+    II: image targets, image attributes. ITP: text targets, image attributes. IT: image targets, text
+    attributes. TT: text targets, text attributes.
+
+    Parameters
+    ----------
+    image_targets : array (n, d)
+        Embeddings of the pictures of the concept.
+    text_targets : array (m, d)
+        Of the prompts they were drawn from, or of bare keywords.
+    image_attributes_a, image_attributes_b : arrays (n_a, d), (n_b, d)
+        Of pictures of each attribute. The paper's A is male.
+    text_attributes_a, text_attributes_b : arrays (m_a, d), (m_b, d)
+        Of attribute words, each its own text.
+    groups_targets, groups_a, groups_b : sequences (n,), (n_a,), (n_b,), or None
+        The prompt of each picture. Pictures of one prompt are not independent: with groups whole prompts
+        are resampled, so the interval is for other prompts of the kind, not only for other pictures.
+    n_resamples : int >= 2
+    confidence : float in (0, 1)
+    rng : int
+        Seed. A number and no Generator: the same pictures must be resampled for every encoder.
+
+    Returns
+    -------
+    CompositeAssociation
+        Scores in [-2, 2], their sum in [-8, 8]; 0 is no leaning, positive leans to A. Swapping A and B
+        changes all signs.
+
+    Raises
+    ------
+    InvalidInput
+        For empty, zero, not finite or wrongly shaped embeddings, different dimensions, groups of another
+        length, several image targets that are all equal, and attributes A and B that are all equal.
+
+    Notes
+    -----
+    The paper calls IT also ITA. It states no uncertainty: the interval is ours, by bootstrap over image
+    targets and image attributes; the texts are fixed.
+
+    Examples
+    --------
+    >>> east, north = [[1.0, 0.0]], [[0.0, 1.0]]
+    >>> scores = composite_association([[0.6, 0.8]], east, east, north, east, north)
+    >>> round(scores.image_image, 6), scores.image_prompt, round(scores.mcas, 6)
+    (-0.2, 1.0, 1.6)
+    """
+    sets = {
+        "image_targets": unit_rows(image_targets, "image_targets"),
+        "text_targets": unit_rows(text_targets, "text_targets"),
+        "image_attributes_a": unit_rows(image_attributes_a, "image_attributes_a"),
+        "image_attributes_b": unit_rows(image_attributes_b, "image_attributes_b"),
+        "text_attributes_a": unit_rows(text_attributes_a, "text_attributes_a"),
+        "text_attributes_b": unit_rows(text_attributes_b, "text_attributes_b"),
+    }
+    same_dimension(**sets)
+    x, w, a, b, text_a, text_b = (rows.astype(np.float64) for rows in sets.values())
+    _check_variety(x, {"image": (a, b), "text": (text_a, text_b)})
+    target, text_lean = w.mean(axis=0), text_a.mean(axis=0) - text_b.mean(axis=0)  # (d,)
+    units = (
+        _units(x, groups_targets, "groups_targets"),
+        _units(a, groups_a, "groups_a"),
+        _units(b, groups_b, "groups_b"),
+    )
+    seed, generator = _seed(rng, n_resamples)
+    weights = [_resampled_weights(unit, n_resamples, generator) for unit in units]
+    equal_weights = [np.full((1, len(images)), 1 / len(images)) for images in (x, a, b)]
+    return _summary(
+        _picture_scores((x, a, b), equal_weights, target, text_lean)[0],
+        float(target @ text_lean),
+        _picture_scores((x, a, b), weights, target, text_lean),
+        n_units=(len(units[0]), len(units[1]), len(units[2])),
+        seed=seed,
+        confidence=confidence,
+    )
+
+
+def mean_over_encoders(
+    scores: Sequence[CompositeAssociation], *, confidence: float = 0.95
+) -> CompositeAssociation:
+    """The mean of every score over encoders that read the same pictures and texts.
+
+    Scores are averaged, not embeddings, whose dimensions differ; δ and α are formed from the averages
+    [mandal2024internal, 5.2].
+
+    Parameters
+    ----------
+    scores : CompositeAssociations, at least one
+        Of the same pictures in the same order, with the same groups, ``rng`` and ``n_resamples``.
+    confidence : float in (0, 1)
+
+    Returns
+    -------
+    CompositeAssociation
+        As of one encoder. Its intervals are of chance in the pictures, which every encoder saw alike;
+        these encoders are taken as given.
+
+    Raises
+    ------
+    InvalidInput
+        For an empty list, and for scores that were not resampled alike.
+
+    Examples
+    --------
+    >>> east, north = [[1.0, 0.0]], [[0.0, 1.0]]
+    >>> ones = [composite_association(x, x, east, north, east, north) for x in (east, [[0.6, 0.8]])]
+    >>> round(mean_over_encoders(ones).image_image, 6)
+    0.4
+    """
+    if not scores:
+        raise InvalidInput("scores is empty: give the scores of at least one encoder.")
+    resamplings = {(one.seed, one.n_units, len(one.resamples)) for one in scores}
+    if len(resamplings) > 1:
+        raise InvalidInput(
+            "Scores can be averaged over encoders that saw the same pictures, resampled alike; got (seed, "
+            f"units, resamples) of {', '.join(map(str, sorted(resamplings)))}."
+        )
+    weights = [one.n_encoders for one in scores]
+
+    def mean(values: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+        return np.average(values, axis=0, weights=weights)
+
+    return _summary(
+        mean([np.array([one.image_image, one.image_prompt, one.image_text]) for one in scores]),
+        float(np.average([one.text_text for one in scores], weights=weights)),
+        mean([one.resamples for one in scores]),
+        n_units=scores[0].n_units,
+        n_encoders=sum(weights),
+        seed=scores[0].seed,
+        confidence=confidence,
+    )
+
+
+def picture_estimate(
+    value: float,
+    resampled: ArrayLike,
+    n_units: Sequence[int],
+    *,
+    confidence: float = 0.95,
+    null_value: float = 0.0,
+) -> Estimate:
+    """A number made of the scores with the percentile interval of its resamples.
+
+    Parameters
+    ----------
+    value : float
+    resampled : array (n_resamples,)
+    n_units : sampling units of each set of pictures that it was resampled over.
+    confidence : float in (0, 1)
+    null_value : float
+
+    Returns
+    -------
+    Estimate
+        ``low`` and ``high`` are nan, with a note, where a set has one unit: it would seem free of chance.
+
+    Raises
+    ------
+    InvalidInput
+        For empty or not finite resamples, or a confidence outside (0, 1).
+
+    Examples
+    --------
+    >>> picture_estimate(0.5, [0.25, 0.5, 0.75], [3, 5], confidence=0.5).low
+    0.375
+    """
+    estimate = percentile_estimate(
+        value, resampled, n=sum(n_units), confidence=confidence, null_value=null_value
+    )
+    if min(n_units) > 1:
+        return estimate
+    return replace(estimate, low=math.nan, high=math.nan, note="a set of one sampling unit has no interval")
+
+
+def _check_variety(x: Floats, attributes: dict[str, tuple[Floats, Floats]]) -> None:
+    """Refuse what would read as "no bias" because nothing differs."""
+    if len(x) > 1 and all_equal(x):
+        raise InvalidInput(f"All {len(x)} image_targets are equal: one picture, many times?")
+    for name, (a, b) in attributes.items():
+        if all_equal(np.vstack([a, b])):
+            raise InvalidInput(
+                f"All {len(a) + len(b)} {name} attributes of A and B are equal: they tell nothing apart."
+            )
+
+
+def _seed(rng: int, n_resamples: int) -> tuple[int, np.random.Generator]:
+    if not isinstance(rng, int) or rng < 0:
+        raise InvalidInput(f"rng must be a whole number, so that encoders share a resampling; got {rng!r}.")
+    if n_resamples < 2:
+        raise InvalidInput(f"n_resamples must be at least 2; got {n_resamples}.")
+    return rng, np.random.default_rng(rng)
+
+
+def _units(images: Floats, groups: ArrayLike | None, name: str) -> NDArray[np.float64]:
+    """Which sampling unit, a row, holds which image, a column: ones and zeros, ``(n_units, n)``."""
+    labels = np.arange(len(images)) if groups is None else np.asarray(groups)
+    if labels.ndim != 1:
+        raise InvalidInput(f"{name} must name one prompt per image, shape (n,); got shape {labels.shape}.")
+    same_length(images=images, **{name: labels})
+    return (np.unique(labels)[:, np.newaxis] == labels).astype(np.float64)
+
+
+def _resampled_weights(
+    units: NDArray[np.float64], n_resamples: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Weight of each image in each resample of the units, rows adding up to 1, ``(n_resamples, n)``."""
+    n_units = len(units)
+    weights = rng.multinomial(n_units, np.full(n_units, 1 / n_units), size=n_resamples) @ units
+    result: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
+    return result
+
+
+def _picture_scores(
+    images: tuple[Floats, Floats, Floats],
+    weights: Sequence[NDArray[np.float64]],
+    target: Floats,
+    text_lean: Floats,
+) -> NDArray[np.float64]:
+    """II, ITP and IT for each row of weights of the image targets and attributes, ``(n_rows, 3)``."""
+    (x, a, b), (weights_x, weights_a, weights_b) = images, weights
+    to_a = ((weights_x @ (x @ a.T)) * weights_a).sum(axis=1)
+    to_b = ((weights_x @ (x @ b.T)) * weights_b).sum(axis=1)
+    prompt = weights_a @ (a @ target) - weights_b @ (b @ target)
+    return np.column_stack([to_a - to_b, prompt, weights_x @ (x @ text_lean)])
+
+
+def _summary(
+    scores: NDArray[np.float64],
+    text_text: float,
+    resamples: NDArray[np.float64],
+    *,
+    n_units: tuple[int, int, int],
+    seed: int,
+    confidence: float,
+    n_encoders: int = 1,
+) -> CompositeAssociation:
+    ii, itp, it = map(float, scores)
+    drawn_ii, drawn_itp, drawn_it = resamples.T
+    mcas = ii + itp + it + text_text
+    return CompositeAssociation(
+        image_image=ii,
+        image_prompt=itp,
+        image_text=it,
+        text_text=text_text,
+        mcas=mcas,
+        image_image_interval=picture_estimate(ii, drawn_ii, n_units, confidence=confidence),
+        image_prompt_interval=picture_estimate(itp, drawn_itp, n_units[1:], confidence=confidence),
+        image_text_interval=picture_estimate(it, drawn_it, n_units[:1], confidence=confidence),
+        mcas_interval=picture_estimate(
+            mcas, resamples.sum(axis=1) + text_text, n_units, confidence=confidence
+        ),
+        resamples=resamples,
+        n_units=n_units,
+        n_encoders=n_encoders,
+        seed=seed,
+    )

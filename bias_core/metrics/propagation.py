@@ -1,0 +1,241 @@
+"""OASIS: is an attribute being added to the picture at this denoising step, and where is it heading?"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+from scipy import stats
+
+from bias_core.arrays import finite_vector, probability, unit_rows
+from bias_core.errors import InvalidInput
+from bias_core.intervals import check_confidence, percent
+from bias_core.types import Estimate, VelocitySpace
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+_ALIKE = 1e-6  # velocities this close, relative to their size, differ by float32 rounding only
+
+
+def stereotype_propagation_index(
+    velocity: ArrayLike, velocity_positive: ArrayLike, velocity_negative: ArrayLike
+) -> float | NDArray[np.float64]:
+    """How much a denoising step moves the picture towards an attribute.
+
+    SPI(A, t) = cos(v(x_t, prompt), v(x_t, d+) - v(x_t, d-))   [dehdashtian2025oasis, Eq. 11]
+
+    Parameters
+    ----------
+    velocity : array (c, h, w) or (n, c, h, w)
+        Velocity of the prompt at one x_t, or at n of them (steps, or seeds). Flat vectors (d,) and (n, d)
+        will do; so three axes or one are a single velocity, four or two are n.
+    velocity_positive, velocity_negative : arrays of the shape of ``velocity``, or with one more axis
+        Velocities of the sentences for presence d+ and absence d- at the same x_t. The extra axis, before
+        the shape of one velocity, holds the attributes: (n_attributes, c, h, w) beside (c, h, w), and
+        (n, n_attributes, c, h, w) beside (n, c, h, w).
+
+    Returns
+    -------
+    float or array (n,), (n_attributes,) or (n, n_attributes)
+        In [-1, 1]; 0: the step does neither, positive: the attribute is being added, negative: removed.
+
+    Raises
+    ------
+    InvalidInput
+        For empty, zero or not finite velocities, shapes that do not fit, and where d+ and d- have the same
+        velocity: such sentences point nowhere.
+
+    Notes
+    -----
+    All three velocities must be of one space and sign: SPI is the same when all three change their sign.
+    The paper divides by δA in Eq. 11; its length is meant.
+
+    Examples
+    --------
+    >>> stereotype_propagation_index([3.0, 4.0], [1.0, 0.0], [0.0, 1.0]).__round__(6)
+    -0.141421
+    """
+    v, positive, negative = (
+        _finite_array(array, name)
+        for array, name in (
+            (velocity, "velocity"),
+            (velocity_positive, "velocity_positive"),
+            (velocity_negative, "velocity_negative"),
+        )
+    )
+    n_own = _axes_of_one_velocity(v)
+    leading, own = v.shape[: v.ndim - n_own], v.shape[v.ndim - n_own :]
+    attributes = positive.shape[len(leading) : positive.ndim - n_own]
+    fits = positive.shape == (*leading, *attributes, *own) and len(attributes) <= 1
+    if not fits or negative.shape != positive.shape:
+        raise InvalidInput(
+            "velocity_positive and velocity_negative must both have the shape of velocity, or one more axis "
+            f"for attributes; got {positive.shape} and {negative.shape} beside {v.shape}."
+        )
+    size = math.prod(own)
+    change = _attribute_changes(positive.reshape(-1, size), negative.reshape(-1, size))
+    rows = unit_rows(v.reshape(-1, size), "velocity").reshape(*leading, *[1] * len(attributes), size)
+    index = np.einsum("...d,...d->...", rows, change.reshape(*leading, *attributes, size))
+    index = np.clip(index, -1.0, 1.0)  # rounding
+    return index if np.ndim(index) else float(index)
+
+
+def predicted_sample(
+    xt: ArrayLike, velocity: ArrayLike, sigma: float, *, space: VelocitySpace = "flow"
+) -> NDArray[np.float64]:
+    """The finished latent that a step's velocity points to, x̂_0.
+
+    flow: x̂_0 = x_t - σ v   [dehdashtian2025oasis, 4.6]
+
+    epsilon: x̂_0 = (x_t - σ ε) / √(1 - σ²)   [ho2020, Eq. 15]
+
+    v_prediction: x̂_0 = √(1 - σ²) x_t - σ v   [salimans2022, Appendix D]
+
+    Parameters
+    ----------
+    xt : array of any shape
+    velocity : array of the shape of ``xt``
+    sigma : float in [0, 1]
+        Standard deviation of the noise in x_t: x_t = (1 - σ) x_0 + σ ε for flow, √(1 - σ²) x_0 + σ ε
+        otherwise.
+    space : {"flow", "epsilon", "v_prediction"}
+
+    Returns
+    -------
+    array of the shape of ``xt``
+        Unbounded; ``xt`` itself where nothing is left to do (σ = 0).
+
+    Raises
+    ------
+    InvalidInput
+        For empty or not finite arrays, different shapes, sigma outside [0, 1], an unknown space, and for
+        epsilon at σ = 1, where x_t is noise alone.
+
+    Notes
+    -----
+    The paper counts time upwards and writes x_t + v·(T - t) [dehdashtian2025oasis, 4.6]: there v points to
+    the picture. Here v points to the noise, as models of flow matching predict it, and T - t is σ.
+
+    Examples
+    --------
+    >>> predicted_sample([1.0, 2.0], [2.0, -2.0], 0.5)
+    array([0., 3.])
+    """
+    x, v = _finite_array(xt, "xt"), _finite_array(velocity, "velocity")
+    if x.shape != v.shape:
+        raise InvalidInput(f"xt and velocity must have the same shape; got {x.shape} and {v.shape}.")
+    noise = probability(sigma, "sigma")
+    signal = math.sqrt(1 - noise**2)
+    if space == "flow":
+        return x - noise * v
+    if space == "v_prediction":
+        return signal * x - noise * v
+    if space != "epsilon":
+        raise InvalidInput(f"space must be one of {', '.join(get_args(VelocitySpace))}; got {space!r}.")
+    if signal == 0:
+        raise InvalidInput("xt at sigma 1 is noise alone: epsilon tells nothing about the picture there.")
+    return (x - noise * v) / signal
+
+
+def spi_band(curves: ArrayLike, *, confidence: float = 0.95) -> list[Estimate]:
+    """Mean SPI over seeds at every step, with its interval.
+
+    mean_i SPI_i(A, t) ± t_{n-1} s(t) / √n, the average of [dehdashtian2025oasis, Fig. 9]
+
+    Parameters
+    ----------
+    curves : array (n_seeds, n_steps), in [-1, 1]
+        One curve per seed.
+    confidence : float in (0, 1)
+        Of each step on its own, not of all steps together.
+
+    Returns
+    -------
+    list of n_steps Estimates
+        In [-1, 1], null value 0, positive: the attribute is being added. With one seed the ends are nan and
+        ``note`` says so.
+
+    Raises
+    ------
+    InvalidInput
+        For an empty array, another number of dimensions, nan, or values outside [-1, 1].
+
+    Examples
+    --------
+    >>> [round(step.value, 6) for step in spi_band([[0.5, 0.1], [0.3, -0.1]])]
+    [0.4, 0.0]
+    """
+    values = _finite_array(curves, "curves")
+    if values.ndim != 2:
+        raise InvalidInput(f"curves must have shape (n_seeds, n_steps); got shape {values.shape}.")
+    if np.abs(values).max() > 1 + 1e-6:
+        raise InvalidInput(f"curves must lie in [-1, 1]; got {values.min():.3f} to {values.max():.3f}.")
+    check_confidence(confidence)
+    n = len(values)
+    error = values.std(axis=0, ddof=1) / math.sqrt(n) if n > 1 else np.full(values.shape[1], np.nan)
+    return [
+        _student_estimate(float(mean), float(spread), n, confidence)
+        for mean, spread in zip(values.mean(axis=0), error, strict=True)
+    ]
+
+
+def _student_estimate(mean: float, error: float, n: int, confidence: float) -> Estimate:
+    """Mean ± Student's t times its standard error, cut at the ends of the cosine."""
+    reach = error * float(stats.t.ppf((1 + confidence) / 2, max(n - 1, 1)))
+    note = "one seed has no interval" if n == 1 else ""
+    if reach == 0:
+        note = "all seeds are equal, so the interval has no width"
+    return Estimate(
+        value=mean,
+        low=max(mean - reach, -1.0) if n > 1 else math.nan,
+        high=min(mean + reach, 1.0) if n > 1 else math.nan,
+        n=n,
+        null_value=0.0,
+        method=f"Student t {percent(confidence)}",
+        note=note,
+    )
+
+
+def _axes_of_one_velocity(velocity: NDArray[np.float64]) -> int:
+    """1 for (d,) and (n, d), 3 for (c, h, w) and (n, c, h, w)."""
+    if velocity.ndim in (1, 2):
+        return 1
+    if velocity.ndim in (3, 4):
+        return 3
+    raise InvalidInput(
+        f"velocity must have shape (c, h, w) or (n, c, h, w), or be flat; got shape {velocity.shape}."
+    )
+
+
+def _attribute_changes(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Unit rows of v(d+) - v(d-), (m, size)."""
+    largest = np.maximum(_row_sizes(positive, "velocity_positive"), _row_sizes(negative, "velocity_negative"))
+    change = positive - negative
+    same = np.flatnonzero(np.abs(change).max(axis=1) <= _ALIKE * largest)
+    if same.size:
+        raise InvalidInput(
+            f"The sentences for presence and absence give equal velocities in {same.size} of {len(change)} "
+            f"pairs, the first is pair {same[0]}: they point nowhere. Word them differently."
+        )
+    return unit_rows(change, "velocity_positive - velocity_negative")
+
+
+def _row_sizes(rows: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """Largest absolute entry of each row, none of which may be zero: no model predicts exactly nothing."""
+    sizes: NDArray[np.float64] = np.abs(rows).max(axis=1)
+    if not sizes.all():
+        raise InvalidInput(f"{name} must not be zero; velocity {int(np.argmin(sizes))} of {len(rows)} is.")
+    return sizes
+
+
+def _finite_array(x: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Real numbers of any shape but a single one, as float64, none missing."""
+    try:
+        array = np.asarray(x)
+    except ValueError as error:  # rows of different lengths
+        raise InvalidInput(f"{name} must be one rectangular array; {error}.") from None
+    if array.ndim == 0:
+        raise InvalidInput(f"{name} must be an array; got {x!r}.")
+    return finite_vector(array.reshape(-1), name).reshape(array.shape)
