@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from bias_core.statistics import Seed
 
+_LARGEST_BLOCK = 4_000_000  # pairs looked at in one go
+
 
 @dataclass(frozen=True, kw_only=True)
 class RankAgreement:
@@ -38,8 +40,8 @@ def kendall_tau(
 ) -> RankAgreement:
     """How far two scores of the same items agree on their order.
 
-    τ_b = Σ sgn(a_i - a_j) sgn(b_i - b_j) / √(n_a n_b) over pairs of items, n_a and n_b the numbers of pairs that
-    differ in a and in b   [kendall1945]
+    τ_b = Σ sgn(a_i - a_j) sgn(b_i - b_j) / √(n_a n_b) over pairs of items, n_a and n_b the numbers
+    of pairs that differ in a and in b   [kendall1945]
 
     Parameters
     ----------
@@ -93,8 +95,16 @@ def kendall_tau(
 def _taus(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
     """τ_b of each row, ``(n_rows,)``; nan where a row of either does not vary."""
     i, j = np.triu_indices(a.shape[1], k=1)
+    rows = max(1, _LARGEST_BLOCK // len(i))
+    blocks = [slice(start, start + rows) for start in range(0, len(a), rows)]
+    return np.concatenate([_block_taus(a[block], b[block], i, j) for block in blocks])
+
+
+def _block_taus(
+    a: NDArray[np.float64], b: NDArray[np.float64], i: NDArray[np.int64], j: NDArray[np.int64]
+) -> NDArray[np.float64]:
     signs_a, signs_b = (np.sign(x[:, i] - x[:, j]) for x in (a, b))  # (n_rows, n_pairs)
-    differing = (signs_a**2).sum(axis=1) * (signs_b**2).sum(axis=1)
+    differing = np.abs(signs_a).sum(axis=1) * np.abs(signs_b).sum(axis=1)
     with np.errstate(invalid="ignore"):  # 0/0 where nothing varies
         taus: NDArray[np.float64] = (signs_a * signs_b).sum(axis=1) / np.sqrt(differing)
     return taus
