@@ -12,7 +12,7 @@ from bias_core.engine.local import EngineProgress, run_rows
 from bias_core.errors import Cancelled, StorageError
 from bias_core.metrics.clustering import spectral_clusters
 from bias_core.studies.explore_plan import ExplorePlan, plan_explore, wants_association
-from bias_core.studies.explore_scores import SentencePairs, score_association, score_attributes
+from bias_core.studies.explore_scores import read_sentences, score_association, score_attributes
 from bias_core.studies.explore_types import (
     AssociationScore,
     AttributeScore,
@@ -218,19 +218,16 @@ def _report(plan: ExplorePlan, services: StudyServices, gallery: _Gallery, *, st
 def _score(
     plan: ExplorePlan, services: StudyServices, images: Sequence[StoredImage], embeddings: np.ndarray
 ) -> tuple[AttributeScore, ...]:
-    attributes = plan.settings.attributes
-    encoder = services.encoder(plan.settings.encoder)
-    texts = [a.positive for a in attributes] + [a.negative for a in attributes]
-    rows = services.embeddings.texts(encoder, texts, lock=services.model_lock)
-    truths = [image.truth for image in images if image.truth is not None]
+    settings = plan.settings
+    sentences = read_sentences(
+        services,
+        settings.attributes,
+        encoder=settings.encoder,
+        model=settings.model,
+        truths=[image.truth for image in images],
+    )
     return score_attributes(
-        plan.settings,
-        embeddings,
-        SentencePairs(positive=rows[: len(attributes)], negative=rows[len(attributes) :]),
-        reader_errors=services.reader_errors(
-            plan.settings.encoder, plan.settings.model, [(a.positive, a.negative) for a in attributes]
-        ),
-        planted=[services.shown(a.positive, truths) if truths else None for a in attributes],
+        settings.attributes, embeddings, sentences, confidence=settings.confidence, seed=settings.seed
     )
 
 

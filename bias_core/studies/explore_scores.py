@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from bias_core.studies.explore_types import AssociationScore, AttributeScore
 from bias_core.types import Attribute, Estimate, ReaderErrors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from bias_core.studies.context import StudyServices
     from bias_core.studies.explore_types import ExploreSettings
 
 
@@ -31,40 +32,72 @@ _SAME = 1e-6  # unit rows closer than this in every entry differ by float32 roun
 
 @dataclass(frozen=True, kw_only=True)
 class SentencePairs:
-    """The attributes' sentences as unit rows, ``(n_attributes, d)`` each."""
+    """The attributes' sentences as a reader of pictures takes them, and what is known of each attribute.
+
+    Attributes
+    ----------
+    positive, negative : unit rows ``(n_attributes, d)``.
+    errors : of the reader, None where they are not known.
+    planted : true share in the pictures that are scored, None where nobody knows.
+    """
 
     positive: np.ndarray
     negative: np.ndarray
+    errors: tuple[ReaderErrors | None, ...]
+    planted: tuple[float | None, ...]
+
+
+def read_sentences(
+    services: StudyServices,
+    attributes: Sequence[Attribute],
+    *,
+    encoder: str,
+    model: str,
+    truths: Sequence[Mapping[str, Any] | None],
+) -> SentencePairs:
+    """What ``encoder`` makes of the attributes, for pictures of ``model`` with these recorded truths."""
+    texts = [a.positive for a in attributes] + [a.negative for a in attributes]
+    rows = services.embeddings.texts(services.encoder(encoder), texts, lock=services.model_lock)
+    pairs = [(a.positive, a.negative) for a in attributes]
+    known = [truth for truth in truths if truth is not None]
+    return SentencePairs(
+        positive=rows[: len(attributes)],
+        negative=rows[len(attributes) :],
+        errors=tuple(services.reader_errors(encoder, model, pairs)),
+        planted=tuple(services.shown(a.positive, known) if known else None for a in attributes),
+    )
 
 
 def score_attributes(
-    settings: ExploreSettings,
+    attributes: Sequence[Attribute],
     images: np.ndarray,
     sentences: SentencePairs,
     *,
-    reader_errors: Sequence[ReaderErrors | None],
-    planted: Sequence[float | None],
+    confidence: float = 0.95,
+    seed: int = 0,
 ) -> tuple[AttributeScore, ...]:
     """OASIS's numbers of every attribute on the concept's pictures ``(n, d)``."""
-    if not settings.attributes:
+    if not attributes:
         return ()
     told = [
         i
         for i, (p, n) in enumerate(zip(sentences.positive, sentences.negative, strict=True))
         if np.abs(p - n).max() > _SAME
     ]
-    wals, spreads = _along(settings, images, sentences, told)
+    wals, spreads = _along(images, sentences, told, confidence, seed)
     similarity_positive = images @ sentences.positive.T  # (n, n_attributes)
     similarity_negative = images @ sentences.negative.T
     scores = []
-    for i, attribute in enumerate(settings.attributes):
+    for i, attribute in enumerate(attributes):
         columns = similarity_positive[:, i], similarity_negative[:, i]
         if i not in wals:
             scores.append(_untold(attribute, *columns))
             continue
-        found = _score_attribute(attribute, *columns, errors=reader_errors[i], confidence=settings.confidence)
+        found = _score_attribute(attribute, *columns, errors=sentences.errors[i], confidence=confidence)
         scores.append(replace(found, wals=wals[i], spread=spreads[i]))
-    return tuple(replace(score, planted=share) for score, share in zip(scores, planted, strict=True))
+    return tuple(
+        replace(score, planted=share) for score, share in zip(scores, sentences.planted, strict=True)
+    )
 
 
 def score_association(
@@ -81,14 +114,14 @@ def score_association(
 
 
 def _along(
-    settings: ExploreSettings, images: np.ndarray, sentences: SentencePairs, told: Sequence[int]
+    images: np.ndarray, sentences: SentencePairs, told: Sequence[int], confidence: float, seed: int
 ) -> tuple[dict[int, Estimate], dict[int, Estimate]]:
     """WALS and spread by the attribute's position, for those that the encoder tells apart."""
     if not told:
         return {}, {}
     directions = np.stack([text_direction(sentences.positive[i], sentences.negative[i]) for i in told])
-    wals = alignment_estimates(images, directions, confidence=settings.confidence, rng=settings.seed)
-    spreads = spread_estimates(images, directions, confidence=settings.confidence, rng=settings.seed)
+    wals = alignment_estimates(images, directions, confidence=confidence, rng=seed)
+    spreads = spread_estimates(images, directions, confidence=confidence, rng=seed)
     return dict(zip(told, wals, strict=True)), dict(zip(told, spreads, strict=True))
 
 
