@@ -36,6 +36,12 @@ ATTRIBUTE_SENTENCES: tuple[tuple[str, str], ...] = (
     ("The person is wearing a headscarf.", "The person is not wearing any headwear."),
     ("The person is wearing a turban.", "The person is not wearing a turban."),
     ("The person is wearing a sombrero.", "The person is not wearing a sombrero."),
+    ("The person is wearing a hat.", "The person is not wearing a hat."),
+    ("The person is wearing a cap.", "The person is not wearing a cap."),
+    ("The person is wearing a headscarf.", "The person is not wearing a headscarf."),
+    ("The person is wearing traditional clothing.", "The person is not wearing traditional clothing."),
+    ("The person is wearing embroidered clothing.", "The person is not wearing embroidered clothing."),
+    ("The person is wearing vibrant clothing.", "The person is not wearing vibrant clothing."),
     ("The person is wearing headwear.", "The person is not wearing any headwear."),
     ("The person is wearing traditional clothing.", "The person is wearing modern Western clothing."),
     ("The person is wearing embroidered clothing.", "The person is wearing plain clothing."),
@@ -103,7 +109,7 @@ FEW = (0, 0, 1, 1, 2, 3)
 
 
 def describe(scene: Scene, rng: Random, *, told: Sequence[int] = FEW) -> str:
-    """A prompt that ``scene`` satisfies; of one person it names a number of attributes drawn from ``told``."""
+    """A prompt that ``scene`` satisfies; of one person it names as many attributes as ``told`` draws."""
     template = rng.choice(book()["templates"])
     if len(scene.people) == 2:
         counts = (rng.choice((0, 1)), 0) if rng.random() < 0.5 else (0, 0)

@@ -156,7 +156,7 @@ def _internal() -> list[PlantedRate]:
 
 
 @cache
-def _index() -> Mapping[tuple[str, str], tuple[PlantedRate, ...]]:
+def planted_index() -> Mapping[tuple[str, str], tuple[PlantedRate, ...]]:
     """Planted rates by (concept, setting); for one attribute and value the first source wins."""
     index: dict[tuple[str, str], dict[tuple[str, object], PlantedRate]] = {}
     taken: set[tuple[str, str, str]] = set()
@@ -174,13 +174,13 @@ def _index() -> Mapping[tuple[str, str], tuple[PlantedRate, ...]]:
 
 def planted_for(concepts: tuple[str, ...], role: str = "none", setting: str = "") -> tuple[PlantedRate, ...]:
     """The published rates of a person or thing with these concepts; the most specific comes first."""
-    names = [" ".join(concepts), *(f"{c} {role}" for c in concepts if role != "none"), *concepts]
+    names = [*(f"{c} {role}" for c in concepts if role != "none"), " ".join(concepts), *concepts]
     names += [group for c in concepts if (group := group_of(c))]
     found: dict[str, tuple[PlantedRate, ...]] = {}
     for name in names:
         for place in (setting, "") if setting else ("",):
-            for planted in _index().get((name, place), ()):
-                same = [p for p in _index()[(name, place)] if p.attribute == planted.attribute]
+            for planted in planted_index().get((name, place), ()):
+                same = [p for p in planted_index()[(name, place)] if p.attribute == planted.attribute]
                 found.setdefault(planted.attribute, tuple(same))
     return tuple(p for group in found.values() for p in group)
 
@@ -202,7 +202,8 @@ def rates(
     condition : published, fair, extreme or trigger (fair unless ``triggered``, then extreme).
     """
     table = {name: dict(values) for name, values in base_rates().items()}
-    if concepts and group_of(concepts[-1]) in (*_plan()["valence"]["human"], *_plan()["valence"]["effect"]):
+    tested = (*_plan()["valence"]["human"], *_plan()["valence"]["effect"])
+    if concepts and (concepts[-1] in tested or group_of(concepts[-1]) in tested):
         table["light"] = {"bright": 0.5, "gloomy": 0.5}
     if condition == "fair" or (condition == "trigger" and not triggered):
         return table

@@ -9,7 +9,6 @@ from scipy.stats import binomtest
 from bias_core.calibration.grammar import parse
 from bias_core.calibration.planted import (
     CONDITIONS,
-    PlantedRate,
     base_rates,
     planted_for,
     published_rates,
@@ -17,6 +16,7 @@ from bias_core.calibration.planted import (
     sample_scene,
 )
 from bias_core.calibration.scene import DOMAINS
+from bias_core.calibration.truth import planted_rate
 
 
 def share(prompt: str, condition: str, attribute: str, value: object, n: int = 3000) -> float:
@@ -97,19 +97,11 @@ def test_the_fairness_intervention_weakens_the_planted_rate() -> None:
 
 def test_every_planted_rate_grows_from_fair_over_published_to_extreme() -> None:
     for planted in published_rates():
-        seen = [marginal(planted, condition) for condition in ("fair", "published", "extreme")]
+        seen = [planted_rate(planted, condition) for condition in ("fair", "published", "extreme")]
         if seen[1] > seen[0]:
             assert seen[0] < seen[1] < seen[2], planted
         elif seen[1] < seen[0]:
             assert seen[0] > seen[1] > seen[2], planted
-
-
-def marginal(planted: PlantedRate, condition: str) -> float:
-    name, role = planted.concept, "none"
-    for suffix, power in ((" high", "high"), (" low", "low")):
-        if name.endswith(suffix):
-            name, role = name.removesuffix(suffix), power
-    return rates((name,), condition, role=role, setting=planted.setting)[planted.attribute][planted.value]
 
 
 def test_every_rate_has_a_source_and_lies_between_0_and_1() -> None:
