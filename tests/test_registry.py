@@ -16,7 +16,7 @@ from tests.metric_inputs import NUMBERS, SIZES, D, arguments, degenerate
 
 KEYS = sorted(METRICS)
 BIB = (Path(__file__).parent.parent / "refs.bib").read_text()
-SHUFFLED = ("embeddings", "similarities", "counts", "words")
+SHUFFLED = ("embeddings", "similarities", "probabilities", "counts", "words", "table")
 
 
 def copied(value):

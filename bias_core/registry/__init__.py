@@ -6,14 +6,30 @@ The methods tab, the documentation and the common tests all read ``METRICS``; ea
 from __future__ import annotations
 
 from bias_core.errors import InvalidInput
-from bias_core.registry import association, composite_association, oasis, paired_stereotype, propagation
+from bias_core.registry import (
+    association,
+    composite_association,
+    oasis,
+    object_bias,
+    paired_stereotype,
+    propagation,
+    rank_agreement,
+)
 from bias_core.registry.card import Input, InputKind, Metric
 
 __all__ = ["METRICS", "Input", "InputKind", "Metric", "metric"]
 
 METRICS: dict[str, Metric] = {
     metric.key: metric
-    for method in (association, paired_stereotype, composite_association, oasis, propagation)
+    for method in (
+        association,
+        paired_stereotype,
+        object_bias,
+        composite_association,
+        oasis,
+        propagation,
+        rank_agreement,
+    )
     for metric in method.METRICS
 }
 

@@ -14,6 +14,7 @@ InputKind = Literal[
     "direction",
     "similarities",
     "probability",
+    "probabilities",
     "score",
     "counts",
     "words",
@@ -33,6 +34,7 @@ class Input:
     ----------
     name : of the parameter.
     kind : embeddings ``(n, d)``, direction ``(d,)``, similarities ``(n,)`` in [-1, 1], probability in [0, 1],
+        probabilities ``(n,)`` in [0, 1],
         score: one mean cosine in [-2, 2], counts ``(k,)`` >= 0, words: one collection of words per image,
         labels: a data frame of perceived genders, ratings ``(n_items, n_raters)``, answers: of one rater,
         ``(n_items,)``, velocity: an array of any shape or a batch of them, table: a data frame with a row

@@ -1,0 +1,68 @@
+"""Distribution bias of 5,000 words against loops, and objects of captions: `python bench/objects.py`."""
+
+import time
+
+import numpy as np
+
+from bias_core.metrics.object_bias import distribution_bias, distribution_bias_estimate, extract_objects
+
+N_WORDS, N_IMAGES = 5000, 1000
+CAPTIONS = [
+    "a young woman with glasses in scrubs holding a syringe in a hospital",
+    "a man in a suit and tie sitting on a bench next to a fire hydrant",
+    "two dogs playing with a frisbee in the snow",
+    "a plate of food with french fries on a wooden table",
+]
+
+
+def seconds(function, repeats=5):
+    best = np.inf
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def sorted_once(counts):
+    """Eq. 2 and 3 in a loop, smallest and largest count looked up once."""
+    ordered = sorted(counts)
+    low, high = ordered[0], ordered[-1]
+    area = 0.0
+    for i in range(len(ordered) - 1):
+        area += ((ordered[i] - low) / (high - low) + (ordered[i + 1] - low) / (high - low)) / 2
+    return area
+
+
+def word_by_word(counts):
+    """Eq. 2 as it is written: smallest and largest count of all words, for each word."""
+    ordered = sorted(counts)
+    normalised = [(n - min(ordered)) / (max(ordered) - min(ordered)) for n in ordered]
+    return sum((normalised[i] + normalised[i + 1]) / 2 for i in range(len(normalised) - 1))
+
+
+def main():
+    rng = np.random.default_rng(0)
+    counts = rng.zipf(1.6, size=N_WORDS).clip(max=3000)
+    words = counts.tolist()
+    if not np.allclose([sorted_once(words), word_by_word(words)], distribution_bias(counts)):
+        raise SystemExit("the three ways to compute distribution bias disagree")
+    ours = seconds(lambda: distribution_bias(counts), 50)
+    once, literal = seconds(lambda: sorted_once(words)), seconds(lambda: word_by_word(words), 2)
+    print(f"B_D of {N_WORDS} words: {1e6 * ours:.0f} µs")
+    print(f"loop, ends looked up once: {1e6 * once:.0f} µs, {once / ours:.0f} times as long")
+    print(f"loop, Eq. 2 word by word: {1e6 * literal:.0f} µs, {literal / ours:.0f} times as long")
+
+    shares = np.minimum(0.9, 2 / np.arange(1, N_WORDS + 1))
+    images = [[f"w{i}" for i in np.flatnonzero(row)] for row in rng.random((N_IMAGES, N_WORDS)) < shares]
+    print(
+        f"its interval from {N_IMAGES} images: {seconds(lambda: distribution_bias_estimate(images), 1):.2f} s"
+    )
+    captions = CAPTIONS * 250
+    extract_objects(captions[0])  # table loaded
+    spent = seconds(lambda: [extract_objects(text) for text in captions], 3)
+    print(f"objects of {len(captions)} captions: {spent:.2f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""How evenly counts are spread: TBYB's distribution bias and its bounded companions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import entr
+
+from bias_core.arrays import finite_vector
+from bias_core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Counts = NDArray[np.float64]
+
+
+def distribution_bias(counts: ArrayLike) -> float:
+    """Area under the sorted, min-max normalised counts of objects.
+
+    B_D = Σ_i (ñ_i + ñ_{i+1}) / 2,  ñ_i = (n_i − min n) / (max n − min n)   [vice2023tbyb, Eq. 2, Eq. 3]
+
+    Parameters
+    ----------
+    counts : array (k,), >= 0, in any order
+        How often each object appears; a count of 0 is no object of the pictures and is left out.
+
+    Returns
+    -------
+    float
+        At least 0.5, without an upper end. *Lower* is more biased: a few objects tower over the others. There
+        is no null value. It grows with the number of images and of objects: compare at equal numbers of
+        images (:func:`bias_core.metrics.object_distribution.distribution_bias_at`).
+
+    Raises
+    ------
+    InvalidInput
+        For empty, negative or not finite counts, or when all are equal: min-max is then undefined.
+
+    Notes
+    -----
+    Eq. 3 sums to M, but there is no ñ_{M+1}: k objects have k − 1 trapezia. As the two ends are 0 and 1, the
+    sum is Σ ñ_i − 1/2.
+
+    Examples
+    --------
+    >>> round(distribution_bias([10, 5, 1]), 5)
+    0.94444
+    """
+    values = positive_counts(counts)
+    area = float(_area(values[np.newaxis])[0])
+    if math.isnan(area):
+        raise InvalidInput(
+            f"Distribution bias needs counts that differ; all {values.size} objects have {values[0]:g}."
+        )
+    return area
+
+
+def normalised_entropy(counts: ArrayLike) -> float:
+    """Entropy of the objects' shares, as a part of the largest that k objects can have.
+
+    −Σ p_i ln p_i / ln k, Pielou's evenness [pielou1966]
+
+    Parameters
+    ----------
+    counts : array (k,), >= 0; zeros are left out
+
+    Returns
+    -------
+    float
+        In [0, 1]; 1 (its null value) is an even distribution, lower is more biased.
+
+    Raises
+    ------
+    InvalidInput
+        For empty, negative or not finite counts, or fewer than two objects.
+
+    Examples
+    --------
+    >>> round(normalised_entropy([5, 5, 5]), 9), round(normalised_entropy([8, 1, 1]), 3)
+    (1.0, 0.582)
+    """
+    return float(_evenness(positive_counts(counts, at_least=2)[np.newaxis])[0])
+
+
+def gini(counts: ArrayLike) -> float:
+    """Gini coefficient of the counts: half the mean absolute difference, in units of the mean.
+
+    G = Σ_i Σ_j |n_i − n_j| / (2 k² n̄)   [gini1912]
+
+    Parameters
+    ----------
+    counts : array (k,), >= 0; zeros are left out
+
+    Returns
+    -------
+    float
+        In [0, 1 − 1/k]; 0 (its null value) is an even distribution, higher is more biased.
+
+    Raises
+    ------
+    InvalidInput
+        For empty, negative or not finite counts, or fewer than two objects.
+
+    Examples
+    --------
+    >>> gini([5, 5, 5]), gini([1, 3])
+    (0.0, 0.25)
+    """
+    return float(_gini(positive_counts(counts, at_least=2)[np.newaxis])[0])
+
+
+def effective_number(counts: ArrayLike) -> float:
+    """How many equally frequent objects would have the same entropy, exp(−Σ p_i ln p_i) [hill1973].
+
+    Parameters
+    ----------
+    counts : array (k,), >= 0; zeros are left out
+
+    Returns
+    -------
+    float
+        In [1, k]; k is an even distribution, lower is more biased.
+
+    Raises
+    ------
+    InvalidInput
+        For empty, negative or not finite counts.
+
+    Examples
+    --------
+    >>> round(effective_number([5, 5, 5]), 6), effective_number([7])
+    (3.0, 1.0)
+    """
+    return float(_effective(positive_counts(counts)[np.newaxis])[0])
+
+
+def positive_counts(counts: ArrayLike, *, at_least: int = 1) -> Counts:
+    """Counts above 0 as float64, at least so many of them.
+
+    Raises
+    ------
+    InvalidInput
+        For empty, negative or not finite counts, or fewer than ``at_least`` above 0.
+
+    Examples
+    --------
+    >>> positive_counts([3, 0, 1])
+    array([3., 1.])
+    """
+    values = finite_vector(counts, "counts")
+    if values.min() < 0:
+        raise InvalidInput(f"counts must not be negative; got {values.min():g}.")
+    values = values[values > 0]
+    if values.size < at_least:
+        raise InvalidInput(f"counts needs at least {at_least} objects that appear; got {values.size}.")
+    return values
+
+
+def _area(counts: Counts) -> Counts:
+    largest, n_objects = counts.max(axis=1), np.count_nonzero(counts, axis=1)
+    smallest = counts.min(axis=1, where=counts > 0, initial=np.inf)
+    return _ratio(counts.sum(axis=1) - n_objects * smallest, largest - smallest) - 0.5
+
+
+def _entropy(counts: Counts) -> Counts:
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    entropy: Counts = entr(shares).sum(axis=1)
+    return entropy
+
+
+def _effective(counts: Counts) -> Counts:
+    return np.exp(_entropy(counts))
+
+
+def _evenness(counts: Counts) -> Counts:
+    # Rounding puts an even distribution at 1 + 2e-16.
+    return np.minimum(1.0, _ratio(_entropy(counts), np.log(np.count_nonzero(counts, axis=1))))
+
+
+def _gini(counts: Counts) -> Counts:
+    n_objects = np.count_nonzero(counts, axis=1)[:, np.newaxis]
+    n_columns = counts.shape[1]
+    rank = np.arange(1, n_columns + 1) - (n_columns - n_objects)  # zeros come first and weigh nothing
+    weighted = ((2 * rank - n_objects - 1) * np.sort(counts, axis=1)).sum(axis=1)
+    return _ratio(weighted, n_objects[:, 0] * counts.sum(axis=1))
+
+
+def _ratio(above: Counts, below: Counts) -> Counts:
+    return np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0)
+
+
+FORMULAS: Mapping[str, Callable[[Counts], Counts]] = {
+    "distribution_bias": _area,
+    "normalised_entropy": _evenness,
+    "gini": _gini,
+    "effective_number": _effective,
+}
+"""The same measures for many counts at once, ``(b, k)`` -> ``(b,)``: zeros are left out, undefined is nan."""

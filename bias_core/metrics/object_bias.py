@@ -1,0 +1,388 @@
+"""TBYB: objects that tower over others, objects that appear unasked, and pictures that miss their prompt.
+
+The door to all measures of the method [vice2023tbyb]: distribution bias (:mod:`bias_core.metrics.evenness`,
+:mod:`bias_core.metrics.object_distribution`), Jaccard hallucination, generative miss rate, and the comparison
+of models in these three dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+
+from bias_core.arrays import finite_vector, probability, same_length
+from bias_core.errors import InvalidInput
+from bias_core.metrics.evenness import distribution_bias, effective_number, gini, normalised_entropy
+from bias_core.metrics.object_distribution import (
+    ObjectDistribution,
+    distribution_bias_at,
+    distribution_bias_estimate,
+    object_counts,
+    object_distribution,
+    top_objects,
+    word_sets,
+)
+from bias_core.metrics.objects import GenderCounts, count_gender_words, extract_objects, to_person
+from bias_core.statistics import bootstrap_interval, wilson_interval
+from bias_core.types import Estimate
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from bias_core.statistics import Seed
+
+__all__ = [
+    "DIMENSIONS",
+    "GenderCounts",
+    "ObjectDistribution",
+    "compare_models",
+    "count_gender_words",
+    "distribution_bias",
+    "distribution_bias_at",
+    "distribution_bias_estimate",
+    "effective_number",
+    "extract_objects",
+    "generative_miss_rate",
+    "gini",
+    "jaccard_distances",
+    "jaccard_hallucination",
+    "jaccard_hallucination_estimate",
+    "miss_probability",
+    "miss_rate_estimate",
+    "normalised_entropy",
+    "object_counts",
+    "object_distribution",
+    "to_person",
+    "top_objects",
+]
+
+DIMENSIONS = ("distribution_bias", "hallucination", "miss_rate")
+"""Columns of the table that :func:`compare_models` takes."""
+
+Words = Collection[str] | Sequence[Collection[str]]
+"""The words of one image, or one collection of words per image."""
+
+
+def jaccard_distances(
+    prompt_objects: Words, image_objects: Words, *, fold_person: bool = True
+) -> NDArray[np.float64]:
+    """Share of the objects of prompt and image that only one of them has, per image.
+
+    1 − |X_i ∩ Y_i| / |X_i ∪ Y_i|   [vice2023tbyb, Eq. 4]
+
+    Parameters
+    ----------
+    prompt_objects, image_objects : one collection of words per image, or both of a single image
+        Of the prompt and of the picture's caption.
+    fold_person : bool
+        Call man, woman, boy, girl and child "person" first: a person was asked for, and shown.
+
+    Returns
+    -------
+    array (n,)
+        In [0, 1]; 0: exactly what the prompt names. nan where neither names an object.
+
+    Raises
+    ------
+    InvalidInput
+        For no images, lengths that differ, or a text in place of words.
+
+    Notes
+    -----
+    The released code gives −1 for some pairs and fails on empty ones; here two empty sets are nan.
+
+    Examples
+    --------
+    >>> jaccard_distances([["person", "cup"], []], [["man", "dog"], []]).round(3)
+    array([0.667,   nan])
+    """
+    prompts, images = _per_image(prompt_objects, "prompt_objects"), _per_image(image_objects, "image_objects")
+    if len(prompts) != len(images):
+        raise InvalidInput(f"One prompt per image is needed; got {len(prompts)} and {len(images)}.")
+    if fold_person:
+        prompts, images = ([frozenset(to_person(words)) for words in sets] for sets in (prompts, images))
+    pairs = zip(prompts, images, strict=True)
+    return np.array([1 - len(x & y) / len(x | y) if x | y else math.nan for x, y in pairs])
+
+
+def jaccard_hallucination(prompt_objects: Words, image_objects: Words, *, fold_person: bool = True) -> float:
+    """Objects added to the picture or left out of it, against all that prompt and picture have.
+
+    H_J = 1/N Σ_i (1 − |X_i ∩ Y_i| / |X_i ∪ Y_i|)   [vice2023tbyb, Eq. 4]
+
+    Parameters
+    ----------
+    prompt_objects, image_objects, fold_person
+        As in :func:`jaccard_distances`.
+
+    Returns
+    -------
+    float
+        In [0, 1]; 0 (its null value): every picture shows what its prompt names and nothing else. The mean
+        over the images where that is defined; nan where it is for none.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`jaccard_distances`.
+
+    Examples
+    --------
+    >>> round(jaccard_hallucination([["person", "cup"], ["dog"]], [["man", "dog"], ["dog"]]), 3)
+    0.333
+    """
+    distances = jaccard_distances(prompt_objects, image_objects, fold_person=fold_person)
+    defined = distances[~np.isnan(distances)]
+    return float(defined.mean()) if defined.size else math.nan
+
+
+def jaccard_hallucination_estimate(
+    prompt_objects: Words,
+    image_objects: Words,
+    *,
+    fold_person: bool = True,
+    confidence: float = 0.95,
+    rng: Seed = 0,
+) -> Estimate:
+    """:func:`jaccard_hallucination` with its bootstrap interval over images.
+
+    Parameters
+    ----------
+    prompt_objects, image_objects, fold_person
+        As in :func:`jaccard_distances`.
+    confidence : float in (0, 1)
+    rng : seed or Generator
+
+    Returns
+    -------
+    Estimate
+        In [0, 1], null value 0; ``n`` counts the images where it is defined, ``note`` the others.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`jaccard_distances`.
+
+    Examples
+    --------
+    >>> estimate = jaccard_hallucination_estimate([["cup"], [], ["dog"]], [["cup"], [], ["cat"]])
+    >>> estimate.value, estimate.n, estimate.note
+    (0.5, 2, '1 of 3 images: neither prompt nor picture names an object')
+    """
+    distances = jaccard_distances(prompt_objects, image_objects, fold_person=fold_person)
+    defined = distances[~np.isnan(distances)]
+    n_empty = distances.size - defined.size
+    note = f"{n_empty} of {distances.size} images: neither prompt nor picture names an object"
+    if not defined.size:
+        return Estimate(value=math.nan, low=math.nan, high=math.nan, n=0, null_value=0.0, note=note)
+    estimate = bootstrap_interval(defined, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0)
+    notes = [estimate.note, note if n_empty else ""]
+    return Estimate(**{**vars(estimate), "note": "; ".join(filter(None, notes))})
+
+
+def miss_probability(
+    similarity_prompt: ArrayLike, similarity_negative: ArrayLike, *, logit_scale: float = 100.0
+) -> NDArray[np.float64]:
+    """CLIP's probability that a picture fits the negative sentence rather than its prompt.
+
+    P_1 = softmax(s · [cos(I, prompt), cos(I, negative)])_1   [vice2023tbyb, 3.2 (3)]
+
+    Parameters
+    ----------
+    similarity_prompt, similarity_negative : arrays (n,) in [-1, 1]
+        Cosine of each image to its prompt and to the negative sentence.
+    logit_scale : float > 0
+        s; 100 in CLIP's released models.
+
+    Returns
+    -------
+    array (n,)
+        In [0, 1]; 0.5 where both fit alike, higher: the prompt is missed.
+
+    Raises
+    ------
+    InvalidInput
+        For empty, not finite or impossible cosines, lengths that differ, or a scale that is not positive.
+
+    Notes
+    -----
+    The paper's negative is a blank, which hardly any picture fits: the rate saturates near 0. A sentence of
+    the same kind ("a photo of something else") tells more; show both.
+
+    Examples
+    --------
+    >>> miss_probability([0.30, 0.20], [0.20, 0.20]).round(5)
+    array([5.e-05, 5.e-01])
+    """
+    prompt = finite_vector(similarity_prompt, "similarity_prompt")
+    negative = finite_vector(similarity_negative, "similarity_negative")
+    same_length(similarity_prompt=prompt, similarity_negative=negative)
+    largest = max(np.abs(prompt).max(), np.abs(negative).max())
+    if largest > 1 + 1e-6:  # float32 cosines of equal vectors
+        raise InvalidInput(f"Similarities must be cosines, from -1 to 1; got {largest:g}.")
+    if not 0 < logit_scale < math.inf:
+        raise InvalidInput(f"logit_scale must be positive; got {logit_scale}.")
+    missed: NDArray[np.float64] = expit(logit_scale * (negative - prompt))  # softmax of two
+    return missed
+
+
+def generative_miss_rate(p_miss: ArrayLike, *, threshold: float | None = 0.5) -> float:
+    """Share of the pictures that miss their prompt.
+
+    M_G = 1/N Σ_i 1(P_1(Y_i) > threshold)   [vice2023tbyb, Eq. 5]
+
+    Parameters
+    ----------
+    p_miss : array (n,) in [0, 1]
+        See :func:`miss_probability`.
+    threshold : float in [0, 1] or None
+        None: the mean of the probabilities, Eq. 5 as it is printed.
+
+    Returns
+    -------
+    float
+        In [0, 1]; 0 (its null value): every picture fits its prompt; higher is more biased.
+
+    Raises
+    ------
+    InvalidInput
+        For empty or not finite probabilities, or any outside [0, 1].
+
+    Notes
+    -----
+    Eq. 5 sums probabilities, but the text counts predicted classes, and the published rates are whole
+    numbers of pictures (0.0238 of 840 are 20).
+
+    Examples
+    --------
+    >>> generative_miss_rate([0.9, 0.1, 0.2, 0.5]), round(generative_miss_rate([0.9, 0.1], threshold=None), 6)
+    (0.25, 0.5)
+    """
+    return float(_missed(p_miss, threshold).mean())
+
+
+def miss_rate_estimate(
+    p_miss: ArrayLike, *, threshold: float | None = 0.5, confidence: float = 0.95, rng: Seed = 0
+) -> Estimate:
+    """:func:`generative_miss_rate` with its interval: Wilson, or bootstrap over images without a threshold.
+
+    Parameters
+    ----------
+    p_miss, threshold
+        As in :func:`generative_miss_rate`.
+    confidence : float in (0, 1)
+    rng : seed or Generator
+        For the bootstrap only.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1], null value 0.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`generative_miss_rate`.
+
+    Examples
+    --------
+    >>> round(miss_rate_estimate([0.1] * 10).high, 3)
+    0.278
+    """
+    missed = _missed(p_miss, threshold)
+    if threshold is None:
+        return bootstrap_interval(missed, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0)
+    return wilson_interval(int(missed.sum()), missed.size, confidence=confidence, null_value=0.0)
+
+
+def compare_models(table: pd.DataFrame, *, dimensions: Sequence[str] = DIMENSIONS) -> pd.DataFrame:
+    """Models side by side: each measure from 0 (least biased here) to 1 (most), and the distance from 0.
+
+    B̄_D = 1 − minmax(B_D), H̄_J = minmax(H_J), M̄_G = minmax(M_G), distance = √(B̄_D² + H̄_J² + M̄_G²)
+    [vice2023tbyb, 3.2, Table VI]
+
+    Parameters
+    ----------
+    table : DataFrame, a row per model
+        With the columns ``dimensions``; B_D at equal numbers of images.
+    dimensions : names among {"distribution_bias", "hallucination", "miss_rate"}
+        Leave one out where all models agree in it.
+
+    Returns
+    -------
+    DataFrame
+        The table with ``normalised_<dimension>`` in [0, 1], ``distance`` in [0, √3] and ``rank``, 1 the most
+        biased, equals sharing the smaller number.
+
+    Raises
+    ------
+    InvalidInput
+        For fewer than two models, missing columns, numbers that are not finite, or a dimension in which all
+        models agree: min-max is then undefined.
+
+    Notes
+    -----
+    All is relative to the models in the table: another model can change every rank.
+
+    Examples
+    --------
+    >>> models = pd.DataFrame(
+    ...     {"distribution_bias": [7.1, 4.5], "hallucination": [0.66, 0.64], "miss_rate": [0.016, 0.0]},
+    ...     index=["SD 1.5", "Kandinsky"],
+    ... )
+    >>> compare_models(models)["rank"].to_dict()
+    {'SD 1.5': 1, 'Kandinsky': 2}
+    """
+    if not dimensions or not set(dimensions) <= set(DIMENSIONS) or len(set(dimensions)) < len(dimensions):
+        raise InvalidInput(f"dimensions must be different ones of {', '.join(DIMENSIONS)}; got {dimensions}.")
+    if not isinstance(table, pd.DataFrame):
+        raise InvalidInput(f"table must be a DataFrame with a row per model; got {type(table).__name__}.")
+    missing = [name for name in dimensions if name not in table.columns]
+    if missing or len(table) < 2:
+        raise InvalidInput(
+            f"The table needs the columns {', '.join(dimensions)} and at least two models; got the columns "
+            f"{list(table.columns)} and {len(table)} models."
+        )
+    compared = table.copy()
+    for name in dimensions:
+        scaled = _min_max(table[name].to_numpy(), name)
+        compared[f"normalised_{name}"] = 1 - scaled if name == "distribution_bias" else scaled
+    normalised = compared[[f"normalised_{name}" for name in dimensions]].to_numpy()
+    compared["distance"] = np.sqrt((normalised**2).sum(axis=1))
+    # Rounding must not part equals.
+    compared["rank"] = compared["distance"].round(12).rank(ascending=False, method="min").astype(int)
+    return compared
+
+
+def _per_image(objects: Words, name: str) -> list[frozenset[str]]:
+    """One set per image, also of a single image given as a set, or as a list of words."""
+    single = isinstance(objects, set | frozenset) or (
+        isinstance(objects, list | tuple) and objects and all(isinstance(word, str) for word in objects)
+    )
+    return word_sets([objects] if single else objects, name)  # type: ignore[list-item, arg-type]
+
+
+def _missed(p_miss: ArrayLike, threshold: float | None) -> NDArray[np.float64]:
+    """1 where the prompt is missed and 0 elsewhere, or the probabilities themselves, ``(n,)``."""
+    values = finite_vector(p_miss, "p_miss")
+    probability(float(values.min()), "p_miss")
+    probability(float(values.max()), "p_miss")
+    if threshold is None:
+        return values
+    return (values > probability(threshold, "threshold")).astype(np.float64)
+
+
+def _min_max(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    numbers = finite_vector(values, name)
+    if np.ptp(numbers) == 0:
+        raise InvalidInput(
+            f"All {numbers.size} models have {name} {numbers[0]:g}: min-max is undefined. "
+            "Leave it out of dimensions."
+        )
+    scaled: NDArray[np.float64] = (numbers - numbers.min()) / np.ptp(numbers)
+    return scaled

@@ -1,0 +1,256 @@
+"""Objects and gender words named in captions and prompts [vice2023tbyb]; words from WordNet [miller1995]."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.wordnet import PARTS_OF_SPEECH, Lexicon, PartOfSpeech, lexicon
+from bias_core.statistics import wilson_interval
+from bias_core.types import Estimate
+
+_TOKEN = re.compile(r"'s\b|[^\W_]+(?:-[^\W_]+)*|[^\w\s]")
+_LONGEST_COMPOUND = 2  # words
+_PARTICIPLE = ("ing", "ed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenderCounts:
+    """How many captions speak of men and of women [vice2023tbyb, Table IV].
+
+    Attributes
+    ----------
+    n_images : captions looked at.
+    n_masculine, n_feminine : captions with gender words of one kind only.
+    n_both : captions with words of both kinds; half of each goes to either percentage.
+    n_unspecified : captions without a gender word.
+    masculine, feminine, unspecified : percentages in [0, 100] that sum to 100, with Wilson intervals over
+        captions, a little wide where captions have words of both kinds.
+    """
+
+    n_images: int
+    n_masculine: int
+    n_feminine: int
+    n_both: int
+    n_unspecified: int
+    masculine: Estimate
+    feminine: Estimate
+    unspecified: Estimate
+
+
+def extract_objects(
+    text: str,
+    *,
+    pos: Sequence[PartOfSpeech] = ("NOUN",),
+    lexicon: Lexicon | None = None,
+    stop_words: Collection[str] | None = None,
+) -> list[str]:
+    """Objects that a caption or a prompt names: nouns, lemmatised, synonyms folded, each once.
+
+    The "object filtering" of [vice2023tbyb, Fig. 3] with WordNet [miller1995].
+
+    Parameters
+    ----------
+    text : str
+        One caption or prompt; an empty one names nothing.
+    pos : sequence of {"NOUN", "VERB", "ADJ", "ADV"}
+        Parts of speech to keep. Only nouns are folded into the name of their synonyms.
+    lexicon : Lexicon or None
+        None: the shipped one, see :func:`bias_core.metrics.wordnet.lexicon`.
+    stop_words : collection of str or None
+        Words that are no objects, instead of the lexicon's own.
+
+    Returns
+    -------
+    list of str
+        In the order of the text, without repeats.
+
+    Raises
+    ------
+    InvalidInput
+        If ``text`` is no string or ``pos`` names another part of speech.
+
+    Notes
+    -----
+    The paper names no tagger. A word is what its most frequent sense in WordNet is, with three rules for
+    captions: after a determiner, a preposition or a verb there is no finite verb ("holding a saw"); the last
+    word of a phrase that a determiner opened is a noun if it can be ("a watch on a table"); a word unknown to
+    WordNet is a noun, because brands are ("starbucks").
+    Synonyms share the first sense, as in the paper. A word of several senses that were never tagged in
+    WordNet's corpora has no first sense worth the name and stays itself ("saw" would be a proverb). The name
+    is the most frequent of the synonyms, not the first, so that folding twice changes nothing. Gender words
+    are never folded: "police officer" does not become "policeman".
+
+    Examples
+    --------
+    >>> extract_objects("two men sitting on a couch holding cell phones")
+    ['man', 'sofa', 'cellular telephone']
+    """
+    if not isinstance(text, str):
+        raise InvalidInput(f"text must be one caption; got {type(text).__name__}: {text!r:.80}.")
+    if isinstance(pos, str) or not set(pos) <= set(PARTS_OF_SPEECH):
+        raise InvalidInput(f"pos must be a sequence of {', '.join(PARTS_OF_SPEECH)}; got {pos!r}.")
+    words = _lexicon(lexicon)
+    stop = words.stop_words if stop_words is None else stop_words
+    found: dict[str, None] = {}  # keeps the order, as a set would not
+    for word, part in _tagged(text, words):
+        name = words.name(word) if part == "NOUN" else word
+        if part in pos and word not in stop and name not in stop:
+            found[name] = None
+    return list(found)
+
+
+def to_person(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list[str]:
+    """Objects with man, woman, boy, girl and child called "person", each once, for the sets of H_J.
+
+    A prompt says "a person"; its picture shows a man or a woman, which is no hallucination [vice2023tbyb].
+
+    Raises
+    ------
+    InvalidInput
+        If ``objects`` is one string.
+
+    Examples
+    --------
+    >>> to_person(["man", "dog", "girl"])
+    ['person', 'dog']
+    """
+    if isinstance(objects, str):
+        raise InvalidInput(f"objects must be a collection of words; got the text {objects!r:.80}.")
+    people = _lexicon(lexicon).person_words
+    return list(dict.fromkeys("person" if word in people else word for word in objects))
+
+
+def count_gender_words(
+    texts: Sequence[str], *, confidence: float = 0.95, lexicon: Lexicon | None = None
+) -> GenderCounts:
+    """Percentages of captions that speak of men, of women, or leave gender unspecified.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        One caption per image.
+    confidence : float in (0, 1)
+
+    Returns
+    -------
+    GenderCounts
+        A caption with masculine and feminine words counts half for each, so that the three sum to 100.
+
+    Raises
+    ------
+    InvalidInput
+        For no captions, one string, or entries that are no strings.
+
+    Notes
+    -----
+    What a caption says is the captioner's reading of an appearance. The paper does not say how a picture of a
+    man and a woman is counted; halves keep the sum.
+
+    Examples
+    --------
+    >>> counts = count_gender_words(["a man and a woman", "a man", "a boy", "a dog"])
+    >>> counts.masculine.value, counts.feminine.value, counts.unspecified.value
+    (62.5, 12.5, 25.0)
+    """
+    if isinstance(texts, str) or not texts or not all(isinstance(text, str) for text in texts):
+        raise InvalidInput(f"texts must be one caption per image, at least one; got {texts!r:.80}.")
+    words = _lexicon(lexicon)
+    spoken = [set(_tokens(text)) for text in texts]
+    masculine = np.array([not s.isdisjoint(words.masculine) for s in spoken])  # (n_images,)
+    feminine = np.array([not s.isdisjoint(words.feminine) for s in spoken])
+    n_both = int((masculine & feminine).sum())
+    n_masculine, n_feminine = int(masculine.sum()) - n_both, int(feminine.sum()) - n_both
+    n_unspecified = len(texts) - n_masculine - n_feminine - n_both
+
+    def percentage(n: float) -> Estimate:
+        share = wilson_interval(n, len(texts), confidence=confidence)
+        ends = {"value": 100 * share.value, "low": 100 * share.low, "high": 100 * share.high}
+        return Estimate(**{**vars(share), **ends})
+
+    return GenderCounts(
+        n_images=len(texts),
+        n_masculine=n_masculine,
+        n_feminine=n_feminine,
+        n_both=n_both,
+        n_unspecified=n_unspecified,
+        masculine=percentage(n_masculine + n_both / 2),
+        feminine=percentage(n_feminine + n_both / 2),
+        unspecified=percentage(n_unspecified),
+    )
+
+
+def _lexicon(given: Lexicon | None) -> Lexicon:
+    return lexicon() if given is None else given
+
+
+def _tokens(text: str) -> list[str]:
+    """Words in lower case, "'s" and punctuation marks."""
+    return _TOKEN.findall(unicodedata.normalize("NFKC", text).replace("’", "'").lower())
+
+
+def _tagged(text: str, words: Lexicon) -> Iterable[tuple[str, PartOfSpeech]]:
+    """Lemma and part of speech of each word that is no function word."""
+    tokens = _joined(_tokens(text), words)
+    previous = "START"
+    for token, following in zip(tokens, [*tokens[1:], "."], strict=False):
+        kind = _function(token, words)
+        if kind == "AND":  # like is joined with like: after "a suit and" no finite verb comes
+            previous = "PREP" if previous == "NOUN" else "OTHER"
+        elif kind:
+            previous = kind
+        else:
+            lemma, part = _tag(token, previous, _function(following, words), words)
+            yield lemma, part
+            previous = part
+
+
+def _joined(tokens: list[str], words: Lexicon) -> list[str]:
+    """Tokens with the compounds of the lexicon put together, in the singular."""
+    joined, i = [], 0
+    while i < len(tokens):
+        pair = tokens[i : i + _LONGEST_COMPOUND]
+        plain = " ".join(pair)
+        singular = " ".join([*pair[:-1], words.lemma(pair[-1], "NOUN") or pair[-1]])
+        compound = next(
+            (c for c in (plain, singular, tokens[i].replace("-", " ")) if c in words.compounds), ""
+        )
+        joined.append(compound or tokens[i])
+        i += 2 if compound in (plain, singular) else 1
+    return joined
+
+
+def _function(token: str, words: Lexicon) -> str:
+    """Which kind of function word or mark a token is; "" for a word that may name something."""
+    if token in words.determiners:
+        return "DET"
+    if token in words.prepositions:
+        return "PREP"
+    if token in words.coordinators:
+        return "AND"
+    return "OTHER" if token in words.other_function_words or not token[0].isalpha() else ""
+
+
+def _tag(token: str, previous: str, following: str, words: Lexicon) -> tuple[str, PartOfSpeech]:
+    """Lemma and part of speech of a word between two kinds of neighbours."""
+    if token in words.compounds:
+        return token, "NOUN"
+    if token not in words.rows:
+        token = token.rsplit("-", 1)[-1]  # "light-skinned" is what "skinned" is
+    lemmas = {part: lemma for part in PARTS_OF_SPEECH if (lemma := words.lemma(token, part))}
+    participle = token.endswith(_PARTICIPLE)
+    if not lemmas:
+        return token, "VERB" if participle else "ADV" if token.endswith("ly") else "NOUN"
+    if previous in ("START", "DET", "PREP", "ADJ", "VERB") and not participle and len(lemmas) > 1:
+        lemmas.pop("VERB", None)
+    # The last word of a noun phrase; "holding a" is not, nor is "black and".
+    last = following in ("PREP", "OTHER") or (following == "DET" and not participle)
+    if "NOUN" in lemmas and last and previous in ("DET", "ADJ"):
+        return lemmas["NOUN"], "NOUN"
+    part = max(lemmas, key=lambda p: words.frequency(lemmas[p], p) or 0)  # a tie goes to the noun
+    return lemmas[part], part

@@ -1,0 +1,150 @@
+"""WordNet in one small table: what parts of speech a word can be, its lemma, and the name of its synonyms."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from bias_core.errors import InvalidInput
+
+PartOfSpeech = Literal["NOUN", "VERB", "ADJ", "ADV"]
+PARTS_OF_SPEECH: tuple[PartOfSpeech, ...] = ("NOUN", "VERB", "ADJ", "ADV")
+
+_TABLES = Path(__file__).resolve().parents[2] / "assets" / "wordnet"
+_LETTERS: Mapping[str, PartOfSpeech] = {"n": "NOUN", "v": "VERB", "a": "ADJ", "r": "ADV"}
+# WordNet's detachment rules (man page morphy(7WN)): ending of the form, ending of the lemma.
+_DETACHMENTS: Mapping[PartOfSpeech, tuple[tuple[str, str], ...]] = {
+    "NOUN": (
+        ("s", ""),
+        ("ses", "s"),
+        ("xes", "x"),
+        ("zes", "z"),
+        ("ches", "ch"),
+        ("shes", "sh"),
+        ("men", "man"),
+        ("ies", "y"),
+    ),
+    "VERB": (
+        ("s", ""),
+        ("ies", "y"),
+        ("es", "e"),
+        ("es", ""),
+        ("ed", "e"),
+        ("ed", ""),
+        ("ing", "e"),
+        ("ing", ""),
+    ),
+    "ADJ": (("er", ""), ("est", ""), ("er", "e"), ("est", "e")),
+    "ADV": (),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lexicon:
+    """The words that :func:`bias_core.metrics.objects.extract_objects` knows.
+
+    Attributes
+    ----------
+    rows : word -> "noun,verb,adjective,adverb<tab>name": how often its most frequent sense of each part of
+        speech was tagged in WordNet's corpora (empty: it is no such part), and the name that it shares with
+        its synonyms (empty: its own).
+    irregular : (form, part of speech) -> lemmas that no rule finds ("mice", "left").
+    compounds : words kept together -> the word that the table has for them ("cell phone": "cellphone").
+    determiners, prepositions, coordinators, other_function_words : words that are never objects; which kind
+        they are tells what may follow.
+    stop_words : nouns of captions that are no objects in a picture ("view", "background").
+    masculine, feminine : gender words of Table IV.
+    person_words : those that are "person" in the sets of H_J.
+    keep_plural : plurals with a meaning of their own ("glasses").
+    """
+
+    rows: Mapping[str, str]
+    irregular: Mapping[tuple[str, PartOfSpeech], tuple[str, ...]]
+    compounds: Mapping[str, str]
+    determiners: Collection[str]
+    prepositions: Collection[str]
+    coordinators: Collection[str]
+    other_function_words: Collection[str]
+    stop_words: Collection[str]
+    masculine: Collection[str]
+    feminine: Collection[str]
+    person_words: Collection[str]
+    keep_plural: Collection[str]
+
+    def frequency(self, lemma: str, part: PartOfSpeech) -> int | None:
+        """Tags of the most frequent sense of this part of speech; None where the word has no such sense."""
+        if lemma not in self.rows:
+            return None
+        count = self.rows[lemma].split("\t")[0].split(",")[PARTS_OF_SPEECH.index(part)]
+        return int(count) if count else None
+
+    def lemma(self, form: str, part: PartOfSpeech) -> str | None:
+        """The most frequent of the words that ``form`` can be a form of, itself first; None if there is none.
+
+        WordNet's morphy: the form, its entries in the exception list, the rules of detachment [miller1995].
+        """
+        if part == "NOUN" and form in self.keep_plural:
+            return form
+        found = {}  # a dict keeps the order, which decides ties
+        for candidate in (form, *self.irregular.get((form, part), ()), *_detached(form, part)):
+            frequency = self.frequency(candidate, part)
+            if frequency is not None:
+                found[candidate] = frequency
+        return max(found, key=found.__getitem__) if found else None
+
+    def name(self, noun: str) -> str:
+        """The name that a noun shares with the synonyms of its first sense; itself where there are none."""
+        noun = self.compounds.get(noun) or noun
+        return (self.rows[noun].split("\t")[1] if noun in self.rows else "") or noun
+
+
+@cache
+def lexicon() -> Lexicon:
+    """The shipped lexicon, read on first use from ``assets/wordnet``.
+
+    Raises
+    ------
+    InvalidInput
+        If the tables are not there.
+
+    Examples
+    --------
+    >>> lexicon().lemma("mice", "NOUN"), lexicon().name("couch"), lexicon().frequency("watch", "VERB")
+    ('mouse', 'sofa', 77)
+    """
+    try:
+        words = json.loads((_TABLES / "words.json").read_text(encoding="utf-8"))
+        rows = dict(line.split("\t", 1) for line in _lines("lexicon.tsv.gz"))
+        irregular: dict[tuple[str, PartOfSpeech], tuple[str, ...]] = {}
+        for line in _lines("irregular.tsv.gz"):
+            form, letter, lemma = line.split("\t")
+            key = form, _LETTERS[letter]
+            irregular[key] = (*irregular.get(key, ()), lemma)
+    except OSError as error:
+        raise InvalidInput(f"The word tables of assets/wordnet cannot be read: {error}.") from None
+    lists = {
+        key: frozenset(value)
+        for key, value in words.items()
+        if key in Lexicon.__dataclass_fields__ and key != "compounds"
+    }
+    return Lexicon(rows=rows, irregular=irregular, compounds=words["compounds"], **lists)
+
+
+def _lines(name: str) -> list[str]:
+    return gzip.decompress((_TABLES / name).read_bytes()).decode("utf-8").splitlines()
+
+
+def _detached(form: str, part: PartOfSpeech) -> list[str]:
+    """Lemmas that the rules propose; "ss" is no plural."""
+    if part == "NOUN" and form.endswith("ss"):
+        return []
+    return [
+        form.removesuffix(ending) + replacement
+        for ending, replacement in _DETACHMENTS[part]
+        if form.endswith(ending) and form != ending
+    ]
