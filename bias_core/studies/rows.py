@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -14,11 +14,33 @@ from bias_core.model_catalogue import check_condition
 from bias_core.types import ImageRow
 
 if TYPE_CHECKING:
+    from bias_core.protocols import TextToImage
     from bias_core.studies.context import StudyServices
     from bias_core.studies.study_types import Shot, StudySettings
     from bias_core.types import ModelInfo
 
 T = TypeVar("T")
+
+
+class Rows(Protocol):
+    """Where the pictures of a study come from."""
+
+    @property
+    def revision(self) -> str:
+        """Which weights, or which files."""
+        ...
+
+    def of(self, shot: Shot) -> list[ImageRow]:
+        """The rows of a shot: as many as it asks for, or as there are."""
+        ...
+
+    def model(self, services: StudyServices) -> TextToImage:
+        """What turns these rows into pictures."""
+        ...
+
+    def notes(self, shots: Sequence[Shot]) -> list[str]:
+        """What a reader of the report must know of these pictures."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,13 +79,21 @@ class RowMaker:
             seed=self.seed,
             model=self.info.id,
             revision=self.revision,
-            condition=self.condition,
+            condition=check_condition(self.info, shot.condition) if shot.condition else self.condition,
             num_inference_steps=self.num_inference_steps,
             guidance_scale=self.guidance_scale,
             width=self.info.width,
             height=self.info.height,
         )
-        return [replace(first, seed=self.seed + k) for k in range(shot.n)]
+        return [replace(first, seed=self.seed + shot.first_seed + k) for k in range(shot.n)]
+
+    def model(self, services: StudyServices) -> TextToImage:
+        """The generator."""
+        return services.text_to_image(self.info.id)
+
+    def notes(self, shots: Sequence[Shot]) -> list[str]:  # noqa: ARG002
+        """Nothing: what was asked for is drawn."""
+        return []
 
 
 def scaled(n: int, scale: float, *, least: int = 2) -> int:

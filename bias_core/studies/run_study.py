@@ -13,6 +13,7 @@ from bias_core.errors import Cancelled, InvalidInput, StorageError
 from bias_core.runs.manifests import Manifest
 from bias_core.studies.designs import program_of
 from bias_core.studies.explore_plan import library_versions
+from bias_core.studies.imported_rows import ImportedRows
 from bias_core.studies.rows import RowMaker
 from bias_core.studies.study_data import StudyData
 from bias_core.studies.study_types import StudyReport
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from bias_core.runs.manifests import Status
     from bias_core.studies.context import StudyServices
     from bias_core.studies.explore_types import Progress
+    from bias_core.studies.program import Program
+    from bias_core.studies.rows import Rows
     from bias_core.studies.study_types import Design, Shot, StudySettings
 
 
@@ -50,11 +53,8 @@ def run_study(
     started = time.monotonic()
     settings = with_options(design, settings)
     program = program_of(design)
-    rows = RowMaker.build(settings, services)
     services.encoder(settings.encoder)
-    shots = program.shots(design, settings)
-    if not shots:
-        raise InvalidInput(f"{design.name} has nothing to draw with these options: {dict(settings.options)}")
+    settings, rows, shots = _laid_out(design, settings, services, program)
     manifest = _manifest(design, settings, rows, shots, session)
     services.manifests.save(manifest)
     status: Status = "failed"
@@ -62,6 +62,7 @@ def run_study(
     try:
         yield from data.draw(shots)
         results = yield from program.measure(design, settings, data)
+        results = replace(results, notes=(*data.notes, *results.notes))
         status = "finished"
     except (Cancelled, GeneratorExit):  # stopped, or the reader went away
         status = "cancelled"
@@ -82,6 +83,25 @@ def run_study(
         versions=manifest.versions,
         seconds=time.monotonic() - started,
     )
+
+
+def _laid_out(
+    design: Design, settings: StudySettings, services: StudyServices, program: Program
+) -> tuple[StudySettings, Rows, list[Shot]]:
+    """Where the pictures come from, and which; imported ones take the place of the model's."""
+    shots = program.shots(design, settings)
+    if settings.images:
+        imported = ImportedRows.build(settings.images)
+        shots = shots or imported.shots(settings.scale, settings.seed)
+        imported.refuse_none(shots)
+        # Whatever is known of the model is not true of these pictures.
+        return replace(settings, model=f"imported:{imported.source.name}", condition=""), imported, shots
+    if not shots:
+        raise InvalidInput(
+            f"{design.name} has nothing to draw with the options {dict(settings.options)}; a study of a "
+            "dataset needs a folder or zip of pictures (images)"
+        )
+    return settings, RowMaker.build(settings, services), shots
 
 
 def with_options(design: Design, settings: StudySettings) -> StudySettings:
@@ -119,7 +139,7 @@ def _typed(name: str, value: Any, like: object) -> object:
 
 
 def _manifest(
-    design: Design, settings: StudySettings, rows: RowMaker, shots: list[Shot], session: str
+    design: Design, settings: StudySettings, rows: Rows, shots: list[Shot], session: str
 ) -> Manifest:
     # The design's data decides the numbers too, so it is part of what makes a run the same run.
     asked = json.dumps([session, asdict(design), asdict(settings)], sort_keys=True, default=str)
@@ -135,6 +155,8 @@ def _manifest(
 
 
 def _unknown_words(settings: StudySettings, services: StudyServices, shots: list[Shot]) -> tuple[str, ...]:
+    if settings.images:
+        return ()
     words = {
         w for prompt in {s.prompt for s in shots} for w in services.unknown_words(settings.model, prompt)
     }

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from bias_core.protocols import ImageTextEncoder
     from bias_core.studies.context import StudyServices
-    from bias_core.studies.rows import RowMaker
+    from bias_core.studies.rows import Rows
     from bias_core.studies.study_types import Shot, StudySettings
-    from bias_core.types import StoredImage
+    from bias_core.types import ImageRow, StoredImage
 
 T = TypeVar("T")
 Steps = Generator[Progress, None, T]
@@ -36,13 +36,14 @@ class StudyData:
     frame : one row per picture that can be scored: ``image_id, group, prompt, seed`` and the shots' facts.
         A picture that two shots share has a row for each.
     n_planned, n_blocked : pictures asked for, and those that a safety checker blanked.
+    notes : what is to be said of where the pictures come from.
     """
 
     def __init__(
         self,
         settings: StudySettings,
         services: StudyServices,
-        rows: RowMaker,
+        rows: Rows,
         *,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -50,12 +51,13 @@ class StudyData:
         self.cancelled = cancelled
         self.frame = pd.DataFrame(columns=["image_id", "group", "prompt", "seed"])
         self.n_planned = self.n_blocked = 0
+        self.notes: list[str] = []
         self._stored: dict[str, StoredImage] = {}
 
     def draw(self, shots: Sequence[Shot]) -> Steps[pd.DataFrame]:
         """Draw (or find) the pictures of ``shots``; returns their rows, which ``frame`` gains too."""
         planned = [(shot, row) for shot in shots for row in self.rows.of(shot)]
-        model = self.services.text_to_image(self.settings.model)
+        model = self.rows.model(self.services)
         events = run_rows(
             [row for _, row in planned],
             model,
@@ -72,14 +74,10 @@ class StudyData:
                 message=f"{event.done:,} of {event.total:,} pictures",
             )
         known = [(shot, row) for shot, row in planned if not self._stored[row.id].blocked]
-        self.n_planned += len(planned)
+        self.n_planned += sum(shot.n for shot in shots)
+        self.notes += self.rows.notes(shots)
         self.n_blocked += len(planned) - len(known)
-        drawn = pd.DataFrame(
-            [
-                {"image_id": row.id, "group": row.group, "prompt": row.prompt, "seed": row.seed, **shot.facts}
-                for shot, row in known
-            ]
-        )
+        drawn = pd.DataFrame([_entry(shot, row) for shot, row in known])
         self.frame = pd.concat([self.frame, drawn], ignore_index=True) if len(self.frame) else drawn
         return drawn
 
@@ -154,6 +152,10 @@ class StudyData:
                 message=f"{what}: {done:,} of {len(items):,}",
             )
         return join(parts)
+
+
+def _entry(shot: Shot, row: ImageRow) -> dict[str, Any]:
+    return {"image_id": row.id, "group": row.group, "prompt": shot.prompt, "seed": row.seed, **shot.facts}
 
 
 def open_image(stored: StoredImage) -> Image.Image:

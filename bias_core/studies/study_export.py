@@ -48,9 +48,10 @@ def to_command(design: Design, settings: StudySettings) -> str:
     """The command line that gives the same numbers; what is at its default is left out."""
     parts = ["python", "-m", "bias_core", "study", "run", design.name]
     defaults = {f.name: f.default for f in fields(StudySettings)}
+    drawn = {"model", "condition"}  # of imported pictures they say nothing
     for name, option in _OPTIONS.items():
         value = getattr(settings, name)
-        if value != defaults[name]:
+        if value != defaults[name] and not (settings.images and name in drawn):
             parts += [option, str(value)]
     for name, value in settings.options.items():
         if value != design.options.get(name):

@@ -73,12 +73,14 @@ class Design:
 
 @dataclass(frozen=True, kw_only=True)
 class Shot:
-    """``n`` pictures of one prompt, with what the study knows of them."""
+    """``n`` pictures of one prompt, with what the study knows of them; condition "" is that of the run."""
 
     prompt: str
     n: int
     group: str
     facts: Facts = field(default_factory=dict)
+    first_seed: int = 0
+    condition: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,188 @@
+"""Pictures from elsewhere, each with its prompt: a folder or zip in the layouts that people keep them in."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from bias_core.errors import InvalidInput
+from bias_core.runs.import_files import open_files
+from bias_core.runs.import_metadata import read_metadata
+from bias_core.types import GeneratedImage, ImageRow
+
+if TYPE_CHECKING:
+    from bias_core.protocols import StepCallback
+
+PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
+MOST_PICTURES = 100_000
+MOST_PIXELS = 50_000_000
+_FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
+_FEWEST_WORDS = 3  # of a file name that is a prompt and no number
+
+
+class ImportedImages:
+    """The pictures of a folder or zip, found by their prompts; a text-to-image model that draws nothing.
+
+    Their rows have the model "imported:<name>" and the digest of the file as revision, so a picture that was
+    imported once is found in the store again. Three layouts are read, the first that fits each picture:
+
+    - ``metadata.csv`` or ``metadata.jsonl`` with ``file_name`` and ``prompt``, ``text`` or ``caption``
+      (Hugging Face imagefolder, and this program's own exports), for the pictures below its folder;
+    - folders whose names are prompts, as DallEval keeps them: ``a photo of a doctor/3.png``;
+    - files whose names are prompts: ``a photo of a doctor_3.png``.
+
+    Parameters
+    ----------
+    path : folder or zip.
+
+    Attributes
+    ----------
+    name : of the folder or zip.
+    counts : how many files each prompt has, in the order of the files.
+    rejected : why a picture was left out, one line each; grows while pictures are read.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such folder or zip, nothing in it is a picture with a prompt, there are too many, or a
+        name leads out of it.
+    """
+
+    batch_size = 32
+
+    def __init__(self, path: Path) -> None:
+        self._files = open_files(path)
+        self.name = path.resolve().stem if path.is_file() else path.resolve().name
+        self.rejected = list(self._files.rejected)
+        found = self._find()
+        if not found:
+            raise InvalidInput(
+                f"{path} holds no picture with a prompt: give a metadata.csv or metadata.jsonl with "
+                "file_name and prompt, or name folders or files after their prompts"
+            )
+        pictures: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for name, prompt in found.items():
+            pictures[key(prompt)].append((name, prompt))
+        self.counts = {same[0][1]: len(same) for same in pictures.values()}
+        self._unread = {prompt: iter(same) for prompt, same in pictures.items()}
+        self._rows: dict[str, list[ImageRow]] = defaultdict(list)
+        self._names: dict[str, str] = {}  # of files, by id of the row
+
+    def rows(self, prompt: str, n: int) -> list[ImageRow]:
+        """Rows of the first ``n`` usable pictures of a prompt, or of as many as there are."""
+        wanted = key(prompt)
+        rows, unread = self._rows[wanted], self._unread.get(wanted, iter(()))
+        while len(rows) < n and (picture := next(unread, None)) is not None:
+            name, own_prompt = picture
+            try:
+                data = self._files.read(name)
+                image = decode(data)
+            except InvalidInput as error:
+                self.rejected.append(f"{name}: {error}")
+                continue
+            row = ImageRow(
+                prompt=own_prompt,
+                seed=len(rows),
+                model=f"imported:{self.name}",
+                revision=hashlib.sha256(data).hexdigest()[:20],
+                width=image.width,
+                height=image.height,
+            )
+            self._names[row.id] = name
+            rows.append(row)
+        return rows[:n]
+
+    def generate(
+        self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None
+    ) -> Iterator[GeneratedImage]:
+        """Yield the pictures of rows that :meth:`rows` gave."""
+        for done, row in enumerate(rows, start=1):
+            if row.id not in self._names:
+                raise InvalidInput(f"{self.name} has no such picture of {row.prompt!r}")
+            yield GeneratedImage(row=row, image=decode(self._files.read(self._names[row.id])))
+            if on_step is not None:
+                on_step(done, len(rows))
+
+    def _find(self) -> dict[str, str]:
+        """Names of files and their prompts, in the order of the names."""
+        names = [name for name in self._files.names if PurePosixPath(name).suffix.lower() in PICTURES]
+        if len(names) > MOST_PICTURES:
+            raise InvalidInput(
+                f"{self.name} has {len(names):,} pictures; at most {MOST_PICTURES:,} can be taken"
+            )
+        told = read_metadata(self._files)
+        absent = sorted(set(told.prompts) - set(names))
+        self.rejected += [f"{name}: no such picture" for name in absent]
+        found: dict[str, str] = {}
+        wrapper = _wrapper(names)
+        for name in names:
+            prompt = told.prompts.get(name, "") if told.covers(name) else _prompt_of_name(name, wrapper)
+            if key(prompt):
+                found[name] = prompt
+            else:
+                self.rejected.append(f"{name}: no prompt")
+        return found
+
+
+def key(prompt: str) -> str:
+    """What two prompts share when they are the same but for case, spaces and punctuation.
+
+    Examples
+    --------
+    >>> key("A photo of a light-skinned nurse.") == key("a_photo of a light skinned Nurse")
+    True
+    """
+    return " ".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", prompt).casefold()))
+
+
+def decode(data: bytes) -> Image.Image:
+    """The picture in RGB, the right way up.
+
+    Raises
+    ------
+    InvalidInput
+        It is no PNG, JPEG, WebP or BMP, it is truncated, or it has too many pixels.
+    """
+    try:
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
+            if opened.width * opened.height > MOST_PIXELS:
+                raise InvalidInput(f"{opened.width} x {opened.height} pixels are too many")
+            return ImageOps.exif_transpose(opened).convert("RGB")
+    except UnidentifiedImageError as error:
+        raise InvalidInput(f"no picture in one of the formats {', '.join(_FORMATS)}") from error
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"cannot be read as a picture: {error}") from error
+
+
+def _wrapper(names: Sequence[str]) -> str:
+    """The folder that everything lies in where its name is no prompt, as zips often have; "" if none."""
+    tops = {PurePosixPath(name).parts[0] for name in names}
+    deep = [name for name in names if len(PurePosixPath(name).parts) > 1]
+    if len(tops) != 1 or len(deep) != len(names):
+        return ""
+    directly = [name for name in names if len(PurePosixPath(name).parts) == 2]
+    told = [name for name in directly if len(_words_of(name).split()) >= _FEWEST_WORDS]
+    return tops.pop() if len(told) == len(directly) else ""
+
+
+def _prompt_of_name(name: str, wrapper: str) -> str:
+    """The name of the picture's folder, or of the file where it lies at the top."""
+    parent = PurePosixPath(name).parent
+    folder = parent.name if parent.as_posix() not in {".", wrapper} else ""
+    return " ".join(folder.replace("_", " ").split()) if folder else _words_of(name)
+
+
+def _words_of(name: str) -> str:
+    """A file name as a prompt: without its ending and its number."""
+    stem = PurePosixPath(name).stem.replace("_", " ")
+    return " ".join(re.sub(r"[\s-]*(?:\(\d+\)|#?\d+)\s*$", "", stem).split())

@@ -1,0 +1,76 @@
+"""A study on somebody's own pictures: its shots are matched to them by prompt, and nothing is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bias_core.errors import InvalidInput
+from bias_core.runs.imports import ImportedImages, key
+from bias_core.studies.rows import thinned
+from bias_core.studies.study_types import Shot
+
+if TYPE_CHECKING:
+    from bias_core.protocols import TextToImage
+    from bias_core.studies.context import StudyServices
+    from bias_core.types import ImageRow
+
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedRows:
+    """Rows of imported pictures."""
+
+    source: ImportedImages
+    revision: str = ""  # each picture has its own
+
+    @classmethod
+    def build(cls, path: str) -> ImportedRows:
+        """Look through a folder or zip; InvalidInput where it cannot be used."""
+        return cls(source=ImportedImages(Path(path).expanduser()))
+
+    def of(self, shot: Shot) -> list[ImageRow]:
+        """Rows of the first pictures of the shot's prompt; fewer, or none, where there are not as many."""
+        return [replace(row, group=shot.group) for row in self.source.rows(shot.prompt, shot.n)]
+
+    def shots(self, scale: float, seed: int) -> list[Shot]:
+        """All pictures as they are, for a study that lays out none itself."""
+        prompts = thinned(list(self.source.counts.items()), scale, least=2, seed=seed)
+        return [Shot(prompt=prompt, n=n, group="imported") for prompt, n in prompts]
+
+    def model(self, services: StudyServices) -> TextToImage:  # noqa: ARG002
+        """The pictures themselves."""
+        return self.source
+
+    def notes(self, shots: Sequence[Shot]) -> list[str]:
+        """What is missing, what is left over, and what could not be read."""
+        wanted: dict[str, int] = {}
+        for shot in shots:
+            wanted[key(shot.prompt)] = max(shot.n, wanted.get(key(shot.prompt), 0))
+        short = {shot.prompt: shot.n - len(self.of(shot)) for shot in shots}
+        short = {prompt: n for prompt, n in short.items() if n > 0}
+        spare = {p: n - wanted.get(key(p), 0) for p, n in self.source.counts.items()}
+        spare = {prompt: n for prompt, n in spare.items() if n > 0}
+        parts = (
+            ("pictures of this study are missing", sum(short.values()), short),
+            ("pictures are more than this study asks for", sum(spare.values()), spare),
+            ("files could not be used", len(self.source.rejected), self.source.rejected),
+        )
+        return [f"{n:,} {what}: {_some(list(which))}." for what, n, which in parts if n]
+
+    def refuse_none(self, shots: Sequence[Shot]) -> None:
+        """Raise InvalidInput where no picture belongs to any of the shots."""
+        if not any(self.of(shot) for shot in shots):
+            asked, given = _some([shot.prompt for shot in shots]), _some(list(self.source.counts))
+            raise InvalidInput(
+                f"no picture of {self.source.name} has a prompt of this study. It asks for: {asked}. The "
+                f"pictures have: {given}"
+            )
+
+
+def _some(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _EXAMPLES:,} more" if len(items) > _EXAMPLES else ""
+    return "; ".join(items[:_EXAMPLES]) + more

@@ -1,0 +1,109 @@
+"""Every study runs on imported pictures: matched by prompt, nothing drawn, what is missing said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bias_core.errors import InvalidInput
+from bias_core.runs.export import Export, ExportedImage, write_zip
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.studies.designs import find_design
+from bias_core.studies.imported_rows import ImportedRows
+from bias_core.studies.run_study import run_study
+from bias_core.studies.study_export import to_command
+from bias_core.studies.study_report import to_dict, to_markdown
+from bias_core.studies.study_types import Shot, StudySettings
+
+DESIGN = find_design("t2iat-occupations")
+SMALL = StudySettings(scale=0.02)
+
+
+class NoModels(Services):
+    """The reader is there; a text-to-image model must not be asked for."""
+
+    def text_to_image(self, name):
+        raise AssertionError(f"asked for {name}")
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """The report of a drawn run, and its pictures as a zip."""
+    services = Services(Settings(data_dir=tmp_path_factory.mktemp("drawn"), offline=True))
+    report = finish(run_study(DESIGN, SMALL, services))
+    rows = services.manifests.get(report.run_id).rows
+    images = [ExportedImage(path=services.images.get(row).path, row=row) for row in rows]
+    path = tmp_path_factory.mktemp("zip") / "pictures.zip"
+    write_zip(Export(images=images, tables={}, report={}, markdown=""), path)
+    services.close()
+    return report, path
+
+
+@pytest.fixture
+def services(tmp_path):
+    built = NoModels(Settings(data_dir=tmp_path / "data", offline=True))
+    yield built
+    built.close()
+
+
+def finish(run):
+    returned = []
+
+    def follow():
+        returned.append((yield from run))
+
+    list(follow())
+    return returned[0]
+
+
+def numbers(report):
+    names = ("value", "low", "high", "n", "p_value")
+    return [{name: row[name] for name in names} for row in to_dict(report)["findings"]]
+
+
+def test_imported_pictures_give_the_numbers_of_the_drawn_ones(drawn, services):
+    report, path = drawn
+    imported = finish(run_study(DESIGN, replace(SMALL, images=str(path)), services))
+    assert numbers(imported) == numbers(report)
+    assert (imported.n_images, imported.n_planned) == (report.n_images, report.n_planned)
+    assert imported.settings.model == "imported:pictures"
+    assert "pictures of imported:pictures, read by" in to_markdown(imported)
+    assert imported.unknown_words == ()
+    assert services.manifests.get(imported.run_id).status == "finished"
+    command = to_command(DESIGN, imported.settings)
+    assert f"--images {path}" in command
+    assert "--model" not in command
+    assert "--condition" not in command
+    again = finish(run_study(DESIGN, imported.settings, services))
+    assert numbers(again) == numbers(imported)
+    assert again.run_id == imported.run_id
+
+
+def test_what_is_missing_is_said(drawn, services):
+    _, path = drawn
+    larger = replace(SMALL, scale=0.04, images=str(path))
+    report = finish(run_study(DESIGN, larger, services))
+    assert 0 < report.n_images < report.n_planned
+    (note,) = [note for note in report.results.notes if "missing" in note]
+    assert note.startswith(f"{report.n_planned - report.n_images:,} pictures of this study are missing: ")
+
+
+def test_pictures_of_another_study_are_refused_with_both_sides_prompts(drawn, services):
+    _, path = drawn
+    settings = StudySettings(scale=0.02, images=str(path))
+    with pytest.raises(InvalidInput, match=r"It asks for: .* The pictures have: "):
+        finish(run_study(find_design("t2iat-tests"), settings, services))
+    with pytest.raises(InvalidInput, match="no folder or zip"):
+        finish(run_study(DESIGN, replace(SMALL, images="nowhere"), services))
+
+
+def test_pictures_that_nobody_asks_for_are_said(drawn):
+    _, path = drawn
+    rows = ImportedRows.build(str(path))
+    prompt, count = next(iter(rows.source.counts.items()))
+    total = sum(rows.source.counts.values())
+    notes = rows.notes([Shot(prompt=prompt.upper(), n=count - 1, group="x")])
+    assert notes[0].startswith(f"{total - count + 1:,} pictures are more than this study asks for: ")
+    assert len(rows.of(Shot(prompt=prompt, n=count - 1, group="x"))) == count - 1
