@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -51,12 +50,12 @@ def distribution_bias(counts: ArrayLike) -> float:
     0.94444
     """
     values = positive_counts(counts)
-    area = float(_area(values[np.newaxis])[0])
-    if math.isnan(area):
+    smallest, largest = values.min(), values.max()
+    if smallest == largest:
         raise InvalidInput(
-            f"Distribution bias needs counts that differ; all {values.size} objects have {values[0]:g}."
+            f"Distribution bias needs counts that differ; all {values.size} objects have {smallest:g}."
         )
-    return area
+    return float((values.sum() - values.size * smallest) / (largest - smallest) - 0.5)
 
 
 def normalised_entropy(counts: ArrayLike) -> float:
@@ -152,9 +151,11 @@ def positive_counts(counts: ArrayLike, *, at_least: int = 1) -> Counts:
     array([3., 1.])
     """
     values = finite_vector(counts, "counts")
-    if values.min() < 0:
-        raise InvalidInput(f"counts must not be negative; got {values.min():g}.")
-    values = values[values > 0]
+    smallest = values.min()
+    if smallest < 0:
+        raise InvalidInput(f"counts must not be negative; got {smallest:g}.")
+    if smallest == 0:
+        values = values[values > 0]
     if values.size < at_least:
         raise InvalidInput(f"counts needs at least {at_least} objects that appear; got {values.size}.")
     return values
@@ -162,12 +163,13 @@ def positive_counts(counts: ArrayLike, *, at_least: int = 1) -> Counts:
 
 def _area(counts: Counts) -> Counts:
     largest, n_objects = counts.max(axis=1), np.count_nonzero(counts, axis=1)
-    smallest = counts.min(axis=1, where=counts > 0, initial=np.inf)
+    smallest = np.where(counts > 0, counts, largest[:, np.newaxis]).min(axis=1)
     return _ratio(counts.sum(axis=1) - n_objects * smallest, largest - smallest) - 0.5
 
 
 def _entropy(counts: Counts) -> Counts:
-    shares = counts / counts.sum(axis=1, keepdims=True)
+    total = counts.sum(axis=1, keepdims=True)
+    shares = np.divide(counts, total, out=np.full(counts.shape, np.nan), where=total > 0)
     entropy: Counts = entr(shares).sum(axis=1)
     return entropy
 
@@ -178,7 +180,7 @@ def _effective(counts: Counts) -> Counts:
 
 def _evenness(counts: Counts) -> Counts:
     # Rounding puts an even distribution at 1 + 2e-16.
-    return np.minimum(1.0, _ratio(_entropy(counts), np.log(np.count_nonzero(counts, axis=1))))
+    return np.minimum(1.0, _ratio(_entropy(counts), np.log(np.maximum(1, np.count_nonzero(counts, axis=1)))))
 
 
 def _gini(counts: Counts) -> Counts:
@@ -190,7 +192,8 @@ def _gini(counts: Counts) -> Counts:
 
 
 def _ratio(above: Counts, below: Counts) -> Counts:
-    return np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0)
+    ratio: Counts = np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0)
+    return ratio
 
 
 FORMULAS: Mapping[str, Callable[[Counts], Counts]] = {

@@ -155,10 +155,10 @@ def object_distribution(
 
     Notes
     -----
-    The interval is value ± z·SE, with SE from the bootstrap. Percentile and BCa intervals, which all other
-    measures here have, miss the truth half of the time and more: a resample holds only some 63 % of the rare
-    objects, so its evenness is off to one side. In simulations with up to 300 objects in 80 to 200 images
-    this interval covers 88 to 100 %.
+    The interval is value ± z·SE, with SE from the bootstrap. Percentile and BCa intervals are no use here: an
+    object seen once is missing from 37 % of the resamples, so their evenness is off to one side. In
+    simulations with 12 to 300 objects in 80 to 200 images the percentile interval covered the mean of such
+    runs 30 to 98 % of the time, BCa 22 to 98 %, this one 88 to 100 %.
 
     Examples
     --------
@@ -175,12 +175,12 @@ def object_distribution(
     def with_replacement(n_draws: int) -> NDArray[np.int64]:
         return generator.multinomial(n_images, np.full(n_images, 1 / n_images), size=n_draws)
 
-    blocks = list(_counts_of_draws(presence, with_replacement, _N_RESAMPLES))
+    blocks = _counts_of_draws(presence, with_replacement, _N_RESAMPLES)
+    drawn = pd.concat(pd.DataFrame({name: f(block) for name, f in FORMULAS.items()}) for block in blocks)
 
     def estimate(measure: str, bounds: tuple[float, float], null_value: float | None) -> Estimate:
-        formula = FORMULAS[measure]
-        error = float(np.concatenate([formula(block) for block in blocks]).std(ddof=1))
-        value = float(formula(counts[np.newaxis])[0])
+        error = float(drawn[measure].std(skipna=False))
+        value = float(FORMULAS[measure](counts[np.newaxis])[0])
         return _normal(value, error, bounds, n_images, confidence, null_value)
 
     return ObjectDistribution(

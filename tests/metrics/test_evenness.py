@@ -118,6 +118,8 @@ def test_the_formulas_of_many_counts_are_those_of_each():
 
 
 def test_undefined_rows_are_nan_and_never_0():
-    rows = np.array([[2.0, 2.0, 0.0], [5.0, 0.0, 0.0]])
+    rows = np.array([[2.0, 2.0, 0.0], [5.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     assert np.isnan(FORMULAS["distribution_bias"](rows)).all()
-    assert np.isnan(FORMULAS["normalised_entropy"](rows)).tolist() == [False, True]
+    assert np.isnan(FORMULAS["normalised_entropy"](rows)).tolist() == [False, True, True]
+    assert np.isnan(FORMULAS["gini"](rows)).tolist() == [False, False, True]
+    assert np.isnan(FORMULAS["effective_number"](rows)).tolist() == [False, False, True]

@@ -109,6 +109,14 @@ def test_a_model_that_favours_few_objects_is_told_from_an_even_one():
     assert biased.gini.low > even.gini.high
 
 
+def test_pictures_without_objects_are_resampled_too():
+    # In (10/12)^12 = 11 % of the resamples there is no object at all, and so no measure.
+    estimate = object_distribution([["man", "cup"], ["man"], *[[]] * 10]).effective_number
+    assert estimate.n == 12
+    assert math.isnan(estimate.low)
+    assert "too few" in estimate.note
+
+
 def test_too_few_images_have_no_interval():
     estimate = distribution_bias_estimate([["man", "dog"], ["man"]])
     assert estimate.value == 0.5
