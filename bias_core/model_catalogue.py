@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import yaml
 
@@ -14,7 +14,7 @@ from bias_core.errors import StorageError, UnknownModel
 from bias_core.types import ModelInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _SAMPLE = 1 << 20  # bytes read at either end of a file to identify it
@@ -40,12 +40,40 @@ class EncoderInfo:
     note: str = ""
 
 
+Role = Literal["captioner", "answerer", "language_model", "person_finder"]
+"""What a tool does; the file's sections have the plural."""
+_ROLES: tuple[Role, ...] = get_args(Role)
+_HUB_LIBRARY: Mapping[Role, str] = {"captioner": "blip", "answerer": "blip", "language_model": "transformers"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolInfo:
+    """A captioner, an answerer of questions, a language model or a finder of people.
+
+    Attributes
+    ----------
+    id : the name that is asked for.
+    library : which adapter loads it: blip, transformers, gguf, torchvision or calibration.
+    path : hub id, folder (relative to the assets), package with a GGUF file, torchvision's name of a
+        detector, or the id of an encoder.
+    embedded : shipped with the explorer.
+    """
+
+    id: str
+    name: str
+    library: str
+    path: str
+    embedded: bool = False
+    note: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
-    """The models and encoders that have a name, in the order of the file."""
+    """What has a name, in the order of the file."""
 
     models: tuple[ModelInfo, ...]
     encoders: tuple[EncoderInfo, ...]
+    tools: Mapping[Role, tuple[ToolInfo, ...]] = field(default_factory=dict)
 
     def model(self, name: str) -> ModelInfo:
         """The model of this name, or a plain entry for any ``org/name`` or local diffusers folder.
@@ -81,6 +109,18 @@ class Catalogue:
             "any hub CLIP as org/name, or open_clip:ARCHITECTURE/WEIGHTS"
         )
 
+    def tool(self, role: Role, name: str) -> ToolInfo:
+        """The captioner, answerer, language model or finder of this name, or a plain entry for a hub id."""
+        listed = self.tools.get(role, ())
+        for info in listed:
+            if info.id == name:
+                return info
+        if role in _HUB_LIBRARY and (_is_folder(name, "config.json") or _HUB_ID.fullmatch(name)):
+            return ToolInfo(id=name, name=name, library=_HUB_LIBRARY[role], path=name)
+        known = ", ".join(info.id for info in listed)
+        others = ", or any hub model as org/name" if role in _HUB_LIBRARY else ""
+        raise UnknownModel(f"no {role.replace('_', ' ')} {name!r}; there are {known}{others}")
+
 
 def check_condition(info: ModelInfo, condition: str) -> str:
     """The condition to generate under: "" for models without planted conditions.
@@ -106,7 +146,11 @@ def load_catalogue(path: Path) -> Catalogue:
         raise StorageError(f"cannot read the model catalogue {path}: {error}") from error
     return Catalogue(
         models=tuple(ModelInfo(**_with_tuples(entry)) for entry in data["models"]),
-        encoders=tuple(EncoderInfo(**entry) for entry in data["encoders"]),
+        encoders=tuple(EncoderInfo(**_checked(entry, EncoderInfo)) for entry in data["encoders"]),
+        tools={
+            role: tuple(ToolInfo(**_checked(entry, ToolInfo)) for entry in data.get(f"{role}s", ()))
+            for role in _ROLES
+        },
     )
 
 
@@ -147,7 +191,11 @@ def _is_folder(name: str, marker: str) -> bool:
 
 
 def _with_tuples(entry: dict[str, Any]) -> dict[str, Any]:
-    known = {f.name for f in fields(ModelInfo)}
+    return _checked(entry, ModelInfo) | {"conditions": tuple(entry.get("conditions", ()))}
+
+
+def _checked(entry: dict[str, Any], kind: type[ModelInfo | EncoderInfo | ToolInfo]) -> dict[str, Any]:
+    known = {f.name for f in fields(kind)}
     if unknown := set(entry) - known:
         raise StorageError(f"models.yaml, {entry.get('id')}: unknown keys {sorted(unknown)}")
-    return entry | {"conditions": tuple(entry.get("conditions", ()))}
+    return entry

@@ -25,8 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bias_core.model_catalogue import EncoderInfo
-    from bias_core.protocols import ImageTextEncoder, TextToImage
-    from bias_core.types import ModelInfo, ReaderErrors
+    from bias_core.protocols import (
+        Captioner,
+        ImageTextEncoder,
+        LanguageModel,
+        PersonFinder,
+        TextToImage,
+        VisualQuestionAnswerer,
+    )
+    from bias_core.types import ModelInfo, PlantedLine, ReaderErrors
 
 T = TypeVar("T")
 
@@ -80,6 +87,22 @@ class Services:
         """The encoder of this name; its weights load with the first input."""
         return self._once("encoder", name, lambda: self._build_encoder(self.catalogue.encoder(name)))
 
+    def captioner(self, name: str) -> Captioner:
+        """The captioner of this name; its weights load with the first picture."""
+        return self._once("captioner", name, lambda: self._build_captioner(name))
+
+    def answerer(self, name: str) -> VisualQuestionAnswerer:
+        """The answerer of questions of this name; its weights load with the first picture."""
+        return self._once("answerer", name, lambda: self._build_answerer(name))
+
+    def language_model(self, name: str) -> LanguageModel:
+        """The language model of this name; its weights load with the first text."""
+        return self._once("language_model", name, lambda: self._build_language_model(name))
+
+    def person_finder(self, name: str) -> PersonFinder:
+        """The finder of people of this name; its weights load with the first picture."""
+        return self._once("person_finder", name, lambda: self._build_person_finder(name))
+
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
     ) -> tuple[ReaderErrors | None, ...]:
@@ -117,6 +140,12 @@ class Services:
         from bias_core.adapters.calibration_renderer import shown_share
 
         return shown_share(sentence, truths)
+
+    def planted_lines(self) -> tuple[PlantedLine, ...]:
+        """Every rate that is planted in the calibration world."""
+        from bias_core.adapters.calibration_renderer import planted_lines
+
+        return planted_lines()
 
     def tidy(self) -> Sequence[str]:
         """Bring the picture store below its limit; ids of the pictures that went."""
@@ -187,6 +216,38 @@ class Services:
         source = self._source(info.path)
         name = f"{info.id}@{fingerprint(Path(source))}" if Path(source).is_dir() else info.id
         return TransformersEncoder(name, source, device=device, offline=offline)
+
+    def _build_captioner(self, name: str) -> Captioner:
+        from bias_core.adapters.blip import BlipCaptioner
+
+        info = self.catalogue.tool("captioner", name)
+        return BlipCaptioner(info.id, self._source(info.path), **self._where())
+
+    def _build_answerer(self, name: str) -> VisualQuestionAnswerer:
+        from bias_core.adapters.blip import BlipAnswerer
+
+        info = self.catalogue.tool("answerer", name)
+        return BlipAnswerer(info.id, self._source(info.path), **self._where())
+
+    def _build_language_model(self, name: str) -> LanguageModel:
+        from bias_core.adapters.transformers_lm import TransformersLanguageModel, package_gguf
+
+        info = self.catalogue.tool("language_model", name)
+        if info.library != "gguf":
+            return TransformersLanguageModel(info.id, self._source(info.path), **self._where())
+        folder, file = package_gguf(info.path)
+        return TransformersLanguageModel(info.id, str(folder), gguf_file=file, **self._where())
+
+    def _build_person_finder(self, name: str) -> PersonFinder:
+        from bias_core.adapters.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
+
+        info = self.catalogue.tool("person_finder", name)
+        if info.library == "calibration":
+            return CalibrationPersonFinder(self.encoder(info.path))
+        return TorchvisionPersonFinder(info.id, info.path, **self._where())
+
+    def _where(self) -> dict[str, Any]:
+        return {"device": self.settings.device, "offline": self.settings.offline}
 
 
 def _held_out(path: Path) -> tuple[np.ndarray, int]:

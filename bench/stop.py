@@ -1,0 +1,67 @@
+"""StOP's candidates scored per second, in batches and one at a time: `python bench/stop.py`."""
+
+import time
+
+import numpy as np
+import torch
+
+from bias_core.adapters.transformers_clip import TransformersEncoder
+from bias_core.calibration.captions import vocabulary
+from bias_core.search.stop import optimise_prompts
+from bias_core.settings import ASSETS
+
+PREFIX = "This is a photo of"
+N_ALONE, WIDTH = 200, 8
+
+
+class Words:
+    """Proposes every word of the calibration world: what is timed is the scoring."""
+
+    def __init__(self):
+        self.words = vocabulary()
+
+    def propose(self, prefixes, n):
+        return [[f"{prefix} {word}" for word in self.words[:n]] for prefix in prefixes]
+
+
+class Counted:
+    """The encoder, counting texts and seconds."""
+
+    def __init__(self, encoder):
+        self.encoder, self.n_texts, self.seconds = encoder, 0, 0.0
+        self.name = encoder.name
+
+    def encode_texts(self, texts):
+        started = time.perf_counter()
+        rows = self.encoder.encode_texts(texts)
+        self.seconds += time.perf_counter() - started
+        self.n_texts += len(texts)
+        return rows
+
+
+def main():
+    encoder = TransformersEncoder("calibration-clip", str(ASSETS / "calibration" / "clip"), offline=True)
+    encoder.encode_texts([PREFIX])
+    images = np.load(ASSETS / "calibration" / "clip" / "held_out.npz")["image_embeddings"][:50]
+    texts = [f"{PREFIX} {word}" for word in vocabulary()[:N_ALONE]]
+    target = images.astype(np.float64).mean(axis=0)
+
+    batched = Counted(encoder)
+    started = time.perf_counter()
+    optimise_prompts(images, batched, Words(), n_candidates=10_000, beam_width=WIDTH)
+    whole = time.perf_counter() - started
+
+    started = time.perf_counter()
+    for text in texts:
+        _ = float(encoder.encode_texts([text])[0] @ target)
+    alone = N_ALONE / (time.perf_counter() - started)
+
+    together = batched.n_texts / batched.seconds
+    print(f"{torch.get_num_threads()} threads; {batched.n_texts:,} texts scored in a search of {whole:.1f} s")
+    print(f"in batches:      {together:8.0f} texts a second")
+    print(f"one at a time:   {alone:8.0f} texts a second")
+    print(f"batches are {together / alone:.1f} times as quick (at least 10)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""BLIP from transformers: what a picture shows in a sentence, and answers to questions about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bias_core.adapters.devices import hide_progress_bars, loading, pick_device
+from bias_core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from PIL import Image
+
+
+class _Blip:
+    """A BLIP model with its processor, loaded with the first picture, and its pictures in batches."""
+
+    model_class: str
+
+    def __init__(
+        self,
+        name: str,
+        source: str,
+        *,
+        device: str = "auto",
+        offline: bool = False,
+        batch_size: int = 16,
+        max_new_tokens: int = 50,
+    ) -> None:
+        self.name = name
+        self.source = source
+        self.batch_size = batch_size
+        self.max_new_tokens = max_new_tokens
+        self._wanted_device = device
+        self._offline = offline
+        self._loaded: tuple[Any, Any, str] | None = None
+
+    def _generate(self, images: Sequence[Image.Image], questions: Any = None) -> list[str]:
+        """What the model says about each picture; ``questions`` are token ids ``(n_images, n_tokens)``."""
+        import torch
+
+        model, processor, device = self._parts()
+        said: list[str] = []
+        for start in range(0, len(images), self.batch_size):
+            batch = slice(start, start + self.batch_size)
+            inputs = processor(images=[image.convert("RGB") for image in images[batch]], return_tensors="pt")
+            arguments = {"pixel_values": inputs["pixel_values"].to(device)}
+            if questions is not None:
+                arguments["input_ids"] = torch.tensor(questions[batch], device=device)
+                arguments["attention_mask"] = torch.ones_like(arguments["input_ids"])
+            with torch.inference_mode():
+                output = model.generate(**arguments, max_new_tokens=self.max_new_tokens, do_sample=False)
+            texts = processor.batch_decode(output, skip_special_tokens=True)
+            said += [" ".join(text.split()) for text in texts]
+        return said
+
+    def _parts(self) -> tuple[Any, Any, str]:
+        if self._loaded is None:
+            with loading(self.name, self.source):
+                self._loaded = self._load()
+        return self._loaded
+
+    def _load(self) -> tuple[Any, Any, str]:
+        import torch
+        import transformers
+
+        hide_progress_bars()
+        options: dict[str, Any] = {"local_files_only": self._offline or Path(self.source).is_dir()}
+        device = pick_device(self._wanted_device)
+        kind = getattr(transformers, self.model_class)
+        model = kind.from_pretrained(self.source, dtype=torch.float32, use_safetensors=True, **options)
+        processor = transformers.BlipProcessor.from_pretrained(self.source, **options)
+        return model.to(device).eval(), processor, device
+
+
+class BlipCaptioner(_Blip):
+    """Captions by ``BlipForConditionalGeneration``; loads nothing before the first picture.
+
+    Parameters
+    ----------
+    name : for messages and reports.
+    source : hub id, or a folder in Hugging Face layout.
+    batch_size : pictures at once.
+    max_new_tokens : longest caption.
+    """
+
+    model_class = "BlipForConditionalGeneration"
+
+    def caption(self, images: Sequence[Image.Image]) -> list[str]:
+        """One caption per picture, the likeliest word at each step; it may be empty."""
+        return self._generate(images, None)
+
+
+class BlipAnswerer(_Blip):
+    """Answers by ``BlipForQuestionAnswering``; loads nothing before the first picture.
+
+    Parameters
+    ----------
+    name : for messages and reports.
+    source : hub id, or a folder in Hugging Face layout.
+    batch_size : pictures at once.
+    max_new_tokens : longest answer.
+    """
+
+    model_class = "BlipForQuestionAnswering"
+
+    def answer(self, images: Sequence[Image.Image], questions: Sequence[str]) -> list[str]:
+        """One answer per (picture, question) pair; long questions are cut at the model's limit.
+
+        Raises
+        ------
+        InvalidInput
+            Not one question per picture, or a blank one.
+        """
+        if len(images) != len(questions):
+            raise InvalidInput(
+                f"one question per picture is needed; got {len(images)} pictures, {len(questions)} questions."
+            )
+        if blank := [number for number, text in enumerate(questions, start=1) if not text.strip()]:
+            raise InvalidInput(f"question {blank[0]} of {len(questions)} is blank.")
+        said = [""] * len(questions)
+        for numbers, ids in self._by_length(questions):
+            answers = self._generate([images[number] for number in numbers], ids)
+            for number, answer in zip(numbers, answers, strict=True):
+                said[number] = answer
+        return said
+
+    def _by_length(self, questions: Sequence[str]) -> Iterator[tuple[list[int], list[list[int]]]]:
+        """Numbers and token ids of questions of equal length.
+
+        The model's ``generate`` reads padding as if it were words, so that an answer would depend on the
+        other questions of its batch.
+        """
+        if not questions:
+            return
+        model, processor, _ = self._parts()
+        limit = int(model.config.text_config.max_position_embeddings)
+        rows = processor.tokenizer(list(questions), truncation=True, max_length=limit)["input_ids"]
+        for length in sorted({len(ids) for ids in rows}):
+            numbers = [number for number, ids in enumerate(rows) if len(ids) == length]
+            yield numbers, [rows[number] for number in numbers]

