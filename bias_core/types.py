@@ -135,6 +135,31 @@ class ReaderErrors:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlantedLine:
+    """One planted rate in every condition, and how to look for it.
+
+    Attributes
+    ----------
+    concept, attribute, value : what hangs on what.
+    prompts : prompts that draw the concept; several where it is a group of stimuli.
+    positive, negative : sentences that read the attribute.
+    rates : P(attribute | concept) by condition, in [0, 1].
+    published : the source's own number, in [0, 1].
+    source : where it is published.
+    """
+
+    concept: str
+    attribute: str
+    value: object
+    prompts: tuple[str, ...]
+    positive: str
+    negative: str
+    rates: Mapping[str, float]
+    published: float
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """One denoising step seen from inside; all arrays are float32 and of one image, ``(c, h, w)``.
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from bias_core.protocols import StepCallback
-    from bias_core.types import ImageRow
+    from bias_core.types import ImageRow, PlantedLine
 
 
 class CalibrationRenderer:
@@ -42,6 +42,13 @@ class CalibrationRenderer:
             yield GeneratedImage(row=row, image=image, truth=scene.truth())
             if on_step is not None:
                 on_step(done, len(rows))
+
+
+def planted_lines() -> tuple[PlantedLine, ...]:
+    """Every planted rate of the world, in every condition."""
+    from bias_core.calibration import truth
+
+    return tuple(truth.planted_lines())
 
 
 def shown_share(sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:

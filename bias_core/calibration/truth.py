@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from bias_core.calibration.grammar import group_of, parse
 from bias_core.calibration.lexicon import association_stimuli, book
 from bias_core.calibration.planted import CONDITIONS, PlantedRate, planted_index, rates
 from bias_core.prompts import fill_template
+from bias_core.types import PlantedLine
 
 SENTENCES: dict[tuple[str, object], tuple[str, str]] = {
     ("gender", "masculine"): ("a photo of a man", "a photo of a woman"),
@@ -38,31 +38,6 @@ SENTENCES: dict[tuple[str, object], tuple[str, str]] = {
     ("light", "bright"): ("a pleasant picture", "an unpleasant picture"),
 }
 """How each planted attribute is read: it is there or it is not, with nothing in between."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlantedLine:
-    """One planted rate in every condition, and how to look for it.
-
-    Attributes
-    ----------
-    concept, attribute, value : what hangs on what.
-    prompts : prompts that draw the concept; several where it is a group of stimuli.
-    positive, negative : sentences that read the attribute.
-    rates : P(attribute | concept) by condition, in [0, 1].
-    published : the source's own number, in [0, 1].
-    source : where it is published.
-    """
-
-    concept: str
-    attribute: str
-    value: object
-    prompts: tuple[str, ...]
-    positive: str
-    negative: str
-    rates: dict[str, float]
-    published: float
-    source: str
 
 
 def planted_lines() -> Iterator[PlantedLine]:

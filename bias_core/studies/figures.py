@@ -5,7 +5,7 @@ What each kind reads (a column in brackets may be missing):
 ==============  ====================================================================================
 intervals       name, value, low, high, [group], [published], [expected]; labels: x, null
 bars            name, value, [low, high], [group]; labels: y, null
-distributions   group, value; labels: x, null; quartiles are drawn over the points
+distributions   group, value, [side: its colour]; labels: x, null; quartiles are drawn over the points
 arrows          name, start, end; labels: x, start, end, null
 scatter         x, y, [name], [group], [xlow, xhigh, ylow, yhigh]; labels: x, y, lowess, diagonal
 curves          group, x, value, [low, high]; labels: x, y, null
@@ -106,16 +106,18 @@ def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     _null(axes, labels, vertical=True)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_xlabel(str(labels.get("y", "")))
+    axes.set_xlabel(str(labels.get("y", "")), fontsize=9)
     _finish(axes, {})
 
 
 def _distributions(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     groups = list(_groups(data))
     axes = _axes(figure, 6.4, 0.9 + 0.5 * len(groups))
+    sides = list(dict.fromkeys(data["side"])) if "side" in data else []
     rng = np.random.default_rng(0)  # only spreads the points
     for i, (_, rows) in enumerate(groups):
-        colour, values = COLOURS[i % len(COLOURS)], rows["value"].to_numpy(float)
+        place = sides.index(rows["side"].iloc[0]) if sides else i
+        colour, values = COLOURS[place % len(COLOURS)], rows["value"].to_numpy(float)
         axes.plot(values, i + rng.uniform(-0.28, 0.28, len(values)), ".", ms=3, alpha=0.35, color=colour)
         low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
         axes.plot([low, high], [i, i], lw=5, color=colour, solid_capstyle="butt")
@@ -131,7 +133,7 @@ def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     for place, (_, row) in enumerate(data.iterrows()):
         axes.annotate(
             "", xy=(row["end"], place), xytext=(row["start"], place),
-            arrowprops={"arrowstyle": "-|>", "color": COLOURS[0], "lw": 1.6},
+            arrowprops={"arrowstyle": "-|>", "color": COLOURS[0], "lw": 1.6, "shrinkA": 3, "shrinkB": 3},
         )  # fmt: skip
     axes.plot(data["start"], range(len(data)), "o", ms=5, mfc="white", color=MUTED, label=labels.get("start"))
     axes.plot(data["end"], range(len(data)), "o", ms=5, color=COLOURS[0], label=labels.get("end"))
@@ -164,8 +166,8 @@ def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
         for _, row in data.iterrows():
             axes.annotate(str(row["name"]), (row["x"], row["y"]), xytext=(3, 3), textcoords="offset points",
                           fontsize=6, color=MUTED)  # fmt: skip
-    axes.set_xlabel(str(labels.get("x", "")))
-    axes.set_ylabel(str(labels.get("y", "")))
+    axes.set_xlabel(str(labels.get("x", "")), fontsize=9)
+    axes.set_ylabel(str(labels.get("y", "")), fontsize=9)
     _finish(axes, {})
 
 
@@ -190,8 +192,8 @@ def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
             low, high = rows["low"].to_numpy(float), rows["high"].to_numpy(float)
             axes.fill_between(rows["x"], low, high, color=colour, alpha=0.18, lw=0)
     _null(axes, labels, vertical=False)
-    axes.set_xlabel(str(labels.get("x", "")))
-    axes.set_ylabel(str(labels.get("y", "")))
+    axes.set_xlabel(str(labels.get("x", "")), fontsize=9)
+    axes.set_ylabel(str(labels.get("y", "")), fontsize=9)
     _finish(axes, {})
 
 
@@ -256,7 +258,7 @@ def _null(axes: Axes, labels: dict[str, Any], *, vertical: bool) -> None:
 
 def _finish(axes: Axes, labels: dict[str, Any]) -> None:
     if "x" in labels:
-        axes.set_xlabel(str(labels["x"]))
+        axes.set_xlabel(str(labels["x"]), fontsize=9)
     handles, names = axes.get_legend_handles_labels()
     if handles:
         axes.legend(handles, names, fontsize=7, frameon=False)

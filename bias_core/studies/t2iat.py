@@ -38,15 +38,16 @@ def association_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Per test and side: the neutral prompts, and their edits with words of A and of B."""
     return [
         Shot(prompt=prompt, n=n, group=f"{test['key']} {side} {kind}", facts=facts)
-        for test in _tests(design, settings)
+        for test in chosen_tests(design, settings)
         for side in SIDES
         for stimulus in _stimuli(design, settings, test[side])
-        for kind, prompt, n in _edits(design, settings, test, side, stimulus)
+        for kind, prompt, n in edits_of(design, settings, test, side, stimulus)
         for facts in [{"test": test["key"], "side": side, "set": kind, "stimulus": stimulus}]
     ]
 
 
-def _tests(design: Design, settings: StudySettings) -> list[dict[str, Any]]:
+def chosen_tests(design: Design, settings: StudySettings) -> list[dict[str, Any]]:
+    """The tests that the option names, or all; InvalidInput for one that does not exist."""
     wanted = settings.options["tests"]
     tests = [test for test in design.data["tests"] if not wanted or test["key"] in wanted]
     if unknown := set(wanted) - {test["key"] for test in tests}:
@@ -60,7 +61,7 @@ def _stimuli(design: Design, settings: StudySettings, concept: str) -> list[str]
     return thinned(words, settings.scale**0.5, least=FEWEST_STIMULI, seed=settings.seed)
 
 
-def _edits(
+def edits_of(
     design: Design, settings: StudySettings, test: dict[str, Any], side: str, stimulus: str
 ) -> Iterator[tuple[str, str, int]]:
     """Set, prompt and number of pictures: one neutral prompt, and its edits.
@@ -97,8 +98,8 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
     """S, p and d of every test, and the associations behind them."""
     frame = data.frame
     rows = yield from data.embed(frame)
-    tests = _tests(design, settings)
-    found = {test["key"]: _test(frame[frame["test"] == test["key"]], rows, settings) for test in tests}
+    tests = chosen_tests(design, settings)
+    found = {test["key"]: run_test(frame[frame["test"] == test["key"]], rows, settings) for test in tests}
     adjusted = benjamini_hochberg([t.total_p_value for t in found.values()]).adjusted
     titles = {test["key"]: _title(design, test) for test in tests}
     table = pd.DataFrame(
@@ -136,7 +137,9 @@ def _finding(design: Design, test: dict[str, Any], found: AssociationTest) -> Fi
     )
 
 
-def _test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> AssociationTest:
+def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> AssociationTest:
+    """One test on the pictures of ``frame``, whose index points into ``rows``."""
+
     def of(side: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
         chosen = frame[(frame["side"] == side) & (frame["set"] == kind)]
         return rows[chosen.index], chosen["stimulus"].to_numpy(dtype=str)
@@ -208,7 +211,7 @@ def _score_figure(table: pd.DataFrame) -> StudyFigure:
 
 def _distribution_figure(found: dict[str, AssociationTest], titles: dict[str, str]) -> StudyFigure:
     data = [
-        {"group": f"{titles[key].split(',')[0].split(' / ')[i]}", "value": value, "test": key}
+        {"group": titles[key].split(",")[0].split(" / ")[i], "value": value, "side": "XY"[i]}
         for key, test in found.items()
         for i, values in enumerate((test.associations_x, test.associations_y))
         for value in values

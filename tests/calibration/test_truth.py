@@ -9,7 +9,8 @@ from scipy.stats import binomtest
 
 from bias_core.calibration.grammar import parse
 from bias_core.calibration.planted import sample_scene
-from bias_core.calibration.truth import PlantedLine, planted_lines, prompts_of
+from bias_core.calibration.truth import planted_lines, prompts_of
+from bias_core.types import PlantedLine
 
 LINES = list(planted_lines())
 

@@ -1,0 +1,216 @@
+"""Is the instrument right? What is planted in the calibration world against what is measured there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.statistics import corrected_prevalence, wilson_interval
+from bias_core.studies.program import Measuring, Program
+from bias_core.studies.rows import scaled
+from bias_core.studies.study_types import (
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    StudyTable,
+)
+
+if TYPE_CHECKING:
+    from bias_core.studies.study_data import StudyData
+    from bias_core.types import Estimate, PlantedLine, ReaderErrors
+
+CONDITIONS = ("fair", "published", "extreme")
+GAP = 0.15  # planted rates closer than this are not expected to be told apart
+
+
+def rate_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Every prompt of a planted rate, in every condition; as many pictures a concept as the design says."""
+    n = scaled(design.images_per_prompt, settings.scale)
+    return [
+        Shot(prompt=prompt, n=max(1, math.ceil(n / len(prompts))), group=condition, condition=condition)
+        for prompts in _concepts(design)
+        for condition in CONDITIONS
+        for prompt in prompts
+    ]
+
+
+def _concepts(design: Design) -> Sequence[Sequence[str]]:
+    concepts: Sequence[Sequence[str]] = design.data["concepts"]
+    if not concepts:
+        raise InvalidInput(f"{design.name} needs the prompts of the calibration world's concepts")
+    return concepts
+
+
+def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
+    """P, corrected P and Psi of every planted rate in every condition."""
+    frame = data.frame
+    rows = yield from data.embed(frame)
+    lines = data.services.planted_lines()
+    pairs = list(dict.fromkeys((line.positive, line.negative) for line in lines))
+    errors = data.services.reader_errors(settings.encoder, settings.model, pairs)
+    texts = data.texts([sentence for pair in pairs for sentence in pair])
+    leans = dict(zip(pairs, texts[0::2] - texts[1::2], strict=True))
+    truths = np.array(data.truths(frame), dtype=object)
+    places = frame.groupby(["prompt", "group"], sort=False).indices
+    known = dict(zip(pairs, errors, strict=True))
+    found = []
+    for line in lines:
+        data.check()
+        pair = line.positive, line.negative
+        for condition in CONDITIONS:
+            here = np.concatenate([places[prompt, condition] for prompt in line.prompts])
+            said = rows[here] @ leans[pair] > 0
+            found.append(_reading(line, condition, said, truths[here], known[pair], settings.confidence))
+    table = pd.DataFrame(found)
+    order = _orders(table)
+    return Results(
+        findings=(*_coverages(table, settings.confidence), *_order_findings(order, settings.confidence)),
+        tables=(
+            StudyTable(key="rates", title="Planted against measured", frame=table, note=_NOTE),
+            StudyTable(key="order", title="From fair over published to extreme", frame=order),
+        ),
+        figures=(_planted_figure(table),),
+        notes=(
+            f"{int(table['corrected'].isna().sum()):,} of {len(table):,} shares could not be corrected: "
+            "the reader's errors on their sentences are not known or too large.",
+        ),
+    )
+
+
+_NOTE = (
+    "planted: the rate that is drawn from; drawn: its share in these pictures; measured: the share that the "
+    "reader calls positive; corrected: after Rogan and Gladen, with the interval that should cover what is "
+    "planted in 95 % of the lines."
+)
+
+
+def _reading(
+    line: PlantedLine,
+    condition: str,
+    said: np.ndarray,
+    truths: np.ndarray,
+    errors: ReaderErrors | None,
+    confidence: float,
+) -> dict[str, object]:
+    """One line of the table: a planted rate in one condition."""
+    planted, n = line.rates[condition], len(said)
+    drawn = float(np.mean([truth[line.attribute] == line.value for truth in truths]))
+    measured = wilson_interval(int(said.sum()), n, confidence=confidence)
+    corrected = _corrected(said, errors, confidence)
+    return {
+        "concept": line.concept,
+        "attribute": line.attribute,
+        "value": str(line.value),
+        "condition": condition,
+        "planted": planted,
+        "drawn": drawn,
+        "measured": measured.value,
+        "corrected": corrected.value if corrected else math.nan,
+        "low": corrected.low if corrected else math.nan,
+        "high": corrected.high if corrected else math.nan,
+        "covered": bool(corrected and corrected.low - 1e-9 <= planted <= corrected.high + 1e-9),
+        "covered uncorrected": measured.low - 1e-9 <= planted <= measured.high + 1e-9,
+        "n": n,
+        "source": line.source,
+    }
+
+
+def _corrected(said: np.ndarray, errors: ReaderErrors | None, confidence: float) -> Estimate | None:
+    if errors is None or errors.sensitivity + errors.specificity <= 1:
+        return None
+    return corrected_prevalence(
+        int(said.sum()),
+        len(said),
+        sensitivity=errors.sensitivity,
+        specificity=errors.specificity,
+        n_sensitivity=errors.n_positive,
+        n_specificity=errors.n_negative,
+        confidence=confidence,
+    )
+
+
+def _coverages(table: pd.DataFrame, confidence: float) -> list[Finding]:
+    """Share of intervals that hold the planted rate, per condition and in all."""
+    known = table[table["corrected"].notna()]
+    groups = [("all conditions", known), *((name, known[known["condition"] == name]) for name in CONDITIONS)]
+    return [
+        Finding(
+            key=f"coverage {name}",
+            title=f"Corrected intervals that hold the planted rate, {name}",
+            metric="attribute_prevalence",
+            estimate=wilson_interval(int(rows["covered"].sum()), len(rows), null_value=confidence),
+            says=f"Nominal {100 * confidence:g} %; without the correction "
+            f"{100 * rows['covered uncorrected'].mean():.1f} %.",
+        )
+        for name, rows in groups
+        if len(rows)
+    ]
+
+
+def _orders(table: pd.DataFrame) -> pd.DataFrame:
+    """Per planted rate: Psi towards its side, and whether it rises from condition to condition.
+
+    P* is the fair rate. Where the published rate lies below it, the absence of the attribute is what is
+    over-represented, and its Psi is taken.
+    """
+    lines = []
+    for (concept, attribute, value), rows in table.groupby(["concept", "attribute", "value"], sort=False):
+        by = rows.set_index("condition")
+        planted = by["planted"]
+        side = 1.0 if planted["published"] > planted["fair"] else -1.0
+        psi = {c: max(0.0, side * (by.loc[c, "measured"] - planted["fair"])) for c in CONDITIONS}
+        lines.append(
+            {
+                "concept": concept,
+                "attribute": attribute,
+                "value": value,
+                "gap": min(
+                    abs(planted["published"] - planted["fair"]),
+                    abs(planted["extreme"] - planted["published"]),
+                ),
+                **{f"Ψ {condition}": psi[condition] for condition in CONDITIONS},
+                "in order": psi["fair"] < psi["published"] < psi["extreme"],
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def _order_findings(order: pd.DataFrame, confidence: float) -> list[Finding]:
+    clear = order[order["gap"] >= GAP]
+    return [
+        Finding(
+            key=f"order {key}",
+            title=f"Ψ ranks fair < published < extreme, {words}",
+            metric="stereotype_score",
+            estimate=wilson_interval(int(rows["in order"].sum()), len(rows), confidence=confidence),
+            says="Share of the planted rates; rates that lie close together are ranked by chance.",
+        )
+        for key, words, rows in (
+            ("clear", f"planted rates at least {GAP:g} apart", clear),
+            ("all", "all planted rates", order),
+        )
+        if len(rows)
+    ]
+
+
+def _planted_figure(table: pd.DataFrame) -> StudyFigure:
+    known = table[table["corrected"].notna()]
+    return StudyFigure(
+        key="planted",
+        title="Planted against measured",
+        kind="scatter",
+        data=pd.DataFrame({"x": known["planted"], "y": known["corrected"], "group": known["condition"]}),
+        labels={"x": "planted rate", "y": "measured, corrected", "diagonal": True},
+        caption="Each point is an attribute of a concept; on the dashed line the instrument is right.",
+    )
+
+
+PROGRAMS = {"validity_rates": Program(shots=rate_shots, measure=measure_rates)}
