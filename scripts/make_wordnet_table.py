@@ -60,7 +60,7 @@ def usable(lemma, wanted):
 
 
 def noun_names(nouns, synsets, frequencies, words):
-    """Noun -> the name that its synonyms share: the most frequent word whose own first sense is the same."""
+    """Noun -> the name that its synonyms share: the first of them whose own first sense is the same."""
     wanted = {compound.replace(" ", "_") for compound in words["compounds"]}
     senses = {}
     for lemma, offsets in nouns.items():
@@ -83,8 +83,9 @@ def noun_names(nouns, synsets, frequencies, words):
             names[lemma] = words["names"].get(lemma, lemma).replace("_", " ")
             continue
         candidates = [w.lower() for w in synsets[offset][1]]
-        candidates = [w for w in candidates if senses.get(w) == offset and w not in own]
-        names[lemma] = max(candidates, key=lambda w: frequencies[w, "n"]).replace("_", " ")
+        names[lemma] = next(w for w in candidates if senses.get(w) == offset and w not in own).replace(
+            "_", " "
+        )
     return names
 
 

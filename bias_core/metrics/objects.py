@@ -77,14 +77,14 @@ def extract_objects(
 
     Notes
     -----
-    The paper names no tagger. A word is what its most frequent sense in WordNet is, with three rules for
-    captions: after a determiner, a preposition or a verb there is no finite verb ("holding a saw"); the last
-    word of a phrase that a determiner opened is a noun if it can be ("a watch on a table"); a word unknown to
-    WordNet is a noun, because brands are ("starbucks").
+    The paper names no tagger. A word is what its most frequent sense in WordNet is, with rules for captions:
+    after a determiner, a preposition or a verb there is no finite verb ("holding saws"), after a relative
+    pronoun there is one ("that looks"); the last word of a phrase that a determiner opened is a noun if it
+    can be ("a watch on a table"); a word unknown to WordNet is a noun, because brands are ("starbucks").
     Synonyms share the first sense, as in the paper. A word of several senses that were never tagged in
     WordNet's corpora has no first sense worth the name and stays itself ("saw" would be a proverb). The name
-    is the most frequent of the synonyms, not the first, so that folding twice changes nothing. Gender words
-    are never folded: "police officer" does not become "policeman".
+    is the first synonym whose own first sense is the same, so that folding twice changes nothing. Gender
+    words are never folded: "police officer" does not become "policeman".
 
     Examples
     --------
@@ -229,6 +229,8 @@ def _function(token: str, words: Lexicon) -> str:
     """Which kind of function word or mark a token is; "" for a word that may name something."""
     if token in words.determiners:
         return "DET"
+    if token in words.relatives:
+        return "REL"
     if token in words.prepositions:
         return "PREP"
     if token in words.coordinators:
@@ -248,8 +250,10 @@ def _tag(token: str, previous: str, following: str, words: Lexicon) -> tuple[str
         return token, "VERB" if participle else "ADV" if token.endswith("ly") else "NOUN"
     if previous in ("START", "DET", "PREP", "ADJ", "VERB") and not participle and len(lemmas) > 1:
         lemmas.pop("VERB", None)
-    # The last word of a noun phrase; "holding a" is not, nor is "black and".
-    last = following in ("PREP", "OTHER") or (following == "DET" and not participle)
+    if "VERB" in lemmas and (previous == "REL" or (participle and following == "DET")):
+        return lemmas["VERB"], "VERB"  # "that looks", "tuning a"
+    # The last word of a noun phrase; "black and" is not.
+    last = following in ("DET", "REL", "PREP", "OTHER")
     if "NOUN" in lemmas and last and previous in ("DET", "ADJ"):
         return lemmas["NOUN"], "NOUN"
     part = max(lemmas, key=lambda p: words.frequency(lemmas[p], p) or 0)  # a tie goes to the noun

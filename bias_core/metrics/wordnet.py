@@ -55,8 +55,8 @@ class Lexicon:
         its synonyms (empty: its own).
     irregular : (form, part of speech) -> lemmas that no rule finds ("mice", "left").
     compounds : words kept together -> the word that the table has for them ("cell phone": "cellphone").
-    determiners, prepositions, coordinators, other_function_words : words that are never objects; which kind
-        they are tells what may follow.
+    determiners, relatives, prepositions, coordinators, other_function_words : words that are never objects;
+        which kind they are tells what may follow.
     stop_words : nouns of captions that are no objects in a picture ("view", "background").
     masculine, feminine : gender words of Table IV.
     person_words : those that are "person" in the sets of H_J.
@@ -67,6 +67,7 @@ class Lexicon:
     irregular: Mapping[tuple[str, PartOfSpeech], tuple[str, ...]]
     compounds: Mapping[str, str]
     determiners: Collection[str]
+    relatives: Collection[str]
     prepositions: Collection[str]
     coordinators: Collection[str]
     other_function_words: Collection[str]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -20,7 +21,7 @@ CAPTIONS = {
     "a young light-skinned woman with glasses in scrubs holding a syringe in a hospital": (
         "woman glasses scrubs syringe hospital"
     ),
-    "a man in a suit and tie holding a saw": "man suit tie saw",
+    "a man in a suit and tie holding a saw": "man suit necktie saw",
     "arafed image of a man wearing a black and white shirt": "man shirt",
     "there is a man that is sitting on a bench with a laptop": "man bench laptop",
     "two dogs play in the snow": "dog snow",
@@ -32,7 +33,9 @@ CAPTIONS = {
     "a cat sleeps on a couch": "cat sofa",
     "children and women walking": "child woman",
     "a picture of a person cutting with a knife": "person knife",
-    "someone looking at a plane": "person plane",
+    "someone looking at a plane": "person airplane",
+    "a person that looks like a good doctor": "person doctor",
+    "a person tuning a guitar": "person guitar",
     "man’s watch": "man watch",
     "a Starbucks cup": "starbucks cup",
     "a can of soda on a table": "can soda table",
@@ -99,6 +102,27 @@ def test_text_must_be_text(bad):
 def test_unknown_parts_of_speech_are_quoted(pos):
     with pytest.raises(InvalidInput, match="NOUN, VERB"):
         extract_objects("a dog", pos=pos)
+
+
+def test_every_object_and_profession_of_the_study_is_found_in_its_prompts():
+    words, folder = lexicon(), ROOT / "assets" / "studies"
+    objects, professions = (
+        pd.read_csv(folder / f"tbyb_{name}.csv").set_index("object") for name in ("objects", "occupations")
+    )
+    prompts = [
+        (f"a picture of a person {action.strip()} a {name}", name)
+        for name, row in objects.iterrows()
+        for action in row
+    ]
+    prompts += [(f"a picture of a person who is a good {name}", name) for name in professions.index]
+    prompts += [(f"a picture of a person that looks like a {name}", name) for name in professions.index]
+    assert len(prompts) == 380
+    for text, name in prompts:
+        plain = name.lower().replace("-", " ")
+        expected = words.name(words.lemma(plain, "NOUN") or plain)
+        found = extract_objects(text)
+        assert found[0] == "person"
+        assert expected in found, text
 
 
 def test_every_thing_of_the_calibration_world_is_found_in_its_caption():
