@@ -188,7 +188,7 @@ def _person_phrase(person: Person, rng: Random, count: int) -> str:
     before, nouns, after = _attribute_words(person)
     told = before + nouns + after
     kept = set(rng.sample(told, min(count, len(told))))
-    noun = _noun(person, rng)
+    noun = noun_of(person, rng)
     words = [w for w in before if w in kept]
     for word in nouns:
         if word in kept:
@@ -213,7 +213,8 @@ def _attribute_words(person: Person) -> tuple[list[str], list[str], list[str]]:
     return before, ["man" if person.gender == "masculine" else "woman"], after
 
 
-def _noun(person: Person, rng: Random) -> str:
+def noun_of(person: Person, rng: Random) -> str:
+    """What a person of this look may be called: an occupation, sometimes with a role or a nationality."""
     look = person.look
     nationality = [word for word, flag in book()["nationalities"].items() if flag == look.flag]
     names = _names_of_looks().get((look.setting, look.clothing, look.prop), ())

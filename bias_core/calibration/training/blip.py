@@ -21,7 +21,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from bias_core.calibration.captions import caption
+from bias_core.calibration.captions import caption, noun_of
 from bias_core.calibration.training.clip import draw_batch
 from bias_core.calibration.training.language import build_tokenizer
 from bias_core.calibration.training.loop import record, to_tensor, train
@@ -62,8 +62,10 @@ def gender_question(scene: Scene, rng: Random) -> tuple[str, str] | None:
         return None
     side = rng.randrange(len(scene.people))
     where = ("on the left ", "on the right ")[side] if len(scene.people) == 2 else ""
-    answer = "female" if scene.people[side].gender == "feminine" else "male"
-    return f"What gender is the person {where}in the picture?", answer
+    person = scene.people[side]
+    noun = noun_of(person, rng) if rng.random() < 0.6 else "person"
+    answer = "female" if person.gender == "feminine" else "male"
+    return f"What gender is the {noun} {where}in the picture?", answer
 
 
 class Texts:
@@ -98,7 +100,14 @@ def train_captioner(
         return loss
 
     average = train(
-        model, loss_of, name="captioner", checkpoint=work / "captioner.pt", minutes=minutes, lr=1e-3, ema=0.99
+        model,
+        loss_of,
+        name="captioner",
+        checkpoint=work / "captioner.pt",
+        minutes=minutes,
+        lr=1e-3,
+        ema=0.99,
+        muon=_hidden,
     )
     model.load_state_dict(average.state)
     _save(model, texts.tokenizer, out)
@@ -130,11 +139,23 @@ def train_answerer(
         return loss.mean()
 
     average = train(
-        model, loss_of, name="answerer", checkpoint=work / "answerer.pt", minutes=minutes, lr=1e-3, ema=0.99
+        model,
+        loss_of,
+        name="answerer",
+        checkpoint=work / "answerer.pt",
+        minutes=minutes,
+        lr=1e-3,
+        ema=0.99,
+        muon=_hidden,
     )
     model.load_state_dict(average.state)
     _save(model, texts.tokenizer, out)
     record(out, average, minutes=minutes, seed=seed, device=device, batch=batch)
+
+
+def _hidden(name: str) -> bool:
+    """Weights inside the layers, which Muon moves."""
+    return ".layer" in name
 
 
 def _fresh_or_saved(kind: Any, out: Path, n_words: int) -> Any:
