@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from bias_core.studies.validity import CONDITIONS
 from bias_core.studies.validity_measures import SEEDS_APART, repetitions
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from bias_core.studies.study_data import StudyData
 
 LEVEL = 0.05
@@ -56,40 +59,14 @@ def _few(design: Design, settings: StudySettings, concept: str) -> list[str]:
 
 def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
     """Share of repetitions in which each kind of p lies below 5 %, and in which the interval holds S."""
-    frame = data.frame
-    rows = yield from data.embed(frame)
-    found = []
-    for (test, condition), part in frame.groupby(["test", "group"], sort=False):
-        together = run_test(part, rows, settings).score
-        for repetition, here in part.groupby("repetition"):
-            data.check()
-            result = run_test(here, rows, settings)
-            interval = result.total_interval
-            found.append(
-                {
-                    "test": test,
-                    "condition": condition,
-                    "repetition": repetition,
-                    "S": result.score,
-                    "p": result.p_value,
-                    "total p": result.total_p_value,
-                    "held": interval.low <= together <= interval.high,
-                }
-            )
-    table = pd.DataFrame(found)
-    table["below, fixed"], table["below, drawn"] = table["p"] < LEVEL, table["total p"] < LEVEL
-    summary = table.groupby(["test", "condition"], sort=False)[
-        ["below, fixed", "below, drawn", "held", "S"]
-    ].mean()
+    rows = yield from data.embed(data.frame)
+    table = pd.DataFrame(list(_repetitions(settings, data, rows)))
+    columns = ["below, fixed", "below, drawn", "held", "S"]
+    summary = table.groupby(["test", "condition"], sort=False)[columns].mean().reset_index()
     return Results(
         findings=tuple(_alarms(table)),
         tables=(
-            StudyTable(
-                key="summary",
-                title="How often the test finds something",
-                frame=summary.reset_index(),
-                note=_NOTE,
-            ),
+            StudyTable(key="summary", title="How often the test finds something", frame=summary, note=_NOTE),
             StudyTable(key="repetitions", title="Every repetition", frame=table),
         ),
         notes=(
@@ -97,6 +74,27 @@ def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData)
             "than 5 % false alarms are to be expected where the attribute pictures are drawn anew.",
         ),
     )
+
+
+def _repetitions(settings: StudySettings, data: StudyData, rows: np.ndarray) -> Iterator[dict[str, object]]:
+    """The test on the pictures of every repetition, beside S of all repetitions' pictures."""
+    for (test, condition), part in data.frame.groupby(["test", "group"], sort=False):
+        together = run_test(part, rows, settings).score
+        for repetition, here in part.groupby("repetition"):
+            data.check()
+            result = run_test(here, rows, settings)
+            interval = result.total_interval
+            yield {
+                "test": test,
+                "condition": condition,
+                "repetition": repetition,
+                "S": result.score,
+                "p": result.p_value,
+                "total p": result.total_p_value,
+                "below, fixed": result.p_value < LEVEL,
+                "below, drawn": result.total_p_value < LEVEL,
+                "held": interval.low <= together <= interval.high,
+            }
 
 
 _NOTE = (

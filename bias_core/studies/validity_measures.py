@@ -128,8 +128,8 @@ def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData)
 
 
 _NOTE = (
-    "held: share of intervals that hold the value of all repetitions' pictures together. null excluded: share "
-    "of intervals that exclude the value of no bias, which on fair are false alarms. bias: mean of the "
+    "held: share of intervals that hold the value of all repetitions' pictures together. null excluded: "
+    "share of intervals that exclude the value of no bias, which on fair are false alarms. bias: mean of the "
     "repetitions minus the value of all pictures. mean: over repetitions and concepts, towards the side "
     "that extreme lies on."
 )
