@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from bias_core.metrics import alignment, stereotype
+from bias_core.metrics import alignment, similarity, stereotype
 from bias_core.registry.card import Input, Metric
 
 _SENTENCES = (
@@ -95,5 +95,24 @@ METRICS = (
         inputs=_DIRECTED,
         limits="Noise of the encoder counts as variety: compare within one encoder.",
         function=alignment.spread_along,
+    ),
+    Metric(
+        key="mean_similarity",
+        name="Mean cosine",
+        summary="How close the images are to a text, or to the images of a set.",
+        reference="dehdashtian2025oasis",
+        equation="Eq. 8",
+        bounds=(-1.0, 1.0),
+        null_value=None,
+        higher_means="closer",
+        inputs=(
+            Input(
+                name="similarities",
+                kind="similarities",
+                means="cosine of each image to the text, or its mean cosine to the set",
+            ),
+        ),
+        limits="Its scale is the encoder's own: compare texts and sets within one encoder only.",
+        function=similarity.mean_similarity,
     ),
 )

@@ -16,7 +16,7 @@ from bias_core.metrics.stereotype import (
     signed_difference_estimate,
     stereotype_estimate,
 )
-from bias_core.statistics import corrected_prevalence
+from bias_core.statistics import corrected_prevalence, wilson_interval
 from bias_core.studies.explore_types import AssociationScore, AttributeScore
 from bias_core.types import Attribute, Estimate, ReaderErrors
 
@@ -179,8 +179,10 @@ def _undefined(n: int, note: str, *, null_value: float | None = None) -> Estimat
 
 
 def _corrected(prevalence: Estimate, errors: ReaderErrors | None, confidence: float) -> Estimate | None:
-    """Rogan–Gladen, or None where the reader's errors are unknown or as large as chance."""
+    """Rogan–Gladen, or None where the reader's errors are unknown, as large as chance, or refuted here."""
     if errors is None or errors.sensitivity + errors.specificity <= 1:
+        return None
+    if _refuted(prevalence, errors, confidence):
         return None
     return corrected_prevalence(
         round(prevalence.value * prevalence.n),
@@ -191,3 +193,15 @@ def _corrected(prevalence: Estimate, errors: ReaderErrors | None, confidence: fl
         n_specificity=errors.n_negative,
         confidence=confidence,
     )
+
+
+def _refuted(prevalence: Estimate, errors: ReaderErrors, confidence: float) -> bool:
+    """Whether a reader with these errors could hardly see the attribute that often: 1 - Sp <= P <= Se."""
+    most, least = (
+        wilson_interval(round(share * n), n, confidence=confidence).high
+        for share, n in (
+            (errors.sensitivity, errors.n_positive),
+            (errors.specificity, errors.n_negative),
+        )
+    )
+    return prevalence.low > most or prevalence.high < 1 - least

@@ -1,0 +1,79 @@
+"""OASIS: how close images are to a text, or to other images: what StOP searches by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bias_core.arrays import finite_vector
+from bias_core.errors import InvalidInput
+from bias_core.intervals import bootstrap_interval
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from bias_core.statistics import Seed
+    from bias_core.types import Estimate
+
+
+def mean_similarity(similarities: ArrayLike) -> float:
+    """Mean cosine of images to a text, or to the images of a set.
+
+    1/n Σ_i cos(T(s), I_i)   [dehdashtian2025oasis, Eq. 8]
+
+    Parameters
+    ----------
+    similarities : array (n,), in [-1, 1]
+        Cosine of each image to the text, or its mean cosine to the images of the set.
+
+    Returns
+    -------
+    float
+        In [-1, 1]; higher: closer. No null value: compare with another text or set, by the same encoder.
+
+    Raises
+    ------
+    InvalidInput
+        For empty or not finite similarities, or such as are no cosines.
+
+    Examples
+    --------
+    >>> mean_similarity([0.25, 0.5])
+    0.375
+    """
+    return float(_cosines(similarities).mean())
+
+
+def similarity_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
+    """:func:`mean_similarity` with its bootstrap interval over the images; the text or set is taken as given.
+
+    Parameters
+    ----------
+    similarities : array (n,), in [-1, 1]
+    confidence : float in (0, 1)
+    rng : seed or Generator
+
+    Returns
+    -------
+    Estimate
+        In [-1, 1], no null value. One image has no interval, and ``note`` says so.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`mean_similarity`.
+
+    Examples
+    --------
+    >>> similarity_estimate([0.25, 0.5]).value
+    0.375
+    """
+    return bootstrap_interval(_cosines(similarities), statistic=np.mean, confidence=confidence, rng=rng)
+
+
+def _cosines(similarities: ArrayLike) -> NDArray[np.float64]:
+    values = finite_vector(similarities, "similarities")
+    if np.abs(values).max() > 1 + 1e-6:
+        raise InvalidInput(f"similarities must lie in [-1, 1]; got {values.min():.3f} to {values.max():.3f}.")
+    return np.clip(values, -1.0, 1.0)

@@ -1,0 +1,265 @@
+"""OASIS: how people of a nationality are shown, against real-world rates (Table 1, Figures 4 and 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.stereotype import stereotype_score
+from bias_core.studies.oasis_cells import (
+    Cell,
+    Published,
+    nationality_shots,
+    own_attributes,
+    read_cells,
+    wanted_nationalities,
+)
+from bias_core.studies.program import Measuring, Program
+from bias_core.studies.study_types import (
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    StudyTable,
+)
+
+if TYPE_CHECKING:
+    from bias_core.studies.study_data import StudyData
+    from bias_core.types import Attribute, Estimate
+
+
+def stereotype_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Pictures of each nationality; refuses options that cannot be measured."""
+    Published(design).check_model(settings.options["published_model"])
+    for nationality in wanted_nationalities(design, settings):
+        if not own_attributes(design, nationality):
+            raise InvalidInput(f"{design.name} has no attributes for {nationality}")
+    return nationality_shots(design, settings)
+
+
+def measure_nationalities(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """P, Ψ, WALS and spread of every attribute for every nationality."""
+    rows = yield from data.embed(data.frame)
+    published = Published(design)
+    wanted = [n for n in wanted_nationalities(design, settings) if (data.frame["nationality"] == n).any()]
+    cells, own = [], []
+    for nationality in wanted:
+        data.check()
+        chosen = data.frame[data.frame["nationality"] == nationality]
+        attributes = _with_those_of_others(design, nationality, wanted)
+        read = read_cells(data, nationality, chosen, rows[chosen.index], attributes)
+        cells += read
+        own += read[: len(own_attributes(design, nationality))]
+    table = pd.DataFrame([table_row(cell, published) for cell in own])
+    variety = pd.DataFrame([_variety(cell) for cell in cells])
+    findings = [f for cell in own for f in _findings(cell, settings, published)]
+    return Results(
+        findings=tuple(findings),
+        tables=(
+            StudyTable(key="table1", title="Stereotype scores (Table 1)", frame=table, note=COLUMNS),
+            StudyTable(key="figure4", title="Variety along attributes (Figure 4)", frame=variety, note=_WALS),
+        ),
+        figures=(*_interval_figures(own, findings, settings), _variety_figure(variety), _plane(own)),
+        notes=(*published.notes(wanted), *_notes(own)),
+    )
+
+
+COLUMNS = (
+    "P: share in which the reader sees the attribute. Ψ = max(0, P − P*). Corrected: with the reader's known "
+    "errors taken into account. Planted: true share in these pictures; neither: share that neither sentence "
+    "describes, which is read as the one or the other. Then what the paper printed, as shares."
+)
+_WALS = (
+    "WALS: share of the pictures' variety along the attribute. Spread: its standard deviation, in cosine. "
+    "Attributes of the other nationalities are read here too."
+)
+
+
+def _with_those_of_others(design: Design, nationality: str, wanted: Sequence[str]) -> list[Attribute]:
+    """Its own attributes, then those of the other nationalities, whose P* are not its own."""
+    found = {attribute.name: attribute for attribute in own_attributes(design, nationality)}
+    for other in wanted:
+        for attribute in own_attributes(design, other):
+            found.setdefault(attribute.name, replace(attribute, reference=None, reference_source=""))
+    return list(found.values())
+
+
+def table_row(cell: Cell, published: Published) -> dict[str, Any]:
+    """A line of Table 1."""
+    score, attribute, corrected = cell.score, cell.score.attribute, cell.score.corrected
+    return {
+        "nationality": cell.concept,
+        "attribute": attribute.name,
+        "P*": attribute.reference,
+        **columns("P", score.prevalence),
+        **columns("Ψ", score.stereotype),
+        "P − P*": score.signed_difference.value,
+        **columns("P corrected", corrected),
+        "Ψ corrected": None if corrected is None else cell.stereotype.value,
+        "planted": score.planted,
+        "neither": cell.neither,
+        "n": score.prevalence.n,
+        "ties": score.n_ties,
+        **{
+            f"{model} {symbol}": published.share(cell, model, column)
+            for model in published.models
+            for symbol, column in (("P", "prevalence"), ("Ψ", "stereotype_score"))
+        },
+        "P* from": attribute.reference_source,
+    }
+
+
+def columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    """Value and interval as columns of a table."""
+    values = (None,) * 3 if estimate is None else (estimate.value, estimate.low, estimate.high)
+    return dict(zip((name, f"{name} low", f"{name} high"), values, strict=True))
+
+
+def _variety(cell: Cell) -> dict[str, Any]:
+    return {
+        "nationality": cell.concept,
+        "attribute": cell.score.attribute.name,
+        **columns("WALS", cell.score.wals),
+        **columns("spread", cell.score.spread),
+        "n": cell.score.wals.n,
+    }
+
+
+def _findings(cell: Cell, settings: StudySettings, published: Published) -> list[Finding]:
+    name, reference = cell.score.attribute.name, cell.score.attribute.reference
+    model, planted = settings.options["published_model"], cell.score.planted
+    share = Finding(
+        key=f"{cell.concept} {name} P",
+        title=f"{cell.concept}, {name}: P",
+        metric="attribute_prevalence",
+        estimate=replace(cell.prevalence, null_value=reference),
+        published=published.share(cell, model, "prevalence"),
+        expected=planted,
+        says=says_of_share(cell),
+    )
+    if reference is None:
+        return [share]
+    score = Finding(
+        key=f"{cell.concept} {name} stereotype",
+        title=f"{cell.concept}, {name}: Ψ",
+        metric="stereotype_score",
+        estimate=cell.stereotype,
+        published=published.share(cell, model, "stereotype_score"),
+        expected=None if planted is None else stereotype_score(planted, reference),
+        says=_says_of_score(cell.prevalence, reference, settings.options["threshold"]),
+    )
+    return [share, score]
+
+
+def says_of_share(cell: Cell) -> str:
+    """How P came about, and what it may have missed."""
+    says = "As read; how often the reader errs here is not known."
+    if cell.score.corrected is not None:
+        says = f"Read in {100 * cell.score.prevalence.value:.1f} %, corrected for the reader's errors."
+    if cell.neither and cell.neither > _NOTABLE:
+        says += f" Neither sentence describes {100 * cell.neither:.1f} % of the pictures."
+    return says
+
+
+_NOTABLE = 0.005
+
+
+def _says_of_score(share: Estimate, reference: float, threshold: float) -> str:
+    """Definition 1, by the interval."""
+    more = f" by more than {threshold:g}" if threshold else ""
+    if share.low - reference > threshold:
+        return f"Shown more often than in the world{more}."
+    if share.high < reference:
+        return "Shown less often than in the world, which is no stereotype."
+    return f"Not told to be shown more often than in the world{more}."
+
+
+def _interval_figures(
+    own: Sequence[Cell], findings: Sequence[Finding], settings: StudySettings
+) -> list[StudyFigure]:
+    concepts = {f"{c.concept} {c.score.attribute.name}": (c.concept, c.score.attribute.name) for c in own}
+    figures = []
+    for metric, key, title, labels in (
+        ("attribute_prevalence", "prevalence", "Shares that show the attribute", {"x": "P"}),
+        ("stereotype_score", "stereotype", "Stereotype scores", {"x": "Ψ", "null": 0.0}),
+    ):
+        rows = []
+        for finding in (f for f in findings if f.metric == metric):
+            concept, name = concepts[finding.key.rpartition(" ")[0]]
+            rows.append(interval_row(finding) | {"group": concept, "name": name})
+        figures.append(
+            StudyFigure(
+                key=key,
+                title=title,
+                kind="intervals",
+                data=pd.DataFrame(rows),
+                labels=labels,
+                caption=f"Diamonds: published for {settings.options['published_model']}.",
+            )
+        )
+    return [figure for figure in figures if len(figure.data)]
+
+
+def interval_row(finding: Finding) -> dict[str, Any]:
+    """A finding as a mark of a figure of intervals."""
+    estimate = finding.estimate
+    return {
+        "name": finding.title,
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "published": finding.published,
+        "expected": finding.expected,
+    }
+
+
+def _variety_figure(variety: pd.DataFrame) -> StudyFigure:
+    names = {"nationality": "group", "attribute": "name", "WALS": "value"}
+    names |= {"WALS low": "low", "WALS high": "high"}
+    return StudyFigure(
+        key="figure4",
+        title="Variety along attributes (Figure 4)",
+        kind="bars",
+        data=variety.rename(columns=names)[list(names.values())],
+        labels={"y": "WALS"},
+        caption="Higher: more of the variety of the nationality's pictures lies along the attribute.",
+    )
+
+
+def _plane(own: Sequence[Cell]) -> StudyFigure:
+    rows = [
+        {"group": cell.concept, "name": cell.score.attribute.name}
+        | _axis("x", cell.score.wals)
+        | _axis("y", cell.stereotype)
+        for cell in own
+    ]
+    return StudyFigure(
+        key="figure5",
+        title="Stereotype against variety (Figure 5)",
+        kind="scatter",
+        data=pd.DataFrame(rows),
+        labels={"x": "WALS", "y": "Ψ"},
+        caption="Best is the lower right: no stereotype, and much variety along the attribute.",
+    )
+
+
+def _axis(axis: str, estimate: Estimate) -> dict[str, float]:
+    return {axis: estimate.value, f"{axis}low": estimate.low, f"{axis}high": estimate.high}
+
+
+def _notes(own: Sequence[Cell]) -> list[str]:
+    if all(cell.score.planted is None for cell in own):
+        return []
+    return [
+        "P* are real-world rates. Where nothing is planted (fair), all nationalities have the base rates of "
+        "the calibration world, which are not P*: Ψ need not be 0 there."
+    ]
+
+
+PROGRAMS = {"nationality_stereotypes": Program(shots=stereotype_shots, measure=measure_nationalities)}

@@ -1,0 +1,161 @@
+"""OASIS's cells: pictures of a nationality read for one attribute, beside what the paper printed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.stereotype import stereotype_estimate
+from bias_core.prompts import fill_template
+from bias_core.studies.explore_scores import read_sentences, score_attributes
+from bias_core.studies.prompts_of_papers import read_table
+from bias_core.studies.rows import scaled
+from bias_core.studies.study_types import Design, Shot, StudySettings
+from bias_core.types import Attribute
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from bias_core.studies.explore_types import AttributeScore
+    from bias_core.studies.study_data import StudyData
+    from bias_core.types import Estimate
+
+FEWEST_PICTURES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One attribute on the pictures of one concept.
+
+    Attributes
+    ----------
+    concept : a nationality, "doctor", ...
+    score : OASIS's numbers, P and Ψ as read.
+    neither : true share of pictures that neither sentence describes: readers call them the one or the
+        other. None where nobody knows.
+    """
+
+    concept: str
+    score: AttributeScore
+    neither: float | None = None
+
+    @property
+    def prevalence(self) -> Estimate:
+        """P corrected for the reader's errors, or as read where they are not known."""
+        return self.score.prevalence if self.score.corrected is None else self.score.corrected
+
+    @property
+    def stereotype(self) -> Estimate:
+        """Ψ of :attr:`prevalence`; nan with a note where there is no P*."""
+        reference = self.score.attribute.reference
+        if self.score.corrected is None or reference is None:
+            return self.score.stereotype
+        return stereotype_estimate(self.score.corrected, reference)
+
+
+def nationality_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Per nationality its pictures, in equal shares of the templates."""
+    templates = _templates(design, settings)
+    n = scaled(design.images_per_prompt, settings.scale, least=FEWEST_PICTURES)
+    firsts = [i * n // len(templates) for i in range(len(templates) + 1)]
+    return [
+        Shot(
+            prompt=fill_template(template, design.data["nationalities"][nationality]["adjective"]),
+            n=firsts[i + 1] - firsts[i],
+            group=nationality,
+            facts={"nationality": nationality},
+            first_seed=firsts[i],
+        )
+        for nationality in wanted_nationalities(design, settings)
+        for i, template in enumerate(templates)
+    ]
+
+
+def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
+    """The nationalities of the option, each once."""
+    known = design.data["nationalities"]
+    wanted = list(dict.fromkeys(settings.options["nationalities"]))
+    if unknown := [name for name in wanted if name not in known]:
+        raise InvalidInput(
+            f"{design.name} has no nationality {', '.join(unknown)}; it has {', '.join(known)}"
+        )
+    return wanted
+
+
+def _templates(design: Design, settings: StudySettings) -> list[str]:
+    templates = {k: v for k, v in design.data["templates"].items() if isinstance(v, list) and "{}" in v[0]}
+    chosen = settings.options["templates"]
+    if chosen not in templates:
+        raise InvalidInput(f"{design.name} has no templates {chosen!r}; it has {', '.join(templates)}")
+    return list(templates[chosen])
+
+
+def own_attributes(design: Design, nationality: str) -> list[Attribute]:
+    """The attributes that the design lists for a nationality, with their real-world rates."""
+    return [to_attribute(entry) for entry in design.data["nationalities"][nationality]["attributes"]]
+
+
+def to_attribute(entry: Mapping[str, Any]) -> Attribute:
+    """An attribute of the study data, without the name that the paper prints."""
+    return Attribute(**{key: value for key, value in entry.items() if key != "published_name"})
+
+
+def read_cells(
+    data: StudyData, concept: str, frame: pd.DataFrame, rows: np.ndarray, attributes: Sequence[Attribute]
+) -> list[Cell]:
+    """OASIS's numbers of some pictures, whose embeddings ``rows (len(frame), d)`` are."""
+    settings, truths = data.settings, data.truths(frame)
+    sentences = read_sentences(
+        data.services, attributes, encoder=settings.encoder, model=settings.model, truths=truths
+    )
+    scores = score_attributes(attributes, rows, sentences, confidence=settings.confidence, seed=settings.seed)
+    known = [truth for truth in truths if truth is not None]
+    cells = []
+    for score in scores:
+        absent = data.services.shown(score.attribute.negative, known) if known else None
+        neither = None if score.planted is None or absent is None else max(0.0, 1 - score.planted - absent)
+        cells.append(Cell(concept=concept, score=score, neither=neither))
+    return cells
+
+
+class Published:
+    """Table 1 of the paper; empty for designs without one.
+
+    Attributes
+    ----------
+    models : in the order of the table.
+    """
+
+    def __init__(self, design: Design) -> None:
+        rows = read_table(design.data["table1"]["file"]) if "table1" in design.data else []
+        self._rows = {(row["nationality"], row["attribute"], row["model"]): row for row in rows}
+        self.models = tuple(dict.fromkeys(model for _, _, model in self._rows))
+
+    def share(self, cell: Cell, model: str, column: str) -> float | None:
+        """A published percentage as a share, None where the paper has none."""
+        row = self._rows.get((cell.concept, cell.score.attribute.name, model))
+        return None if row is None else float(row[column]) / 100
+
+    def shares(self, nationality: str, model: str) -> dict[str, tuple[float, float]]:
+        """P and P* by attribute, as shares."""
+        return {
+            attribute: (float(row["prevalence"]) / 100, float(row["reference"]) / 100)
+            for (concept, attribute, of_model), row in self._rows.items()
+            if (concept, of_model) == (nationality, model)
+        }
+
+    def check_model(self, model: str) -> None:
+        """InvalidInput where the table has no such model."""
+        if self.models and model not in self.models:
+            raise InvalidInput(f"Table 1 has no model {model!r}; it has {', '.join(self.models)}")
+
+    def notes(self, concepts: Iterable[str]) -> list[str]:
+        """What is wrong with the printed numbers of these concepts."""
+        return [
+            f"In the paper's Table 1, {concept}, {attribute}, {model}: {row['note']}."
+            for (concept, attribute, model), row in self._rows.items()
+            if row["note"] and concept in concepts
+        ]
