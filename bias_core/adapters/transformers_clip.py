@@ -51,7 +51,7 @@ class TransformersEncoder:
         import torch
 
         model, tokenizer, _, device = self._parts()
-        inputs = tokenizer(list(texts), padding="max_length", truncation=True,
+        inputs = tokenizer(list(texts), padding=_padding(model), truncation=True,
                            max_length=_text_length(model), return_tensors="pt")  # fmt: skip
         wanted = {key: inputs[key].to(device) for key in ("input_ids", "attention_mask") if key in inputs}
         with torch.inference_mode():
@@ -83,6 +83,11 @@ class TransformersEncoder:
 def _tensor(features: Any) -> Any:
     """The projected embedding: transformers 5 gives an output object, earlier versions the tensor."""
     return getattr(features, "pooler_output", features)
+
+
+def _padding(model: Any) -> str:
+    """SigLIP reads its padding, always up to the limit; the others mask it, and short texts are quicker."""
+    return "max_length" if "siglip" in model.config.model_type else "longest"
 
 
 def _text_length(model: Any) -> int:
