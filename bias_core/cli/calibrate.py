@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,12 +35,9 @@ def calibrate_report(
     with user_errors(), open_services() as services:
         reports = []
         for name in STUDIES:
-            design = find_design(name)
-            report = run_with_bar(
-                lambda stop, design=design: run_study(design, settings, services, cancelled=stop)
-            )
-            write_folder(to_export(report), out / name)
-            reports.append(report)
+            run = partial(run_study, find_design(name), settings, services)
+            reports.append(run_with_bar(lambda stop, run=run: run(cancelled=stop)))  # type: ignore[misc]
+            write_folder(to_export(reports[-1]), out / name)
         write_atomically(out / "README.md", _summary(reports).encode())
         console.print(f"Written to {out}", markup=False)
 

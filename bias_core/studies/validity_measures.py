@@ -188,7 +188,7 @@ def _leaning(table: pd.DataFrame) -> pd.DataFrame:
     """Values with their sign turned for concepts whose pictures lean to B in ``extreme``."""
     extreme = table[table["condition"] == "extreme"].groupby(["measure", "concept"])["together"].first()
     fair = table[table["condition"] == "fair"].groupby(["measure", "concept"])["together"].first()
-    side = np.sign(extreme - fair).replace(0, 1).rename("side")
+    side = (2.0 * (extreme >= fair) - 1.0).rename("side")
     turned = table.join(side, on=["measure", "concept"])
     return turned.assign(leaning=turned["value"] * turned["side"])
 
