@@ -38,8 +38,20 @@ class TextToImage(Protocol):
 class Traceable(Protocol):
     """Shows the inside of the generation of one picture, for SPI and predicted images."""
 
-    def trace(self, row: ImageRow, attributes: Sequence[Attribute]) -> Iterator[Step]:
-        """Yield every denoising step of ``row`` with the velocities towards each attribute."""
+    def trace(
+        self,
+        row: ImageRow,
+        attributes: Sequence[Attribute],
+        *,
+        guided: bool = False,
+        predicted: bool = True,
+        on_step: StepCallback | None = None,
+    ) -> Iterator[Step]:
+        """Yield every denoising step of ``row`` with the velocities towards each attribute.
+
+        ``guided`` asks for velocities with classifier-free guidance, ``predicted`` for the picture that
+        each step is heading for.
+        """
         ...
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bias_core.protocols import StepCallback
-    from bias_core.types import ImageRow, ModelInfo
+    from bias_core.types import Attribute, ImageRow, ModelInfo, Step
 
 _LORA_FILE = "pytorch_lora_weights.safetensors"
 
@@ -80,6 +82,61 @@ class DiffusersTextToImage:
             while batch := list(islice(alike, self.batch_size)):
                 yield from self._generate_batch(batch, on_step)
 
+    def trace(
+        self,
+        row: ImageRow,
+        attributes: Sequence[Attribute],
+        *,
+        guided: bool = False,
+        predicted: bool = True,
+        on_step: StepCallback | None = None,
+    ) -> Iterator[Step]:
+        """Yield every denoising step of ``row`` with the velocities towards each attribute.
+
+        The trajectory is that of the plain generation of ``row``. All texts run in one batch; the pipeline
+        waits while the reader is busy, and stops when the reader leaves.
+
+        Parameters
+        ----------
+        row : its prompt is the neutral one.
+        attributes : with none, only the prompt's own velocity and predicted pictures are shown.
+        guided : velocities with classifier-free guidance, where the sampler uses it, instead of the
+            conditional ones.
+        predicted : decode the picture that each step is heading for, a pass of the VAE a step. No safety
+            checker looks at it.
+        on_step : called after each step.
+
+        Raises
+        ------
+        InvalidInput
+            This family, or its scheduler, has no velocity.
+        ModelUnavailable
+            Weights missing or corrupt, or out of memory.
+        Cancelled
+            From ``on_step``, at that step.
+
+        Notes
+        -----
+        The batch has another size than a generation's, so latents can differ in their last bits.
+        """
+        from bias_core.adapters.diffusers_trace import Tracer, velocity_space
+
+        pipeline = self._pipeline()
+        self._use_condition(row.condition)
+        space = velocity_space(pipeline, self.info.id)
+        texts = [row.prompt, *(a.positive for a in attributes), *(a.negative for a in attributes)]
+        rows = [replace(row, prompt=text) for text in texts]
+        tracer = Tracer(
+            pipeline=pipeline,
+            arguments=self._call_arguments(pipeline, rows, output_type="latent"),
+            space=space,
+            to_image=lambda pixels: _to_image(pixels, self.info.id),
+            guided=guided,
+            predicted=predicted,
+        )
+        with self._enough_memory(rows):
+            yield from tracer.steps(on_step)
+
     def unload(self) -> None:
         """Forget the weights; the next row loads them again."""
         self._loaded, self._condition = None, self._base
@@ -89,15 +146,13 @@ class DiffusersTextToImage:
 
         pipeline = self._pipeline()
         self._use_condition(rows[0].condition)
-        arguments = self._call_arguments(pipeline, rows, on_step)
-        try:
-            with torch.inference_mode():
-                output = pipeline(**arguments)
-        except torch.OutOfMemoryError as error:
-            raise ModelUnavailable(
-                f"{self.info.id} ran out of memory at {len(arguments['prompt'])} pictures of "
-                f"{rows[0].width}x{rows[0].height} at a time; use a smaller model or a larger device"
-            ) from error
+        full = rows + [rows[-1]] * (self.batch_size - len(rows))
+        more = {}
+        if on_step is not None:
+            more["callback_on_step_end"] = _step_callback(on_step, rows[0].num_inference_steps)
+        arguments = self._call_arguments(pipeline, full, **more)
+        with self._enough_memory(full), torch.inference_mode():
+            output = pipeline(**arguments)
         blocked = getattr(output, "nsfw_content_detected", None) or [False] * len(rows)
         images = [_to_image(pixels, self.info.id) for pixels in output.images[: len(rows)]]
         return [
@@ -105,26 +160,35 @@ class DiffusersTextToImage:
             for row, image, flag in zip(rows, images, blocked, strict=False)
         ]
 
-    def _call_arguments(
-        self, pipeline: Any, rows: list[ImageRow], on_step: StepCallback | None
-    ) -> dict[str, Any]:
+    @contextmanager
+    def _enough_memory(self, rows: list[ImageRow]) -> Iterator[None]:
+        import torch
+
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            raise ModelUnavailable(
+                f"{self.info.id} ran out of memory at {len(rows)} pictures of "
+                f"{rows[0].width}x{rows[0].height} at a time; use a smaller model or a larger device"
+            ) from error
+
+    def _call_arguments(self, pipeline: Any, rows: list[ImageRow], **more: Any) -> dict[str, Any]:
+        """Those arguments of the call, ``more`` included, that this pipeline knows."""
         import torch
 
         first = rows[0]
-        full = rows + [rows[-1]] * (self.batch_size - len(rows))
         arguments: dict[str, Any] = {
-            "prompt": [row.prompt for row in full],
-            "negative_prompt": [row.negative_prompt for row in full],
-            "generator": [torch.Generator("cpu").manual_seed(row.seed) for row in full],
+            "prompt": [row.prompt for row in rows],
+            "negative_prompt": [row.negative_prompt for row in rows],
+            "generator": [torch.Generator("cpu").manual_seed(row.seed) for row in rows],
             "num_inference_steps": first.num_inference_steps,
             "guidance_scale": first.guidance_scale,
             "width": first.width,
             "height": first.height,
             "output_type": "np",
             **self.info.options.get("call", {}),
+            **more,
         }
-        if on_step is not None:
-            arguments["callback_on_step_end"] = _step_callback(on_step, first.num_inference_steps)
         accepted = inspect.signature(type(pipeline).__call__).parameters
         return {key: value for key, value in arguments.items() if key in accepted}
 

@@ -283,8 +283,8 @@ def summarise_internal_bias(
             defined, statistic=np.mean, confidence=confidence, rng=rng, null_value=1.0
         )
     else:
-        nothing = {"value": math.nan, "low": math.nan, "high": math.nan, "n": 0}
-        amplification = Estimate(**nothing, null_value=1.0, note="no target has a bias amplification")
+        note = "no target has a bias amplification"
+        amplification = Estimate(value=math.nan, low=math.nan, high=math.nan, n=0, null_value=1.0, note=note)
     return InternalBiasSummary(
         diffusion_bias=bootstrap_interval(
             deltas, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0

@@ -197,7 +197,7 @@ def mean_over_encoders(
     weights = [one.n_encoders for one in scores]
 
     def mean(values: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-        return np.average(values, axis=0, weights=weights)
+        return np.asarray(np.average(values, axis=0, weights=weights), dtype=np.float64)
 
     return _summary(
         mean([np.array([one.image_image, one.image_prompt, one.image_text]) for one in scores]),
@@ -276,7 +276,8 @@ def _units(images: Floats, groups: ArrayLike | None, name: str) -> NDArray[np.fl
     if labels.ndim != 1:
         raise InvalidInput(f"{name} must name one prompt per image, shape (n,); got shape {labels.shape}.")
     same_length(images=images, **{name: labels})
-    return (np.unique(labels)[:, np.newaxis] == labels).astype(np.float64)
+    members: NDArray[np.float64] = (np.unique(labels)[:, np.newaxis] == labels).astype(np.float64)
+    return members
 
 
 def _resampled_weights(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 from scipy import stats
 
-from bias_core.arrays import finite_vector, probability, unit_rows
+from bias_core.arrays import Floats, finite_vector, probability, unit_rows
 from bias_core.errors import InvalidInput
 from bias_core.intervals import check_confidence, percent
 from bias_core.types import Estimate, VelocitySpace
@@ -209,7 +209,7 @@ def _axes_of_one_velocity(velocity: NDArray[np.float64]) -> int:
     )
 
 
-def _attribute_changes(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> NDArray[np.float64]:
+def _attribute_changes(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> Floats:
     """Unit rows of v(d+) - v(d-), (m, size)."""
     largest = np.maximum(_row_sizes(positive, "velocity_positive"), _row_sizes(negative, "velocity_negative"))
     change = positive - negative

@@ -1,0 +1,112 @@
+"""SPI of five attributes against the passes of the model that it needs: `python bench/trace.py`."""
+
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, SD3Transformer2DModel
+from diffusers import StableDiffusion3Pipeline as Pipeline
+from transformers import AutoTokenizer, CLIPTextModelWithProjection
+
+from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
+from bias_core.metrics.propagation import stereotype_propagation_index
+from bias_core.settings import ASSETS
+from bias_core.types import Attribute, ImageRow, ModelInfo
+
+CALIBRATION = ASSETS / "calibration" / "pipeline"
+ATTRIBUTES = [
+    Attribute(
+        name=word, positive=f"a photo of a {word} person", negative=f"a photo of a person without {word}"
+    )
+    for word in ("man", "old", "beard", "turban", "smiling")
+]
+N_STEPS, REPEATS, LATENT = 6, 3, 32
+
+
+def save_model(folder):
+    """A random transformer of 36 M parameters on 16 x 32 x 32 latents, with the calibration's encoders."""
+    torch.manual_seed(0)
+    encoder = CLIPTextModelWithProjection.from_pretrained(CALIBRATION / "text_encoder").eval()
+    tokenizer = AutoTokenizer.from_pretrained(CALIBRATION / "tokenizer")
+    width = 2 * encoder.config.projection_dim
+    Pipeline(
+        transformer=SD3Transformer2DModel(
+            sample_size=LATENT,
+            patch_size=2,
+            in_channels=16,
+            out_channels=16,
+            num_layers=6,
+            attention_head_dim=64,
+            num_attention_heads=6,
+            joint_attention_dim=width,
+            caption_projection_dim=384,
+            pooled_projection_dim=width,
+            pos_embed_max_size=LATENT,
+        ),
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        vae=AutoencoderKL(
+            latent_channels=16,
+            block_out_channels=(32,) * 2,
+            norm_num_groups=8,
+            down_block_types=("DownEncoderBlock2D",) * 2,
+            up_block_types=("UpDecoderBlock2D",) * 2,
+        ),
+        text_encoder=encoder,
+        tokenizer=tokenizer,
+        text_encoder_2=encoder,
+        tokenizer_2=tokenizer,
+        text_encoder_3=None,
+        tokenizer_3=None,
+    ).save_pretrained(folder)
+
+
+def seconds(function):
+    start = time.process_time()  # of the processor: other programs' turns do not count
+    function()
+    return time.process_time() - start
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        save_model(Path(folder))
+        info = ModelInfo(id="bench", name="bench", family="sd3", options={"call": {"max_sequence_length": 1}})
+        model = DiffusersTextToImage(info, folder, device="cpu", offline=True)
+        row = ImageRow(
+            prompt="a photo of a doctor",
+            seed=0,
+            model="bench",
+            num_inference_steps=N_STEPS,
+            guidance_scale=1.0,
+            width=2 * LATENT,
+            height=2 * LATENT,
+        )
+        calls = []
+
+        def note(_module, args, kwargs):
+            calls.append((args, kwargs))
+
+        def trace():
+            for step in model.trace(row, ATTRIBUTES, predicted=False):
+                stereotype_propagation_index(step.velocity, step.velocity_positive, step.velocity_negative)
+
+        transformer = model._pipeline().transformer  # noqa: SLF001 - the passes alone
+        with transformer.register_forward_pre_hook(note, with_kwargs=True):
+            trace()  # warm up, and note what the passes are given
+        passes_given = list(calls)
+
+        @torch.inference_mode()
+        def passes():
+            for args, kwargs in passes_given:
+                transformer(*args, **kwargs)
+
+        times = [(seconds(trace), seconds(passes)) for _ in range(REPEATS)]  # in turns: the machine drifts
+        ours, needed = np.min(times, axis=0)
+    n_rows = len(passes_given[0][1]["hidden_states"])
+    print(f"{N_STEPS} steps, {len(ATTRIBUTES)} attributes, {n_rows} texts in one pass a step")
+    print(f"trace with SPI {ours:.2f} s, its passes alone {needed:.2f} s: {ours / needed:.3f} times as long")
+
+
+if __name__ == "__main__":
+    main()
