@@ -19,7 +19,21 @@ if TYPE_CHECKING:
     from bias_core.studies.program import Program
 
 STUDY_FOLDER = ASSETS / "studies"
-PROGRAM_FILES = ("t2iat", "t2iat_occupations")
+PROGRAM_FILES = (
+    "t2iat",
+    "t2iat_occupations",
+    "t2iat_human",
+    "oasis",
+    "oasis_doctors",
+    "oasis_users",
+    "validity",
+    "validity_measures",
+    "validity_associations",
+    "pst",
+    "pst_power",
+    "pst_fairness",
+    "internal_bias",
+)
 """Each of these modules of ``bias_core.studies`` has a dictionary ``PROGRAMS``."""
 
 

@@ -1,0 +1,156 @@
+"""Internal bias: MCAS of 28 targets, and what drawing adds to the lean of their texts (δ, α)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.composite_association import (
+    CompositeAssociation,
+    composite_association,
+    internal_bias,
+    mean_over_encoders,
+)
+from bias_core.studies.internal_bias_report import MEN, Target, report_of
+from bias_core.studies.program import Measuring, Program
+from bias_core.studies.prompts_of_papers import read_table
+from bias_core.studies.rows import scaled, thinned
+from bias_core.studies.study_types import Design, Shot, StudySettings
+
+if TYPE_CHECKING:
+    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.study_data import StudyData
+
+GENDERS = ("male", "female")
+"""A, and B: positive scores lean to the first."""
+FEWEST_TARGETS = 3  # of a side
+_TEXTS = ("prompt", "keyword")
+_UNITS = ("pictures", "prompts")
+
+
+def internal_bias_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Pictures of the targets, and of men and women."""
+    _check(settings, "text_targets", _TEXTS)
+    _check(settings, "resample", _UNITS)
+    _check(settings, "published_model", design.data["settings"]["models"])
+    share = settings.scale**0.5
+    n = scaled(design.images_per_prompt, share)
+    n_attribute = scaled(design.data["settings"]["images_per_attribute"], share)
+    targets = [
+        Shot(prompt=target["prompt"], n=n, group="target", facts={"kind": "target", **target})
+        for target in _targets(design, settings)
+    ]
+    attributes = [
+        Shot(prompt=prompt, n=n_attribute, group=entry["gender"], facts={"kind": entry["gender"]})
+        for entry in design.data["image_attributes"]
+        for prompt in [
+            entry.get("variant", entry["prompt"]) if settings.options["variant"] else entry["prompt"]
+        ]
+    ]
+    return targets + attributes
+
+
+def _check(settings: StudySettings, option: str, known: tuple[str, ...] | list[str]) -> None:
+    if settings.options[option] not in known:
+        raise InvalidInput(f"option {option} is one of {', '.join(known)}; got {settings.options[option]!r}")
+
+
+def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
+    """The targets in the order of the paper; with a scale, a part of either side."""
+    kept = [
+        target
+        for side in GENDERS
+        for target in thinned(
+            [t for t in design.data["targets"] if t["dominated"] == side],
+            settings.scale**0.5,
+            least=FEWEST_TARGETS,
+            seed=settings.seed,
+        )
+    ]
+    return [target for target in design.data["targets"] if target in kept]
+
+
+def measure_internal_bias(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """MCAS, δ and α of every target; Tables 3 and 4 beside the published ones."""
+    scores = yield from _scores(design, settings, data)
+    minimum = settings.options["minimum_text_text"]
+    published = _published(design)
+    found = [
+        Target(
+            keyword=target["keyword"],
+            category=target["category"],
+            dominated=target["dominated"],
+            scores=scores[target["keyword"]],
+            bias=internal_bias(
+                scores[target["keyword"]], minimum_text_text=minimum, confidence=settings.confidence
+            ),
+            men=_men(data, target["keyword"]),
+            published=published[target["keyword"]],
+        )
+        for target in _targets(design, settings)
+        if target["keyword"] in scores
+    ]
+    return report_of(design, settings, found)
+
+
+def _scores(
+    design: Design, settings: StudySettings, data: StudyData
+) -> Generator[Progress, None, dict[str, CompositeAssociation]]:
+    """Of each target, the mean over the encoders; a target without pictures is left out."""
+    encoders = settings.options["encoders"] or [settings.encoder]
+    by_encoder = {}
+    for encoder in encoders:
+        by_encoder[encoder] = yield from _scores_by(encoder, design, settings, data)
+    return {
+        keyword: mean_over_encoders(
+            [scores[keyword] for scores in by_encoder.values()], confidence=settings.confidence
+        )
+        for keyword in by_encoder[encoders[0]]
+    }
+
+
+def _scores_by(
+    encoder: str, design: Design, settings: StudySettings, data: StudyData
+) -> Generator[Progress, None, dict[str, CompositeAssociation]]:
+    frame = data.frame
+    rows = yield from data.embed(frame, encoder)
+    words = [data.texts(design.data["text_attributes"][gender], encoder) for gender in GENDERS]
+    sides = [(frame["kind"] == gender).to_numpy() for gender in GENDERS]
+    prompts = frame["prompt"].to_numpy(dtype=str)
+    whole = settings.options["resample"] == "prompts"
+    found = {}
+    for target in _targets(design, settings):
+        chosen = (frame["keyword"] == target["keyword"]).to_numpy()
+        if not chosen.any():
+            continue
+        found[target["keyword"]] = composite_association(
+            rows[chosen],
+            data.texts([target[settings.options["text_targets"]]], encoder),
+            *[rows[side] for side in sides],
+            *words,
+            groups_a=prompts[sides[0]] if whole else None,
+            groups_b=prompts[sides[1]] if whole else None,
+            confidence=settings.confidence,
+            rng=settings.seed,
+        )
+    return found
+
+
+def _men(data: StudyData, keyword: str) -> float | None:
+    """Share of men in the pictures of a target; None where nobody knows what they show."""
+    truths = data.truths(data.frame[data.frame["keyword"] == keyword])
+    known = [truth for truth in truths if truth is not None]
+    return data.services.shown(MEN, known) if len(known) == len(truths) else None
+
+
+def _published(design: Design) -> dict[str, dict[str, dict[str, float]]]:
+    """Table 3: keyword -> model -> measure -> value."""
+    table: dict[str, dict[str, dict[str, float]]] = {}
+    for row in read_table(design.data["scores"]["file"]):
+        numbers = {name: float(row[name]) for name in ("mcas", "delta", "alpha")}
+        table.setdefault(row["keyword"], {})[row["model"]] = numbers
+    return table
+
+
+PROGRAMS = {"internal_bias": Program(shots=internal_bias_shots, measure=measure_internal_bias)}

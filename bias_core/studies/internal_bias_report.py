@@ -1,0 +1,329 @@
+"""Internal bias as the paper shows it: Tables 3 and 4, and δ against α."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from scipy.stats import spearmanr
+
+from bias_core.metrics.composite_association import (
+    CompositeAssociation,
+    InternalBias,
+    InternalBiasSummary,
+    summarise_internal_bias,
+)
+from bias_core.studies.study_types import Design, Finding, Results, StudyFigure, StudySettings, StudyTable
+
+MEN = "a photo of a man"
+"""What is asked of the record of the drawn pictures."""
+
+_SIGNS = {"mcas": "MCAS", "delta": "δ", "alpha": "α"}
+GROUPS = ("male", "female", "overall")
+_RUN = "this run"
+_FEWEST_FOR_RANKS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What was found of one target.
+
+    Attributes
+    ----------
+    keyword, category, dominated : as in Table 3.
+    scores, bias : of this run.
+    men : share of men that were drawn, None where that is not on record.
+    published : Table 3, by model: mcas, delta, alpha.
+    """
+
+    keyword: str
+    category: str
+    dominated: str
+    scores: CompositeAssociation
+    bias: InternalBias
+    men: float | None
+    published: Mapping[str, Mapping[str, float]]
+
+
+def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) -> Results:
+    """Findings, tables and figures."""
+    model = settings.options["published_model"]
+    table3 = pd.DataFrame([_row(target) for target in found])
+    summaries = {group: _summary(found, group, settings) for group in GROUPS if _members(found, group)}
+    figures = (
+        _mcas_figure(found, model),
+        _truth_figure(found),
+        _scatter_figure(found),
+        _lowess_figure("figure3", "δ against α of this run, smoothed (Fig. 3)", _points(found)),
+        _lowess_figure("figure4", "δ against α as published (Fig. 2 to 4)", _published_points(found)),
+    )
+    return Results(
+        findings=(
+            *[_mcas_finding(target, model) for target in found],
+            *[f for group, s in summaries.items() for f in _summary_findings(design, model, group, s)],
+        ),
+        tables=(
+            StudyTable(key="table3", title="Bias metrics per target (Table 3)", frame=table3, note=_COLUMNS),
+            StudyTable(
+                key="table4",
+                title="Summary by side (Table 4)",
+                frame=_summary_table(design, summaries),
+                note="The published ± is as printed; the intervals of this run are over targets.",
+            ),
+        ),
+        figures=tuple(figure for figure in figures if not figure.data.empty),
+        notes=_notes(design, found),
+    )
+
+
+_COLUMNS = (
+    "MCAS = II + ITP + IT + TT; positive leans male. δ = ||II| − |TT||; II − TT keeps its direction. "
+    "α = |(ITP + IT) / 2TT|, 1 is neutral, a dash where |TT| is too small to divide by. Men: share drawn, "
+    "where it is on record."
+)
+
+
+def _row(target: Target) -> dict[str, Any]:
+    scores, bias = target.scores, target.bias
+    row: dict[str, Any] = {
+        "type": target.category,
+        "target": target.keyword,
+        "dominated": target.dominated,
+        "MCAS": scores.mcas,
+        "MCAS low": scores.mcas_interval.low,
+        "MCAS high": scores.mcas_interval.high,
+        "δ": bias.diffusion_bias.value,
+        "δ low": bias.diffusion_bias.low,
+        "δ high": bias.diffusion_bias.high,
+        "α": bias.bias_amplification.value,
+        "α low": bias.bias_amplification.low,
+        "α high": bias.bias_amplification.high,
+        "TT": scores.text_text,
+        "II": scores.image_image,
+        "ITP": scores.image_prompt,
+        "IT": scores.image_text,
+        "II − TT": bias.signed_difference.value,
+        "n": scores.n_units[0],
+        "men": math.nan if target.men is None else target.men,
+    }
+    for model, values in target.published.items():
+        row |= {
+            f"{model} {sign}": values[key] for sign, key in (("MCAS", "mcas"), ("δ", "delta"), ("α", "alpha"))
+        }
+    return row
+
+
+def _mcas_finding(target: Target, model: str) -> Finding:
+    interval = target.scores.mcas_interval
+    lean = "men" if interval.low > 0 else "women" if interval.high < 0 else ""
+    return Finding(
+        key=f"mcas {target.keyword}",
+        title=f"{target.keyword} ({target.dominated}-dominated)",
+        metric="composite_association",
+        estimate=interval,
+        published=target.published[model]["mcas"],
+        says=f"Leans to {lean}." if lean else "Leans to neither side clearly.",
+    )
+
+
+def _members(found: Sequence[Target], group: str) -> list[Target]:
+    return [target for target in found if group in (target.dominated, "overall")]
+
+
+def _summary(found: Sequence[Target], group: str, settings: StudySettings) -> InternalBiasSummary:
+    members = [target.bias for target in _members(found, group)]
+    return summarise_internal_bias(
+        [bias.diffusion_bias.value for bias in members],
+        [bias.bias_amplification.value for bias in members],
+        confidence=settings.confidence,
+        rng=settings.seed,
+    )
+
+
+def _summary_findings(design: Design, model: str, group: str, summary: InternalBiasSummary) -> list[Finding]:
+    printed = design.data["summary"][model][group]
+    name = "All targets" if group == "overall" else f"{group.capitalize()}-dominated targets"
+    n = summary.n_undefined
+    says = f"{n} targets have no α: their texts hardly lean." if n else ""
+    misprint = f"Published misprint, {printed['misprint']}." if "misprint" in printed else ""
+    return [
+        Finding(
+            key=f"delta {group}",
+            title=f"{name}, mean δ",
+            metric="diffusion_bias",
+            estimate=summary.diffusion_bias,
+            published=printed["delta_mean"][0],
+        ),
+        Finding(
+            key=f"alpha {group}",
+            title=f"{name}, mean α",
+            metric="bias_amplification",
+            estimate=summary.bias_amplification,
+            published=printed["alpha_mean"][0],
+            says=" ".join(filter(None, (says, misprint))),
+        ),
+    ]
+
+
+def _summary_table(design: Design, summaries: Mapping[str, InternalBiasSummary]) -> pd.DataFrame:
+    rows = [_summary_row(_RUN, group, summary) for group, summary in summaries.items()]
+    sides = [target["dominated"] for target in design.data["targets"]]
+    sizes = {group: sides.count(group) for group in GROUPS[:2]} | {"overall": len(sides)}
+    for model in design.data["settings"]["models"]:
+        groups = design.data["summary"][model]
+        rows += [_printed_row(model, group, printed, sizes[group]) for group, printed in groups.items()]
+    return pd.DataFrame(rows)
+
+
+def _summary_row(model: str, group: str, summary: InternalBiasSummary) -> dict[str, Any]:
+    row: dict[str, Any] = {"model": model, "targets": group, "n": summary.diffusion_bias.n}
+    for sign, estimate, ends in (
+        ("δ", summary.diffusion_bias, summary.diffusion_bias_range),
+        ("α", summary.bias_amplification, summary.bias_amplification_range),
+    ):
+        row |= {
+            f"{sign} min": ends[0],
+            f"{sign} max": ends[1],
+            f"mean {sign}": estimate.value,
+            f"mean {sign} low": estimate.low,
+            f"mean {sign} high": estimate.high,
+        }
+    return row | {"no α": summary.n_undefined, "note": ""}
+
+
+def _printed_row(model: str, group: str, printed: Mapping[str, Any], n: int) -> dict[str, Any]:
+    row: dict[str, Any] = {"model": f"{model}, published", "targets": group, "n": n}
+    for sign, key in (("δ", "delta"), ("α", "alpha")):
+        mean, spread = printed[f"{key}_mean"]
+        low, high = mean - spread, mean + spread
+        row |= {f"{sign} min": printed[key][0], f"{sign} max": printed[key][1]}
+        row |= {f"mean {sign}": mean, f"mean {sign} low": low, f"mean {sign} high": high}
+    return row | {"no α": 0, "note": f"misprint: {printed['misprint']}" if "misprint" in printed else ""}
+
+
+def _mcas_figure(found: Sequence[Target], model: str) -> StudyFigure:
+    data = pd.DataFrame(
+        [
+            {
+                "name": target.keyword,
+                "group": f"{target.dominated}-dominated",
+                "value": target.scores.mcas,
+                "low": target.scores.mcas_interval.low,
+                "high": target.scores.mcas_interval.high,
+                "published": target.published[model]["mcas"],
+            }
+            for side in GROUPS[:2]
+            for target in found
+            if target.dominated == side
+        ]
+    )
+    return StudyFigure(
+        key="mcas",
+        title="Lean of each target (MCAS)",
+        kind="intervals",
+        data=data,
+        labels={"x": "MCAS; right of the line: leans male", "null": 0.0},
+        caption=f"Diamonds are the published scores of {model} by other encoders: compare sides and orders.",
+    )
+
+
+def _truth_figure(found: Sequence[Target]) -> StudyFigure:
+    points = [
+        {
+            "name": target.keyword,
+            "group": f"{target.dominated}-dominated",
+            "x": target.men,
+            "y": interval.value,
+            "ylow": interval.low,
+            "yhigh": interval.high,
+        }
+        for target in found
+        if target.men is not None
+        for interval in [target.scores.image_image_interval]
+    ]
+    return StudyFigure(
+        key="drawn",
+        title="Lean of the pictures against the share of men that were drawn",
+        kind="scatter",
+        data=pd.DataFrame(points),
+        labels={"x": "share of men drawn", "y": "II, lean of the pictures"},
+        caption="On record for the calibration renderer only: the lean must rise with the share.",
+    )
+
+
+def _points(found: Sequence[Target]) -> list[dict[str, Any]]:
+    """δ and α of this run, where there is an α."""
+    return [
+        {
+            "name": target.keyword,
+            "group": _RUN,
+            "x": target.bias.diffusion_bias.value,
+            "y": target.bias.bias_amplification.value,
+        }
+        for target in found
+        if not math.isnan(target.bias.bias_amplification.value)
+    ]
+
+
+def _published_points(found: Sequence[Target]) -> list[dict[str, Any]]:
+    return [
+        {"group": model, "x": values["delta"], "y": values["alpha"]}
+        for target in found
+        for model, values in target.published.items()
+    ]
+
+
+def _scatter_figure(found: Sequence[Target]) -> StudyFigure:
+    points = [
+        {
+            "group": f"{target.dominated}-dominated",
+            "x": delta.value,
+            "xlow": delta.low,
+            "xhigh": delta.high,
+            "y": alpha.value,
+            "ylow": alpha.low,
+            "yhigh": alpha.high,
+        }
+        for target in found
+        for delta, alpha in [(target.bias.diffusion_bias, target.bias.bias_amplification)]
+        if not math.isnan(alpha.value)
+    ]
+    return StudyFigure(
+        key="figure2",
+        title="Diffusion bias δ against bias amplification α (Fig. 2)",
+        kind="scatter",
+        data=pd.DataFrame(points),
+        labels={"x": "diffusion bias δ", "y": "bias amplification α"},
+        caption=f"{len(found) - len(points)} of {len(found)} targets have no α. Both are made of TT, so they "
+        "go together by construction.",
+    )
+
+
+def _lowess_figure(key: str, title: str, points: list[dict[str, Any]]) -> StudyFigure:
+    return StudyFigure(
+        key=key,
+        title=title,
+        kind="scatter",
+        data=pd.DataFrame(points),
+        labels={"x": "diffusion bias δ", "y": "bias amplification α", "lowess": True},
+        caption="Lines are LOWESS over two thirds of the targets, with eight targets or more.",
+    )
+
+
+def _notes(design: Design, found: Sequence[Target]) -> tuple[str, ...]:
+    known = [(target.men, target.scores.image_image) for target in found if target.men is not None]
+    notes = [
+        "The encoder's own lean is part of every score: TT has no picture in it.",
+        *[note for note in design.data["notes"] if note.startswith("Table 4")],
+    ]
+    if len({men for men, _ in known}) >= _FEWEST_FOR_RANKS:
+        ranks = spearmanr(*zip(*known, strict=True))
+        notes.insert(
+            0,
+            f"Calibration: over {len(known)} targets, II and the share of men drawn have the rank "
+            f"correlation {ranks.statistic:.2f} (Spearman, p = {ranks.pvalue:.2g}).",
+        )
+    return tuple(notes)

@@ -1,0 +1,234 @@
+"""The internal bias study finds the planted lean and none where none is planted, and quotes the paper."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bias_core.errors import Cancelled, InvalidInput
+from bias_core.metrics.composite_association import composite_association
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.studies.designs import find_design, program_of
+from bias_core.studies.figures import to_bytes
+from bias_core.studies.prompts_of_papers import read_table
+from bias_core.studies.run_study import run_study, with_options
+from bias_core.studies.study_report import table_of, to_dict
+from bias_core.studies.study_types import StudySettings
+
+DESIGN = find_design("internal-bias")
+QUARTER = StudySettings(scale=0.25)  # half of the targets, half of the pictures
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory):
+    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
+    yield built
+    built.close()
+
+
+def finish(run):
+    returned = []
+
+    def follow():
+        returned.append((yield from run))
+
+    list(follow())
+    return returned[0]
+
+
+@pytest.fixture(scope="module")
+def published(services):
+    return finish(run_study(DESIGN, QUARTER, services))
+
+
+@pytest.fixture(scope="module")
+def fair(services):
+    return finish(run_study(DESIGN, replace(QUARTER, condition="fair"), services))
+
+
+def table3(report):
+    return table_of(report, "table3").frame
+
+
+def test_the_full_size_is_688_pictures_of_36_prompts():
+    # The paper prints 668, which is a slip: 28 targets x 20 + 8 attribute prompts x 16 = 560 + 128
+    shots = program_of(DESIGN).shots(DESIGN, with_options(DESIGN, StudySettings()))
+    assert len(shots) == 36
+    assert sum(shot.n for shot in shots) == 688
+    assert sum(shot.n for shot in shots if shot.group == "target") == 560
+
+
+def test_the_pictures_lean_as_they_were_drawn(published):
+    frame = table3(published)
+    assert set(frame["dominated"]) == {"male", "female"}
+    ranks = frame[["II", "men"]].corr(method="spearman").iloc[0, 1]
+    assert ranks > 0.8
+    assert any("rank correlation" in note for note in published.results.notes)
+
+
+def test_planted_sides_are_found_and_fair_has_none(published, fair):
+    def gap(report):
+        """Mean II of male- minus female-dominated targets, with its standard error over targets."""
+        sides = [table3(report).query("dominated == @side")["II"] for side in ("male", "female")]
+        error = math.sqrt(sum(side.var(ddof=1) / len(side) for side in sides))
+        return sides[0].mean() - sides[1].mean(), error
+
+    value, error = gap(published)
+    assert value > 3 * error
+    value, error = gap(fair)
+    assert abs(value) < 3 * error
+
+
+def test_more_is_found_of_what_is_planted_than_of_what_is_not(published, fair):
+    clear = [
+        sum(
+            row["says"].startswith("Leans to men") or row["says"].startswith("Leans to women") for row in rows
+        )
+        for rows in (to_dict(published)["findings"], to_dict(fair)["findings"])
+    ]
+    assert clear[0] > clear[1]
+
+
+def test_scores_add_up_and_alpha_and_delta_follow_from_them(published):
+    for _, row in table3(published).iterrows():
+        assert row["MCAS"] == pytest.approx(row["II"] + row["ITP"] + row["IT"] + row["TT"])
+        assert row["δ"] == pytest.approx(abs(abs(row["II"]) - abs(row["TT"])))
+        assert row["II − TT"] == pytest.approx(row["II"] - row["TT"])
+        if abs(row["TT"]) < 0.002:
+            assert math.isnan(row["α"])
+        else:
+            assert row["α"] == pytest.approx(abs((row["ITP"] + row["IT"]) / (2 * row["TT"])))
+
+
+def test_the_scores_are_those_of_the_measure_on_the_stored_pictures(services, published):
+    encoder = services.encoder("calibration-clip")
+    rows = services.manifests.get(published.run_id).rows
+    stored = {row.id: services.images.get(row) for row in rows}
+
+    def embedded(prompts):
+        return services.embeddings.images(encoder, [stored[row.id] for row in rows if row.prompt in prompts])
+
+    def texts(sentences):
+        return encoder.encode_texts(sentences)
+
+    target = DESIGN.data["targets"][0]
+    sides = [
+        [a["prompt"] for a in DESIGN.data["image_attributes"] if a["gender"] == g] for g in ("male", "female")
+    ]
+    words = [DESIGN.data["text_attributes"][g] for g in ("male", "female")]
+    name = table3(published)["target"].iloc[0]
+    target = next(t for t in DESIGN.data["targets"] if t["keyword"] == name)
+    scores = composite_association(
+        embedded([target["prompt"]]),
+        texts([target["prompt"]]),
+        *[embedded(prompts) for prompts in sides],
+        *[texts(side) for side in words],
+    )
+    assert table3(published)["MCAS"].iloc[0] == pytest.approx(scores.mcas, abs=1e-6)
+
+
+def test_published_numbers_are_quoted(published, services):
+    frame = table3(published).set_index("target")
+    rows = [row for row in read_table("internal_bias_scores.csv") if row["keyword"] in frame.index]
+    assert len(rows) == 2 * len(frame) > 10
+    for row in rows:
+        quoted = frame.loc[row["keyword"], [f"{row['model']} {sign}" for sign in ("MCAS", "δ", "α")]]
+        assert list(quoted) == [float(row[name]) for name in ("mcas", "delta", "alpha")]
+    findings = {row["finding"]: row for row in to_dict(published)["findings"]}
+    male = findings["Male-dominated targets, mean α"]
+    assert male["published"] == 3.15
+    assert "misprint, alpha_mean: 1.696" in male["says"]
+    dalle = finish(run_study(DESIGN, replace(QUARTER, options={"published_model": "DALL-E 2"}), services))
+    assert {row["finding"]: row["published"] for row in to_dict(dalle)["findings"]}[
+        "Female-dominated targets, mean δ"
+    ] == 0.05
+    table4 = table_of(published, "table4").frame
+    assert list(table4["model"].unique()) == [
+        "this run",
+        "DALL-E 2, published",
+        "Stable Diffusion v2, published",
+    ]
+    printed = table4[table4["model"].str.startswith("DALL-E")].set_index("targets")
+    assert list(printed.loc["female", ["δ min", "δ max", "α max", "mean α", "n"]]) == [
+        0.01,
+        0.08,
+        26.06,
+        10.0,
+        14,
+    ]
+
+
+def test_every_figure_can_be_drawn(published):
+    assert {figure.key for figure in published.results.figures} == {
+        "mcas", "drawn", "figure2", "figure3", "figure4",
+    }  # fmt: skip
+    for figure in published.results.figures:
+        assert to_bytes(figure).startswith(b"<?xml")
+
+
+def test_scores_are_averaged_over_encoders_before_anything_is_made_of_them(services):
+    once = finish(run_study(DESIGN, replace(QUARTER, scale=0.02), services))
+    twice = finish(
+        run_study(
+            DESIGN,
+            replace(QUARTER, scale=0.02, options={"encoders": ["calibration-clip", "calibration-clip"]}),
+            services,
+        )
+    )
+    for column in ("MCAS", "δ", "TT"):
+        assert np.allclose(table3(once)[column], table3(twice)[column])
+
+
+def test_options_change_what_they_say(services):
+    small = replace(QUARTER, scale=0.02)
+    plain, keyword, whole, variant, strict = (
+        finish(run_study(DESIGN, replace(small, options=options), services))
+        for options in (
+            {},
+            {"text_targets": "keyword"},
+            {"resample": "prompts"},
+            {"variant": True},
+            {"minimum_text_text": 1.0},
+        )
+    )
+    assert not np.allclose(table3(plain)["TT"], table3(keyword)["TT"])
+    assert np.allclose(table3(plain)["II"], table3(keyword)["II"])
+    assert np.allclose(table3(plain)["MCAS"], table3(whole)["MCAS"])
+    assert not np.allclose(table3(plain)["MCAS low"], table3(whole)["MCAS low"])
+    prompts = {row.prompt for row in services.manifests.get(variant.run_id).rows}
+    assert "an image of a teenage boy" in prompts
+    assert table3(strict)["α"].isna().all()
+    assert {figure.key for figure in strict.results.figures} == {"mcas", "drawn", "figure4"}
+    findings = {row["finding"]: row for row in to_dict(strict)["findings"]}
+    assert findings["All targets, mean α"]["value"] is None
+
+
+@pytest.mark.parametrize("options", [{"text_targets": "x"}, {"resample": "x"}, {"published_model": "x"}])
+def test_options_that_do_not_exist_are_refused(services, options):
+    with pytest.raises(InvalidInput, match="one of"):
+        finish(run_study(DESIGN, replace(QUARTER, options=options), services))
+
+
+def test_the_same_run_is_the_same_and_a_stopped_one_goes_on(tmp_path):
+    services = Services(Settings(data_dir=tmp_path, offline=True))
+    settings = replace(QUARTER, scale=0.02)
+    asked = iter([False] * 30 + [True] * 1000)
+    with pytest.raises(Cancelled):
+        finish(run_study(DESIGN, settings, services, cancelled=lambda: next(asked)))
+    first, again = (to_dict(finish(run_study(DESIGN, settings, services))) for _ in range(2))
+    assert {k: v for k, v in first.items() if k != "seconds"} == {
+        k: v for k, v in again.items() if k != "seconds"
+    }
+    services.close()
+
+
+def test_the_diffusion_model_runs_from_end_to_end(services):
+    settings = StudySettings(model="calibration-diffusion", scale=0.001, num_inference_steps=2)
+    report = finish(run_study(DESIGN, settings, services))
+    assert report.n_images == 2 * 6 + 2 * 8  # 3 targets of a side and 8 attribute prompts, 2 pictures each
+    assert table3(report)["men"].isna().all()
+    assert "drawn" not in {figure.key for figure in report.results.figures}
