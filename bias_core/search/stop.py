@@ -62,6 +62,7 @@ def optimise_prompts(
     n_candidates: int = 256,
     top_k: int = 10,
     other_embeddings: ArrayLike | None = None,
+    contrast: bool = False,
     on_step: StepCallback | None = None,
     lock: AbstractContextManager[object] | None = None,
     rng: Seed = 0,
@@ -86,6 +87,9 @@ def optimise_prompts(
         there are candidates the search is exhaustive.
     other_embeddings : array (m, d) or None
         Of images outside the cluster.
+    contrast : bool
+        Search for the largest mean cosine to the cluster less that to the other images, instead: what tells
+        the cluster apart, where the paper's score finds what all images of a concept share.
     on_step : called with (texts scored, texts planned)
         Raising :class:`bias_core.errors.Cancelled` in it stops the search.
     lock : held while a model runs, one batch at a time.
@@ -94,12 +98,14 @@ def optimise_prompts(
     Returns
     -------
     list of OptimisedPrompt
-        At most ``top_k`` of the last round, best first; of texts with the same words only the best.
+        At most ``top_k`` of the last round, best first by what was searched for; of texts with the same
+        words only the best.
 
     Raises
     ------
     InvalidInput
-        For malformed embeddings, a blank prefix, a number below 1, or a language model without proposals.
+        For malformed embeddings, a blank prefix, a number below 1, a language model without proposals,
+        or a contrast with no other images.
 
     Notes
     -----
@@ -111,14 +117,17 @@ def optimise_prompts(
     _check_search(prefix, n_tokens=n_tokens, beam_width=beam_width, n_candidates=n_candidates, top_k=top_k)
     cluster = unit_rows(image_embeddings, "image_embeddings")
     others = None if other_embeddings is None else unit_rows(other_embeddings, "other_embeddings")
+    if contrast and others is None:
+        raise InvalidInput("contrast needs other_embeddings to compare the cluster with; got None.")
     models = _Models(
         encoder, language_model, lock, on_step, 1 + n_candidates * (1 + beam_width * (n_tokens - 1))
     )
     texts, rows = [prefix], models.embed([prefix])
     comparison = _Comparison(cluster, others, rows[0], rng)
+    target = comparison.target(contrast=contrast)
     for _ in range(n_tokens):
         proposed = models.propose(texts[:beam_width], n_candidates)
-        texts, rows = _best_first(proposed, models.embed(proposed), comparison.target, prefix)
+        texts, rows = _best_first(proposed, models.embed(proposed), target, prefix)
     models.finish()
     note = f"chosen as the best of {models.n_scored - 1:,} texts on these images, so optimistic"
     return [comparison.judge(text, row, note) for text, row in zip(texts[:top_k], rows[:top_k], strict=True)]
@@ -218,8 +227,12 @@ class _Comparison:
     def __init__(self, cluster: Floats, others: Floats | None, prefix: Floats, rng: Seed) -> None:
         outside = cluster[:0] if others is None else others
         same_dimension(image_embeddings=cluster, other_embeddings=outside, text_embeddings=prefix)
-        self.target = cluster.mean(axis=0, dtype=np.float64)  # (d,)
         self._cluster, self._outside, self._prefix, self._rng = cluster, outside, prefix, rng
+
+    def target(self, *, contrast: bool) -> NDArray[np.float64]:
+        """The vector ``(d,)`` whose dot product with a unit text embedding is searched for."""
+        mean: NDArray[np.float64] = self._cluster.mean(axis=0, dtype=np.float64)
+        return mean - self._outside.mean(axis=0, dtype=np.float64) if contrast else mean
 
     def judge(self, text: str, row: Floats, note: str) -> OptimisedPrompt:
         """The text with its numbers, each estimate with the note."""
@@ -228,7 +241,7 @@ class _Comparison:
         return OptimisedPrompt(
             text=text,
             score=self._mean(self._cluster @ row, note),
-            baseline=float(self._prefix @ self.target),
+            baseline=float((self._cluster @ self._prefix).mean()),
             gain=self._mean(gains, note, null_value=0.0),
             others=float((self._outside @ row).mean()) if len(outside) else None,
             specificity=self._difference(gains, outside, note) if len(outside) else None,

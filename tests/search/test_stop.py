@@ -139,6 +139,24 @@ def test_a_prompt_that_fits_the_cluster_alone_is_specific():
     assert found.specificity.low > 0
 
 
+def test_the_contrast_finds_what_tells_a_cluster_apart_and_the_score_what_all_share():
+    encoder = BagOfWords()
+    images = images_near(encoder, "doctor doctor turban")
+    others = images_near(encoder, "doctor doctor rose", seed=1)
+    search = {"other_embeddings": others, "prefix": "photo", "n_tokens": 1, "top_k": 1}
+    assert optimise_prompts(images, encoder, Words(), **search)[0].text == "photo doctor"
+    (found,) = optimise_prompts(images, encoder, Words(), contrast=True, **search)
+    assert found.text == "photo turban"
+    rows = encoder.encode_texts([f"photo {word}" for word in WORDS])
+    differences = [mean_cosine(images, row) - mean_cosine(others, row) for row in rows]
+    assert found.score.value - found.others == pytest.approx(max(differences), abs=1e-6)
+
+
+def test_a_contrast_with_nothing_is_refused():
+    with pytest.raises(InvalidInput, match="other_embeddings"):
+        optimise_prompts(np.ones((3, D)), BagOfWords(), Words(), contrast=True)
+
+
 def test_without_other_images_nothing_is_said_of_them():
     encoder = BagOfWords()
     found = optimise_prompts(images_near(encoder, "man"), encoder, Words(), top_k=1)[0]
