@@ -23,7 +23,7 @@ ATTRIBUTES = [
     Attribute(name="photo", positive="a photo", negative="a"),
 ]
 SPACES = {"sd3": "flow", "flux": "flow", "sd1": "epsilon", "sd2": "v_prediction", "sdxl": "epsilon"}
-N_STEPS = 5
+N_STEPS = 4
 
 
 @pytest.fixture(scope="module")
@@ -402,3 +402,25 @@ def test_the_shipped_model_traces(tmp_path):
     assert np.abs(difference).max() <= 1
     assert len(steps) == 4
     assert steps[0].sigma == 1
+
+
+@pytest.mark.parametrize(("family", "dtype"), [("sd3", "bfloat16"), ("sdxl", "float16")])
+def test_half_precision_weights_give_float32_steps_and_keep_their_type(models, family, dtype):
+    import torch
+
+    model, row = models[family], a_row(family, guidance_scale=1.0)
+    full = list(model.trace(row, ATTRIBUTES))
+    pipeline = model._pipeline()
+    parts = [part for part in pipeline.components.values() if isinstance(part, torch.nn.Module)]
+    try:
+        for part in parts:
+            part.to(getattr(torch, dtype))
+        half = list(model.trace(row, ATTRIBUTES))
+        assert pipeline.vae.dtype == getattr(torch, dtype)
+    finally:
+        for part in parts:
+            part.to(torch.float32)
+    for one, other in zip(half, full, strict=True):
+        assert one.velocity.dtype == one.xt.dtype == np.float32
+        np.testing.assert_allclose(one.velocity, other.velocity, atol=0.1)
+        assert np.abs(np.asarray(one.predicted, int) - np.asarray(other.predicted, int)).mean() < 8
