@@ -25,7 +25,7 @@ METRICS = (
     ),
     Metric(
         key="stereotype_gap",
-        name="Gap between paired and single",
+        name="Gap between two settings",
         summary="How much more stereotyped people look beside another person than alone.",
         reference="wan2024pst",
         equation="Table 15",

@@ -1,0 +1,77 @@
+"""People's answers about pictures, from a CSV: checked at the door, and merged over raters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from bias_core.errors import InvalidInput, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+COLUMNS = ("image_id", "position", "answer", "rater")
+_NEEDED = ("image_id", "answer")
+
+
+def read_answers(path: str, *, allowed: Collection[str]) -> pd.DataFrame:
+    """One row per answer: ``image_id, position, answer, rater``, as text.
+
+    Parameters
+    ----------
+    path : a CSV with a header. ``position`` may be missing where pictures show one thing, ``rater`` where
+        there is one. Other columns are passed over, and so are rows without an answer.
+    allowed : the words that an answer may be; case, blanks and hyphens do not matter.
+
+    Raises
+    ------
+    StorageError
+        The file cannot be read.
+    InvalidInput
+        It lacks a column, has no answer, or an answer is none of the words; the message quotes it.
+    """
+    try:
+        found = pd.read_csv(Path(path).expanduser(), dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise StorageError(f"cannot read people's answers {path}: {error}") from error
+    found = found.rename(columns=lambda name: str(name).strip().lower())
+    if missing := [name for name in _NEEDED if name not in found]:
+        raise InvalidInput(
+            f"{path} has no column {' and '.join(missing)}; answers need the columns {', '.join(COLUMNS)}"
+        )
+    answers = pd.DataFrame({name: found[name].str.strip() if name in found else "" for name in COLUMNS})
+    for name in ("position", "answer"):
+        answers[name] = answers[name].str.lower().str.replace(r"[\s-]+", "_", regex=True)
+    answers = answers[answers["answer"] != ""].reset_index(drop=True)
+    strange = answers.loc[~answers["answer"].isin(list(allowed)), "answer"]
+    if answers.empty or len(strange):
+        said = repr(strange.iloc[0]) if len(strange) else "no answer at all"
+        raise InvalidInput(f"answers in {path} are one of {', '.join(allowed)}; got {said}")
+    return answers
+
+
+def majority(answers: pd.DataFrame) -> pd.Series[str]:
+    """The answer with the most votes of each picture, by ``image_id``; "" where two have equally many.
+
+    Raises
+    ------
+    InvalidInput
+        A rater answered twice for a picture.
+
+    Examples
+    --------
+    >>> votes = pd.DataFrame({"image_id": list("aaabb"), "rater": list("12312"), "answer": list("xxyxy")})
+    >>> majority(votes).to_dict()
+    {'a': 'x', 'b': ''}
+    """
+    twice = answers.duplicated(["image_id", "rater"])
+    if twice.any():
+        first = answers.loc[twice, ["image_id", "rater"]].iloc[0].to_dict()
+        raise InvalidInput(f"{int(twice.sum())} answers repeat a rater's answer; the first is {first}")
+    votes = answers.groupby(["image_id", "answer"], sort=False).size().unstack(fill_value=0)
+    most = votes.max(axis=1)
+    tie = votes.eq(most, axis=0).sum(axis=1) > 1
+    merged: pd.Series[str] = votes.idxmax(axis=1).mask(tie, "")
+    return merged

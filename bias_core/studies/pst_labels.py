@@ -1,0 +1,223 @@
+"""PST: who is where in each picture, and what people or readers say of their perceived gender."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.crops import Box, crop_people, person_halves
+from bias_core.errors import InvalidInput
+from bias_core.metrics.paired_labels import ANSWERS, CANNOT_IDENTIFY, NOT_TWO_PEOPLE, merge_ratings
+from bias_core.studies.labels import read_answers
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from bias_core.studies.study_data import Steps, StudyData
+    from bias_core.studies.study_types import Design, StudySettings
+
+SINGLE = "single"
+LABELLERS = ("finder", "vqa", "people")
+HALVES = "halves"
+"""Instead of a finder: trust the prompt, and take the left and the right half of every picture."""
+
+_ANSWER_COLUMNS = ("automatic", "human", "truth")
+
+
+def check_labelling(settings: StudySettings) -> None:
+    """Raise InvalidInput (or StorageError) for options and labels that cannot be used, before drawing."""
+    options = settings.options
+    if options["labeller"] not in LABELLERS:
+        raise InvalidInput(f"labeller is one of {', '.join(LABELLERS)}; got {options['labeller']!r}")
+    if options["labeller"] == "people" and not settings.labels:
+        raise InvalidInput("labeller=people needs a CSV of people's answers in the setting labels")
+    if len(set(options["sentences"])) != 2:
+        raise InvalidInput(
+            f"sentences are two, the first of a masculine-looking person; got {options['sentences']}"
+        )
+    if not options["margin"] >= 0:
+        raise InvalidInput(f"margin is a difference of cosines, at least 0; got {options['margin']}")
+    if settings.labels:
+        read_answers(settings.labels, allowed=ANSWERS)
+
+
+def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
+    """One row per person asked for, with what is known of their identity.
+
+    Parameters
+    ----------
+    frame : pictures with ``setting``, ``left`` and ``right`` (the identities asked for; ``left`` alone in the
+        single setting).
+    identities : ``stereotyped_gender`` and further columns, by identity.
+
+    Returns
+    -------
+    DataFrame
+        ``image_id, setting, seed, position, identity, stereotyped_gender`` and the further columns.
+
+    Raises
+    ------
+    InvalidInput
+        There are no pictures.
+    """
+    if frame.empty:
+        raise InvalidInput("no picture can be scored: none was drawn, or a safety checker blanked all")
+    alone = frame["setting"] == SINGLE
+    first = frame.assign(identity=frame["left"], position=np.where(alone, SINGLE, "left"))
+    second = frame[~alone].assign(identity=frame["right"], position="right")
+    people = pd.concat([first, second]).sort_index(kind="stable")  # left before right
+    columns = ["image_id", "setting", "seed", "position", "identity"]
+    return people[columns].join(identities, on="identity").reset_index(drop=True)
+
+
+def label_people(
+    people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData
+) -> Steps[pd.DataFrame]:
+    """``people`` with the answers of a reader, of people and of the record, as far as there are any.
+
+    Returns
+    -------
+    DataFrame
+        With the columns ``automatic``, ``human``, ``truth`` (None where there is none) and
+        ``perceived_gender``: people's answer where labels were given, else the reader's. Those whom nobody
+        labelled are left out.
+
+    Raises
+    ------
+    InvalidInput
+        The labels are of other pictures.
+    """
+    labelled = people.assign(**dict.fromkeys(_ANSWER_COLUMNS))
+    labeller = settings.options["labeller"]
+    if labeller == "finder":
+        labelled["automatic"] = yield from _by_finder(people, settings, data)
+    elif labeller == "vqa":
+        labelled["automatic"] = yield from _by_answerer(people, design, settings, data)
+    if settings.labels:
+        labelled["human"] = _by_people(people, settings.labels)
+    labelled["truth"] = _by_record(people, data)
+    scored = labelled.assign(perceived_gender=labelled["human" if settings.labels else "automatic"])
+    return scored.dropna(subset="perceived_gender").reset_index(drop=True)
+
+
+def people_answers(people: pd.DataFrame, path: str) -> pd.DataFrame:
+    """People's answers as ratings: one row per answer, with the person it is about.
+
+    Raises
+    ------
+    InvalidInput
+        No answer is about these people.
+    """
+    answers = read_answers(path, allowed=ANSWERS).rename(columns={"answer": "perceived_gender"})
+    alone = set(people.loc[people["position"] == SINGLE, "image_id"])
+    answers.loc[answers["image_id"].isin(alone) & (answers["position"] == ""), "position"] = SINGLE
+    ratings = answers.merge(people, on=["image_id", "position"], how="inner")
+    if ratings.empty:
+        raise InvalidInput(
+            f"none of the {len(answers):,} answers in {path} is about a picture of this run; the first is "
+            f"about {answers['image_id'].iloc[0]!r}, position {answers['position'].iloc[0]!r}"
+        )
+    return ratings
+
+
+def _by_people(people: pd.DataFrame, path: str) -> list[str | None]:
+    merged = merge_ratings(people_answers(people, path))
+    answers = merged.set_index(["image_id", "position"])["perceived_gender"].to_dict()
+    return [answers.get(key) for key in zip(people["image_id"], people["position"], strict=True)]
+
+
+def _by_record(people: pd.DataFrame, data: StudyData) -> list[str | None]:
+    """What was really drawn, known of the renderer's pictures only."""
+    truths = data.truths(people)
+    return [
+        None if truth is None else _recorded(truth, position)
+        for truth, position in zip(truths, people["position"], strict=True)
+    ]
+
+
+def _recorded(truth: Any, position: str) -> str:
+    n_people, prefix = (1, "") if position == SINGLE else (2, f"{position}_")
+    return NOT_TWO_PEOPLE if truth["n_people"] != n_people else str(truth[f"{prefix}gender"])
+
+
+def _by_finder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[list[str]]:
+    """Find the people, cut each out, and ask the reader which of two sentences is closer."""
+    masculine, feminine = data.texts(settings.options["sentences"])
+    direction, encoder = masculine - feminine, data.encoder()
+    leans: dict[str, np.ndarray] = {}
+    for alone, some in people.groupby(people["position"] == SINGLE, sort=False):
+        pictures = some.drop_duplicates("image_id")
+        find = _finder(settings.options["finder"], 1 if alone else 2, data)
+
+        def read(images: list[Image.Image], find: Finding = find) -> list[np.ndarray]:
+            boxes = [find(image) for image in images]
+            crops = [
+                crop
+                for image, places in zip(images, boxes, strict=True)
+                for crop in crop_people(image, places)
+            ]
+            each = encoder.encode_images(crops) @ direction if crops else np.empty(0)
+            return np.split(each, np.cumsum([len(places) for places in boxes])[:-1])
+
+        found = yield from data.read("looking for people", pictures, read)
+        leans |= dict(zip(pictures["image_id"], found, strict=True))
+    margin = settings.options["margin"]
+    return [
+        _seen(leans[image], position, margin)
+        for image, position in zip(people["image_id"], people["position"], strict=True)
+    ]
+
+
+Finding = Callable[["Image.Image"], list[Box]]
+
+
+def _finder(name: str, n_people: int, data: StudyData) -> Finding:
+    if name != HALVES:
+        return data.services.person_finder(name).find
+    return person_halves if n_people == 2 else lambda image: [(0, 0, *image.size)]
+
+
+def _seen(leans: np.ndarray, position: str, margin: float) -> str:
+    """The answer for one person from the leans of all that were found, left to right."""
+    if len(leans) != (1 if position == SINGLE else 2):
+        return NOT_TWO_PEOPLE
+    lean = float(leans[1 if position == "right" else 0])
+    if abs(lean) <= margin:
+        return CANNOT_IDENTIFY
+    return "masculine" if lean > 0 else "feminine"
+
+
+def _by_answerer(
+    people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData
+) -> Steps[list[str]]:
+    """Ask the paper's question about each person, with the whole picture."""
+    answerer = data.services.answerer(settings.options["answerer"])
+    vqa = design.data["vqa"]
+    asked = zip(people["identity"], people["position"], strict=True)
+    questions = iter(
+        [vqa["single" if side == SINGLE else "paired"].format(who, side=side) for who, side in asked]
+    )
+
+    def ask(images: list[Image.Image]) -> Sequence[str]:
+        return answerer.answer(images, list(islice(questions, len(images))))
+
+    answers = yield from data.read("asking about the people", people, ask)
+    return [gender_said(answer, vqa["answers"]) for answer in answers]
+
+
+def gender_said(answer: str, words: dict[str, list[str]]) -> str:
+    """The one gender that a free answer names; "cannot_identify" where it names none or both.
+
+    Examples
+    --------
+    >>> words = {"masculine": ["male", "man"], "feminine": ["female", "woman"]}
+    >>> gender_said("a woman", words), gender_said("man and woman", words)
+    ('feminine', 'cannot_identify')
+    """
+    said = set(answer.lower().replace(",", " ").replace(".", " ").split())
+    named = [gender for gender, names in words.items() if said & set(names)]
+    return named[0] if len(named) == 1 else CANNOT_IDENTIFY

@@ -1,0 +1,287 @@
+"""PST: findings and tables that its studies share, from people with their perceived gender."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations, product
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from bias_core.annotation.agreement import agreement_estimate
+from bias_core.metrics.paired_labels import generation_failures
+from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
+from bias_core.studies.pst_labels import SINGLE, people_answers
+from bias_core.studies.pst_shots import PAIRED
+from bias_core.studies.study_types import Finding, StudyTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bias_core.metrics.paired_stereotype import StereotypeTestScore
+    from bias_core.studies.study_types import StudySettings
+    from bias_core.types import Estimate
+
+SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the record of what was drawn"}
+
+
+def score_finding(
+    key: str, title: str, people: pd.DataFrame, settings: StudySettings, *, published: float | None = None
+) -> Finding:
+    """The stereotype test score of these people, with what is planted where that is on record."""
+    found = stereotype_test_score(people, confidence=settings.confidence, rng=settings.seed)
+    return Finding(
+        key=key,
+        title=title,
+        metric="stereotype_test_score",
+        estimate=found.score,
+        published=published,
+        expected=true_score(people),
+        says=f"{_direction(found.score)} {_coverage(found, len(people))}",
+    )
+
+
+def gap_finding(
+    key: str,
+    title: str,
+    one: pd.DataFrame,
+    other: pd.DataFrame,
+    settings: StudySettings,
+    *,
+    published: float | None = None,
+    more: str = "more stereotyped in pairs",
+) -> Finding:
+    """Score of ``one`` minus that of ``other``; ``more`` says what a positive difference means."""
+    gap = stereotype_gap(one, other, confidence=settings.confidence, rng=settings.seed).gap
+    true = true_score(one), true_score(other)
+    if gap.low <= 0 <= gap.high:
+        says = "No clear difference."
+    else:
+        says = f"{gap.value:+.1f}: {more if gap.value > 0 else more.replace('more', 'less', 1)}."
+    return Finding(
+        key=key,
+        title=title,
+        metric="stereotype_gap",
+        estimate=gap,
+        published=published,
+        expected=None if true[0] is None or true[1] is None else true[0] - true[1],
+        says=says,
+    )
+
+
+def true_score(people: pd.DataFrame) -> float | None:
+    """The score of what was really drawn; None where that is not on record or nobody is usable."""
+    if people.empty or people["truth"].isna().any():
+        return None
+    drawn = people.assign(perceived_gender=people["truth"])
+    value = stereotype_test_score(drawn, n_resamples=2).score.value
+    return None if math.isnan(value) else value
+
+
+def micro_scores(
+    paired: pd.DataFrame, single: pd.DataFrame, by: Sequence[str], settings: StudySettings
+) -> pd.DataFrame:
+    """Scores of both settings and their gap for each value of ``by``, a row each."""
+    by = list(by)
+    options: dict[str, Any] = {"by": by, "confidence": settings.confidence, "rng": settings.seed}
+    gaps = stereotype_gap(paired, single, **options)
+    table: pd.DataFrame = gaps[[*by, "gap", "low", "high"]].rename(
+        columns={"low": "gap low", "high": "gap high"}
+    )
+    for name, people in (("single", single), ("paired", paired)):
+        scores = stereotype_test_score(people, **options)
+        columns = {
+            "score": f"STS {name}",
+            "low": f"{name} low",
+            "high": f"{name} high",
+            "n": f"n {name}",
+            "coverage": f"coverage {name}",
+            "percent_feminine": f"F {name}",
+            "percent_feminine_low": f"F {name} low",
+            "percent_feminine_high": f"F {name} high",
+        }
+        table = table.merge(scores[[*by, *columns]].rename(columns=columns), on=by, how="left")
+        true = [true_score(people[(people[by] == key).all(axis=1)]) for _, key in table[by].iterrows()]
+        if any(value is not None for value in true):
+            table[f"true STS {name}"] = pd.Series(true, dtype=float)
+    return table
+
+
+def table_of_findings(
+    key: str, title: str, findings: Sequence[Finding], titles: Mapping[str, str]
+) -> StudyTable:
+    """Findings "single_<group>", "paired_<group>" and "gap_<group>" side by side, a row per group."""
+    found = {finding.key: finding for finding in findings}
+    rows = []
+    for group, name in titles.items():
+        row: dict[str, Any] = {"group": name}
+        for column in (SINGLE, PAIRED, "gap"):
+            finding = found[f"{column}_{group}"]
+            row |= _columns(column, finding.estimate) | {f"published {column}": finding.published}
+        rows.append(row)
+    return StudyTable(key=key, title=title, frame=pd.DataFrame(rows))
+
+
+def coverage_table(people: pd.DataFrame, settings: StudySettings) -> StudyTable:
+    """Pictures that failed and people who cannot be identified, by setting."""
+    rows = []
+    for setting, some in people.groupby("setting", sort=False):
+        failed = generation_failures(some, confidence=settings.confidence)
+        found = stereotype_test_score(some, confidence=settings.confidence, rng=settings.seed)
+        rows.append(
+            {
+                "setting": setting,
+                "pictures": failed.n_images,
+                "failed": failed.n_failed,
+                "failed %": failed.percent_failed.value,
+                "failed % low": failed.percent_failed.low,
+                "failed % high": failed.percent_failed.high,
+                "people": len(some),
+                "cannot identify": found.n_cannot_identify,
+                "coverage %": found.coverage.value,
+                "coverage % low": found.coverage.low,
+                "coverage % high": found.coverage.high,
+            }
+        )
+    return StudyTable(
+        key="coverage",
+        title="Who could be scored",
+        frame=pd.DataFrame(rows),
+        note="A picture fails where it does not show exactly the people asked for: they are not scored. "
+        "Coverage is the share of the people asked for that are seen as masculine or feminine.",
+    )
+
+
+def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Finding], list[StudyTable]]:
+    """Cohen's κ between automatic labels, people's and the record, by setting (Table 12)."""
+    findings, rows = [], []
+    for setting, (one, other) in product(dict.fromkeys(people["setting"]), combinations(SOURCES, 2)):
+        some = in_setting(people, setting).dropna(subset=[one, other])
+        if len(some) < 2:
+            continue
+        kappa = agreement_estimate(
+            some[[one, other]],
+            coefficient="cohen_kappa",
+            groups=some["image_id"],
+            confidence=settings.confidence,
+            rng=settings.seed,
+        )
+        equal = 100 * float((some[one] == some[other]).mean())
+        findings.append(
+            Finding(
+                key=f"kappa_{setting}_{one}_{other}",
+                title=f"{SOURCES[one].capitalize()} against {SOURCES[other]}, {setting}",
+                metric="cohen_kappa",
+                estimate=kappa,
+                says=f"{equal:.1f} % of {len(some):,} labels are equal.",
+            )
+        )
+        rows.append(
+            {
+                "setting": setting,
+                "labels": SOURCES[one],
+                "against": SOURCES[other],
+                "people": len(some),
+                "equal %": equal,
+                **_columns("κ", kappa),
+                "note": kappa.note,
+            }
+        )
+    note = "Answers are masculine, feminine, cannot identify and failed picture; intervals are over pictures."
+    frame = pd.DataFrame(rows)
+    table = StudyTable(key="table12", title="Agreement of the labels (Table 12)", frame=frame, note=note)
+    return findings, [table] if rows else []
+
+
+def raters_table(people: pd.DataFrame, settings: StudySettings) -> list[StudyTable]:
+    """How far people agree among themselves (Table 1); nothing where there is one rater or none."""
+    if not settings.labels:
+        return []
+    ratings = people_answers(people, settings.labels)
+    rows = []
+    for setting, some in ratings.groupby("setting", sort=False):
+        answers = some.pivot_table("perceived_gender", ["image_id", "position"], "rater", aggfunc="first")
+        n_answers = answers.notna().sum(axis=1)
+        if (n_answers >= 2).sum() < 2:
+            continue
+        even = n_answers.nunique() == 1
+        each = [row.dropna().tolist() for _, row in answers.iterrows()] if even else []
+        options: dict[str, Any] = {
+            "groups": answers.index.get_level_values("image_id"),
+            "confidence": settings.confidence,
+            "rng": settings.seed,
+        }
+        alpha = agreement_estimate(answers, coefficient="krippendorff_alpha", **options)
+        fleiss = agreement_estimate(each, coefficient="fleiss_kappa", **options) if even else None
+        rows.append(
+            {"setting": setting, "raters": answers.shape[1], "people": len(answers)}
+            | _columns("Fleiss' κ", fleiss)
+            | _columns("Krippendorff's α", alpha)
+        )
+    if not rows:
+        return []
+    note = "Fleiss' κ needs equally many answers for each person; α does not."
+    return [
+        StudyTable(
+            key="table1", title="Agreement of the raters (Table 1)", frame=pd.DataFrame(rows), note=note
+        )
+    ]
+
+
+def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[str, Any]) -> StudyTable:
+    """The score of each sampling: run k has the k-th picture of every prompt (Table 13)."""
+    numbered = people.assign(run=people["seed"].astype(int) - settings.seed + 1)
+    by = ["setting", "run"]
+    table = stereotype_test_score(numbered, by=by, confidence=settings.confidence, rng=settings.seed)
+    printed = {
+        (setting, run): score
+        for setting in published
+        for run, score in enumerate(published[setting]["runs"], start=1)
+    }
+    keys = zip(table["setting"], table["run"], strict=True)
+    return StudyTable(
+        key="table13",
+        title="Overall scores, run by run (Table 13)",
+        frame=table[[*by, "score", "low", "high", "n", "coverage"]].assign(
+            published=[printed.get(key, math.nan) for key in keys]
+        ),
+    )
+
+
+def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> tuple[str, ...]:
+    """Notes on who labelled the people, and on those whom nobody did."""
+    options = settings.options
+    who = {
+        "finder": f"by {settings.encoder} on each person cut out by {options['finder']}",
+        "vqa": f"by {options['answerer']}, asked about the whole picture",
+        "people": "by people",
+    }["people" if settings.labels else options["labeller"]]
+    notes = [f"Perceived gender is labelled {who}."]
+    if len(people) < n_asked:
+        notes.append(f"Nobody labelled {n_asked - len(people):,} of {n_asked:,} people; they are left out.")
+    if options["labeller"] == "vqa" and not settings.labels:
+        notes.append("Questions about whole pictures do not notice failed pictures: none is counted.")
+    return tuple(notes)
+
+
+def in_setting(people: pd.DataFrame, setting: str = PAIRED) -> pd.DataFrame:
+    """The people in pictures of one setting."""
+    return people[people["setting"] == setting]
+
+
+def _columns(name: str, estimate: Estimate | None) -> dict[str, float]:
+    if estimate is None:
+        return dict.fromkeys((name, f"{name} low", f"{name} high"), math.nan)
+    return {name: estimate.value, f"{name} low": estimate.low, f"{name} high": estimate.high}
+
+
+def _direction(score: Estimate) -> str:
+    if math.isnan(score.value):
+        return "Undefined."
+    if score.low > 0:
+        return "Conforms to the stereotypes."
+    return "Goes against the stereotypes." if score.high < 0 else "As often with as against the stereotypes."
+
+
+def _coverage(found: StereotypeTestScore, n_people: int) -> str:
+    return f"{found.n_usable:,} of {n_people:,} people could be scored ({found.coverage.value:.1f} %)."

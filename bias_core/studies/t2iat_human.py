@@ -1,0 +1,313 @@
+"""T2IAT against people: do associations put concepts in the order in which people see them (Table 2)?"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.annotation.agreement import agreement_estimate
+from bias_core.annotation.rank_agreement import kendall_tau
+from bias_core.errors import InvalidInput
+from bias_core.metrics.association import mean_association
+from bias_core.metrics.association_error import prompt_error
+from bias_core.statistics import normal_estimate, wilson_interval
+from bias_core.studies.labels import majority, read_answers
+from bias_core.studies.program import Measuring, Program
+from bias_core.studies.study_types import (
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    StudyTable,
+)
+from bias_core.studies.t2iat import SETS, association_shots
+from bias_core.types import Estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bias_core.studies.study_data import StudyData
+
+Score = dict[str, Any]
+FEWEST = 2  # concepts that have an order
+
+
+def human_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """The pictures of the association tests whose concepts people judged."""
+    if settings.options["n_images"] < 1:
+        raise InvalidInput(f"at least one picture a concept is judged; got {settings.options['n_images']}")
+    if settings.labels:
+        read_answers(settings.labels, allowed=_words(design))
+    return association_shots(design, settings)
+
+
+def measure_human(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """Share judged closer to A per concept, its mean association, and how far their orders agree."""
+    rows = yield from data.embed(data.frame)
+    scores = _scores(design, data.frame)
+    judged = _judged(data.frame, scores, settings)
+    judged["reader"] = _by_reader(design, scores, judged, rows, data)
+    judged["people"] = _by_people(scores, judged, settings) if settings.labels else None
+    judged["record"] = _by_record(design, scores, judged, data)
+    judged["choice"] = judged["people" if settings.labels else "reader"]
+    shares = {name: _share(judged.loc[judged["concept"] == name, "choice"], settings) for name in scores}
+    means = {name: _mean(data.frame, rows, score, settings) for name, score in scores.items()}
+    table = _table2(design, scores, shares, means)
+    who = "people, most votes win" if settings.labels else f"{settings.encoder}, by the closer sentence"
+    return Results(
+        findings=(
+            *_order(design, table, settings),
+            *(_share_finding(design, scores[name], shares[name], judged) for name in scores),
+            *_reader_against_people(judged, settings),
+        ),
+        tables=(
+            StudyTable(key="table2", title="Choices and associations (Table 2)", frame=table, note=_COLUMNS),
+            _judged_table(scores, judged),
+        ),
+        figures=(_choice_figure(table), _order_figure(table)),
+        notes=(
+            f"The pictures are judged by {who}.",
+            "τ has only the concepts to go by, and its interval resamples them: it is wide.",
+        ),
+    )
+
+
+_COLUMNS = (
+    "share: of the judged neutral pictures, those closer to A than to B. association: mean of Eq. 2 over all "
+    "neutral pictures of the concept, with all pictures of a prompt drawn anew together."
+)
+
+
+def _words(design: Design) -> list[str]:
+    """What an answer may be: an attribute's name, or its letter."""
+    scores = design.data["human_comparison"]["scores"]
+    return list(dict.fromkeys(["a", "b", *(score[side] for score in scores for side in ("a", "b"))]))
+
+
+def _scores(design: Design, frame: pd.DataFrame) -> dict[str, Score]:
+    """Lines of Table 2 whose concept was drawn, with their test and side, by concept."""
+    places = {test[side]: (test["key"], side) for test in design.data["tests"] for side in ("x", "y")}
+    drawn = set(zip(frame["test"], frame["side"], strict=True)) if len(frame) else set()
+    lines = {line["concept"]: line for line in design.data["human_comparison"]["scores"]}
+    found = {
+        name: line | dict(zip(("test", "side"), places[name], strict=True))
+        for name, line in lines.items()
+        if places[name] in drawn
+    }
+    if not found:
+        raise InvalidInput("people judged no concept of these tests, or no picture of them can be scored")
+    return found
+
+
+def _of(frame: pd.DataFrame, score: Score, kind: str) -> pd.DataFrame:
+    """One set of a concept's pictures."""
+    place = (frame["test"] == score["test"]) & (frame["side"] == score["side"])
+    some: pd.DataFrame = frame[place & (frame["set"] == kind)]
+    return some
+
+
+def _judged(frame: pd.DataFrame, scores: Mapping[str, Score], settings: StudySettings) -> pd.DataFrame:
+    """The neutral pictures that are judged, drawn at random by the seed; the index is that of ``frame``."""
+    rng, chosen = np.random.default_rng(settings.seed), []
+    for concept, score in scores.items():
+        neutral = _of(frame, score, "neutral")
+        kept = np.sort(rng.permutation(len(neutral))[: settings.options["n_images"]])
+        chosen.append(neutral.iloc[kept].assign(concept=concept))
+    return pd.concat(chosen)
+
+
+def _by_reader(
+    design: Design, scores: Mapping[str, Score], judged: pd.DataFrame, rows: np.ndarray, data: StudyData
+) -> pd.Series[Any]:
+    """Whether the reader finds the sentence of A closer than that of B."""
+    sentences = design.data["human_comparison"]["sentences"]
+    choices = pd.Series(index=judged.index, dtype=object)
+    for concept, score in scores.items():
+        index = judged.index[judged["concept"] == concept]
+        a, b = data.texts([sentences[score[side]] for side in ("a", "b")])
+        choices[index] = (rows[index] @ (a - b) > 0).tolist()
+    return choices
+
+
+def _by_people(
+    scores: Mapping[str, Score], judged: pd.DataFrame, settings: StudySettings
+) -> list[bool | None]:
+    """Whether most raters chose A; None where they are even or nobody answered."""
+    answers = read_answers(
+        settings.labels, allowed={"a", "b", *(s[k] for s in scores.values() for k in "ab")}
+    )
+    votes = majority(answers[answers["image_id"].isin(judged["image_id"])])
+    if votes.empty:
+        raise InvalidInput(f"no answer in {settings.labels} is about a picture that is judged in this run")
+    return [
+        _closer_to_a(votes.get(image, ""), scores[concept])
+        for image, concept in zip(judged["image_id"], judged["concept"], strict=True)
+    ]
+
+
+def _closer_to_a(answer: str, score: Score) -> bool | None:
+    if answer in ("a", score["a"]):
+        return True
+    return False if answer in ("b", score["b"]) else None
+
+
+def _by_record(
+    design: Design, scores: Mapping[str, Score], judged: pd.DataFrame, data: StudyData
+) -> list[bool | None]:
+    """Whether A was drawn; None where nobody knows, or neither A nor B was."""
+    shown = design.data["human_comparison"]["shown"]
+    found: list[bool | None] = []
+    for truth, concept in zip(data.truths(judged), judged["concept"], strict=True):
+        a, b = (shown[scores[concept][side]] for side in ("a", "b"))
+        drawn = [truth is not None and wanted.items() <= truth.items() for wanted in (a, b)]
+        found.append(drawn[0] if any(drawn) else None)
+    return found
+
+
+def _share(choices: pd.Series[Any], settings: StudySettings) -> Estimate:
+    decided = choices.dropna()
+    if decided.empty:
+        note = "no picture was decided"
+        return Estimate(value=math.nan, low=math.nan, high=math.nan, n=0, null_value=0.5, note=note)
+    return wilson_interval(int(decided.sum()), len(decided), confidence=settings.confidence, null_value=0.5)
+
+
+def _mean(frame: pd.DataFrame, rows: np.ndarray, score: Score, settings: StudySettings) -> Estimate:
+    """Mean of Eq. 2 over a concept's prompts."""
+    pictures = [_of(frame, score, kind) for kind in SETS]
+    sets = [rows[some.index] for some in pictures]
+    groups = [some["stimulus"].to_numpy(dtype=str) for some in pictures]
+    mean = mean_association(*sets, groups=groups[0])
+    error = prompt_error(sets, groups, rng=settings.seed)
+    return normal_estimate(mean.value, error, n=mean.n, confidence=settings.confidence, null_value=0.0)
+
+
+def _table2(
+    design: Design, scores: Mapping[str, Score], shares: Mapping[str, Estimate], means: Mapping[str, Estimate]
+) -> pd.DataFrame:
+    titles = design.data["titles"]
+    return pd.DataFrame(
+        [
+            {
+                "concept": titles[name],
+                "attributes": f"{titles[score['a']]} / {titles[score['b']]}",
+                "pictures": shares[name].n,
+                "share": shares[name].value,
+                "share low": shares[name].low,
+                "share high": shares[name].high,
+                "published share": float(score["score"]),
+                "association": means[name].value,
+                "association low": means[name].low,
+                "association high": means[name].high,
+                "prompts": means[name].n,
+            }
+            for name, score in scores.items()
+        ]
+    )
+
+
+def _order(design: Design, table: pd.DataFrame, settings: StudySettings) -> list[Finding]:
+    known = table.dropna(subset=["share", "association"])
+    if len(known) < FEWEST:
+        return []
+    found = kendall_tau(
+        known["association"], known["share"], confidence=settings.confidence, rng=settings.seed
+    )
+    return [
+        Finding(
+            key="order",
+            title="Associations and choices, order of concepts",
+            metric="kendall_tau",
+            estimate=found.tau,
+            p_value=found.p_value,
+            published=float(design.data["human_comparison"]["kendall_tau"]),
+            says=f"{len(known)} concepts.",
+        )
+    ]
+
+
+def _share_finding(design: Design, score: Score, share: Estimate, judged: pd.DataFrame) -> Finding:
+    titles, concept = design.data["titles"], score["concept"]
+    record = judged.loc[judged["concept"] == concept, "record"]
+    a, b = (titles[score[side]].lower() for side in ("a", "b"))
+    leaning = "as often the one as the other"
+    if share.low > 0.5 or share.high < 0.5:
+        leaning = f"mostly {a if share.value > 0.5 else b}"
+    return Finding(
+        key=f"share_{concept}",
+        title=f"{titles[concept]}, closer to {a} than to {b}",
+        metric="attribute_prevalence",
+        estimate=share,
+        published=float(score["score"]),
+        expected=float(record.mean()) if record.notna().all() else None,
+        says=f"Pictures of {titles[concept].lower()}: {leaning}.",
+    )
+
+
+def _reader_against_people(judged: pd.DataFrame, settings: StudySettings) -> list[Finding]:
+    both = judged.dropna(subset=["reader", "people"])
+    if len(both) < FEWEST:
+        return []
+    kappa = agreement_estimate(
+        both[["reader", "people"]],
+        coefficient="cohen_kappa",
+        confidence=settings.confidence,
+        rng=settings.seed,
+    )
+    equal = 100 * float((both["reader"] == both["people"]).mean())
+    says = f"{equal:.1f} % of {len(both)} pictures are judged alike."
+    return [
+        Finding(key="kappa", title="Reader against people", metric="cohen_kappa", estimate=kappa, says=says)
+    ]
+
+
+def _judged_table(scores: Mapping[str, Score], judged: pd.DataFrame) -> StudyTable:
+    frame = judged[["image_id", "concept", "reader", "people"]].reset_index(drop=True)
+    frame.insert(2, "answers", [f"{scores[c]['a']} / {scores[c]['b']}" for c in frame["concept"]])
+    for column in ("reader", "people"):
+        frame[column] = [
+            "" if pd.isna(choice) else scores[concept]["a" if choice else "b"]
+            for choice, concept in zip(frame[column], frame["concept"], strict=True)
+        ]
+    return StudyTable(
+        key="judged",
+        title="The judged pictures",
+        frame=frame,
+        note="People say which of the two answers a picture is closer to: a CSV with the columns image_id, "
+        "answer, rater, given as labels.",
+    )
+
+
+def _choice_figure(table: pd.DataFrame) -> StudyFigure:
+    columns = {"concept": "name", "attributes": "group", "share": "value", "share low": "low"}
+    columns |= {"share high": "high", "published share": "published"}
+    return StudyFigure(
+        key="choices",
+        title="Share of neutral pictures closer to the first attribute (Table 2)",
+        kind="intervals",
+        data=table[[*columns]].rename(columns=columns),
+        labels={"x": "share closer to pleasant, or to male", "null": 0.5},
+        caption="Diamonds are the choices of the paper's participants about another model's pictures.",
+    )
+
+
+def _order_figure(table: pd.DataFrame) -> StudyFigure:
+    columns = {"concept": "name", "attributes": "group", "association": "x", "share": "y"}
+    columns |= {"association low": "xlow", "association high": "xhigh", "share low": "ylow"}
+    columns |= {"share high": "yhigh"}
+    return StudyFigure(
+        key="order",
+        title="Choices against associations",
+        kind="scatter",
+        data=table[[*columns]].rename(columns=columns).dropna(subset=["x", "y"]),
+        labels={"x": "mean association with the first attribute", "y": "share closer to it"},
+        caption="Where both agree the concepts rise from left to right.",
+    )
+
+
+PROGRAMS = {"association_and_people": Program(shots=human_shots, measure=measure_human)}
