@@ -51,7 +51,7 @@ def build_config(n_words: int) -> BlipConfig:
     )  # fmt: skip
     vision = BlipVisionConfig(
         hidden_size=128, intermediate_size=384, projection_dim=64, num_hidden_layers=4,
-        num_attention_heads=4, image_size=64, patch_size=8,
+        num_attention_heads=4, image_size=64, patch_size=8, initializer_range=0.02,
     )  # fmt: skip
     return BlipConfig(text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=64)
 
