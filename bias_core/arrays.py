@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from bias_core.errors import InvalidInput
 
 Floats = NDArray[np.floating[Any]]
+_PART = 4096  # rows of a large set that are looked at together
 
 
 def unit_rows(x: ArrayLike, name: str = "embeddings", *, min_rows: int = 1) -> Floats:
@@ -48,12 +50,12 @@ def unit_rows(x: ArrayLike, name: str = "embeddings", *, min_rows: int = 1) -> F
         raise InvalidInput(f"{name} must have shape (n, d); got shape {rows.shape}.")
     if len(rows) < min_rows:
         raise InvalidInput(f"{name} needs at least {min_rows} rows; got shape {rows.shape}.")
-    largest = np.abs(rows).max(axis=1, keepdims=True)
+    largest = np.maximum(rows.max(axis=1, keepdims=True), -rows.min(axis=1, keepdims=True))
     zero = np.flatnonzero(largest == 0)
     if zero.size:
         raise InvalidInput(f"{name} must have no row of zeros; got {zero.size}, the first is row {zero[0]}.")
-    scaled = rows / largest
-    unit: Floats = scaled / np.linalg.norm(scaled, axis=1, keepdims=True)
+    unit: Floats = rows / largest
+    unit /= np.sqrt(np.einsum("ij,ij->i", unit, unit))[:, None]  # without another copy of a large set
     return unit
 
 
@@ -148,8 +150,10 @@ def all_equal(rows: Floats) -> bool:
     >>> all_equal(np.array([[1.0, 0.0], [1.0, 1e-9]])), all_equal(np.eye(2))
     (True, False)
     """
-    deviations = rows - rows.mean(axis=0, dtype=np.float64)
-    return bool(np.sqrt((deviations**2).sum(axis=1).mean()) <= 1e-6)
+    mean, squares = rows.mean(axis=0, dtype=np.float64), 0.0
+    for start in range(0, len(rows), _PART):
+        squares += float(((rows[start : start + _PART] - mean) ** 2).sum())
+    return math.sqrt(squares / len(rows)) <= 1e-6
 
 
 def probability(value: float, name: str = "probability") -> float:

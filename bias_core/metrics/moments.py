@@ -1,0 +1,91 @@
+"""Singular values of large image sets from their second moments, in a memory that does not grow with them.
+
+Behind WALS [dehdashtian2025oasis, Eq. 7] for sets of more than :data:`LARGE` images.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bias_core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LARGE = 10_000
+"""Images beyond which a set is not decomposed row by row."""
+_CHUNK = 4096  # rows held in double precision at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """Sums over the images of each of g groups: how many, of the rows, of their outer products.
+
+    Shapes ``(g,)``, ``(g, d)``, ``(g, d, d)``.
+    """
+
+    counts: NDArray[np.int_]
+    sums: NDArray[np.float64]
+    grams: NDArray[np.float64]
+
+    def spectrum(self, *, without: int | None = None, centred: bool = True) -> Spectrum:
+        """Singular values and vectors of all groups together, or of all but one."""
+        counts, sums, grams = (values.sum(axis=0) for values in (self.counts, self.sums, self.grams))
+        if without is not None:
+            counts, sums = counts - self.counts[without], sums - self.sums[without]
+            grams = grams - self.grams[without]
+        if centred:
+            grams = grams - np.outer(sums, sums) / counts
+        squares, vectors = np.linalg.eigh(grams)  # ascending
+        return Spectrum(
+            singular_values=np.sqrt(np.maximum(squares[::-1], 0.0)), components=vectors.T[::-1].copy()
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spectrum:
+    """Singular values ``(d,)``, descending, and their right singular vectors ``(d, d)``, one a row."""
+
+    singular_values: NDArray[np.float64]
+    components: NDArray[np.float64]
+
+
+def group_moments(
+    rows: NDArray[np.floating], n_groups: int, *, rng: np.random.Generator | None = None
+) -> Moments:
+    """Moments of ``n_groups`` groups of nearly equal size, drawn at random where ``rng`` is given.
+
+    Parameters
+    ----------
+    rows : array (n, d), any precision; read in parts and left as it is.
+    n_groups : from 1 to n.
+
+    Raises
+    ------
+    InvalidInput
+        For an impossible number of groups.
+
+    Examples
+    --------
+    >>> moments = group_moments(np.array([[3.0, 0.0], [0.0, 1.0]]), 1)
+    >>> moments.spectrum(centred=False).singular_values
+    array([3., 1.])
+    """
+    n, d = rows.shape
+    if not 1 <= n_groups <= n:
+        raise InvalidInput(f"n_groups must be from 1 to the {n} images; got {n_groups}.")
+    groups = np.arange(n) % n_groups
+    if rng is not None:
+        rng.shuffle(groups)
+    sums, grams = np.zeros((n_groups, d)), np.zeros((n_groups, d, d))
+    for start in range(0, n, _CHUNK):
+        part = np.asarray(rows[start : start + _CHUNK], dtype=np.float64)
+        labels = groups[start : start + _CHUNK]
+        for group in np.unique(labels):
+            mine = part[labels == group]
+            sums[group] += mine.sum(axis=0)
+            grams[group] += mine.T @ mine
+    return Moments(counts=np.bincount(groups, minlength=n_groups), sums=sums, grams=grams)
