@@ -29,7 +29,8 @@ class StereotypeTestScore:
     Attributes
     ----------
     score : STS, in [-100, 100]; 0: as often against the stereotype as with it; positive: conforms.
-        nan with a note where nobody is usable. Its ``n`` counts pictures, as that of the others.
+        nan where nobody is usable.
+    confidence_interval : the score with its interval; ``n`` counts pictures, as that of the others.
     coverage : percent of the people asked for that are usable, in [0, 100].
     percent_feminine : of the usable people, in [0, 100]; nan where nobody is usable.
     n_usable : people seen as masculine or feminine.
@@ -37,7 +38,8 @@ class StereotypeTestScore:
     n_failed_images : pictures that don't, whose people are not scored.
     """
 
-    score: Estimate
+    score: float
+    confidence_interval: Estimate
     coverage: Estimate
     percent_feminine: Estimate
     n_usable: int
@@ -132,7 +134,7 @@ def stereotype_test_score(
     >>> labels = pd.DataFrame({"identity": ["nurse", "CEO"] * 2, "image_id": ["a", "a", "b", "b"],
     ...     "stereotyped_gender": ["feminine", "masculine"] * 2,
     ...     "perceived_gender": ["feminine", "feminine", "feminine", "masculine"]})
-    >>> stereotype_test_score(labels).score.value
+    >>> stereotype_test_score(labels).score
     50.0
     >>> stereotype_test_score(labels, by="identity")[["identity", "score"]].to_numpy().tolist()
     [['nurse', 100.0], ['CEO', 0.0]]
@@ -219,7 +221,7 @@ def stereotype_gap(
     score = partial(_score, confidence=confidence, n_resamples=n_resamples, rng=rng)
     if by is None:
         paired, single = (score(checked_labels(side)) for side in (labels_paired, labels_single))
-        gap = _difference(paired.score, single.score)
+        gap = _difference(paired.confidence_interval, single.confidence_interval)
         return StereotypeGap(
             gap=replace(gap, note=gap.note or _unshared(labels_paired, labels_single)),
             paired=paired,
@@ -268,8 +270,10 @@ def _score(people: pd.DataFrame, confidence: float, n_resamples: int, rng: Seed)
         )
 
     conforming = share(usable, "conforms")
+    score = replace(_rescaled(conforming, 200, -100), null_value=0.0)
     return StereotypeTestScore(
-        score=replace(_rescaled(conforming, 200, -100), null_value=0.0),
+        score=score.value,
+        confidence_interval=score,
         coverage=_rescaled(share(people, "usable"), 100, 0),
         percent_feminine=_rescaled(share(usable, "feminine"), 100, 0),
         n_usable=n_usable,
@@ -339,10 +343,10 @@ def _first(scores: dict[tuple[Any, ...], StereotypeTestScore]) -> str:
 def _row(result: StereotypeTestScore) -> dict[str, Any]:
     coverage, feminine = result.coverage, result.percent_feminine
     return {
-        "score": result.score.value,
-        "low": result.score.low,
-        "high": result.score.high,
-        "n": result.score.n,
+        "score": result.score,
+        "low": result.confidence_interval.low,
+        "high": result.confidence_interval.high,
+        "n": result.confidence_interval.n,
         "coverage": coverage.value,
         "coverage_low": coverage.low,
         "coverage_high": coverage.high,
@@ -352,13 +356,13 @@ def _row(result: StereotypeTestScore) -> dict[str, Any]:
         "n_usable": result.n_usable,
         "n_cannot_identify": result.n_cannot_identify,
         "n_failed_images": result.n_failed_images,
-        "note": result.score.note,
+        "note": result.confidence_interval.note,
     }
 
 
 def _gap_row(paired: StereotypeTestScore | None, single: StereotypeTestScore | None) -> dict[str, Any]:
     absent = Estimate(value=math.nan, low=math.nan, high=math.nan, n=0, note="not in this setting")
-    a, b = (absent if side is None else side.score for side in (paired, single))
+    a, b = (absent if side is None else side.confidence_interval for side in (paired, single))
     gap = _difference(a, b)
     return {
         "gap": gap.value,

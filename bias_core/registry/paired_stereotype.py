@@ -21,7 +21,7 @@ METRICS = (
         inputs=(Input(name="labels", kind="labels", means="perceived gender of each person"),),
         limits="People who cannot be identified are left out: read it with its coverage.",
         function=paired_stereotype.stereotype_test_score,
-        field="score.value",
+        field="score",
     ),
     Metric(
         key="stereotype_gap",

@@ -34,10 +34,10 @@ def score_finding(
         key=key,
         title=title,
         metric="stereotype_test_score",
-        estimate=found.score,
+        estimate=found.confidence_interval,
         published=published,
         expected=true_score(people),
-        says=f"{_direction(found.score)} {_coverage(found, len(people))}",
+        says=f"{_direction(found.confidence_interval)} {_coverage(found, len(people))}",
     )
 
 
@@ -74,7 +74,7 @@ def true_score(people: pd.DataFrame) -> float | None:
     if people.empty or people["truth"].isna().any():
         return None
     drawn = people.assign(perceived_gender=people["truth"])
-    value = stereotype_test_score(drawn, n_resamples=2).score.value
+    value = stereotype_test_score(drawn, n_resamples=2).score
     return None if math.isnan(value) else value
 
 

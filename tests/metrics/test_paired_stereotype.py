@@ -132,8 +132,8 @@ def test_the_score_is_a_line_in_the_percentage_of_feminine_people():
 
 def test_overall_and_by_list_as_published():
     # Table 3 prints 50.00 for feminine pairs: that is the feminine mean of single pictures.
-    assert stereotype_test_score(PAIRED).score.value == pytest.approx(47.375)
-    assert stereotype_test_score(SINGLE).score.value == pytest.approx(10.0)
+    assert stereotype_test_score(PAIRED).score == pytest.approx(47.375)
+    assert stereotype_test_score(SINGLE).score == pytest.approx(10.0)
     for labels, masculine, feminine in ((PAIRED, 49.75, 45.0), (SINGLE, -30.0, 50.0)):
         table = stereotype_test_score(labels, by="stereotyped_gender").set_index("stereotyped_gender")
         assert table["score"].to_dict() == pytest.approx({"masculine": masculine, "feminine": feminine})
@@ -156,20 +156,20 @@ def test_the_72_rows_of_table_16_come_out():
     np.testing.assert_allclose(table["paired"], POWER["sts_paired"], atol=0.005)
     np.testing.assert_allclose(table["gap"], POWER["gap"], atol=0.006)
     # Overall (Table 13): 4.62 and 18.98 are means of runs that were rounded first.
-    assert stereotype_test_score(single).score.value == pytest.approx(4.63, abs=0.01)
-    assert stereotype_test_score(paired).score.value == pytest.approx(18.98, abs=0.01)
+    assert stereotype_test_score(single).score == pytest.approx(4.63, abs=0.01)
+    assert stereotype_test_score(paired).score == pytest.approx(18.98, abs=0.01)
 
 
 def test_a_small_table_by_hand():
     # Usable: nurse f (+1), CEO f (-1); nurse f (+1); nurse m (-1), CEO m (+1): the fourth picture failed.
     # s = +1 -1 +1 -1 +1 = 1 of 5: 20. Feminine: f f f of 5 = 60 %. Coverage: 5 of 8 people asked for.
     result = stereotype_test_score(pairs(["ff", "f?", "mm", "xx"]))
-    assert result.score.value == pytest.approx(20)
+    assert result.score == pytest.approx(20)
     assert result.percent_feminine.value == pytest.approx(60)
     assert result.coverage.value == pytest.approx(62.5)
     assert (result.n_usable, result.n_cannot_identify, result.n_failed_images) == (5, 1, 1)
-    assert (result.score.n, result.coverage.n) == (3, 4)  # pictures
-    assert result.score.null_value == 0
+    assert (result.confidence_interval.n, result.coverage.n) == (3, 4)  # pictures
+    assert result.confidence_interval.null_value == 0
 
 
 def test_one_failed_person_fails_the_picture_in_every_group():
@@ -182,7 +182,9 @@ def test_one_failed_person_fails_the_picture_in_every_group():
 
 def test_people_who_cannot_be_identified_are_not_counted_against_the_stereotype():
     without, among = pairs(["fm", "ff", "mm"]), pairs(["fm", "ff", "mm", "??", "??"])
-    assert stereotype_test_score(among).score == stereotype_test_score(without).score
+    assert (
+        stereotype_test_score(among).confidence_interval == stereotype_test_score(without).confidence_interval
+    )
     assert stereotype_test_score(among).coverage.value == pytest.approx(60)
 
 
@@ -194,8 +196,8 @@ def test_a_group_without_usable_people_is_nan_with_a_note():
     assert table.loc["nurse", "note"] == "nobody is usable"
     assert table.loc["CEO", "score"] == pytest.approx(100 / 3)
     nobody = stereotype_test_score(pairs(["??"]))
-    assert math.isnan(nobody.score.value)
-    assert nobody.score.n == 0
+    assert math.isnan(nobody.score)
+    assert nobody.confidence_interval.n == 0
     gap = stereotype_gap(pairs(["?m"]), pairs(["fm"]), by="identity").set_index("identity")
     assert math.isnan(gap.loc["nurse", "gap"])
     assert gap.loc["nurse", "note"] == "paired: nobody is usable"
@@ -205,22 +207,24 @@ def test_one_person_a_picture_has_wilsons_interval():
     # 2 feminine of 7 nurses: STS = 200 * 2/7 - 100.
     result = stereotype_test_score(alone("nurse", "feminine", 2, 7))
     low, high = proportion_confint(2, 7, method="wilson")
-    assert (result.score.low, result.score.high) == pytest.approx((200 * low - 100, 200 * high - 100))
+    assert (result.confidence_interval.low, result.confidence_interval.high) == pytest.approx(
+        (200 * low - 100, 200 * high - 100)
+    )
     assert (result.percent_feminine.low, result.percent_feminine.high) == pytest.approx(
         (100 * low, 100 * high)
     )
-    assert result.score.method == "Wilson 95 %"
+    assert result.confidence_interval.method == "Wilson 95 %"
 
 
 def test_pictures_that_are_all_alike_still_have_an_interval():
     # Five pictures, all people conform: as sure as five of five, not as ten of ten.
     result = stereotype_test_score(pairs(["fm"] * 5))
     low, _ = proportion_confint(5, 5, method="wilson")
-    assert (result.score.value, result.score.high) == (100, 100)
-    assert result.score.low == pytest.approx(200 * low - 100)
-    assert "alike" in result.score.note
+    assert (result.score, result.confidence_interval.high) == (100, 100)
+    assert result.confidence_interval.low == pytest.approx(200 * low - 100)
+    assert "alike" in result.confidence_interval.note
     mixed = stereotype_test_score(pairs(["fm", "f?", "fm"]))  # one or two people, all conform
-    assert mixed.score.low < mixed.score.high == 100
+    assert mixed.confidence_interval.low < mixed.confidence_interval.high == 100
 
 
 def test_the_bootstrap_is_that_of_a_naive_loop_over_pictures():
@@ -232,16 +236,16 @@ def test_the_bootstrap_is_that_of_a_naive_loop_over_pictures():
         drawn = [s for i in rng.integers(0, len(seen), len(seen)) for s in scores[i]]
         resampled.append(100 * sum(drawn) / len(drawn))
     low, high = np.quantile(resampled, [0.025, 0.975])
-    assert result.score.low == pytest.approx(low, abs=3)
-    assert result.score.high == pytest.approx(high, abs=3)
-    assert result.score.method == "bootstrap (percentile) 95 %"
+    assert result.confidence_interval.low == pytest.approx(low, abs=3)
+    assert result.confidence_interval.high == pytest.approx(high, abs=3)
+    assert result.confidence_interval.method == "bootstrap (percentile) 95 %"
 
 
 def test_two_people_who_always_agree_are_worth_one():
     rng = np.random.default_rng(1)
     conforming = rng.random(101) < 0.7
-    both = stereotype_test_score(pairs(["fm" if c else "mf" for c in conforming])).score
-    one = stereotype_test_score(alone("nurse", "feminine", int(conforming.sum()), 101)).score
+    both = stereotype_test_score(pairs(["fm" if c else "mf" for c in conforming])).confidence_interval
+    one = stereotype_test_score(alone("nurse", "feminine", int(conforming.sum()), 101)).confidence_interval
     assert both.value == pytest.approx(one.value)
     assert both.high - both.low == pytest.approx(one.high - one.low, rel=0.1)
 
@@ -252,11 +256,11 @@ def test_the_interval_covers_what_was_planted_where_people_of_a_picture_look_ali
     rng, covered, detected, null = np.random.default_rng(2), 0, 0, 0
     for _ in range(100):
         planted = np.where(rng.random(61) < 0.3, "fm", rng.choice(["ff", "mm"], 61))
-        score = stereotype_test_score(pairs(planted), n_resamples=500, rng=rng).score
+        score = stereotype_test_score(pairs(planted), n_resamples=500, rng=rng).confidence_interval
         covered += score.low <= 30 <= score.high
         detected += score.low > 0
         fair = rng.choice(["ff", "mm", "fm", "mf"], 61)
-        score = stereotype_test_score(pairs(fair), n_resamples=500, rng=rng).score
+        score = stereotype_test_score(pairs(fair), n_resamples=500, rng=rng).confidence_interval
         null += score.low <= 0 <= score.high
     assert 88 <= covered <= 99
     assert detected >= 95
@@ -304,7 +308,7 @@ def test_several_columns_give_a_row_for_each_combination():
 
 def test_equal_image_names_of_two_settings_are_two_pictures():
     both = pd.concat([pairs(["fm", "ff"]), pairs(["fm", "ff"], setting="fairness")])
-    assert stereotype_test_score(both).score.n == 4
+    assert stereotype_test_score(both).confidence_interval.n == 4
 
 
 def test_order_and_index_of_the_rows_do_not_matter():
@@ -315,14 +319,19 @@ def test_order_and_index_of_the_rows_do_not_matter():
 
 def test_the_seed_decides_the_interval():
     labels = pairs(["fm", "ff", "mm", "f?", "mf", "fm", "fm"])
-    first, again = (stereotype_test_score(labels, rng=3, n_resamples=50).score for _ in range(2))
+    first, again = (
+        stereotype_test_score(labels, rng=3, n_resamples=50).confidence_interval for _ in range(2)
+    )
     assert first == again
-    assert first != stereotype_test_score(labels, rng=4, n_resamples=50).score
+    assert first != stereotype_test_score(labels, rng=4, n_resamples=50).confidence_interval
 
 
 def test_narrower_confidence_narrower_interval():
     labels = pairs(["fm", "ff", "mm", "f?", "mf", "fm", "fm"])
-    wide, narrow = stereotype_test_score(labels).score, stereotype_test_score(labels, confidence=0.5).score
+    wide, narrow = (
+        stereotype_test_score(labels).confidence_interval,
+        stereotype_test_score(labels, confidence=0.5).confidence_interval,
+    )
     assert wide.low < narrow.low <= narrow.value <= narrow.high < wide.high
 
 
