@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,9 +12,8 @@ from threadpoolctl import threadpool_limits
 
 from bias_core.arrays import all_equal, same_dimension, unit_rows, unit_vector
 from bias_core.errors import InvalidInput
-from bias_core.intervals import percent
 from bias_core.metrics.direction import image_direction, kernel_direction, text_direction
-from bias_core.metrics.moments import LARGE, group_moments
+from bias_core.metrics.moments import LARGE, group_moments, jackknife_errors, n_for_energy
 from bias_core.statistics import bootstrap_interval, normal_estimate, percentile_estimate
 from bias_core.types import Estimate
 
@@ -39,7 +38,6 @@ __all__ = [
 ENERGY = 0.9
 """Share of the squared singular values that the default number of components must reach."""
 _ROUNDING = 1e-6  # unit rows closer than this differ by float32 rounding only
-_N_GROUPS = 25  # of the jackknife of large sets
 _KEPT_ENERGY = 0.99  # what the bootstrap of WALS keeps of the image set
 
 
@@ -64,7 +62,7 @@ class Decomposition:
 
     def n_components(self, energy: float = ENERGY) -> int:
         """Fewest components whose squared singular values reach this share of their sum."""
-        return int(_n_for_energy(self.singular_values**2, energy))
+        return n_for_energy(self.singular_values**2, energy)
 
 
 def weighted_alignment_score(
@@ -223,7 +221,7 @@ def alignment_estimates(
     WALS of few images lies above that of many. The interval is for image sets of this size: it tells models
     with equal n apart, and covers the value of an infinite set less often than it says. The resamples are
     decomposed inside the components that hold 99 % of the energy of the whole set. Beyond 10,000 images the
-    interval is that of a jackknife that leaves out one of 25 random groups at a time.
+    standard error is that of a jackknife that leaves out one of 25 random groups at a time.
 
     Examples
     --------
@@ -238,7 +236,11 @@ def alignment_estimates(
     k = None if n_components is None else _checked(n_components, whole)
     if whole.rows is None:
         values = [alignment_score(whole, delta, n_components=k) for delta in deltas]
-        return _jackknifed(images, deltas, values, k, confidence, np.random.default_rng(rng))
+        errors = jackknife_errors(images, deltas, lambda squares: k or n_for_energy(squares, ENERGY), rng=rng)
+        return tuple(
+            normal_estimate(value, float(error), n=len(images), confidence=confidence)
+            for value, error in zip(values, errors, strict=True)
+        )
     with threadpool_limits(limits=1, user_api="blas"):  # many small matrices: threads only get in the way
         scores = _resampled_scores(whole.rows, whole, deltas, k, n_resamples, np.random.default_rng(rng))
     return tuple(
@@ -315,13 +317,6 @@ def spread_estimates(
     )
 
 
-def _n_for_energy(squares: NDArray[np.float64], energy: float) -> NDArray[np.int_]:
-    """Fewest leading entries along the last axis that reach a share of their sum."""
-    shares = np.cumsum(squares, axis=-1) / squares.sum(axis=-1, keepdims=True)
-    counts: NDArray[np.int_] = 1 + np.count_nonzero(shares < energy - 1e-12, axis=-1)
-    return counts
-
-
 def _checked(n_components: int | None, decomposition: Decomposition) -> int:
     largest = len(decomposition.singular_values)
     if n_components is None:
@@ -352,30 +347,6 @@ def _undefined(n: int, note: str) -> Estimate:
     return Estimate(value=math.nan, low=math.nan, high=math.nan, n=n, note=note)
 
 
-def _jackknifed(
-    images: NDArray[np.floating],
-    deltas: NDArray[np.float64],
-    values: list[float],
-    n_components: int | None,
-    confidence: float,
-    rng: np.random.Generator,
-) -> tuple[Estimate, ...]:
-    """Estimates of a large set from the scores without each group of images."""
-    moments = group_moments(images, _N_GROUPS, rng=rng)
-    scores = np.empty((_N_GROUPS, len(deltas)))
-    for group in range(_N_GROUPS):
-        spectrum = moments.spectrum(without=group)
-        sigma = spectrum.singular_values
-        k = n_components or int(_n_for_energy(sigma**2, ENERGY))
-        scores[group] = np.abs(deltas @ spectrum.components[:k].T) @ sigma[:k] / sigma[:k].sum()
-    errors = np.sqrt((_N_GROUPS - 1) * scores.var(axis=0))
-    method = f"jackknife over {_N_GROUPS} groups {percent(confidence)}"
-    return tuple(
-        replace(normal_estimate(value, float(error), n=len(images), confidence=confidence), method=method)
-        for value, error in zip(values, errors, strict=True)
-    )
-
-
 def _resampled_scores(
     rows: NDArray[np.float64],
     whole: Decomposition,
@@ -400,7 +371,7 @@ def _resampled_scores(
         squares, axes = np.maximum(squares[::-1], 0), axes[:, ::-1]
         if squares[0] <= n * _ROUNDING**2:
             continue
-        k = n_components or int(_n_for_energy(squares, ENERGY))
+        k = n_components or n_for_energy(squares, ENERGY)
         sigma = np.sqrt(squares[:k])
         scores.append(np.abs(targets @ axes[:, :k]) @ sigma / sigma.sum())
     return np.reshape(scores, (-1, len(deltas)))

@@ -13,7 +13,11 @@ import numpy as np
 from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
+
+    from bias_core.statistics import Seed
 
 LARGE = 10_000
 """Images beyond which a set is not decomposed row by row."""
@@ -89,3 +93,53 @@ def group_moments(
             sums[group] += mine.sum(axis=0)
             grams[group] += mine.T @ mine
     return Moments(counts=np.bincount(groups, minlength=n_groups), sums=sums, grams=grams)
+
+
+def n_for_energy(squares: NDArray[np.float64], energy: float) -> int:
+    """Fewest leading entries of ``squares (r,)`` that reach a share of their sum.
+
+    Examples
+    --------
+    >>> n_for_energy(np.array([6.0, 3.0, 1.0]), 0.9)
+    2
+    """
+    shares = np.cumsum(squares) / squares.sum()
+    return 1 + int(np.count_nonzero(shares < energy - 1e-12))
+
+
+def jackknife_errors(
+    rows: NDArray[np.floating],
+    directions: NDArray[np.float64],
+    n_components: Callable[[NDArray[np.float64]], int],
+    *,
+    n_groups: int = 25,
+    rng: Seed = 0,
+) -> NDArray[np.float64]:
+    """Standard error of WALS of each direction, leaving out one random group of images at a time.
+
+    Parameters
+    ----------
+    rows : unit embeddings (n, d).
+    directions : unit rows (n_attributes, d).
+    n_components : how many components to take, from the squared singular values (d,).
+    n_groups : groups of images.
+    rng : seed or Generator, of the groups.
+
+    Returns
+    -------
+    array (n_attributes,)
+        sqrt((g - 1) / g * sum over groups of the squared deviations).
+
+    Raises
+    ------
+    InvalidInput
+        For fewer images than groups.
+    """
+    moments = group_moments(rows, n_groups, rng=np.random.default_rng(rng))
+    scores = np.empty((n_groups, len(directions)))
+    for group in range(n_groups):
+        spectrum = moments.spectrum(without=group)
+        k = n_components(spectrum.singular_values**2)
+        sigma = spectrum.singular_values[:k]
+        scores[group] = np.abs(directions @ spectrum.components[:k].T) @ sigma / sigma.sum()
+    return np.sqrt((n_groups - 1) * scores.var(axis=0))

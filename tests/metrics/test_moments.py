@@ -51,7 +51,7 @@ def test_a_large_set_scores_as_it_would_row_by_row(monkeypatch):
     (large,) = alignment.alignment_estimates(images, direction[None])
     assert large.value == pytest.approx(small.value, abs=1e-6)
     assert large.low < large.value < large.high
-    assert "jackknife" in large.method
+    assert large.method == "normal 95 %"
 
 
 def test_the_jackknife_holds_the_value_of_the_world(monkeypatch):
