@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bias_core.statistics import Seed
 
 _LARGEST_BLOCK = 4_000_000  # pairs looked at in one go
+_ROUNDING = 1e-12  # scores that differ by less are equal up to rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +104,13 @@ def _taus(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]
 def _block_taus(
     a: NDArray[np.float64], b: NDArray[np.float64], i: NDArray[np.int64], j: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    signs_a, signs_b = (np.sign(x[:, i] - x[:, j]) for x in (a, b))  # (n_rows, n_pairs)
+    signs_a, signs_b = (_signs(x[:, i] - x[:, j]) for x in (a, b))  # (n_rows, n_pairs)
     differing = np.abs(signs_a).sum(axis=1) * np.abs(signs_b).sum(axis=1)
     with np.errstate(invalid="ignore"):  # 0/0 where nothing varies
         taus: NDArray[np.float64] = (signs_a * signs_b).sum(axis=1) / np.sqrt(differing)
     return taus
+
+
+def _signs(differences: NDArray[np.float64]) -> NDArray[np.float64]:
+    """-1, 0 or 1; 0 also where two scores are equal up to rounding."""
+    return np.sign(differences) * (np.abs(differences) > _ROUNDING)

@@ -101,9 +101,10 @@ def micro_scores(
             "percent_feminine_high": f"F {name} high",
         }
         table = table.merge(scores[[*by, *columns]].rename(columns=columns), on=by, how="left")
-        true = [true_score(people[(people[by] == key).all(axis=1)]) for _, key in table[by].iterrows()]
-        if any(value is not None for value in true):
-            table[f"true STS {name}"] = pd.Series(true, dtype=float)
+        if people["truth"].notna().all():
+            drawn = people.assign(perceived_gender=people["truth"])
+            true = stereotype_test_score(drawn, by=by, n_resamples=2)[[*by, "score"]]
+            table = table.merge(true.rename(columns={"score": f"true STS {name}"}), on=by, how="left")
     return table
 
 

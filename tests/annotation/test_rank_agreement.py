@@ -22,6 +22,10 @@ def test_ties_are_left_out_of_the_pairs_that_differ():
     assert kendall_tau([1, 1, 2], [1, 2, 3]).tau.value == pytest.approx(2 / math.sqrt(6))
 
 
+def test_scores_that_differ_by_rounding_are_tied():
+    assert kendall_tau([0.1 + 0.2, 0.3, 1.0], [1, 2, 3]).tau.value == pytest.approx(2 / math.sqrt(6))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_scipy_gives_the_same_tau(seed):
     rng = np.random.default_rng(seed)
