@@ -138,12 +138,7 @@ def decompose(image_embeddings: ArrayLike, *, centred: bool = True) -> Decomposi
     >>> decompose([[1.0, 0.0], [0.0, 1.0]]).singular_values.round(6)
     array([1., 0.])
     """
-    unit = unit_rows(image_embeddings, "image_embeddings", min_rows=2)
-    if all_equal(unit):
-        raise InvalidInput(
-            f"image_embeddings must differ; got {len(unit)} equal rows, which have no variety."
-        )
-    rows = None
+    unit, rows = _varied(image_embeddings), None
     if len(unit) > LARGE:
         spectrum = group_moments(unit, 1).spectrum(centred=centred)
         sigma, u = spectrum.singular_values, spectrum.components
@@ -274,9 +269,9 @@ def spread_along(image_embeddings: ArrayLike, direction: ArrayLike) -> float:
     >>> round(spread_along([[0.6, 0.8], [0.8, 0.6]], [2.0, 0.0]), 6)
     0.141421
     """
-    rows, delta = decompose(image_embeddings).rows, unit_vector(direction)
-    same_dimension(image_embeddings=rows, direction=delta)
-    return float(np.std(rows @ delta, ddof=1))
+    unit, delta = _varied(image_embeddings), unit_vector(direction)
+    same_dimension(image_embeddings=unit, direction=delta)
+    return float(np.std(unit @ delta, ddof=1))
 
 
 def spread_estimates(
@@ -315,6 +310,15 @@ def spread_estimates(
         bootstrap_interval(images @ delta, statistic=deviation, confidence=confidence, rng=rng)
         for delta in deltas
     )
+
+
+def _varied(image_embeddings: ArrayLike) -> NDArray[np.floating]:
+    unit = unit_rows(image_embeddings, "image_embeddings", min_rows=2)
+    if all_equal(unit):
+        raise InvalidInput(
+            f"image_embeddings must differ; got {len(unit)} equal rows, which have no variety."
+        )
+    return unit
 
 
 def _checked(n_components: int | None, decomposition: Decomposition) -> int:

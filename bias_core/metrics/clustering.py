@@ -178,8 +178,7 @@ def _by_size(labels: NDArray[np.int_]) -> NDArray[np.int_]:
 
 def _principal_plane(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Coordinates on the first two principal components, with zeros for a missing second one."""
-    images = decompose(rows)
-    plane = images.components[:2]
+    plane = decompose(rows).components[:2]
     coordinates = np.zeros((len(rows), 2))
-    coordinates[:, : len(plane)] = images.rows @ plane.T
+    coordinates[:, : len(plane)] = (rows - rows.mean(axis=0)) @ plane.T
     return coordinates

@@ -98,11 +98,18 @@ def group_moments(
 def n_for_energy(squares: NDArray[np.float64], energy: float) -> int:
     """Fewest leading entries of ``squares (r,)`` that reach a share of their sum.
 
+    Raises
+    ------
+    InvalidInput
+        Where there is no energy at all.
+
     Examples
     --------
     >>> n_for_energy(np.array([6.0, 3.0, 1.0]), 0.9)
     2
     """
+    if not squares.sum() > 0:
+        raise InvalidInput(f"Images that do not vary have no components; got the squares {squares[:5]}.")
     shares = np.cumsum(squares) / squares.sum()
     return 1 + int(np.count_nonzero(shares < energy - 1e-12))
 
@@ -133,7 +140,13 @@ def jackknife_errors(
     Raises
     ------
     InvalidInput
-        For fewer images than groups.
+        For fewer images than groups, and images that do not vary.
+
+    Examples
+    --------
+    >>> rows = np.eye(3)[np.arange(60) % 3]
+    >>> jackknife_errors(rows, np.eye(3)[:1], lambda squares: 2, n_groups=20).shape
+    (1,)
     """
     moments = group_moments(rows, n_groups, rng=np.random.default_rng(rng))
     scores = np.empty((n_groups, len(directions)))
@@ -142,4 +155,5 @@ def jackknife_errors(
         k = n_components(spectrum.singular_values**2)
         sigma = spectrum.singular_values[:k]
         scores[group] = np.abs(directions @ spectrum.components[:k].T) @ sigma / sigma.sum()
-    return np.sqrt((n_groups - 1) * scores.var(axis=0))
+    errors: NDArray[np.float64] = np.sqrt((n_groups - 1) * scores.var(axis=0))
+    return errors
