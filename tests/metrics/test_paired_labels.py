@@ -116,7 +116,7 @@ def test_pictures_with_another_number_of_people_are_failures():
     found = failures.percent_failed
     assert (found.value, found.low, found.high) == pytest.approx((200 / 3, 100 * low, 100 * high))
     score = stereotype_test_score(marked)
-    assert (score.score.value, score.n_usable, score.n_failed_images) == (100, 2, 2)
+    assert (score.score, score.n_usable, score.n_failed_images) == (100, 2, 2)
     assert generation_failures(LABELS).n_failed == 0
     assert "not_two_people" not in LABELS["perceived_gender"].tolist()
 
