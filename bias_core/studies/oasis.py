@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -96,18 +97,18 @@ def table_row(cell: Cell, published: Published) -> dict[str, Any]:
     return {
         "nationality": cell.concept,
         "attribute": attribute.name,
-        "P*": attribute.reference,
+        "P*": or_nan(attribute.reference),
         **columns("P", score.prevalence),
         **columns("Ψ", score.stereotype),
         "P − P*": score.signed_difference.value,
         **columns("P corrected", corrected),
-        "Ψ corrected": None if corrected is None else cell.stereotype.value,
-        "planted": score.planted,
-        "neither": cell.neither,
+        "Ψ corrected": math.nan if corrected is None else cell.stereotype.value,
+        "planted": or_nan(score.planted),
+        "neither": or_nan(cell.neither),
         "n": score.prevalence.n,
         "ties": score.n_ties,
         **{
-            f"{model} {symbol}": published.share(cell, model, column)
+            f"{model} {symbol}": or_nan(published.share(cell, model, column))
             for model in published.models
             for symbol, column in (("P", "prevalence"), ("Ψ", "stereotype_score"))
         },
@@ -115,10 +116,15 @@ def table_row(cell: Cell, published: Published) -> dict[str, Any]:
     }
 
 
-def columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
-    """Value and interval as columns of a table."""
-    values = (None,) * 3 if estimate is None else (estimate.value, estimate.low, estimate.high)
+def columns(name: str, estimate: Estimate | None) -> dict[str, float]:
+    """Value and interval as columns of a table; nan where there is none."""
+    values = (math.nan,) * 3 if estimate is None else (estimate.value, estimate.low, estimate.high)
     return dict(zip((name, f"{name} low", f"{name} high"), values, strict=True))
+
+
+def or_nan(value: float | None) -> float:
+    """A number for a table: what is not known is nan."""
+    return math.nan if value is None else value
 
 
 def _variety(cell: Cell) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -10,7 +11,7 @@ from scipy.stats import fisher_exact
 from bias_core.errors import InvalidInput
 from bias_core.prompts import fill_template
 from bias_core.statistics import benjamini_hochberg
-from bias_core.studies.oasis import columns, interval_row, says_of_share
+from bias_core.studies.oasis import columns, interval_row, or_nan, says_of_share
 from bias_core.studies.oasis_cells import FEWEST_PICTURES, Cell, read_cells, to_attribute
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import scaled
@@ -110,10 +111,10 @@ def _row(cell: Cell, added: dict[str, float], printed: dict[str, dict[str, float
         "concept": cell.concept,
         **columns("P", cell.score.prevalence),
         **columns("P corrected", cell.score.corrected),
-        "planted": cell.score.planted,
+        "planted": or_nan(cell.score.planted),
         "n": cell.score.prevalence.n,
-        **{name: added.get(name) for name in ("added", "added low", "added high", "p", "q")},
-        **{f"{model} P": share for model, share in published.items()},
+        **{name: added.get(name, math.nan) for name in ("added", "added low", "added high", "p", "q")},
+        **{f"{model} P": or_nan(share) for model, share in published.items()},
     }
 
 

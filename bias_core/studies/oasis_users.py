@@ -15,7 +15,7 @@ from scipy import stats
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_score
 from bias_core.statistics import percentile_estimate
-from bias_core.studies.oasis import columns, stereotype_shots
+from bias_core.studies.oasis import columns, or_nan, stereotype_shots
 from bias_core.studies.oasis_cells import Cell, Published, own_attributes, read_cells, wanted_nationalities
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.study_types import (
@@ -164,7 +164,7 @@ def _row(nationality: Nationality, published: Published) -> dict[str, Any]:
         "attributes": len(nationality.cells),
         "n": nationality.summaries["mean"].n,
         **{
-            f"{model} {summary}": _published(published, name, model, summary)
+            f"{model} {summary}": or_nan(_published(published, name, model, summary))
             for model in published.models
             for summary in SUMMARIES
         },
@@ -209,7 +209,7 @@ def _correlate(points: Sequence[tuple[float, float]], seed: int) -> dict[str, fl
         if len(x) > 2 and np.ptp(x) > 0 and np.ptp(y) > 0:
             statistic = partial(_coefficient, coefficient, x)
             test = stats.permutation_test(
-                (y,), statistic, permutation_type="pairings", vectorized=False, n_resamples=9999, rng=seed
+                (y,), statistic, permutation_type="pairings", vectorized=False, n_resamples=999, rng=seed
             )
             value, p_value = float(test.statistic), float(test.pvalue)
         found |= {name: value, f"{name} p": p_value}

@@ -1,0 +1,183 @@
+"""OASIS's StOP: clusters of pictures, the texts closest to them, and what those texts draw (Table 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.clustering import spectral_clusters
+from bias_core.metrics.stereotype import attribute_prevalence
+from bias_core.search.stop import OptimisedPrompt, cluster_average_image, optimise_prompts
+from bias_core.studies.explore_types import Progress
+from bias_core.studies.kept_pictures import keep_picture
+from bias_core.studies.oasis_cells import nationality_shots, own_attributes, wanted_nationalities
+from bias_core.studies.oasis_stop_report import (
+    Cluster,
+    Drawn,
+    cluster_figures,
+    cluster_findings,
+    cluster_tables,
+)
+from bias_core.studies.program import Measuring, Program
+from bias_core.studies.study_data import open_image
+from bias_core.studies.study_types import Design, Results, Shot, StudySettings
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from bias_core.studies.study_data import StudyData
+
+_FEWEST_PER_NATIONALITY = 2
+
+
+def stop_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Pictures of each nationality; refuses numbers that no search can use."""
+    for name in ("max_clusters", "n_tokens", "beam_width", "n_candidates", "top_k"):
+        if settings.options[name] < 1:
+            raise InvalidInput(f"{name} must be at least 1, got {settings.options[name]}")
+    if min(settings.options["n_clusters"], settings.options["n_generated"]) < 0:
+        raise InvalidInput("n_clusters and n_generated cannot be negative")
+    return nationality_shots(design, settings)
+
+
+def measure_prompts(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """Clusters, their texts, and how close the pictures of those texts come."""
+    model = data.services.language_model(settings.options["language_model"])
+    with data.services.model_lock:  # without weights, stop now and not after thousands of pictures are read
+        model.propose([settings.options["prefix"]], 1)
+    rows = yield from data.embed(data.frame)
+    clusters: list[Cluster] = []
+    notes = []
+    for nationality in wanted_nationalities(design, settings):
+        frame = data.frame[data.frame["nationality"] == nationality]
+        if len(frame) >= _FEWEST_PER_NATIONALITY:
+            note = yield from _search(data, nationality, frame, rows[frame.index], clusters)
+            notes.append(f"{nationality}: {note}")
+    drawn = yield from _draw(design, settings, data, clusters)
+    attributes = _attributes(design, settings, data, clusters)
+    return Results(
+        findings=tuple(f for c in clusters for f in cluster_findings(c, drawn.get(c.name), settings)),
+        tables=tuple(cluster_tables(design, settings, clusters, drawn, attributes)),
+        figures=tuple(cluster_figures(data, settings, clusters, drawn, attributes)),
+        notes=(*notes, _OPTIMISTIC),
+    )
+
+
+_OPTIMISTIC = (
+    "A text is chosen as the best of many on the cluster's own pictures: its cosine is optimistic, and so is "
+    "its specificity. The pictures drawn from it are new."
+)
+
+
+def _search(
+    data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.ndarray, clusters: list[Cluster]
+) -> Generator[Progress, None, str]:
+    """Add the largest clusters of a nationality; returns what is to be said of the clustering."""
+    settings, options = data.settings, data.settings.options
+    wanted = min(options["n_clusters"], len(rows)) or None
+    found = spectral_clusters(rows, n_clusters=wanted, seed=settings.seed)
+    searched = min(found.n_clusters, options["max_clusters"])
+    for k in range(searched):
+        data.check()
+        yield Progress(
+            done=k,
+            total=searched,
+            seconds_left=float("nan"),
+            message=f"{nationality}: texts for cluster {k + 1} of {searched}",
+        )
+        inside = found.labels == k
+        centre = rows[inside].mean(axis=0)
+        order = np.argsort(-(rows[inside] @ centre), kind="stable")
+        own = frame[inside].iloc[order]
+        clusters.append(
+            Cluster(
+                nationality=nationality,
+                number=k + 1,
+                frame=own,
+                rows=rows[inside][order],
+                others=rows[~inside],
+                average=keep_picture(data.services, cluster_average_image(map(open_image, data.stored(own)))),
+                prompts=_prompts(data, rows[inside][order], rows[~inside]),
+            )
+        )
+    chosen = "asked for" if wanted else "by the largest eigengap"
+    eigenvalues = ", ".join(f"{value:.2f}" for value in found.eigenvalues)
+    return f"{found.n_clusters} clusters, {chosen}; smallest eigenvalues {eigenvalues}. {found.note}".rstrip()
+
+
+def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[OptimisedPrompt, ...]:
+    options = data.settings.options
+    return tuple(
+        optimise_prompts(
+            rows,
+            data.encoder(),
+            data.services.language_model(options["language_model"]),
+            prefix=options["prefix"],
+            n_tokens=options["n_tokens"],
+            beam_width=options["beam_width"],
+            n_candidates=options["n_candidates"],
+            top_k=options["top_k"],
+            other_embeddings=others if len(others) else None,
+            contrast=options["contrast"] and len(others) > 0,
+            on_step=lambda *_: data.check(),
+            lock=data.services.model_lock,
+            rng=data.settings.seed,
+        )
+    )
+
+
+def _draw(
+    design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]
+) -> Generator[Progress, None, dict[str, Drawn]]:
+    """Pictures of each cluster's closest text, with seeds that the cluster's pictures do not have."""
+    n = settings.options["n_generated"]
+    if settings.images or not n:
+        return {}
+    shots = [
+        Shot(
+            prompt=cluster.prompts[0].text,
+            n=n,
+            group=cluster.name,
+            facts={"nationality": cluster.nationality, "cluster": cluster.number},
+            first_seed=design.images_per_prompt,
+        )
+        for cluster in clusters
+    ]
+    frame = yield from data.draw(shots)
+    rows = yield from data.embed(frame)
+    groups = frame["group"].to_numpy(dtype=str)
+    return {
+        name: Drawn(frame=frame[groups == name], rows=rows[groups == name]) for name in dict.fromkeys(groups)
+    }
+
+
+def _attributes(
+    design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]
+) -> pd.DataFrame:
+    """P of every attribute of the design's nationalities in every cluster: what its pictures share."""
+    attributes = {
+        a.name: a for n in wanted_nationalities(design, settings) for a in own_attributes(design, n)
+    }
+    if not attributes:
+        return pd.DataFrame()
+    positive, negative = (
+        data.texts(getattr(a, side) for a in attributes.values()) for side in ("positive", "negative")
+    )
+    return pd.DataFrame(
+        [
+            {
+                "row": cluster.name,
+                "column": name,
+                "value": attribute_prevalence(cluster.rows @ p, cluster.rows @ n),
+            }
+            for cluster in clusters
+            for name, p, n in zip(attributes, positive, negative, strict=True)
+        ]
+    )
+
+
+PROGRAMS = {"optimised_prompts": Program(shots=stop_shots, measure=measure_prompts)}

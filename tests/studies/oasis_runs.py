@@ -1,0 +1,44 @@
+"""What the tests of the OASIS studies share: running a study to its end, and reading its findings."""
+
+from __future__ import annotations
+
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.studies.designs import find_design
+from bias_core.studies.run_study import run_study
+from bias_core.studies.study_report import to_dict
+from bias_core.studies.study_types import StudySettings
+
+
+def real_services(folder):
+    """The shipped calibration world over an empty data folder."""
+    return Services(Settings(data_dir=folder, offline=True, device="cpu"))
+
+
+def run(services, name, *, cancelled=lambda: False, **settings):
+    """The report of a study."""
+    returned = []
+
+    def follow():
+        chosen = StudySettings(**settings)
+        returned.append((yield from run_study(find_design(name), chosen, services, cancelled=cancelled)))
+
+    for _ in follow():
+        pass
+    return returned[0]
+
+
+def findings(report):
+    return {finding.key: finding for finding in report.results.findings}
+
+
+def table(report, key):
+    return next(table.frame for table in report.results.tables if table.key == key)
+
+
+def figures(report):
+    return {figure.key: figure for figure in report.results.figures}
+
+
+def without_seconds(report):
+    return {key: value for key, value in to_dict(report).items() if key != "seconds"}

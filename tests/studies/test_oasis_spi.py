@@ -1,0 +1,171 @@
+"""SPI over the steps of a generation: its numbers are those of the trace, kept once made."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bias_core.errors import Cancelled, InvalidInput
+from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
+from bias_core.studies.figures import to_bytes
+from bias_core.studies.traces import _read
+from bias_core.types import Attribute, GeneratedImage, Step
+from tests.studies.oasis_runs import figures, findings, run, table, without_seconds
+
+NAME = "oasis-spi"
+OPTIONS = {"attributes": ["man"], "nationalities": ["Iranian"]}
+SETTINGS = {"model": "calibration-diffusion", "condition": "fair", "num_inference_steps": 3, "scale": 0.08}
+N_SEEDS = 8
+
+
+class Planted:
+    """A model whose every step moves by ``towards[i]`` of the way to the attribute, and sideways."""
+
+    batch_size = 4
+    towards = (0.6, 0.0, -0.8)
+
+    def __init__(self):
+        self.traced = 0
+
+    def generate(self, rows, *, on_step=None):
+        for row in rows:
+            yield GeneratedImage(row=row, image=Image.new("RGB", (8, 8), (row.seed, 0, 0)))
+
+    def trace(self, row, attributes, *, guided=False, predicted=True, on_step=None):
+        self.traced += 1
+        axes = np.eye(4, dtype=np.float32).reshape(4, 1, 2, 2)
+        attribute, side = axes[0], axes[2 + row.seed % 2]
+        for i, part in enumerate(self.towards):
+            yield Step(
+                index=i,
+                sigma=1 - i / 3,
+                xt=axes[1],
+                velocity=part * attribute + np.sqrt(1 - part**2) * side,
+                velocity_positive=np.stack([axes[1] + attribute] * len(attributes)),
+                velocity_negative=np.stack([axes[1]] * len(attributes)),
+                predicted=Image.new("RGB", (8, 8), (0, i, 0)) if predicted else None,
+                guided=guided,
+            )
+            if on_step is not None:
+                on_step(i + 1, 3)
+
+
+@pytest.fixture
+def planted(services):
+    model = Planted()
+    services._built["model", "calibration-diffusion"] = model
+    return model
+
+
+def test_planted_steps_are_found(services, planted):
+    report = run(services, NAME, **SETTINGS, options=OPTIONS)
+    row = table(report, "spi").iloc[0]
+    assert row["first step"] == pytest.approx(0.6, abs=1e-6)
+    assert row["strongest"] == 3
+    assert row["SPI there"] == pytest.approx(-0.8, abs=1e-6)
+    assert row["all steps"] == pytest.approx((0.6 + 0.0 - 0.8) / 3, abs=1e-6)
+    finding = findings(report)["Iranian man"]
+    assert finding.estimate.n == N_SEEDS == planted.traced
+    assert finding.says == "The first step adds it. It is farthest from 0 at step 3 of 3: -0.800."
+    curves = figures(report)["figure9-iranian"].data
+    np.testing.assert_allclose(curves["value"], Planted.towards, atol=1e-6)
+    assert curves["x"].tolist() == [1, 2, 3]
+
+
+def test_numbers_are_those_of_the_model_s_own_trace(services):
+    report = run(services, NAME, **SETTINGS, options=OPTIONS)
+    rows = services.manifests.get(report.run_id).rows
+    man = Attribute(name="man", positive="The person is a man.", negative="The person is a woman.")
+    model = services.text_to_image("calibration-diffusion")
+    spi = [
+        [
+            stereotype_propagation_index(step.velocity, step.velocity_positive[0], step.velocity_negative[0])
+            for step in model.trace(row, [man], predicted=False)
+        ]
+        for row in rows
+    ]
+    expected = spi_band(np.array(spi))
+    found = figures(report)["figure9-iranian"].data
+    np.testing.assert_allclose(found["value"], [step.value for step in expected], atol=1e-5)
+    np.testing.assert_allclose(found["low"], [step.low for step in expected], atol=1e-5)
+    assert "flow space" in report.results.notes[0]
+
+
+def test_the_last_prediction_is_the_finished_picture(services):
+    report = run(services, NAME, **SETTINGS, options=OPTIONS)
+    shown = figures(report)["figure7-iranian"].data
+    assert shown.groupby("row")["column"].count().tolist() == [4, 4]  # 3 steps and the finished picture
+    strip = shown[shown["row"] == 0]
+    last, finished = (np.asarray(Image.open(path), dtype=int) for path in strip["path"].iloc[[-2, -1]])
+    assert np.abs(last - finished).max() <= 1  # the last step of Euler ends at its own prediction
+    for figure in report.results.figures:
+        assert to_bytes(figure).startswith(b"<?xml")
+
+
+def test_traces_are_made_once(services, planted):
+    first = run(services, NAME, **SETTINGS, options=OPTIONS)
+    again = run(services, NAME, **SETTINGS, options=OPTIONS)
+    assert planted.traced == N_SEEDS
+    assert without_seconds(again) == without_seconds(first)
+    run(services, NAME, **SETTINGS, options=OPTIONS | {"guided": True})
+    assert planted.traced == 2 * N_SEEDS
+
+
+def test_broken_traces_are_made_again(services, planted):
+    first = run(services, NAME, **SETTINGS, options=OPTIONS)
+    kept = sorted((services.settings.data_dir / "traces").rglob("*.npz"))
+    assert len(kept) == N_SEEDS
+    kept[0].write_bytes(b"PK half a file")
+    kept[1].unlink()
+    assert _read(kept[0], {}) is None
+    assert without_seconds(run(services, NAME, **SETTINGS, options=OPTIONS)) == without_seconds(first)
+    assert planted.traced == N_SEEDS + 2
+
+
+def test_a_stopped_run_keeps_its_traces(services, planted):
+    with pytest.raises(Cancelled):
+        run(services, NAME, **SETTINGS, options=OPTIONS, cancelled=lambda: planted.traced >= 4)
+    done = len(list((services.settings.data_dir / "traces").rglob("*.npz")))
+    assert done == 3  # the fourth was stopped at its first step
+    report = run(services, NAME, **SETTINGS, options=OPTIONS)
+    assert planted.traced == 4 + N_SEEDS - done
+    assert findings(report)["Iranian man"].estimate.n == N_SEEDS
+
+
+def test_one_batch_holds_all_attributes_of_a_step(services, planted):
+    options = {"nationalities": ["Iranian", "Mexican"]}
+    report = run(services, NAME, **SETTINGS, options=options)
+    assert len(findings(report)) == 10
+    assert planted.traced == 2 * N_SEEDS
+
+
+def test_the_renderer_has_no_steps(services):
+    with pytest.raises(InvalidInput, match="calibration-renderer has no denoising steps"):
+        run(services, NAME, scale=0.08)
+
+
+def test_sentences_without_a_difference_are_refused_and_the_model_is_free_again(services):
+    options = {"attributes": ["old"], "nationalities": ["Iranian"]}  # old and young are one unknown word
+    with pytest.raises(InvalidInput, match="point nowhere"):
+        run(services, NAME, **SETTINGS, options=options)
+    row = services.manifests.list()[0].rows[0]
+    with services.model_lock:
+        (image,) = services.text_to_image("calibration-diffusion").generate([row])
+    assert image.row == row
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"attributes": ["wings"]}, "Iranian has no attribute of wings; it has man, turban"),
+        ({"nationalities": ["American"], "attributes": []}, "American has no attribute of any name"),
+        ({"n_samples": 0}, "n_samples"),
+        ({"nationalities": ["Martian"]}, "Martian"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(services, options, words):
+    with pytest.raises(InvalidInput, match=re.escape(words)):
+        run(services, NAME, **SETTINGS, options=OPTIONS | options)
