@@ -50,6 +50,13 @@ def test_command_lines_run(line: str) -> None:
     assert run.exit_code == 0, run.output
 
 
+def test_every_study_is_in_the_readme() -> None:
+    from bias_core.studies.designs import list_designs
+
+    told = set(re.findall(r"^\| `([a-z0-9-]+)` \| .* \| \w+\d{4}\w+, ", README, re.M))
+    assert told == {d.name for d in list_designs() if not d.name.startswith("validity")}
+
+
 def test_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = [line.split()[1] for line in CONSOLE if line.startswith("make")]
