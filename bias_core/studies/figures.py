@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from bias_core.errors import InvalidInput
@@ -191,8 +192,8 @@ def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         if {"low", "high"} <= set(rows):
             low, high = rows["low"].to_numpy(float), rows["high"].to_numpy(float)
             axes.fill_between(rows["x"], low, high, color=colour, alpha=0.18, lw=0)
-    if np.issubdtype(data["x"].dtype, np.integer):
-        axes.xaxis.get_major_locator().set_params(integer=True)
+    if (data["x"] % 1 == 0).all():
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _null(axes, labels, vertical=False)
     axes.set_xlabel(str(labels.get("x", "")), fontsize=9)
     axes.set_ylabel(str(labels.get("y", "")), fontsize=9)

@@ -240,9 +240,12 @@ def _variety_figure(variety: pd.DataFrame) -> StudyFigure:
 
 def _plane(own: Sequence[Cell]) -> StudyFigure:
     rows = [
-        {"group": cell.concept, "name": cell.score.attribute.name}
-        | _axis("x", cell.score.wals)
-        | _axis("y", cell.stereotype)
+        {
+            "group": cell.concept,
+            "name": cell.score.attribute.name,
+            **_axis("x", cell.score.wals),
+            **_axis("y", cell.stereotype),
+        }
         for cell in own
     ]
     return StudyFigure(

@@ -203,7 +203,7 @@ def _correlations(found: Sequence[Nationality], published: Published, seed: int)
 def _correlate(points: Sequence[tuple[float, float]], seed: int) -> dict[str, float]:
     """Spearman's and Pearson's coefficients, with p over the orders of the points."""
     x, y = np.array(points, dtype=float).reshape(-1, 2).T
-    found = {}
+    found: dict[str, float] = {}
     for name, coefficient in (("Spearman", stats.spearmanr), ("Pearson", stats.pearsonr)):
         value, p_value = math.nan, math.nan
         if len(x) > 2 and np.ptp(x) > 0 and np.ptp(y) > 0:

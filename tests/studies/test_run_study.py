@@ -181,7 +181,7 @@ def test_the_command_gives_the_same_numbers(report, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("arguments", [["list"], ["show", "t2iat-tests"]])
 def test_the_command_line_tells_what_there_is(arguments):
-    run = CliRunner().invoke(app, ["study", *arguments])
+    run = CliRunner().invoke(app, ["study", *arguments], env={"COLUMNS": "160"})  # room for whole titles
     assert run.exit_code == 0, run.output
     assert "association tests" in run.output
 
