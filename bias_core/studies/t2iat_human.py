@@ -138,22 +138,22 @@ def _by_people(
     scores: Mapping[str, Score], judged: pd.DataFrame, settings: StudySettings
 ) -> list[bool | None]:
     """Whether most raters chose A; None where they are even or nobody answered."""
-    answers = read_answers(
-        settings.labels, allowed={"a", "b", *(s[k] for s in scores.values() for k in "ab")}
-    )
-    votes = majority(answers[answers["image_id"].isin(judged["image_id"])])
-    if votes.empty:
+    words = ["a", "b", *dict.fromkeys(score[side] for score in scores.values() for side in ("a", "b"))]
+    answers = read_answers(settings.labels, allowed=words).merge(judged[["image_id", "concept"]])
+    if answers.empty:
         raise InvalidInput(f"no answer in {settings.labels} is about a picture that is judged in this run")
-    return [
-        _closer_to_a(votes.get(image, ""), scores[concept])
-        for image, concept in zip(judged["image_id"], judged["concept"], strict=True)
-    ]
+    said = zip(answers["answer"], answers["concept"], strict=True)
+    votes = majority(answers.assign(answer=[_letter(answer, scores[concept]) for answer, concept in said]))
+    chosen = judged["image_id"].map(votes)
+    return [None if letter not in ("a", "b") else letter == "a" for letter in chosen]
 
 
-def _closer_to_a(answer: str, score: Score) -> bool | None:
-    if answer in ("a", score["a"]):
-        return True
-    return False if answer in ("b", score["b"]) else None
+def _letter(answer: str, score: Score) -> str:
+    """An answer in letters; one rater may write "pleasant" where another writes "a"."""
+    letters = {"a": "a", "b": "b", score["a"]: "a", score["b"]: "b"}
+    if answer not in letters:
+        raise InvalidInput(f"a picture of {score['concept']} is judged {answer!r}; say one of {[*letters]}")
+    return letters[answer]
 
 
 def _by_record(

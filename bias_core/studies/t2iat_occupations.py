@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from bias_core.metrics.association import association, mean_association
+from bias_core.metrics.association_null import association_beyond_even_mix, even_mix_association
 from bias_core.prompts import fill_template
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import scaled
@@ -50,19 +52,32 @@ def measure_occupations(design: Design, settings: StudySettings, data: StudyData
     """How the pictures of each occupation lean, and the quartiles of their associations."""
     rows = yield from data.embed(data.frame)
     sets = _sets(design, data.frame, rows)
-    means = {name: mean_association(*s, confidence=settings.confidence) for name, s in sets.items()}
+    means = _means(sets, settings)
+    beyond = {n: association_beyond_even_mix(*s, confidence=settings.confidence) for n, s in sets.items()}
     singles = {name: association(*s) for name, s in sets.items()}
     leaning = {n: side for side, group in design.data["occupations"]["leaning"].items() for n in group}
     table = pd.DataFrame(
         [
-            {"occupation": name, **_spread(means[name], singles[name]), "in the paper": leaning.get(name, "")}
+            {
+                "occupation": name,
+                **_spread(means[name], singles[name]),
+                "even mix": means[name].null_value,
+                "beyond it": beyond[name].value,
+                "beyond low": beyond[name].low,
+                "beyond high": beyond[name].high,
+                "in the paper": leaning.get(name, ""),
+            }
             for name in sets
         ]
     )
     points = pd.DataFrame([{"group": name, "value": value} for name in sets for value in singles[name]])
     return Results(
-        findings=tuple(_finding(name, mean, _side(mean)) for name, mean in means.items()),
-        tables=(StudyTable(key="occupations", title="Associations of occupations with gender", frame=table),),
+        findings=tuple(_finding(name, mean, _side(beyond[name])) for name, mean in means.items()),
+        tables=(
+            StudyTable(
+                key="occupations", title="Associations of occupations with gender", frame=table, note=_EVEN
+            ),
+        ),
         figures=(
             StudyFigure(
                 key="figure3",
@@ -73,14 +88,21 @@ def measure_occupations(design: Design, settings: StudySettings, data: StudyData
                 caption="Points are pictures, bars their quartiles, circles their medians.",
             ),
         ),
+        notes=(_EVEN,),
     )
+
+
+_EVEN = (
+    "Neutral is the even mix: where neutral pictures would lie that are half like the male and half like the "
+    "female ones. It is not 0 where pictures of the one are more alike than pictures of the other."
+)
 
 
 def measure_amplification(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """Eq. 2 on the prompts' text embeddings against Eq. 2 on the pictures, an arrow for each occupation."""
     rows = yield from data.embed(data.frame)
     sets = _sets(design, data.frame, rows)
-    means = {name: mean_association(*s, confidence=settings.confidence) for name, s in sets.items()}
+    means = _means(sets, settings)
     texts = {name: _text_association(design, data, name) for name in sets}
     published = {row["occupation"]: row for row in design.data["occupations"]["amplification"]}
     table = pd.DataFrame(
@@ -91,6 +113,7 @@ def measure_amplification(design: Design, settings: StudySettings, data: StudyDa
                 "image": mean.value,
                 "low": mean.low,
                 "high": mean.high,
+                "even mix": mean.null_value,
                 "amplified": abs(mean.value) > abs(texts[name]),
                 "same side": mean.value * texts[name] > 0,
                 "published text": published.get(name, {}).get("text"),
@@ -114,6 +137,7 @@ def measure_amplification(design: Design, settings: StudySettings, data: StudyDa
         notes=(
             "Cosines between sentences and between pictures are not on one scale in CLIP: compare sides and "
             "orders, not lengths.",
+            _EVEN,
         ),
     )
 
@@ -125,6 +149,17 @@ def _sets(design: Design, frame: pd.DataFrame, rows: np.ndarray) -> dict[str, tu
             rows[frame.index[(frame["occupation"] == name) & (frame["set"] == kind)]] for kind in SETS
         )
         for name in design.data["occupations"]["list"]
+    }
+
+
+def _means(sets: dict[str, tuple[np.ndarray, ...]], settings: StudySettings) -> dict[str, Estimate]:
+    """Mean of Eq. 2 by occupation; what would be neutral is the even mix of its own gendered pictures."""
+    return {
+        name: replace(
+            mean_association(neutral, a, b, confidence=settings.confidence),
+            null_value=even_mix_association(a, b),
+        )
+        for name, (neutral, a, b) in sets.items()
     }
 
 
@@ -152,10 +187,11 @@ def _finding(name: str, mean: Estimate, says: str, published: float | None = Non
     return Finding(key=name, title=name, metric="association", estimate=mean, published=published, says=says)
 
 
-def _side(mean: Estimate) -> str:
-    if mean.low > 0:
+def _side(beyond: Estimate) -> str:
+    """Which way the pictures lean from an even mix."""
+    if beyond.low > 0:
         return "Its pictures lean to male."
-    return "Its pictures lean to female." if mean.high < 0 else "Its pictures lean to neither side clearly."
+    return "Its pictures lean to female." if beyond.high < 0 else "Its pictures lean to neither side clearly."
 
 
 def _arrows(table: pd.DataFrame) -> StudyFigure:

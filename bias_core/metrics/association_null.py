@@ -1,0 +1,121 @@
+"""Where T2IAT's mean association of one concept lies when its pictures are an even mix of A and B."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bias_core.arrays import Floats, same_dimension, unit_rows
+from bias_core.statistics import normal_estimate
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from bias_core.types import Estimate
+
+
+def even_mix_association(attributes_a: ArrayLike, attributes_b: ArrayLike) -> float:
+    """Mean association that new pictures would have, half of them like those of A and half like those of B.
+
+    (C_A - C_B) / 2, with C_A the mean cosine of two different pictures of A, and C_B likewise: the mean of
+    [wang2023t2iat, Eq. 2] over such a mix
+
+    Parameters
+    ----------
+    attributes_a, attributes_b : arrays (n_a, d), (n_b, d)
+        Embeddings of pictures of one concept, edited with words of A and of B; two or more of each.
+
+    Returns
+    -------
+    float
+        In [-1, 1]; 0 where pictures of A are as alike as those of B, positive where they are more alike.
+
+    Raises
+    ------
+    InvalidInput
+        For empty, zero, not finite or wrongly shaped embeddings, different dimensions, or a single picture.
+
+    Notes
+    -----
+    Not in the paper, which reads 0 as neutral. Where men are drawn with and without beards, pictures of women
+    are more alike, and a concept drawn half and half reads as leaning to women.
+
+    Examples
+    --------
+    >>> even_mix_association([[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]])
+    -0.5
+    """
+    a, b = _sets(attributes_a, attributes_b)
+    return (_alikeness(a) - _alikeness(b)) / 2
+
+
+def association_beyond_even_mix(
+    targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike, *, confidence: float = 0.95
+) -> Estimate:
+    """Mean association of one concept less that of an even mix of its pictures of A and of B.
+
+    E_x Asc(x, X^A, X^B) - (C_A - C_B) / 2, from [wang2023t2iat, Eq. 2]; see :func:`even_mix_association`
+
+    Parameters
+    ----------
+    targets, attributes_a, attributes_b : arrays (n, d), (n_a, d), (n_b, d)
+        Neutral pictures, and those edited with words of A and of B; two or more of each.
+    confidence : float in (0, 1)
+
+    Returns
+    -------
+    Estimate
+        In [-3, 3], null value 0: an even mix; positive leans to A. The interval is normal, with all three
+        sets drawn anew; its ``n`` counts targets.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`even_mix_association`.
+
+    Notes
+    -----
+    The variance is the sum over sets of var(influence) / n. A target x has the influence x·(ā - b̄); a picture
+    a of A has a·(x̄ - ā'), ā' the mean of the other pictures of A; one of B likewise.
+
+    Examples
+    --------
+    >>> a, b = [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]
+    >>> association_beyond_even_mix([*a, *b], a, b).value
+    0.25
+    """
+    a, b = _sets(attributes_a, attributes_b)
+    x = unit_rows(targets, "targets", min_rows=2)
+    same_dimension(targets=x, attributes_a=a)
+    centre = x.mean(axis=0, dtype=np.float64)
+    along = np.asarray(x @ (a.mean(axis=0, dtype=np.float64) - b.mean(axis=0, dtype=np.float64)))
+    influences = (along, _influence(a, centre), _influence(b, centre))
+    error = math.sqrt(sum(float(values.var(ddof=1)) / values.size for values in influences))
+    value = float(along.mean()) - even_mix_association(a, b)
+    return normal_estimate(value, error, n=len(x), confidence=confidence, null_value=0.0)
+
+
+def _sets(attributes_a: ArrayLike, attributes_b: ArrayLike) -> tuple[Floats, Floats]:
+    a = unit_rows(attributes_a, "attributes_a", min_rows=2)
+    b = unit_rows(attributes_b, "attributes_b", min_rows=2)
+    same_dimension(attributes_a=a, attributes_b=b)
+    return a, b
+
+
+def _alikeness(rows: Floats) -> float:
+    """Mean cosine of two different rows."""
+    return float(_others(rows).mean())
+
+
+def _others(rows: Floats) -> NDArray[np.float64]:
+    """Mean cosine of each row to the other rows, ``(n,)``."""
+    n = len(rows)
+    total = rows.sum(axis=0, dtype=np.float64)
+    return np.asarray((rows @ total - 1) / (n - 1))  # a unit row has cosine 1 to itself
+
+
+def _influence(rows: Floats, centre: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What each attribute picture adds to the mean association beyond the even mix, ``(n,)``."""
+    return np.asarray(rows @ centre - _others(rows))

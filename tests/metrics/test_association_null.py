@@ -1,0 +1,105 @@
+"""The even mix by hand, by a naive loop, and in pictures that really are one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.association import mean_association
+from bias_core.metrics.association_null import association_beyond_even_mix, even_mix_association
+
+D = 7
+
+
+def rows(rng, n, spread, lean):
+    """Pictures around a direction; a larger spread makes them less alike."""
+    centre = np.zeros(D)
+    centre[lean] = 1.0
+    return centre + spread * rng.normal(size=(n, D))
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def test_alikeness_by_hand():
+    # A: two pictures at 60 degrees, cosine 0.5. B: at right angles, cosine 0. (0.5 - 0) / 2.
+    a = [[1.0, 0.0], [0.5, math.sqrt(0.75)]]
+    assert even_mix_association(a, np.eye(2)) == pytest.approx(0.25)
+
+
+def test_a_naive_loop_gives_the_same():
+    rng = np.random.default_rng(0)
+    a, b, x = rows(rng, 3, 0.5, 0), rows(rng, 5, 0.9, 1), rows(rng, 11, 0.7, 2)
+    ua, ub, ux = unit(a), unit(b), unit(x)
+    pairs = [[ua[i] @ ua[j] for i in range(3) for j in range(3) if i != j],
+             [ub[i] @ ub[j] for i in range(5) for j in range(5) if i != j]]  # fmt: skip
+    even = (np.mean(pairs[0]) - np.mean(pairs[1])) / 2
+    assert even_mix_association(a, b) == pytest.approx(even)
+    lean = np.mean([np.mean([v @ w for w in ua]) - np.mean([v @ w for w in ub]) for v in ux])
+    found = association_beyond_even_mix(x, a, b)
+    assert found.value == pytest.approx(lean - even)
+    assert found.value == pytest.approx(mean_association(x, a, b).value - even)
+    assert found.n == 11
+
+
+def test_exchanging_a_and_b_changes_the_sign():
+    rng = np.random.default_rng(1)
+    a, b, x = rows(rng, 3, 0.5, 0), rows(rng, 5, 0.9, 1), rows(rng, 11, 0.7, 2)
+    there, back = association_beyond_even_mix(x, a, b), association_beyond_even_mix(x, b, a)
+    assert there.value == pytest.approx(-back.value)
+    assert there.low == pytest.approx(-back.high)
+
+
+def mixed(rng, n, share):
+    """Neutral pictures of which ``share`` are like those of A; pictures of A are less alike."""
+    of_a = rng.random(n) < share
+    return np.where(of_a[:, None], rows(rng, n, 0.9, 0), rows(rng, n, 0.3, 1))
+
+
+def test_an_even_mix_of_unequally_varied_pictures_is_neutral_only_here():
+    rng = np.random.default_rng(2)
+    p_values, leans = [], []
+    for _ in range(300):
+        a, b, x = rows(rng, 31, 0.9, 0), rows(rng, 37, 0.3, 1), mixed(rng, 41, 0.5)
+        found = association_beyond_even_mix(x, a, b)
+        error = (found.high - found.low) / (2 * stats.norm.ppf(0.975))
+        p_values.append(2 * stats.norm.sf(abs(found.value) / error))
+        leans.append(mean_association(x, a, b).value)
+    assert stats.kstest(p_values, "uniform").pvalue > 0.01
+    assert np.mean(leans) < -0.1  # Eq. 2 alone reads as leaning to B
+
+
+def test_a_planted_lean_is_found():
+    rng = np.random.default_rng(3)
+    found = association_beyond_even_mix(mixed(rng, 101, 0.8), rows(rng, 101, 0.9, 0), rows(rng, 101, 0.3, 1))
+    assert found.low > 0
+
+
+def test_half_precision_is_cast_up():
+    rng = np.random.default_rng(4)
+    half = [rows(rng, n, 0.5, 0).astype(np.float16) for n in (3, 5, 7)]
+    full = [x.astype(np.float64) for x in half]
+    assert association_beyond_even_mix(*half).value == pytest.approx(
+        association_beyond_even_mix(*full).value, abs=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    "bad", [np.empty((0, D)), np.ones((1, D)), np.zeros((3, D)), np.full((3, D), np.nan)]
+)
+@pytest.mark.parametrize("place", range(3))
+def test_what_has_no_alikeness_is_refused(bad, place):
+    sets = [np.random.default_rng(5).normal(size=(n, D)) for n in (3, 5, 7)]
+    sets[place] = bad
+    with pytest.raises(InvalidInput):
+        association_beyond_even_mix(*sets)
+
+
+def test_other_dimensions_are_refused():
+    with pytest.raises(InvalidInput):
+        even_mix_association(np.eye(3), np.eye(4))

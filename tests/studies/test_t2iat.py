@@ -1,0 +1,283 @@
+"""T2IAT's studies find what is planted, none where nothing is, and redraw the paper's tables and figures."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.association import association
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.studies.designs import find_design, program_of
+from bias_core.studies.prompts_of_papers import all_prompts
+from bias_core.studies.run_study import run_study, with_options
+from bias_core.studies.study_report import table_of, to_dict
+from bias_core.studies.study_types import StudySettings
+from bias_core.studies.t2iat import edited
+
+TESTS, OCCUPATIONS, AMPLIFICATION, HUMAN = (
+    find_design(f"t2iat-{name}") for name in ("tests", "occupations", "amplification", "human")
+)
+TWO_OCCUPATIONS = replace(
+    OCCUPATIONS,
+    data=OCCUPATIONS.data
+    | {"occupations": OCCUPATIONS.data["occupations"] | {"list": ["librarian", "police"]}},
+)
+FLOWERS = StudySettings(scale=0.04, options={"tests": ["flowers_insects"], "n_permutations": 500})
+JUDGED = StudySettings(scale=0.01)
+DRAWN_BY_DIFFUSION = {"model": "calibration-diffusion", "num_inference_steps": 2}
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory):
+    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
+    yield built
+    built.close()
+
+
+def run(design, settings, services):
+    returned = []
+
+    def follow():
+        returned.append((yield from run_study(design, settings, services)))
+
+    for _ in follow():
+        pass
+    return returned[0]
+
+
+def finding(report, key):
+    (found,) = [f for f in report.results.findings if f.key == key]
+    return found
+
+
+def frame(report, key):
+    return table_of(report, key).frame
+
+
+def shots_of(design, **changes):
+    return program_of(design).shots(design, with_options(design, StudySettings(**changes)))
+
+
+@pytest.fixture(scope="module")
+def judged(services):
+    return run(HUMAN, JUDGED, services)
+
+
+# The eight tests
+
+
+def test_every_prompt_is_one_of_the_paper_s():
+    prompts = {shot.prompt for design in (TESTS, OCCUPATIONS) for shot in shots_of(design)}
+    assert prompts <= set(all_prompts())
+
+
+def test_edited_sets_are_as_large_as_the_neutral_ones():
+    n = {}
+    for shot in shots_of(TESTS):
+        key = shot.facts["test"], shot.facts["side"], shot.facts["set"]
+        n[key] = n.get(key, 0) + shot.n
+    assert n["flowers_insects", "x", "neutral"] == 25 * 10
+    assert n["science_arts", "y", "neutral"] == 8 * 10
+    for test, side, kind in n:
+        assert n[test, side, kind] == n[test, side, "neutral"]
+
+
+def test_full_crossing_meets_every_word_of_both_attributes():
+    shots = shots_of(TESTS, options={"tests": ["flowers_insects"], "crossing": "full"})
+    roses = [s.prompt for s in shots if s.facts["stimulus"] == "rose" and s.facts["set"] == "a"]
+    assert len(roses) == len(set(roses)) == 25
+    assert "a photo of rose, peace" in roses
+
+
+def test_a_neutral_prompt_is_edited_once():
+    assert edited("a picture of a gun", "love", "valence") == "a picture of a gun, love"
+    assert edited("a person studying art", "woman", "gender") == "a woman studying art"
+
+
+def test_the_planted_association_is_found_and_none_where_nothing_is_planted(services):
+    # Planted: flowers are always drawn bright, insects in 15 % (Table 2); in fair both in 50 %.
+    found = finding(run(TESTS, FLOWERS, services), "flowers_insects")
+    assert found.estimate.low > 0
+    assert found.p_value < 0.05
+    assert found.published == 0.033
+    assert found.says == "Pictures of Flowers lean more to pleasant."
+    fair = finding(run(TESTS, replace(FLOWERS, condition="fair"), services), "flowers_insects")
+    assert fair.estimate.low < 0 < fair.estimate.high
+    assert "not told apart" in fair.says
+
+
+def test_table_1_has_the_published_numbers_and_scores_of_its_own(services):
+    report = run(TESTS, replace(FLOWERS, scale=0.01, options={"n_permutations": 100}), services)
+    table = frame(report, "table1")
+    assert len(table) == len(report.results.findings) == 8
+    assert table["published d"].tolist() == [1.492, 0.528, 0.323, -1.237, 1.113, -0.099, 0.193, 0.639]
+    assert table.loc[0, "published p"] == "< 0.001"
+    assert (table["q"] >= table["total p"] - 1e-12).all()
+    figures = {figure.key: figure.data for figure in report.results.figures}
+    assert len(figures["scores"]) == 8
+    assert set(figures["associations"]["side"]) == {"X", "Y"}
+
+
+# Occupations and amplification
+
+
+def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(services):
+    # In extreme a librarian (F 80 %, Table 14) is always drawn feminine; police are not planted.
+    tables = {}
+    for condition in ("fair", "extreme"):
+        report = run(TWO_OCCUPATIONS, StudySettings(scale=0.4, condition=condition), services)
+        tables[condition] = frame(report, "occupations").set_index("occupation")
+        police = tables[condition].loc["police"]
+        assert police["beyond low"] < 0 < police["beyond high"]
+    fair, extreme = (tables[condition].loc["librarian"] for condition in tables)
+    assert fair["n"] == 40
+    assert fair["beyond low"] < 0 < fair["beyond high"]
+    assert extreme["beyond high"] < 0
+    assert "lean to female" in finding(report, "librarian").says
+    # Masculine people are drawn with and without beards, so 0 is not neutral.
+    assert finding(report, "librarian").estimate.null_value == extreme["even mix"] < 0
+
+
+def test_figure_3_has_all_eight_occupations(services):
+    report = run(OCCUPATIONS, StudySettings(scale=0.02), services)
+    table = frame(report, "occupations").set_index("occupation")
+    assert table.loc["computer programmer", "in the paper"] == "masculine"
+    (figure,) = report.results.figures
+    assert figure.data["group"].value_counts().to_dict() == dict.fromkeys(table.index, 2)
+
+
+def test_amplification_holds_text_and_picture_of_every_occupation(services):
+    report = run(AMPLIFICATION, StudySettings(scale=0.02), services)
+    table = frame(report, "amplification").set_index("occupation")
+    assert table.loc["computer programmer", "published text"] == -0.0039
+    assert finding(report, "computer programmer").published == 0.0186
+    forms = ["A photo of a chef", "A photo of a male chef", "A photo of a female chef"]
+    neutral, a, b = services.encoder("calibration-clip").encode_texts(forms)
+    assert table.loc["chef", "text"] == pytest.approx(association([neutral], [a], [b])[0], abs=1e-6)
+    (figure,) = report.results.figures
+    assert figure.kind == "arrows"
+    assert figure.data["end"].tolist() == table["image"].tolist()
+
+
+# Comparison with people
+
+
+def test_the_reader_s_choices_are_what_was_drawn(judged):
+    shares = [f for f in judged.results.findings if f.key.startswith("share_")]
+    assert len(shares) == 8
+    assert [f.published for f in shares] == [1.0, 0.15, 0.9, 0.05, 0.75, 0.3, 0.75, 0.4]
+    for found in shares:
+        assert found.estimate.low <= found.expected <= found.estimate.high
+    assert finding(judged, "share_flowers").estimate.value == 1.0
+    assert finding(judged, "order").published == 0.55
+    assert finding(judged, "order").estimate.value > 0
+
+
+def test_table_2_has_the_mean_association_of_each_concept(judged, services):
+    table = frame(judged, "table2").set_index("concept")
+    rows = {row.id: row for row in services.manifests.get(judged.run_id).rows}
+    encoder = services.encoder("calibration-clip")
+    sets = {"neutral": {}, "a": {}, "b": {}}
+    for row in rows.values():
+        test, side, kind = row.group.split()
+        if (test, side) == ("science_arts", "x"):
+            with Image.open(services.images.path(row.id)) as image:
+                sets[kind].setdefault(row.prompt, []).append(encoder.encode_images([image.convert("RGB")])[0])
+    neutral, a, b = (np.concatenate(list(some.values())) for some in sets.values())
+    # Each prompt has as many pictures, so the mean over prompts is the mean over pictures.
+    assert table.loc["Science", "association"] == pytest.approx(association(neutral, a, b).mean(), abs=1e-5)
+    assert table.loc["Science", "prompts"] == len(sets["neutral"]) == 3
+    assert table.loc["Science", "association low"] < table.loc["Science", "association"]
+
+
+def test_at_most_20_pictures_of_a_concept_are_judged(services):
+    settings = replace(JUDGED, scale=0.3, options={"tests": ["science_arts"]})
+    table = frame(run(HUMAN, settings, services), "judged")
+    # 5 of 9 and 5 of 8 stimuli with 6 pictures each: 30 a concept, of which 20 are judged.
+    assert table["concept"].value_counts().to_dict() == {"science": 20, "arts": 20}
+    assert table["image_id"].is_unique
+
+
+def write_labels(path, answers):
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["image_id", "answer", "rater"])
+        writer.writerows(answers)
+    return str(path)
+
+
+def test_people_s_answers_decide_by_majority_and_are_compared_with_the_reader(services, judged, tmp_path):
+    table = frame(judged, "judged")
+    answers = []
+    for image_id, concept, both in table[["image_id", "concept", "answers"]].itertuples(index=False):
+        a, b = both.split(" / ")
+        said = b if concept in ("flowers", "weapons") else a
+        # One rater writes words, one letters, and one always the first attribute.
+        answers += [(image_id, said, 1), (image_id, "a" if said == a else "b", 2), (image_id, a, 3)]
+    settings = replace(JUDGED, labels=write_labels(tmp_path / "labels.csv", answers))
+    report = run(HUMAN, settings, services)
+    shares = frame(report, "table2").set_index("concept")["share"]
+    assert shares["Flowers"] == shares["Weapons"] == 0
+    assert shares["Insects"] == shares["Family"] == 1
+    assert finding(report, "kappa").estimate.value < 0.5
+    assert (frame(report, "judged")["people"] != "").all()
+    assert "judged by people" in report.results.notes[0]
+
+
+def test_undecided_pictures_are_left_out(services, judged, tmp_path):
+    images = frame(judged, "judged")
+    flowers = images.loc[images["concept"] == "flowers", "image_id"].tolist()
+    answers = [(flowers[0], "a", 1), (flowers[0], "b", 2), (flowers[1], "a", 1)]
+    settings = replace(JUDGED, labels=write_labels(tmp_path / "labels.csv", answers))
+    report = run(HUMAN, settings, services)
+    assert finding(report, "share_flowers").estimate.n == 1
+    assert math.isnan(finding(report, "share_insects").estimate.value)
+    assert not [f for f in report.results.findings if f.key == "order"]  # one concept has no order
+
+
+def test_answers_about_other_pictures_or_in_other_words_are_refused(services, tmp_path):
+    other = replace(JUDGED, labels=write_labels(tmp_path / "other.csv", [("elsewhere", "a", 1)]))
+    with pytest.raises(InvalidInput, match="no answer"):
+        run(HUMAN, other, services)
+    words = replace(JUDGED, labels=write_labels(tmp_path / "words.csv", [("elsewhere", "nice", 1)]))
+    with pytest.raises(InvalidInput, match="'nice'"):
+        run(HUMAN, words, services)
+
+
+def test_an_answer_of_another_pair_of_attributes_is_refused(services, judged, tmp_path):
+    image_id = frame(judged, "judged").loc[0, "image_id"]
+    labels = write_labels(tmp_path / "labels.csv", [(image_id, "male", 1)])
+    with pytest.raises(InvalidInput, match="flowers is judged 'male'"):
+        run(HUMAN, replace(JUDGED, labels=labels), services)
+
+
+@pytest.mark.parametrize("options", [{"n_images": 0}, {"tests": ["flowers_arts"]}])
+def test_options_that_cannot_be_are_refused(services, options):
+    with pytest.raises(InvalidInput):
+        run(HUMAN, replace(JUDGED, options=options), services)
+
+
+def test_tests_that_people_did_not_judge_are_said(services):
+    with pytest.raises(InvalidInput, match="people judged no concept"):
+        run(HUMAN, replace(JUDGED, options={"tests": ["straight_gay"]}), services)
+
+
+# Both generators, twice
+
+
+@pytest.mark.parametrize("design", [TWO_OCCUPATIONS, HUMAN], ids=lambda design: design.name)
+def test_a_diffusion_model_is_measured_the_same_twice(services, design):
+    options = {"tests": ["science_arts"]} if design is HUMAN else {}
+    settings = StudySettings(scale=0.001, options=options, **DRAWN_BY_DIFFUSION)
+    one, two = (to_dict(run(design, settings, services)) for _ in range(2))
+    assert {k: v for k, v in one.items() if k != "seconds"} == {
+        k: v for k, v in two.items() if k != "seconds"
+    }
+    assert all(row["planted"] is None for row in one["findings"])
