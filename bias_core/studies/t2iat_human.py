@@ -13,6 +13,7 @@ from bias_core.annotation.rank_agreement import kendall_tau
 from bias_core.errors import InvalidInput
 from bias_core.metrics.association import mean_association
 from bias_core.metrics.association_error import prompt_error
+from bias_core.metrics.association_null import even_mix_association
 from bias_core.statistics import normal_estimate, wilson_interval
 from bias_core.studies.labels import majority, read_answers
 from bias_core.studies.program import Measuring, Program
@@ -79,7 +80,8 @@ def measure_human(design: Design, settings: StudySettings, data: StudyData) -> M
 
 _COLUMNS = (
     "share: of the judged neutral pictures, those closer to A than to B. association: mean of Eq. 2 over all "
-    "neutral pictures of the concept, with all pictures of a prompt drawn anew together."
+    "neutral pictures of the concept, with all pictures of a prompt drawn anew together. even mix: where it "
+    "would lie if half of them were like the pictures of A and half like those of B."
 )
 
 
@@ -178,13 +180,14 @@ def _share(choices: pd.Series[Any], settings: StudySettings) -> Estimate:
 
 
 def _mean(frame: pd.DataFrame, rows: np.ndarray, score: Score, settings: StudySettings) -> Estimate:
-    """Mean of Eq. 2 over a concept's prompts."""
+    """Mean of Eq. 2 over a concept's prompts; neutral is an even mix of its edited pictures."""
     pictures = [_of(frame, score, kind) for kind in SETS]
     sets = [rows[some.index] for some in pictures]
     groups = [some["stimulus"].to_numpy(dtype=str) for some in pictures]
     mean = mean_association(*sets, groups=groups[0])
     error = prompt_error(sets, groups, rng=settings.seed)
-    return normal_estimate(mean.value, error, n=mean.n, confidence=settings.confidence, null_value=0.0)
+    even = even_mix_association(*sets[1:])
+    return normal_estimate(mean.value, error, n=mean.n, confidence=settings.confidence, null_value=even)
 
 
 def _table2(
@@ -204,6 +207,7 @@ def _table2(
                 "association": means[name].value,
                 "association low": means[name].low,
                 "association high": means[name].high,
+                "even mix": means[name].null_value,
                 "prompts": means[name].n,
             }
             for name, score in scores.items()

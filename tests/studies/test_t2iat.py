@@ -12,6 +12,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.association import association
+from bias_core.metrics.association_null import even_mix_association
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.designs import find_design, program_of
@@ -193,6 +194,8 @@ def test_table_2_has_the_mean_association_of_each_concept(judged, services):
     neutral, a, b = (np.concatenate(list(some.values())) for some in sets.values())
     # Each prompt has as many pictures, so the mean over prompts is the mean over pictures.
     assert table.loc["Science", "association"] == pytest.approx(association(neutral, a, b).mean(), abs=1e-5)
+    even = even_mix_association(a, b)
+    assert table.loc["Science", "even mix"] == pytest.approx(even, abs=1e-5)
     assert table.loc["Science", "prompts"] == len(sets["neutral"]) == 3
     assert table.loc["Science", "association low"] < table.loc["Science", "association"]
 
