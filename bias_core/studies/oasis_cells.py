@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -152,7 +152,7 @@ class Published:
         if self.models and model not in self.models:
             raise InvalidInput(f"Table 1 has no model {model!r}; it has {', '.join(self.models)}")
 
-    def notes(self, concepts: Iterable[str]) -> list[str]:
+    def notes(self, concepts: Collection[str]) -> list[str]:
         """What is wrong with the printed numbers of these concepts."""
         return [
             f"In the paper's Table 1, {concept}, {attribute}, {model}: {row['note']}."

@@ -87,7 +87,7 @@ def measure_users(design: Design, settings: StudySettings, data: StudyData) -> M
             StudyTable(key="correlations", title="Correlations", frame=correlations, note=_ORDERS),
         ),
         figures=(_figure(found),),
-        notes=(*published.notes(n.name for n in found), _CAVEAT),
+        notes=(*published.notes([n.name for n in found]), _CAVEAT),
     )
 
 
