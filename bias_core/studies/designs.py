@@ -26,6 +26,8 @@ PROGRAM_FILES = (
     "oasis",
     "oasis_doctors",
     "oasis_users",
+    "oasis_stop",
+    "oasis_spi",
     "validity",
     "validity_measures",
     "validity_associations",
