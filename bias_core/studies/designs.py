@@ -35,6 +35,8 @@ PROGRAM_FILES = (
     "pst_power",
     "pst_fairness",
     "internal_bias",
+    "tbyb",
+    "tbyb_controlled",
 )
 """Each of these modules of ``bias_core.studies`` has a dictionary ``PROGRAMS``."""
 

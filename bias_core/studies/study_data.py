@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Steps = Generator[Progress, None, T]
 
-_PER_UPDATE = 256  # pictures read between two signs of life
+_PER_UPDATE = 256  # pictures embedded between two signs of life
+_PER_READING = 32  # captioned or questioned, which takes longer
 
 
 class StudyData:
@@ -125,7 +126,7 @@ class StudyData:
             with self.services.model_lock:
                 return read(pictures)
 
-        parts = yield from self._in_parts(what, self.stored(frame), of, list)
+        parts = yield from self._in_parts(what, self.stored(frame), of, list, size=_PER_READING)
         return [answer for part in parts for answer in part]
 
     def check(self) -> None:
@@ -139,12 +140,14 @@ class StudyData:
         items: Sequence[StoredImage],
         work: Callable[[Sequence[StoredImage]], Any],
         join: Callable[[list[Any]], T],
+        *,
+        size: int = _PER_UPDATE,
     ) -> Steps[T]:
         parts = []
-        for start in range(0, len(items), _PER_UPDATE):
+        for start in range(0, len(items), size):
             self.check()
-            parts.append(work(items[start : start + _PER_UPDATE]))
-            done = min(start + _PER_UPDATE, len(items))
+            parts.append(work(items[start : start + size]))
+            done = min(start + size, len(items))
             yield Progress(
                 done=done,
                 total=len(items),

@@ -81,7 +81,8 @@ def plain(value: Any) -> Any:
 def to_markdown(report: StudyReport) -> str:
     """The report as a person reads it."""
     design, settings = report.design, report.settings
-    model = f"{settings.model}, {settings.condition}" if settings.condition else settings.model
+    condition = " and ".join(settings.options.get("conditions", ())) or settings.condition
+    model = f"{settings.model}, {condition}" if condition else settings.model
     lines = [
         f"# {design.title}",
         "",

@@ -1,0 +1,178 @@
+"""TBYB: objects, hallucinations and misses, in general, around a trigger word, and in a captioned dataset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bias_core.errors import InvalidInput
+from bias_core.prompts import fix_articles
+from bias_core.studies.program import Measuring, Program
+from bias_core.studies.prompts_of_papers import read_table
+from bias_core.studies.rows import scaled, thinned
+from bias_core.studies.study_types import Design, Results, Shot, StudySettings, StudyTable
+from bias_core.studies.tbyb_reading import Reading, Scores, men_drawn, read_pictures, score
+from bias_core.studies.tbyb_tables import (
+    NOTES,
+    curve_figure,
+    drawable,
+    findings,
+    gender_table,
+    measures_table,
+    published_table,
+    rates_figure,
+    top_figure,
+    top_table,
+)
+
+if TYPE_CHECKING:
+    from bias_core.studies.study_data import StudyData
+
+FEWEST = 2  # objects, professions, or prompts of a trigger
+ALL = "all prompts"
+
+
+def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Objects with three actions each, and professions with three descriptors each."""
+    _released(design, settings, "general")
+    share = settings.scale**0.5
+    n = scaled(design.images_per_prompt, share)
+    paper = settings.options["paper_wording"]
+    objects, occupations = design.data["general"]["objects"], design.data["general"]["occupations"]
+    templates = occupations["templates_paper" if paper else "templates"]
+    form = objects["template_paper" if paper else "template"]
+    prompts = [
+        ("objects", row["object"], form.format(action=row[column], object=row["object"]))
+        for row in thinned(read_table(objects["file"]), share, least=FEWEST, seed=settings.seed)
+        for column in objects["columns"]["actions"]
+    ]
+    prompts += [
+        ("professions", row["object"], templates[row[column]].format(occupation=row["object"]))
+        for row in thinned(read_table(occupations["file"]), share, least=FEWEST, seed=settings.seed)
+        for column in occupations["columns"]["actions"]
+    ]
+    return [
+        Shot(prompt=fix_articles(prompt), n=n, group=kind, facts={"set": kind, "object": name})
+        for kind, name, prompt in prompts
+    ]
+
+
+def task_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Scenes that name a trigger word."""
+    _released(design, settings, "task_oriented")
+    share = settings.scale**0.5
+    n = scaled(design.images_per_prompt, share)
+    triggers = design.data["task_oriented"]["triggers"]
+    wanted = settings.options["triggers"] or list(triggers)
+    if unknown := sorted(set(wanted) - set(triggers)):
+        raise InvalidInput(f"no trigger {', '.join(unknown)}; there are {', '.join(triggers)}")
+    return [
+        Shot(prompt=prompt, n=n, group=trigger, facts={"set": trigger})
+        for trigger in wanted
+        for prompt in thinned(triggers[trigger], share, least=FEWEST, seed=settings.seed)
+    ]
+
+
+def measure_general(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """The three measures on all pictures, and on objects and professions apart."""
+    reading = yield from read_pictures(settings, data)
+    sets = _sets(reading, settings, data)
+    rows = _released(design, settings, "general")
+    published = next(row for row in rows if row["Model"] == settings.options["published_model"])
+    return Results(
+        findings=findings(ALL, sets[ALL], published),
+        tables=(
+            _measures(sets),
+            published_table(sets, rows),
+            _genders(design, sets, data),
+            top_table(sets),
+        ),
+        figures=drawable((curve_figure(sets), top_figure(ALL, sets[ALL]), rates_figure(sets))),
+        notes=(*NOTES, *design.data["notes"]),
+    )
+
+
+def measure_task(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """The three measures for each trigger word."""
+    reading = yield from read_pictures(settings, data)
+    sets = _sets(reading, settings, data)
+    rows = _released(design, settings, "task_oriented")
+    model = settings.options["published_model"]
+    published = {row["Target"]: row for row in rows if row["Model"] == model}
+    return Results(
+        findings=tuple(
+            finding
+            for name, scores in sets.items()
+            if name != ALL
+            for finding in findings(name, scores, published.get(name))
+        ),
+        tables=(
+            _measures(sets),
+            published_table(sets, rows),
+            _genders(design, sets, data),
+            top_table(sets),
+        ),
+        figures=drawable((curve_figure(sets), top_figure(ALL, sets[ALL]), rates_figure(sets))),
+        notes=(*NOTES, *design.data["notes"]),
+    )
+
+
+def no_shots(design: Design, settings: StudySettings) -> list[Shot]:  # noqa: ARG001
+    """None: the pictures are the imported ones."""
+    return []
+
+
+def measure_dataset(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """The three measures on somebody's captioned pictures."""
+    reading = yield from read_pictures(settings, data)
+    scores = score(reading, settings)
+    sets = {"all pictures": scores}
+    return Results(
+        findings=findings("Dataset", scores),
+        tables=(_measures(sets), _genders(design, sets, data), top_table(sets)),
+        figures=drawable((curve_figure(sets), top_figure("All pictures", scores), rates_figure(sets))),
+        notes=(
+            *NOTES,
+            "In a captioned dataset H_J tells how much the captions leave unsaid, not what a model added.",
+        ),
+    )
+
+
+def _sets(reading: Reading, settings: StudySettings, data: StudyData) -> dict[str, Scores]:
+    """All pictures, then each part of them."""
+    names = list(dict.fromkeys(data.frame["set"]))
+    parts = {name: score(reading.where(data.frame["set"] == name), settings) for name in names}
+    return {ALL: score(reading, settings)} | parts
+
+
+def _released(design: Design, settings: StudySettings, kind: str) -> list[dict[str, str]]:
+    """The released evaluations of all models; InvalidInput where the asked one is not among them."""
+    rows = read_table(design.data["evaluations"][kind]["file"])
+    known = dict.fromkeys(row["Model"] for row in rows)
+    asked = settings.options.get("published_model")
+    if asked is not None and asked not in known:
+        raise InvalidInput(f"no released evaluation of {asked!r}; there are {', '.join(known)}")
+    return rows
+
+
+def _measures(sets: dict[str, Scores]) -> StudyTable:
+    return StudyTable(
+        key="measures",
+        title="Distribution bias, hallucination and miss rate",
+        frame=measures_table(sets),
+        note="objects: different ones seen. M_G: share of pictures that another sentence fits better.",
+    )
+
+
+def _genders(design: Design, sets: dict[str, Scores], data: StudyData) -> StudyTable:
+    return gender_table(
+        {name: scores.genders for name, scores in sets.items()},
+        men_drawn(data, data.frame),
+        design.data["gender_shares"]["rows"],
+    )
+
+
+PROGRAMS = {
+    "object_bias": Program(shots=general_shots, measure=measure_general),
+    "triggered_object_bias": Program(shots=task_shots, measure=measure_task),
+    "dataset_bias": Program(shots=no_shots, measure=measure_dataset),
+}

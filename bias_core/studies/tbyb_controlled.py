@@ -1,0 +1,233 @@
+"""TBYB's controlled experiment: the same prompts under conditions whose bias is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.object_bias import DIMENSIONS, compare_models, distribution_bias_at
+from bias_core.statistics import bootstrap_interval
+from bias_core.studies.program import Measuring, Program
+from bias_core.studies.study_types import (
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    StudyTable,
+)
+from bias_core.studies.tbyb import general_shots, task_shots
+from bias_core.studies.tbyb_reading import STRONGER, Reading, Scores, read_pictures, score
+from bias_core.studies.tbyb_tables import (
+    NOTES,
+    curve_figure,
+    drawable,
+    findings,
+    measures_table,
+    rates_figure,
+    top_table,
+)
+
+if TYPE_CHECKING:
+    from bias_core.studies.study_data import StudyData
+    from bias_core.types import Estimate
+
+_PROMPTS = {"task_oriented": task_shots, "general": general_shots}
+_AXES = {"distribution_bias": "B_D", "hallucination": "H_J", "miss_rate": "M_G, stronger"}
+_FEWEST_PROMPTS = 2
+
+
+def controlled_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Every prompt under every condition."""
+    conditions = settings.options["conditions"]
+    if len(set(conditions)) < 2 or len(set(conditions)) < len(conditions):
+        raise InvalidInput(f"a controlled experiment needs two different conditions; got {conditions}")
+    if settings.options["prompts"] not in _PROMPTS:
+        raise InvalidInput(
+            f"option prompts is one of {', '.join(_PROMPTS)}; got {settings.options['prompts']!r}"
+        )
+    if settings.images:
+        raise InvalidInput("imported pictures have no conditions to compare; try tbyb-dataset")
+    shots = _PROMPTS[settings.options["prompts"]](design, settings)
+    return [
+        replace(shot, condition=condition, facts={**shot.facts, "condition": condition})
+        for condition in conditions
+        for shot in shots
+    ]
+
+
+def measure_controlled(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """The measures of every condition at equal numbers of pictures, and what changes against the base."""
+    reading = yield from read_pictures(settings, data)
+    names = [str(name) for name in settings.options["conditions"]]
+    parts = {name: reading.where(data.frame["condition"] == name) for name in names}
+    sets = {name: score(part, settings) for name, part in parts.items()}
+    changes = {
+        name: changes_of(part, parts[names[0]], settings) for name, part in parts.items() if name != names[0]
+    }
+    compared, dropped = _compared(parts, sets, settings)
+    return Results(
+        findings=(
+            *[finding for name in names for finding in findings(name, sets[name])],
+            *[
+                finding
+                for name, change in changes.items()
+                for finding in _change_findings(name, names[0], change)
+            ],
+        ),
+        tables=(
+            StudyTable(
+                key="conditions",
+                title="Measures of each condition (Table II)",
+                frame=measures_table(sets, first="condition"),
+            ),
+            StudyTable(
+                key="comparison",
+                title="The conditions in three dimensions (Fig. 4)",
+                frame=compared,
+                note=_compared_note(dropped),
+            ),
+            top_table(sets, base=names[0]),
+        ),
+        figures=drawable((_space_figure(compared), curve_figure(sets), rates_figure(sets))),
+        notes=(*_notes(parts, sets, changes), *NOTES, *design.data["notes"]),
+    )
+
+
+def changes_of(part: Reading, base: Reading, settings: StudySettings) -> dict[str, Estimate]:
+    """Mean change of H_J and M_G from the base, with its bootstrap interval over prompts."""
+    found = {}
+    for key, ours, theirs in (
+        ("H_J", part.distances, base.distances),
+        ("M_G", part.p_miss[STRONGER] > 0.5, base.p_miss[STRONGER] > 0.5),
+    ):
+        difference = (_by_prompt(part, ours) - _by_prompt(base, theirs)).dropna().to_numpy(float)
+        if len(difference) >= _FEWEST_PROMPTS:
+            found[key] = bootstrap_interval(
+                difference,
+                statistic=np.mean,
+                confidence=settings.confidence,
+                rng=settings.seed,
+                null_value=0.0,
+            )
+    return found
+
+
+def _by_prompt(reading: Reading, values: np.ndarray) -> pd.Series:
+    """Mean of each prompt; pictures where the value is undefined are left out."""
+    return pd.Series(np.asarray(values, dtype=float)).groupby(np.array(reading.prompts)).mean()
+
+
+def _change_findings(name: str, base: str, changes: Mapping[str, Estimate]) -> list[Finding]:
+    metrics = {"H_J": "jaccard_hallucination", "M_G": "generative_miss_rate"}
+    return [
+        Finding(
+            key=f"{name} change {key}",
+            title=f"Change of {key} from {base} to {name}",
+            metric=metrics[key],
+            estimate=estimate,
+            says=f"{key} {_direction(estimate)}; n counts prompts.",
+        )
+        for key, estimate in changes.items()
+    ]
+
+
+def _direction(change: Estimate) -> str:
+    if change.low > 0:
+        return "rises"
+    return "falls" if change.high < 0 else "does not clearly change"
+
+
+def _compared(
+    parts: Mapping[str, Reading], sets: Mapping[str, Scores], settings: StudySettings
+) -> tuple[pd.DataFrame, list[str]]:
+    """B_D at equal numbers, H_J and M_G, normalised over the conditions; and dimensions that all agree in."""
+    n = min(len(part.captions) for part in parts.values())
+    rows = {
+        name: {
+            "n": n,
+            "distribution_bias": _distribution_bias(parts[name], sets[name], n, settings),
+            "hallucination": sets[name].hallucination.value,
+            "miss_rate": sets[name].miss[STRONGER].value,
+        }
+        for name in parts
+    }
+    table = pd.DataFrame(rows.values(), index=list(rows))
+    usable = [d for d in DIMENSIONS if np.isfinite(table[d]).all() and np.ptp(table[d].to_numpy()) > 0]
+    if usable:
+        table = compare_models(table, dimensions=usable)
+    named = {f"normalised_{name}": f"normalised {sign}" for name, sign in _AXES.items()} | _AXES
+    frame = table.rename(columns=named).rename_axis("condition").reset_index()
+    return frame, [name for name in DIMENSIONS if name not in usable]
+
+
+def _compared_note(dropped: list[str]) -> str:
+    note = (
+        "Normalised: 0 the least biased of these conditions, 1 the most; rank 1 is the most biased. "
+        "Differences by chance are stretched as well: read the changes with their intervals first."
+    )
+    left_out = ", ".join(_AXES[name] for name in dropped)
+    return f"{note} All agree in {left_out}, or it is undefined: left out." if dropped else note
+
+
+def _distribution_bias(part: Reading, scores: Scores, n: int, settings: StudySettings) -> float:
+    if scores.distribution is None:
+        return math.nan
+    if n == len(part.captions):
+        return scores.distribution.distribution_bias.value
+    exclude: Any = part.prompt_objects if settings.options["exclude_prompt"] else None
+    return distribution_bias_at(part.image_objects, n, exclude_prompt=exclude, rng=settings.seed).value
+
+
+def _space_figure(compared: pd.DataFrame) -> StudyFigure:
+    columns = [f"normalised {sign}" for sign in _AXES.values()]
+    places = compared.reindex(columns=columns).fillna(0.0)  # a dimension that all agree in has no extent
+    places.columns = pd.Index(list("xyz"))
+    names = compared["condition"].groupby([places[axis] for axis in "xyz"], sort=False).agg(" = ".join)
+    data = names.rename("name").reset_index()
+    return StudyFigure(
+        key="figure4",
+        title="The conditions in the space of the three measures (Fig. 4)",
+        kind="space",
+        data=data,
+        labels=dict(zip("xyz", columns, strict=True)),
+        caption="Far from the origin is more biased, among these conditions; the numbers stand in the table.",
+    )
+
+
+def _notes(
+    parts: Mapping[str, Reading], sets: Mapping[str, Scores], changes: Mapping[str, Mapping[str, Estimate]]
+) -> list[str]:
+    """How the measures follow the conditions, and conditions that the same pictures came from."""
+    values = {
+        "H_J": {name: scores.hallucination.value for name, scores in sets.items()},
+        "M_G": {name: scores.miss[STRONGER].value for name, scores in sets.items()},
+    }
+    base, *others = sets
+    notes = []
+    for key, by_name in values.items():
+        told = ", ".join(f"{value:.3f} ({name})" for name, value in by_name.items())
+        against = [
+            f"{_direction(changes[name][key])} from {base} to {name}"
+            for name in others
+            if key in changes[name]
+        ]
+        notes.append(f"{key}: {told}. It {', '.join(against)}." if against else f"{key}: {told}.")
+    notes += [
+        f"{one} and {other} gave the same pictures on these prompts: there the conditions do not differ."
+        for i, one in enumerate(others)
+        for other in others[i + 1 :]
+        if parts[one].captions == parts[other].captions
+        and np.array_equal(parts[one].p_miss[STRONGER], parts[other].p_miss[STRONGER])
+    ]
+    return notes
+
+
+PROGRAMS = {"controlled_object_bias": Program(shots=controlled_shots, measure=measure_controlled)}

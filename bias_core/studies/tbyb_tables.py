@@ -1,0 +1,245 @@
+"""TBYB's findings, tables and figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.metrics.object_bias import top_objects
+from bias_core.studies.study_types import Finding, StudyFigure, StudyTable
+from bias_core.studies.tbyb_reading import BLANK, STRONGER, Scores
+
+if TYPE_CHECKING:
+    from bias_core.metrics.object_bias import GenderCounts
+    from bias_core.types import Estimate
+
+TOP = 10
+RUN = "this run"
+NOTES = (
+    "B_D is lower where a few objects tower over the others. It grows with pictures and vocabulary: compare "
+    "it at equal numbers only. Normalised entropy, Gini and the effective number of objects stand beside it.",
+    "A caption names only some of what is there: H_J of a faithful picture is far from 0.",
+    "M_G against a blank, as published, is near 0 for every model; the stronger negative tells more.",
+)
+_COMPANIONS = {
+    "distribution_bias": "B_D",
+    "normalised_entropy": "normalised entropy",
+    "gini": "Gini",
+    "effective_number": "effective number",
+}
+_AGAINST = {BLANK: "a blank", STRONGER: "the stronger negative"}
+_COLUMNS = {"Dist. Bias": "B_D", "Hallucination": "H_J", "Gen. Miss Rate": "M_G, blank"}
+
+
+def findings(name: str, scores: Scores, published: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
+    """The three measures and their companions; ``published`` is a row of the released evaluations."""
+    printed = {c: float(published[c]) for c in _COLUMNS} if published else {}
+    found = [
+        Finding(
+            key=f"{name} {key}",
+            title=f"{name}: {title}",
+            metric=key,
+            estimate=estimate,
+            published=printed.get("Dist. Bias") if key == "distribution_bias" else None,
+            says=f"{scores.distribution.n_objects} different objects." if key == "distribution_bias" else "",
+        )
+        for key, title in _COMPANIONS.items()
+        if scores.distribution is not None
+        for estimate in [getattr(scores.distribution, key)]
+    ]
+    found.append(
+        Finding(
+            key=f"{name} hallucination",
+            title=f"{name}: H_J",
+            metric="jaccard_hallucination",
+            estimate=scores.hallucination,
+            published=printed.get("Hallucination"),
+        )
+    )
+    found += [
+        Finding(
+            key=f"{name} miss {negative}",
+            title=f"{name}: M_G against {_AGAINST[negative]}",
+            metric="generative_miss_rate",
+            estimate=estimate,
+            published=printed.get("Gen. Miss Rate") if negative == BLANK else None,
+        )
+        for negative, estimate in scores.miss.items()
+    ]
+    return tuple(found)
+
+
+def measures_table(sets: Mapping[str, Scores], *, first: str = "pictures") -> pd.DataFrame:
+    """One row per set of pictures."""
+    return pd.DataFrame([{first: name, **measures(scores)} for name, scores in sets.items()])
+
+
+def measures(scores: Scores) -> dict[str, Any]:
+    """The measures of one set, with the ends of their intervals."""
+    distribution = scores.distribution
+    row: dict[str, Any] = {
+        "n": scores.n_images,
+        "objects": len(scores.counts),
+    }
+    for key, title in _COMPANIONS.items():
+        estimate = getattr(distribution, key) if distribution else None
+        row |= _ends(title, estimate) if key == "distribution_bias" else _value(title, estimate)
+    row |= _ends("H_J", scores.hallucination)
+    for negative in (BLANK, STRONGER):
+        row |= _ends(f"M_G, {negative}", scores.miss[negative])
+    return row | {"note": scores.why}
+
+
+def _value(title: str, estimate: Estimate | None) -> dict[str, float]:
+    return {title: estimate.value if estimate else math.nan}
+
+
+def _ends(title: str, estimate: Estimate | None) -> dict[str, float]:
+    low, high = (estimate.low, estimate.high) if estimate else (math.nan, math.nan)
+    return _value(title, estimate) | {f"{title} low": low, f"{title} high": high}
+
+
+def published_table(sets: Mapping[str, Scores], rows: Sequence[Mapping[str, str]]) -> StudyTable:
+    """The run beside the released evaluations (Table II)."""
+    own = [
+        {
+            "model": RUN,
+            "prompts": name,
+            "n": scores.n_images,
+            "B_D": scores.distribution.distribution_bias.value if scores.distribution else math.nan,
+            "H_J": scores.hallucination.value,
+            "M_G, blank": scores.miss[BLANK].value,
+        }
+        for name, scores in sets.items()
+    ]
+    others = [
+        {
+            "model": row["Model"],
+            "prompts": row.get("Target", "general"),
+            "n": int(row["No. Samples"]),
+            **{title: float(row[column]) for column, title in _COLUMNS.items()},
+        }
+        for row in rows
+    ]
+    return StudyTable(
+        key="table2",
+        title="Beside the released evaluations (Table II)",
+        frame=pd.DataFrame(own + others),
+        note="The published numbers come from photographs, other captions and another CLIP. B_D at another "
+        "n, or of another vocabulary, cannot be compared.",
+    )
+
+
+def gender_table(
+    sets: Mapping[str, GenderCounts], drawn: float | None, rows: Sequence[Mapping[str, Any]]
+) -> StudyTable:
+    """Table IV."""
+    own = [
+        {
+            "model": f"{RUN}, {name}",
+            "male": counts.masculine.value,
+            "male low": counts.masculine.low,
+            "male high": counts.masculine.high,
+            "female": counts.feminine.value,
+            "female low": counts.feminine.low,
+            "female high": counts.feminine.high,
+            "unspecified": counts.unspecified.value,
+        }
+        for name, counts in sets.items()
+    ]
+    if drawn is not None:
+        own.append({"model": f"{RUN}, people as drawn", "male": drawn, "female": 100 - drawn})
+    printed = [
+        {"model": row["model"], "male": row["male"], "female": row["female"],
+         "unspecified": 100 - row["male"] - row["female"]}
+        for row in rows
+    ]  # fmt: skip
+    return StudyTable(
+        key="table4",
+        title="Gender in the captions, in % (Table IV)",
+        frame=pd.DataFrame(own + printed),
+        note="What a captioner calls the people; a caption with both counts half for each.",
+    )
+
+
+def top_table(sets: Mapping[str, Scores], base: str = "", key: str = "top_objects") -> StudyTable:
+    """The most frequent objects of each set; with a base set, of the others, and the change against it."""
+    frames = []
+    for name, scores in sets.items():
+        if scores.counts and name != base:
+            counts = top_objects(scores.counts, sets[base].counts if base else None, TOP)
+            frames.append(counts.assign(pictures=name))
+    columns = {"n": "pictures with it", "base_n": f"with it in {base}", "delta_n": "Δn"}
+    frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["pictures", "object"])
+    frame = frame[["pictures", *[c for c in frame if c != "pictures"]]].rename(columns=columns)
+    return StudyTable(
+        key=key,
+        title=f"The {TOP} most frequent objects (Tables I and III)",
+        frame=frame,
+        note="share: of all objects that were counted." + (f" Δn: against {base}." if base else ""),
+    )
+
+
+def curve_figure(sets: Mapping[str, Scores], title: str = "Sorted objects (Fig. 2)") -> StudyFigure:
+    """B_D is the area under these curves."""
+    rows = [
+        {"group": name, "x": place, "value": value}
+        for name, scores in sets.items()
+        for place, value in enumerate(_normalised(scores.counts), start=1)
+    ]
+    return StudyFigure(
+        key="figure2",
+        title=title,
+        kind="curves",
+        data=pd.DataFrame(rows),
+        labels={"x": "objects, most frequent first", "y": "min-max normalised count"},
+        caption="B_D is the area under the curve: a steep one has few objects that tower over the rest.",
+    )
+
+
+def _normalised(counts: Mapping[str, int]) -> np.ndarray:
+    values = np.sort(np.array(list(counts.values()), dtype=float))[::-1]
+    return (values - values.min()) / np.ptp(values) if values.size and np.ptp(values) else np.array([])
+
+
+def top_figure(name: str, scores: Scores) -> StudyFigure:
+    """The most frequent objects as bars."""
+    rows = top_objects(scores.counts, n=TOP) if scores.counts else pd.DataFrame(columns=["object", "n"])
+    return StudyFigure(
+        key="top_objects",
+        title=f"The {TOP} most frequent objects",
+        kind="bars",
+        data=pd.DataFrame({"name": rows["object"], "value": rows["n"]}),
+        labels={"y": f"pictures with it, of {scores.n_images:,}"},
+        caption=f"{name}; objects named in the captions.",
+    )
+
+
+def rates_figure(sets: Mapping[str, Scores], key: str = "rates") -> StudyFigure:
+    """H_J and M_G of each set with their intervals."""
+    rows = [
+        {"name": name, "group": title, "value": found.value, "low": found.low, "high": found.high}
+        for name, scores in sets.items()
+        for title, found in (
+            ("H_J", scores.hallucination),
+            ("M_G, stronger negative", scores.miss[STRONGER]),
+            ("M_G, blank", scores.miss[BLANK]),
+        )
+    ]
+    return StudyFigure(
+        key=key,
+        title="Hallucination and miss rate",
+        kind="bars",
+        data=pd.DataFrame(rows),
+        labels={"y": "H_J, M_G", "null": 0.0},
+        caption="0: every picture shows what its prompt names, and no other sentence fits it better.",
+    )
+
+
+def drawable(figures: Sequence[StudyFigure]) -> tuple[StudyFigure, ...]:
+    """Those with something to show."""
+    return tuple(figure for figure in figures if not figure.data.empty)
