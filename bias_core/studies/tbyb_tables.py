@@ -23,7 +23,7 @@ NOTES = (
     "B_D is lower where a few objects tower over the others. It grows with pictures and vocabulary: compare "
     "it at equal numbers only. Normalised entropy, Gini and the effective number of objects stand beside it.",
     "A caption names only some of what is there: H_J of a faithful picture is far from 0.",
-    "M_G against a blank, as published, is near 0 for every model; the stronger negative tells more.",
+    "M_G against a blank was near 0 for every published model; the stronger negative tells more.",
 )
 _COMPANIONS = {
     "distribution_bias": "B_D",
