@@ -156,13 +156,14 @@ class Tracer:
         x0 = predicted_sample(xt, velocity, sigma, space=self.space)[np.newaxis]
         shift = (vae.config.get("shift_factor") or 0.0) if type(pipeline).__name__ in _SHIFTED else 0.0
         latents = torch.from_numpy(x0 / vae.config.scaling_factor + shift)
-        dtype = vae.dtype
+        overflows = vae.dtype == torch.float16 and vae.config.get("force_upcast")
         try:
-            if dtype == torch.float16 and vae.config.get("force_upcast"):
-                vae.to(torch.float32)  # it overflows in half precision
+            if overflows:
+                vae.to(torch.float32)
             pixels = vae.decode(latents.to(vae.device, vae.dtype), return_dict=False)[0]
         finally:
-            vae.to(dtype)
+            if overflows:
+                vae.to(torch.float16)
         return self.to_image(pipeline.image_processor.postprocess(pixels, output_type="np")[0])
 
 

@@ -29,6 +29,7 @@ from bias_core.studies.study_types import Design, Results, Shot, StudySettings
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from bias_core.studies.context import StudyServices
     from bias_core.studies.study_data import StudyData
 
 _FEWEST_PER_NATIONALITY = 2
@@ -46,9 +47,6 @@ def stop_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 def measure_prompts(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """Clusters, their texts, and how close the pictures of those texts come."""
-    model = data.services.language_model(settings.options["language_model"])
-    with data.services.model_lock:  # without weights, stop now and not after thousands of pictures are read
-        model.propose([settings.options["prefix"]], 1)
     rows = yield from data.embed(data.frame)
     clusters: list[Cluster] = []
     notes = []
@@ -180,4 +178,13 @@ def _attributes(
     )
 
 
-PROGRAMS = {"optimised_prompts": Program(shots=stop_shots, measure=measure_prompts)}
+def language_model_ready(settings: StudySettings, services: StudyServices) -> None:
+    """Load the language model, or say what it lacks."""
+    model = services.language_model(settings.options["language_model"])
+    with services.model_lock:
+        model.propose([settings.options["prefix"]], 1)
+
+
+PROGRAMS = {
+    "optimised_prompts": Program(shots=stop_shots, measure=measure_prompts, ready=language_model_ready)
+}

@@ -10,6 +10,7 @@ from bias_core.studies.explore_types import Progress
 from bias_core.studies.study_types import Design, Results, Shot, StudySettings
 
 if TYPE_CHECKING:
+    from bias_core.studies.context import StudyServices
     from bias_core.studies.study_data import StudyData
 
 Measuring = Generator[Progress, None, Results]
@@ -22,8 +23,10 @@ class Program:
     Attributes
     ----------
     shots : which pictures the design asks for under these settings.
+    ready : raises where a model that will be needed is missing; asked before anything is drawn.
     measure : a generator that yields where it is and returns the results; ``data`` holds the pictures.
     """
 
     shots: Callable[[Design, StudySettings], list[Shot]]
     measure: Callable[[Design, StudySettings, StudyData], Measuring]
+    ready: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None

@@ -9,7 +9,7 @@ import pandas as pd
 from bias_core.annotation.rank_agreement import kendall_tau
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
-from bias_core.studies.pst_labels import SINGLE, check_labelling, label_people, people_of
+from bias_core.studies.pst_labels import SINGLE, check_labelling, label_people, labeller_ready, people_of
 from bias_core.studies.pst_scores import (
     agreement,
     coverage_table,
@@ -240,4 +240,6 @@ def _marks(micro: pd.DataFrame, value: str, ends: str, **columns: str) -> pd.Dat
     return pd.DataFrame({"name": micro["display"], "group": groups, **present}).reset_index(drop=True)
 
 
-PROGRAMS = {"paired_occupations": Program(shots=occupation_shots, measure=measure_occupations)}
+PROGRAMS = {
+    "paired_occupations": Program(shots=occupation_shots, measure=measure_occupations, ready=labeller_ready)
+}

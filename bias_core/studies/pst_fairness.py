@@ -9,7 +9,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.program import Measuring, Program
-from bias_core.studies.pst_labels import check_labelling, label_people, people_of
+from bias_core.studies.pst_labels import check_labelling, label_people, labeller_ready, people_of
 from bias_core.studies.pst_scores import (
     agreement,
     coverage_table,
@@ -178,4 +178,4 @@ def _figure(findings: list[Finding]) -> StudyFigure:
     )
 
 
-PROGRAMS = {"paired_fairness": Program(shots=fairness_shots, measure=measure_fairness)}
+PROGRAMS = {"paired_fairness": Program(shots=fairness_shots, measure=measure_fairness, ready=labeller_ready)}

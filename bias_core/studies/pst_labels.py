@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 
 from bias_core.crops import Box, crop_people, person_halves
 from bias_core.errors import InvalidInput
@@ -15,8 +16,7 @@ from bias_core.metrics.paired_labels import ANSWERS, CANNOT_IDENTIFY, NOT_TWO_PE
 from bias_core.studies.labels import read_answers
 
 if TYPE_CHECKING:
-    from PIL import Image
-
+    from bias_core.studies.context import StudyServices
     from bias_core.studies.study_data import Steps, StudyData
     from bias_core.studies.study_types import Design, StudySettings
 
@@ -43,6 +43,20 @@ def check_labelling(settings: StudySettings) -> None:
         raise InvalidInput(f"margin is a difference of cosines, at least 0; got {options['margin']}")
     if settings.labels:
         read_answers(settings.labels, allowed=ANSWERS)
+
+
+def labeller_ready(settings: StudySettings, services: StudyServices) -> None:
+    """Look for the models that will label, or say what they lack."""
+    options, blank = settings.options, Image.new("RGB", (64, 64))
+    if settings.labels:
+        return
+    with services.model_lock:
+        if options["labeller"] == "vqa":
+            services.answerer(options["answerer"]).answer(
+                [blank], ["What gender is the person in the picture?"]
+            )
+        elif options["finder"] != HALVES:
+            services.person_finder(options["finder"]).find(blank)
 
 
 def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:

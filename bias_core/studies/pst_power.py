@@ -8,7 +8,7 @@ import pandas as pd
 
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
-from bias_core.studies.pst_labels import SINGLE, check_labelling, label_people, people_of
+from bias_core.studies.pst_labels import SINGLE, check_labelling, label_people, labeller_ready, people_of
 from bias_core.studies.pst_scores import (
     agreement,
     coverage_table,
@@ -171,4 +171,4 @@ def _figure8(micro: pd.DataFrame, level: str) -> StudyFigure:
     )
 
 
-PROGRAMS = {"paired_power": Program(shots=power_shots, measure=measure_power)}
+PROGRAMS = {"paired_power": Program(shots=power_shots, measure=measure_power, ready=labeller_ready)}

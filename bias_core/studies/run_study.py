@@ -55,6 +55,7 @@ def run_study(
     program = program_of(design)
     services.encoder(settings.encoder)
     settings, rows, shots = _laid_out(design, settings, services, program)
+    program.ready(settings, services)
     manifest = _manifest(design, settings, rows, shots, session)
     services.manifests.save(manifest)
     status: Status = "failed"

@@ -10,7 +10,7 @@ from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.rows import scaled, thinned
 from bias_core.studies.study_types import Design, Results, Shot, StudySettings, StudyTable
-from bias_core.studies.tbyb_reading import Reading, Scores, men_drawn, read_pictures, score
+from bias_core.studies.tbyb_reading import Reading, Scores, captioner_ready, men_drawn, read_pictures, score
 from bias_core.studies.tbyb_tables import (
     NOTES,
     curve_figure,
@@ -172,7 +172,7 @@ def _genders(design: Design, sets: dict[str, Scores], data: StudyData) -> StudyT
 
 
 PROGRAMS = {
-    "object_bias": Program(shots=general_shots, measure=measure_general),
-    "triggered_object_bias": Program(shots=task_shots, measure=measure_task),
-    "dataset_bias": Program(shots=no_shots, measure=measure_dataset),
+    "object_bias": Program(shots=general_shots, measure=measure_general, ready=captioner_ready),
+    "triggered_object_bias": Program(shots=task_shots, measure=measure_task, ready=captioner_ready),
+    "dataset_bias": Program(shots=no_shots, measure=measure_dataset, ready=captioner_ready),
 }

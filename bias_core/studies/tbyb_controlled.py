@@ -24,7 +24,7 @@ from bias_core.studies.study_types import (
     StudyTable,
 )
 from bias_core.studies.tbyb import general_shots, task_shots
-from bias_core.studies.tbyb_reading import STRONGER, Reading, Scores, read_pictures, score
+from bias_core.studies.tbyb_reading import STRONGER, Reading, Scores, captioner_ready, read_pictures, score
 from bias_core.studies.tbyb_tables import (
     NOTES,
     curve_figure,
@@ -230,4 +230,8 @@ def _notes(
     return notes
 
 
-PROGRAMS = {"controlled_object_bias": Program(shots=controlled_shots, measure=measure_controlled)}
+PROGRAMS = {
+    "controlled_object_bias": Program(
+        shots=controlled_shots, measure=measure_controlled, ready=captioner_ready
+    )
+}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.object_bias import (
@@ -26,6 +27,7 @@ from bias_core.metrics.object_bias import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bias_core.studies.context import StudyServices
     from bias_core.studies.explore_types import Progress
     from bias_core.studies.study_data import StudyData
     from bias_core.studies.study_types import StudySettings
@@ -93,6 +95,13 @@ class Scores:
     miss: Mapping[str, Estimate]
     genders: GenderCounts
     counts: Mapping[str, int]
+
+
+def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
+    """Load the captioner, or say what it lacks."""
+    captioner = services.captioner(settings.options["captioner"])
+    with services.model_lock:
+        captioner.caption([Image.new("RGB", (64, 64))])
 
 
 def read_pictures(settings: StudySettings, data: StudyData) -> Generator[Progress, None, Reading]:

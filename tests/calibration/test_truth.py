@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 from scipy.stats import binomtest
@@ -10,7 +11,9 @@ from scipy.stats import binomtest
 from bias_core.calibration.grammar import parse
 from bias_core.calibration.planted import sample_scene
 from bias_core.calibration.truth import planted_lines, prompts_of
-from bias_core.types import PlantedLine
+
+if TYPE_CHECKING:
+    from bias_core.types import PlantedLine
 
 LINES = list(planted_lines())
 

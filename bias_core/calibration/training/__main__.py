@@ -61,11 +61,16 @@ def clip(minutes: Minutes = 40, work: Work = Path("build/calibration"), seed: Se
 
 
 @app.command()
-def base(minutes: Minutes = 90, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
+def base(
+    minutes: Minutes = 90,
+    work: Work = Path("build/calibration"),
+    seed: Seed = 0,
+    lr: Annotated[float, typer.Option(help="Largest learning rate; less to go on from good weights.")] = 2e-3,
+) -> None:
     """Train the generator of the fair world."""
     from bias_core.calibration.training.diffusion import train_base
 
-    train_base(_folders(work), minutes=minutes, seed=seed, device=_device())
+    train_base(_folders(work), minutes=minutes, lr=lr, seed=seed, device=_device())
 
 
 @app.command()

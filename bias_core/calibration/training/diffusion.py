@@ -128,7 +128,6 @@ class Pool:
         return self.latents[i].to(self.device), self.tokens[i].to(self.device)
 
 
-@torch.no_grad()
 def encode_tokens(pipe: StableDiffusion3Pipeline, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """What the pipeline makes of a prompt: CLIP states twice, a zero token for T5, pooled twice."""
     out = pipe.text_encoder(tokens, output_hidden_states=True)
@@ -170,6 +169,7 @@ def assemble(folders: Folders, device: str) -> StableDiffusion3Pipeline:
         saved = StableDiffusion3Pipeline.from_pretrained(
             folders.pipeline, text_encoder_3=None, tokenizer_3=None, torch_dtype=torch.float32
         )
+        saved.text_encoder_2 = saved.text_encoder  # saved twice, one tower
         return saved.to(device)
     encoder, tokenizer = text_encoder_of(folders.clip), AutoTokenizer.from_pretrained(folders.clip)
     return StableDiffusion3Pipeline(
@@ -186,11 +186,24 @@ def assemble(folders: Folders, device: str) -> StableDiffusion3Pipeline:
 
 
 def train_base(
-    folders: Folders, *, minutes: float, batch: int = 64, pool: int = 8192, seed: int = 0, device: str = "cpu"
+    folders: Folders,
+    *,
+    minutes: float,
+    lr: float = 2e-3,
+    batch: int = 64,
+    pool: int = 8192,
+    seed: int = 0,
+    device: str = "cpu",
 ) -> None:
-    """Learn the fair world and save the pipeline in shards of at most 9 MB, as 16-bit floats."""
+    """Learn the fair world and save the pipeline in shards of at most 9 MB, as 16-bit floats.
+
+    The text tower begins as the reader's and learns along: what the reader tells apart in words early on
+    ("with a hat") is not all that must be drawn ("with a beard").
+    """
     torch.manual_seed(seed)
     pipe = assemble(folders, device)
+    pipe.text_encoder.train().requires_grad_(True)
+    trained = torch.nn.ModuleDict({"transformer": pipe.transformer, "text": pipe.text_encoder})
 
     def draw(rng: Random) -> tuple[str, Scene]:
         prompt, request = random_request(rng, told=TOLD, pairs=0.4)
@@ -199,11 +212,12 @@ def train_base(
     ring = Pool(pipe, draw, size=pool, seed=seed, device=device)
     dtype = autocast_dtype(device)
     average = train(
-        pipe.transformer, lambda _step: flow_loss(pipe, ring, batch, 6, dtype), name="diffusion",
-        checkpoint=folders.work / "diffusion.pt", minutes=minutes, lr=2e-3, warmup=100, ema=0.997,
-        muon=lambda name: "transformer_blocks" in name,
+        trained, lambda _step: flow_loss(pipe, ring, batch, 6, dtype), name="diffusion",
+        checkpoint=folders.work / "diffusion.pt", minutes=minutes, lr=lr, warmup=100, ema=0.997,
+        muon=lambda name: "transformer_blocks" in name or ".layers." in name,
     )  # fmt: skip
-    pipe.transformer.load_state_dict(average.state)
+    trained.load_state_dict(average.state)
+    pipe.text_encoder.eval()
     save_pipeline(pipe, folders.pipeline)
     record(folders.pipeline, average, minutes=minutes, seed=seed, device=device, batch=batch)
 
@@ -245,6 +259,7 @@ def train_lora(
     """Teach the fair generator one condition with a rank-8 LoRA on its attention."""
     torch.manual_seed(seed)
     pipe = assemble(folders, device)
+    pipe.text_encoder.requires_grad_(False)
     pipe.transformer.requires_grad_(False)
     pipe.transformer.add_adapter(LORA)
     prompts = planted_prompts()
