@@ -74,6 +74,8 @@ class ImageTextEncoder(Protocol):
 class Captioner(Protocol):
     """Says in words what a picture shows."""
 
+    name: str
+
     def caption(self, images: Sequence[Image.Image]) -> list[str]:
         """One caption per picture."""
         ...
@@ -82,6 +84,8 @@ class Captioner(Protocol):
 @runtime_checkable
 class VisualQuestionAnswerer(Protocol):
     """Answers a question about a picture."""
+
+    name: str
 
     def answer(self, images: Sequence[Image.Image], questions: Sequence[str]) -> list[str]:
         """One answer per (picture, question) pair."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from bias_core.errors import StorageError
 from bias_core.model_catalogue import Catalogue, fingerprint, load_catalogue
+from bias_core.runs.answers import AnswerCache
 from bias_core.runs.embeddings import EmbeddingCache
 from bias_core.runs.images import ImageStore
 from bias_core.runs.manifests import ManifestStore
@@ -24,7 +25,7 @@ from bias_core.settings import ASSETS, Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from bias_core.model_catalogue import EncoderInfo
+    from bias_core.model_catalogue import EncoderInfo, ToolInfo
     from bias_core.protocols import (
         Captioner,
         ImageTextEncoder,
@@ -53,6 +54,7 @@ class Services:
         data = self.settings.data_dir
         self.images = ImageStore(data / "images")
         self.embeddings = EmbeddingCache(data / "embeddings.sqlite")
+        self.answers = AnswerCache(data / "answers.sqlite")
         self.manifests = ManifestStore(data / "runs")
         self.model_lock = threading.Lock()
         self._build_lock = threading.RLock()
@@ -154,11 +156,13 @@ class Services:
             return []
         removed = self.images.evict(limit, protected=self.manifests.protected_ids())
         self.embeddings.forget(removed)
+        self.answers.forget(removed)
         return removed
 
     def close(self) -> None:
         """Let go of files."""
         self.embeddings.close()
+        self.answers.close()
 
     def _once(self, kind: str, name: str, build: Callable[[], T]) -> T:
         with self._build_lock:
@@ -221,13 +225,18 @@ class Services:
         from bias_core.adapters.blip import BlipCaptioner
 
         info = self.catalogue.tool("captioner", name)
-        return BlipCaptioner(info.id, self._source(info.path), **self._where())
+        return BlipCaptioner(self._versioned(info), self._source(info.path), **self._where())
 
     def _build_answerer(self, name: str) -> VisualQuestionAnswerer:
         from bias_core.adapters.blip import BlipAnswerer
 
         info = self.catalogue.tool("answerer", name)
-        return BlipAnswerer(info.id, self._source(info.path), **self._where())
+        return BlipAnswerer(self._versioned(info), self._source(info.path), **self._where())
+
+    def _versioned(self, info: ToolInfo) -> str:
+        """The tool's id with a fingerprint of its local weights: what it says is kept under this name."""
+        source = Path(self._source(info.path))
+        return f"{info.id}@{fingerprint(source)}" if source.is_dir() else info.id
 
     def _build_language_model(self, name: str) -> LanguageModel:
         from bias_core.adapters.transformers_lm import TransformersLanguageModel, package_gguf

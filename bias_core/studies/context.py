@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         TextToImage,
         VisualQuestionAnswerer,
     )
+    from bias_core.runs.answers import AnswerCache
     from bias_core.runs.embeddings import EmbeddingCache
     from bias_core.runs.images import ImageStore
     from bias_core.runs.manifests import ManifestStore
@@ -29,6 +30,7 @@ class StudyServices(Protocol):
     settings: Settings
     images: ImageStore
     embeddings: EmbeddingCache
+    answers: AnswerCache
     manifests: ManifestStore
     model_lock: threading.Lock
 

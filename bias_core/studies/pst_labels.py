@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -212,14 +211,10 @@ def _by_answerer(
     answerer = data.services.answerer(settings.options["answerer"])
     vqa = design.data["vqa"]
     asked = zip(people["identity"], people["position"], strict=True)
-    questions = iter(
-        [vqa["single" if side == SINGLE else "paired"].format(who, side=side) for who, side in asked]
+    questions = [vqa["single" if side == SINGLE else "paired"].format(who, side=side) for who, side in asked]
+    answers = yield from data.say(
+        "asking about the people", people, answerer.name, answerer.answer, questions
     )
-
-    def ask(images: list[Image.Image]) -> Sequence[str]:
-        return answerer.answer(images, list(islice(questions, len(images))))
-
-    answers = yield from data.read("asking about the people", people, ask)
     return [gender_said(answer, vqa["answers"]) for answer in answers]
 
 

@@ -129,6 +129,43 @@ class StudyData:
         parts = yield from self._in_parts(what, self.stored(frame), of, list, size=_PER_READING)
         return [answer for part in parts for answer in part]
 
+    def say(
+        self,
+        what: str,
+        frame: pd.DataFrame,
+        reader: str,
+        say: Callable[[list[Image.Image], list[str]], Sequence[str]],
+        questions: Sequence[str] | None = None,
+    ) -> Steps[list[str]]:
+        """What a model says of each picture, in words; what it said before is not asked again.
+
+        Parameters
+        ----------
+        reader : name of the model, which changes with its weights.
+        say : texts for a batch of pictures and their questions.
+        questions : one per row; None: the same, unspoken, for all (captions).
+        """
+        asked = list(zip(frame["image_id"], questions or [""] * len(frame), strict=True))
+        known = self.services.answers.find(reader, list(dict.fromkeys(asked)))
+        missing = [key for key in dict.fromkeys(asked) if key not in known]
+        for start in range(0, len(missing), _PER_READING):
+            self.check()
+            part = missing[start : start + _PER_READING]
+            pictures = [open_image(self._stored[image_id]) for image_id, _ in part]
+            with self.services.model_lock:
+                said = say(pictures, [question for _, question in part])
+            new = dict(zip(part, said, strict=True))
+            self.services.answers.keep(reader, new)
+            known |= new
+            done = start + len(part)
+            yield Progress(
+                done=done,
+                total=len(missing),
+                seconds_left=float("nan"),
+                message=f"{what}: {done:,} of {len(missing):,}",
+            )
+        return [known[key] for key in asked]
+
     def check(self) -> None:
         """Raise Cancelled once the user asked to stop."""
         if self.cancelled():

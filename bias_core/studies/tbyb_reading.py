@@ -108,7 +108,9 @@ def read_pictures(settings: StudySettings, data: StudyData) -> Generator[Progres
     """Caption and embed every picture of the study."""
     captioner = data.services.captioner(settings.options["captioner"])
     prompts = [str(prompt) for prompt in data.frame["prompt"]]
-    captions = yield from data.read("captioning", data.frame, captioner.caption)
+    captions = yield from data.say(
+        "captioning", data.frame, captioner.name, lambda images, _: captioner.caption(images)
+    )
     rows = yield from data.embed(data.frame)
     named = {prompt: tuple(extract_objects(prompt)) for prompt in set(prompts)}
     seen = {caption: tuple(extract_objects(caption)) for caption in set(captions)}

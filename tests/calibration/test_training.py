@@ -149,7 +149,9 @@ def test_captioner_and_answerer_load_and_speak(tmp_path: Path) -> None:
     from transformers import BlipForConditionalGeneration, BlipForQuestionAnswering, BlipProcessor
 
     blip.train_captioner(tmp_path, tmp_path / "captioner", minutes=0.02, batch=4)
-    blip.train_answerer(tmp_path, tmp_path / "answerer", minutes=0.02, batch=4)
+    blip.train_answerer(
+        tmp_path, tmp_path / "answerer", captioner=tmp_path / "captioner", minutes=0.02, batch=4
+    )
     picture = Image.new("RGB", (64, 64))
     processor = BlipProcessor.from_pretrained(tmp_path / "captioner")
     captioner = BlipForConditionalGeneration.from_pretrained(tmp_path / "captioner", dtype=torch.float32)

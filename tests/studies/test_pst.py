@@ -281,6 +281,8 @@ def test_below_the_margin_nobody_can_be_identified(services):
 class Oracle:
     """Answers the question and not the picture: it shows that each question is about its own person."""
 
+    name = "oracle"
+
     def answer(self, images, questions):
         assert len(images) == len(questions)
         masculine = OCCUPATIONS.data["occupations"]["masculine"]

@@ -104,7 +104,14 @@ def answerer(minutes: Minutes = 15, work: Work = Path("build/calibration"), seed
     """Train the answerer of questions about left and right."""
     from bias_core.calibration.training.blip import train_answerer
 
-    train_answerer(work, ASSETS / "answerer", minutes=minutes, seed=seed, device=_device())
+    train_answerer(
+        work,
+        ASSETS / "answerer",
+        captioner=ASSETS / "captioner",
+        minutes=minutes,
+        seed=seed,
+        device=_device(),
+    )
 
 
 @app.command()

@@ -115,12 +115,28 @@ def train_captioner(
 
 
 def train_answerer(
-    work: Path, out: Path, *, minutes: float, batch: int = 64, seed: int = 0, device: str = "cpu"
+    work: Path,
+    out: Path,
+    *,
+    captioner: Path,
+    minutes: float,
+    batch: int = 64,
+    seed: int = 0,
+    device: str = "cpu",
 ) -> None:
-    """Teach a BLIP to answer which gender a person presents, alone or on one side of a pair."""
+    """Teach a BLIP to answer which gender a person presents, alone or on one side of a pair.
+
+    A new one begins with the eyes and the words of the ``captioner``, where there is one: one bit per picture
+    teaches seeing far more slowly than whole sentences do.
+    """
     torch.manual_seed(seed)
     rng, texts = Random(seed), Texts(device)
-    model = _fresh_or_saved(BlipForQuestionAnswering, out, len(texts.tokenizer)).to(device)
+    model = _fresh_or_saved(BlipForQuestionAnswering, out, len(texts.tokenizer))
+    if not (out / "config.json").exists() and (captioner / "config.json").exists():
+        seen = BlipForConditionalGeneration.from_pretrained(captioner, torch_dtype=torch.float32)
+        model.vision_model.load_state_dict(seen.vision_model.state_dict())
+        model.text_decoder.load_state_dict(seen.text_decoder.state_dict())
+    model.to(device)
 
     def loss_of(_step: int) -> torch.Tensor:
         model.train()
