@@ -57,6 +57,16 @@ def test_no_file_passes_ten_megabytes(trained: Path) -> None:
             assert path.stat().st_size < 10_000_000, path
 
 
+def test_the_text_tower_learns_along_and_can_be_taken_anew(trained: Path) -> None:
+    reader = diffusion.text_encoder_of(trained / "clip").state_dict()
+    kept = diffusion.assemble(folders(trained), "cpu").text_encoder.state_dict()
+    anew = diffusion.assemble(folders(trained), "cpu", readers_words=True).text_encoder.state_dict()
+    moved = [not torch.allclose(kept[name], value, atol=1e-3) for name, value in reader.items()]
+    assert any(moved)
+    for name, value in reader.items():
+        torch.testing.assert_close(anew[name], value)
+
+
 def test_training_encodes_prompts_as_the_pipeline_does(trained: Path) -> None:
     pipe = diffusion.assemble(folders(trained), "cpu")
     prompt = ["a photo of an old doctor with glasses"]

@@ -66,11 +66,16 @@ def base(
     work: Work = Path("build/calibration"),
     seed: Seed = 0,
     lr: Annotated[float, typer.Option(help="Largest learning rate; less to go on from good weights.")] = 2e-3,
+    readers_words: Annotated[
+        bool, typer.Option(help="Take the reader's text tower anew, also for a saved generator.")
+    ] = False,
 ) -> None:
     """Train the generator of the fair world."""
     from bias_core.calibration.training.diffusion import train_base
 
-    train_base(_folders(work), minutes=minutes, lr=lr, seed=seed, device=_device())
+    train_base(
+        _folders(work), minutes=minutes, lr=lr, readers_words=readers_words, seed=seed, device=_device()
+    )
 
 
 @app.command()

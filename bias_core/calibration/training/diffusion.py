@@ -159,16 +159,19 @@ def flow_loss(
     return torch.nn.functional.mse_loss(v.float(), noise - x0)
 
 
-def assemble(folders: Folders, device: str) -> StableDiffusion3Pipeline:
+def assemble(folders: Folders, device: str, *, readers_words: bool = False) -> StableDiffusion3Pipeline:
     """The pipeline that is already there, or a new one of the trained parts and a fresh transformer.
 
-    A saved pipeline keeps its own text towers and compressor: the transformer has learned to read these,
-    also when the reader was trained further since.
+    A saved pipeline keeps its own text tower and compressor: the transformer has learned to read these,
+    also when the reader was trained further since. ``readers_words`` takes the reader's text tower all the
+    same, where the old one cannot tell what must be drawn.
     """
     if (folders.pipeline / "model_index.json").exists():
         saved = StableDiffusion3Pipeline.from_pretrained(
             folders.pipeline, text_encoder_3=None, tokenizer_3=None, torch_dtype=torch.float32
         )
+        if readers_words:
+            saved.text_encoder = text_encoder_of(folders.clip)
         saved.text_encoder_2 = saved.text_encoder  # saved twice, one tower
         return saved.to(device)
     encoder, tokenizer = text_encoder_of(folders.clip), AutoTokenizer.from_pretrained(folders.clip)
@@ -190,6 +193,7 @@ def train_base(
     *,
     minutes: float,
     lr: float = 2e-3,
+    readers_words: bool = False,
     batch: int = 64,
     pool: int = 8192,
     seed: int = 0,
@@ -201,7 +205,7 @@ def train_base(
     ("with a hat") is not all that must be drawn ("with a beard").
     """
     torch.manual_seed(seed)
-    pipe = assemble(folders, device)
+    pipe = assemble(folders, device, readers_words=readers_words)
     pipe.text_encoder.train().requires_grad_(True)
     trained = torch.nn.ModuleDict({"transformer": pipe.transformer, "text": pipe.text_encoder})
 
