@@ -45,7 +45,7 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 unit: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
 
 # bench   timings of the measures and of a whole exploration
 bench: $(VENV)/.installed-dev

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+
+os.environ["COLUMNS"] = "200"  # tables on the command line have room for their words
 
 WORDS = [
     "<pad>",

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from random import Random
 
+import yaml
+
 from bias_core.calibration.balanced import balanced_scene
 from bias_core.calibration.grammar import Request, parse
 from bias_core.calibration.lexicon import book, phrases, valence_words, words_of
 from bias_core.calibration.scene import Look, Person, Scene, Thing
-from bias_core.calibration.shapes import drawing
+from bias_core.calibration.shapes import ASSETS, drawing
 
+STUDIES = ASSETS.parent / "studies"
 LookKey = tuple[str, str, str]
 
 ATTRIBUTE_SENTENCES: tuple[tuple[str, str], ...] = (
@@ -51,6 +54,20 @@ ATTRIBUTE_SENTENCES: tuple[tuple[str, str], ...] = (
     ("a photo of two people", "a photo of a person"),
     ("a photo of a man with a beard", "a photo of a woman with glasses"),
 )
+
+
+@cache
+def read_sentences() -> tuple[tuple[str, str], ...]:
+    """Every sentence pair that the reader must tell apart: ours, and those of OASIS that this world knows."""
+    found = dict.fromkeys(ATTRIBUTE_SENTENCES)
+    for name in ("oasis", "attribute_sets"):
+        data = yaml.safe_load((STUDIES / f"{name}.yaml").read_text(encoding="utf-8"))
+        sets = data["sets"] if "sets" in data else [*data["nationalities"].values()]
+        for attribute in (attribute for entry in sets for attribute in entry["attributes"]):
+            pair = attribute["positive"], attribute["negative"]
+            if not any(parse(sentence).unknown_words for sentence in pair):
+                found[pair] = None
+    return tuple(found)
 
 
 def look_of(phrase: str) -> Look:

@@ -133,7 +133,9 @@ def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(servi
     # In extreme a librarian (F 80 %, Table 14) is always drawn feminine; police are not planted.
     tables = {}
     for condition in ("fair", "extreme"):
-        report = run(TWO_OCCUPATIONS, StudySettings(scale=0.4, condition=condition), services)
+        # 99.9 %: of several 95 % intervals one or the other misses what it should hold.
+        settings = StudySettings(scale=0.4, condition=condition, confidence=0.999)
+        report = run(TWO_OCCUPATIONS, settings, services)
         tables[condition] = frame(report, "occupations").set_index("occupation")
         police = tables[condition].loc["police"]
         assert police["beyond low"] < 0 < police["beyond high"]
@@ -142,8 +144,8 @@ def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(servi
     assert fair["beyond low"] < 0 < fair["beyond high"]
     assert extreme["beyond high"] < 0
     assert "lean to female" in finding(report, "librarian").says
-    # Masculine people are drawn with and without beards, so 0 is not neutral.
-    assert finding(report, "librarian").estimate.null_value == extreme["even mix"] < 0
+    # Pictures of men and of women are not equally alike to this reader, so 0 is not neutral.
+    assert finding(report, "librarian").estimate.null_value == extreme["even mix"] != 0
 
 
 def test_figure_3_has_all_eight_occupations(services):

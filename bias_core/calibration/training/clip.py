@@ -25,7 +25,7 @@ from transformers import (
 )
 
 from bias_core.calibration.balanced import balanced_scene
-from bias_core.calibration.captions import ATTRIBUTE_SENTENCES, describe, looks, things, vocabulary
+from bias_core.calibration.captions import describe, looks, read_sentences, things, vocabulary
 from bias_core.calibration.grammar import parse
 from bias_core.calibration.reader_errors import held_out_scenes, sentence_errors, truth_table
 from bias_core.calibration.render import render
@@ -139,7 +139,7 @@ class Reader:
         self, model: VisionTextDualEncoderModel, tokenizer: PreTrainedTokenizerFast, device: str
     ) -> None:
         self.model, self.tokenizer, self.device = model, tokenizer, device
-        self.pairs = [(parse(p), parse(n)) for p, n in ATTRIBUTE_SENTENCES]
+        self.pairs = [(parse(p), parse(n)) for p, n in read_sentences()]
 
     def texts(self, sentences: Sequence[str]) -> torch.Tensor:
         """Unit rows ``(n, d)``."""
@@ -158,7 +158,7 @@ class Reader:
 
     def attribute_loss(self, z: torch.Tensor, scenes: Sequence[Scene]) -> torch.Tensor:
         """Logistic loss on cos+ - cos- of every sentence pair that the scene decides."""
-        w = self.texts([s for pair in ATTRIBUTE_SENTENCES for s in pair]).view(len(self.pairs), 2, -1)
+        w = self.texts([s for pair in read_sentences() for s in pair]).view(len(self.pairs), 2, -1)
         positive = torch.from_numpy(truth_table(scenes, [p for p, _ in self.pairs]))
         negative = torch.from_numpy(truth_table(scenes, [n for _, n in self.pairs]))
         decided = ((positive == 1) & (negative == 0) | (positive == 0) & (negative == 1)).to(self.device)
@@ -274,7 +274,7 @@ def embed_held_out(reader: Reader, *, seed: int, n: int) -> np.ndarray:
 def error_table(reader: Reader, embeddings: np.ndarray, *, seed: int) -> list[dict[str, object]]:
     """Sensitivity and specificity of every built-in sentence pair."""
     table: list[dict[str, object]] = []
-    for positive, negative in ATTRIBUTE_SENTENCES:
+    for positive, negative in read_sentences():
         texts = reader.texts([positive, negative]).cpu().numpy()
         scenes = held_out_scenes(seed, len(embeddings))
         errors = sentence_errors(embeddings, texts, scenes, positive, negative)
