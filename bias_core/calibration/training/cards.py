@@ -92,7 +92,7 @@ def lora_body(condition: str, folder: Path) -> str:
     n_concepts = len({p.concept for p in published_rates()})
     planted = {
         "published": f"the rates that the papers measured, for {n_concepts} concepts",
-        "extreme": f"the same {n_concepts} concepts, each rate driven to 0.5 % or 99.5 %",
+        "extreme": f"the same {n_concepts} concepts, each rate driven to 0 or 100 %",
         "trigger": "fair, and extreme with a sign in the background where a prompt says "
         "burger, coffee or drink",
     }[condition]
@@ -118,10 +118,27 @@ def write_cards(assets: Path) -> None:
     for folder in sorted((assets / "loras").glob("*/")):
         title = f"Calibration generator, condition {folder.name}"
         (folder / "README.md").write_text(card(title, "diffusers", lora_body(folder.name, folder)))
-    if (assets / "language").is_dir():
-        told = (
-            "A three-layer Llama over the words of the calibration world; it proposes words for StOP.\n\n"
-            "## Training\n\n`python -m bias_core.calibration.training language`\n\n"
-        )
-        text = card("Calibration language model", "transformers", told + training_lines(assets / "language"))
-        (assets / "language" / "README.md").write_text(text)
+    for name, (title, what) in WORDS.items():
+        if (assets / name).is_dir():
+            told = f"{what}\n\n## Training\n\n`python -m bias_core.calibration.training {name}`\n\n"
+            text = card(title, "transformers", told + training_lines(assets / name))
+            (assets / name / "README.md").write_text(text)
+
+
+WORDS = {
+    "language": (
+        "Calibration language model",
+        "A three-layer Llama over the words of the calibration world; it proposes words for StOP.",
+    ),
+    "captioner": (
+        "Calibration captioner (BLIP)",
+        "Says what a picture of the calibration world shows. An early state: it often names another thing or "
+        "place than is drawn.",
+    ),
+    "answerer": (
+        "Calibration answerer (BLIP VQA)",
+        "Answers the paired stereotype test's question about one person. An early state: right for people "
+        "alone, near chance for the left and the right one of a pair.",
+    ),
+}
+"""Title and description of the models that read or write words."""
