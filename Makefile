@@ -45,7 +45,8 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 unit: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile -m "not browser" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m browser tests/browser
 
 # bench   timings of the measures and of a whole exploration
 bench: $(VENV)/.installed-dev

@@ -55,6 +55,12 @@ def test_the_reader_tells_every_attribute_with_97_percent_balanced_accuracy() ->
     assert weak == {}
 
 
+def test_identities_are_drawn_on_their_side() -> None:
+    judged = json.loads((ASSETS / "pipeline" / "judged.json").read_text())
+    assert max(verdict["sides_right"] for verdict in judged) >= 0.90
+    assert max(verdict["attributes_found"] for verdict in judged) >= 0.85  # beards and mustaches are missing
+
+
 def test_files_are_small() -> None:
     files = [path for path in Path(ASSETS.parent).rglob("*") if path.is_file()]
     assert max(path.stat().st_size for path in files) < 10_000_000
