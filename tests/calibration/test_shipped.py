@@ -61,6 +61,11 @@ def test_identities_are_drawn_on_their_side() -> None:
     assert max(verdict["attributes_found"] for verdict in judged) >= 0.85  # beards and mustaches are missing
 
 
+def test_no_file_names_the_machine_it_was_made_on() -> None:
+    for path in ASSETS.rglob("*.json"):
+        assert '"_name_or_path": "/' not in path.read_text(encoding="utf-8"), path
+
+
 def test_files_are_small() -> None:
     files = [path for path in Path(ASSETS.parent).rglob("*") if path.is_file()]
     assert max(path.stat().st_size for path in files) < 10_000_000

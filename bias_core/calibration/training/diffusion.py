@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -232,6 +233,10 @@ def save_pipeline(pipe: StableDiffusion3Pipeline, out: Path) -> None:
         shutil.rmtree(out / part, ignore_errors=True)
     pipe.to(torch.float16).save_pretrained(out, max_shard_size="9MB")
     pipe.to(torch.float32)
+    for path in (out / "model_index.json", *out.glob("*/config.json")):
+        config = json.loads(path.read_text())
+        config.pop("_name_or_path", None)  # where the training happened to load it from
+        path.write_text(json.dumps(config, indent=2) + "\n")
 
 
 def planted_prompts() -> list[str]:
