@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
-from contextlib import contextmanager, nullcontext
-from threading import Lock
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from PIL import Image
 
-from bias_core.errors import InvalidInput, StorageError
+from bias_core.errors import InvalidInput
+from bias_core.runs.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
+    from threading import Lock
 
     from bias_core.protocols import ImageTextEncoder
     from bias_core.types import StoredImage
@@ -38,9 +38,7 @@ class EmbeddingCache:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = Lock()
-        self._connection: sqlite3.Connection | None = None
+        self._file = SqliteFile(path, what="embedding cache", schema=_SCHEMA)
 
     def images(
         self, encoder: ImageTextEncoder, images: Sequence[StoredImage], *, lock: Lock | None = None
@@ -72,15 +70,12 @@ class EmbeddingCache:
 
     def forget(self, keys: Collection[str]) -> None:
         """Drop the rows of evicted pictures, for every encoder."""
-        with self._transaction() as connection:
+        with self._file.transaction() as connection:
             connection.executemany("DELETE FROM embeddings WHERE key = ?", [(key,) for key in keys])
 
     def close(self) -> None:
         """Close the file; it opens again on the next use."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+        self._file.close()
 
     def _rows(
         self,
@@ -107,34 +102,15 @@ class EmbeddingCache:
             batch = keys[start : start + _KEYS_PER_QUERY]
             marks = ",".join("?" * len(batch))
             query = f"SELECT key, vector FROM embeddings WHERE encoder = ? AND key IN ({marks})"
-            with self._transaction() as connection:
+            with self._file.transaction() as connection:
                 for key, vector in connection.execute(query, [encoder, *batch]):
                     rows[key] = np.frombuffer(vector, dtype=np.float32)
         return rows
 
     def _save(self, encoder: str, rows: Mapping[str, np.ndarray]) -> None:
         values = [(key, encoder, row.tobytes()) for key, row in rows.items()]
-        with self._transaction() as connection:
+        with self._file.transaction() as connection:
             connection.executemany("INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)", values)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            try:
-                if self._connection is None:
-                    self._connection = self._open_file()
-                with self._connection:
-                    yield self._connection
-            except (sqlite3.DatabaseError, OSError) as error:
-                raise StorageError(f"embedding cache {self.path}: {error}") from error
-
-    def _open_file(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self.path, timeout=30, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute(_SCHEMA)
-        return connection
 
 
 def text_key(text: str) -> str:

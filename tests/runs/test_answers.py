@@ -26,9 +26,9 @@ def test_a_new_answer_takes_the_place_of_the_old(cache):
     assert cache.find("blip", [("a", "")]) == {("a", ""): "two cats"}
 
 
-def test_answers_outlive_the_process_and_go_with_their_picture(cache):
+def test_answers_outlive_the_process_and_go_with_their_picture(cache, tmp_path):
     cache.keep("blip", {("a", ""): "a cat", ("b", ""): "a dog"})
-    again = AnswerCache(cache.path)
+    again = AnswerCache(tmp_path / "answers.sqlite")
     again.forget(["a"])
     assert again.find("blip", [("a", ""), ("b", "")]) == {("b", ""): "a dog"}
     again.close()

@@ -21,7 +21,7 @@ def orthogonal(matrices: torch.Tensor, steps: int = 5) -> torch.Tensor:
     a, b, c = NEWTON_SCHULZ
     tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if tall else matrices
-    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    x = torch.nn.functional.normalize(x.flatten(1)).view_as(x)  # zeros stay zeros
     for _ in range(steps):
         gram = x @ x.mT
         x = a * x + (b * gram + c * gram @ gram) @ x
