@@ -26,7 +26,7 @@ class _Blip:
         *,
         device: str = "auto",
         offline: bool = False,
-        batch_size: int = 16,
+        batch_size: int = 32,
         max_new_tokens: int = 50,
     ) -> None:
         self.name = name

@@ -1,0 +1,191 @@
+"""Every study of the papers on the diffusion model, as small as it goes: a whole report, and again."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
+from bias_core.runs.export import Export, ExportedImage, write_zip
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.studies.designs import find_design, list_designs
+from bias_core.studies.run_study import run_study
+from bias_core.studies.study_report import to_dict, to_markdown
+from bias_core.studies.study_types import StudySettings
+
+MODEL, N_STEPS, SCALE = "calibration-diffusion", 2, 1e-6
+SCIENCE_ARTS = {"tests": ["science_arts"]}
+STOP = {
+    "nationalities": ["Iranian"],
+    "n_clusters": 2,
+    "max_clusters": 1,
+    "beam_width": 2,
+    "n_candidates": 16,
+    "n_generated": 1,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A study's smallest settings, its pictures, and the n that its findings have.
+
+    ``up_to``: the reader decides who is identified or which cluster is largest, so that n may be less.
+    """
+
+    n_images: int
+    n: set[int]
+    up_to: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = {
+    # Doctors, Iranian and Mexican doctors: 3 prompts x 8 pictures.
+    "oasis-doctors": Case(n_images=24, n={8}),
+    # 3 nationalities x 8 pictures.
+    "oasis-internet-users": Case(n_images=24, n={8}),
+    "oasis-nationalities": Case(n_images=24, n={8}),
+    # 2 nationalities x 8 seeds, traced.
+    "oasis-spi": Case(n_images=16, n={8}, options={"n_predicted": 2, "n_samples": 1}),
+    # 8 pictures in two clusters, at most 7 in one, and 1 of the text that was found.
+    "oasis-stop": Case(n_images=9, n={1, 7}, up_to=True, options=STOP),
+    # (6 targets + 8 attribute prompts) x 2; an MCAS compares 2 pictures with 2 x 4 x 2; means of 3 and 6.
+    "internal-bias": Case(n_images=28, n={2 + 16, 3, 6}),
+    # 3 conditions x 3 triggers x 2 scenes x 2; a change is that of 6 prompts.
+    "tbyb-controlled": Case(n_images=36, n={12, 6}),
+    # 2 of the 6 prompts of the task study, 2 pictures each.
+    "tbyb-dataset": Case(n_images=4, n={4}),
+    # (2 objects + 2 professions) x 3 actions x 2.
+    "tbyb-general": Case(n_images=24, n={24}),
+    # 3 triggers x 2 scenes x 2.
+    "tbyb-task": Case(n_images=12, n={4}),
+    # Plain and intervened: 2 x 2 occupations in 2 orders, 8 pictures, and 2 pairs of roles in 2 orders
+    # x 3, 12. A gap has the n of both.
+    "pst-fairness": Case(n_images=40, n={8, 12, 16, 24}, up_to=True),
+    # 8 pictures of pairs; 4 occupations x 3 alone, 6 a gender; the order of 4 occupations.
+    "pst-occupations": Case(n_images=20, n={8, 12, 20, 6, 14, 4}, up_to=True),
+    # 12 pictures of pairs; 4 roles x 3 alone, 6 a level.
+    "pst-power": Case(n_images=24, n={12, 24, 6, 18}, up_to=True),
+    # 8 occupations x 3 prompts x 2; a score is that of 2 neutral pictures.
+    "t2iat-amplification": Case(n_images=48, n={2}),
+    "t2iat-occupations": Case(n_images=48, n={2}),
+    # 2 concepts x 3 stimuli x (neutral, A, B) x 2; 2 judged pictures a concept, the order of 2 concepts.
+    "t2iat-human": Case(n_images=36, n={2}, options=SCIENCE_ARTS | {"n_images": 2}),
+    # The same pictures; the unit of the test is the prompt, 3 a side.
+    "t2iat-tests": Case(n_images=36, n={6}, options=SCIENCE_ARTS | {"n_permutations": 200}),
+}
+
+
+@pytest.fixture(scope="module")
+def asked():
+    """Every call of the diffusion model, of whichever services."""
+    calls = []
+
+    def noted(method):
+        @wraps(method)
+        def call(*args, **kwargs):
+            calls.append(method.__name__)
+            return method(*args, **kwargs)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("generate", "trace"):
+            patch.setattr(DiffusersTextToImage, name, noted(getattr(DiffusersTextToImage, name)))
+        yield calls
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    return Settings(data_dir=tmp_path_factory.mktemp("data"), device="cpu", offline=True)
+
+
+@pytest.fixture(scope="module")
+def services(settings, asked):
+    built = Services(settings)
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def later(settings):
+    """The services of another day: the same folder, and nothing in memory."""
+    built = Services(settings)
+    yield built
+    built.close()
+
+
+def run(name, services, **settings):
+    asked_for = StudySettings(
+        model=MODEL, num_inference_steps=N_STEPS, scale=SCALE, options=CASES[name].options, **settings
+    )
+    reports = []
+
+    def follow():
+        reports.append((yield from run_study(find_design(name), asked_for, services)))
+
+    list(follow())
+    return reports[0]
+
+
+@pytest.fixture(scope="module")
+def dataset(services, tmp_path_factory):
+    """The pictures of the task study with their prompts as captions."""
+    rows = services.manifests.get(run("tbyb-task", services).run_id).rows
+    images = [ExportedImage(path=services.images.get(row).path, row=row) for row in rows]
+    path = tmp_path_factory.mktemp("dataset") / "captioned.zip"
+    return str(write_zip(Export(images=images, tables={}, report={}, markdown=""), path))
+
+
+@pytest.fixture(scope="module", params=CASES)
+def study(request):
+    """Name of the study, and further settings."""
+    images = request.getfixturevalue("dataset") if request.param == "tbyb-dataset" else ""
+    return request.param, {"images": images}
+
+
+@pytest.fixture(scope="module")
+def report(study, services):
+    name, further = study
+    return run(name, services, **further)
+
+
+def test_every_study_of_the_papers_is_here():
+    assert set(CASES) == {d.name for d in list_designs() if not d.name.startswith("validity-")}
+    assert len(CASES) == 17
+
+
+def test_every_finding_stands_on_the_pictures_that_were_drawn(study, report):
+    case, found = CASES[study[0]], {finding.estimate.n for finding in report.results.findings}
+    assert report.n_images == report.n_planned == case.n_images
+    assert found
+    if case.up_to:
+        assert 0 < min(found) <= max(found) <= max(case.n)
+    else:
+        assert found == case.n
+    for finding in report.results.findings:
+        assert math.isfinite(finding.estimate.value) or finding.estimate.note, finding.title
+
+
+def test_nothing_in_the_report_is_empty(report):
+    results = report.results
+    assert results.tables
+    assert results.figures
+    assert not [part.key for part in results.tables if part.frame.empty]
+    assert not [part.key for part in results.figures if part.data.empty]
+    markdown = to_markdown(report)
+    assert all(part.title in markdown for part in (*results.tables, *results.figures))
+
+
+def test_the_same_manifest_gives_the_same_report_and_draws_nothing(study, report, later, asked):
+    before = list(asked)
+    assert before  # calls are noted
+    name, further = study
+    again = run(name, later, **further)
+    assert asked == before
+    assert again.run_id == report.run_id
+    assert to_dict(again) | {"seconds": 0} == to_dict(report) | {"seconds": 0}
