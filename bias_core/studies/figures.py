@@ -21,8 +21,6 @@ import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from bias_core.errors import InvalidInput
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from bias_core.studies.study_types import StudyFigure
 
@@ -54,6 +53,8 @@ def draw(figure: StudyFigure) -> Figure:
         raise InvalidInput(f"no kind of figure {figure.kind!r}; there are {', '.join(_DRAW)}")
     if figure.data.empty:
         raise InvalidInput(f"the figure {figure.title!r} has no data")
+    from matplotlib.figure import Figure  # takes half a second
+
     drawn = Figure(layout="constrained")
     _DRAW[figure.kind](drawn, figure.data, dict(figure.labels))
     return drawn
@@ -193,7 +194,7 @@ def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
             low, high = rows["low"].to_numpy(float), rows["high"].to_numpy(float)
             axes.fill_between(rows["x"], low, high, color=colour, alpha=0.18, lw=0)
     if (data["x"] % 1 == 0).all():
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.get_major_locator().set_params(integer=True)
     _null(axes, labels, vertical=False)
     axes.set_xlabel(str(labels.get("x", "")), fontsize=9)
     axes.set_ylabel(str(labels.get("y", "")), fontsize=9)

@@ -83,7 +83,24 @@ def run_study(
         unknown_words=_unknown_words(settings, services, shots),
         versions=manifest.versions,
         seconds=time.monotonic() - started,
+        pictures=data.frame,
+        stored=data.known,
     )
+
+
+def complete(steps: Generator[Progress, None, StudyReport]) -> StudyReport:
+    """Run to the end without showing the way; returns the report."""
+    found: list[StudyReport] = []
+    for _ in followed(steps, found):
+        pass
+    return found[0]
+
+
+def followed(
+    steps: Generator[Progress, None, StudyReport], found: list[StudyReport]
+) -> Generator[Progress, None, None]:
+    """The steps of a run; its report is put into ``found`` at the end."""
+    found.append((yield from steps))
 
 
 def _laid_out(

@@ -166,6 +166,19 @@ class StudyData:
             )
         return [known[key] for key in asked]
 
+    @property
+    def known(self) -> Mapping[str, StoredImage]:
+        """Every picture that was drawn or found, by its id."""
+        return self._stored
+
+    def keep(self, frame: pd.DataFrame, **columns: Sequence[Any]) -> None:
+        """Put what was found of each picture into ``self.frame``, for the page and the export.
+
+        ``frame`` is a part of ``self.frame`` with its index; other pictures have nan in a new column.
+        """
+        for name, values in columns.items():
+            self.frame.loc[frame.index, name] = values
+
     def check(self) -> None:
         """Raise Cancelled once the user asked to stop."""
         if self.cancelled():

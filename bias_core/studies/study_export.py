@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
 import pandas as pd
+import yaml
 
 from bias_core.runs.export import Export, ExportedImage
+from bias_core.studies.designs import STUDY_FOLDER, find_design
 from bias_core.studies.figures import to_bytes
-from bias_core.studies.study_report import finding_rows, to_dict, to_markdown
+from bias_core.studies.study_report import finding_rows, plain, to_dict, to_markdown
 from bias_core.studies.study_types import StudySettings
 
 if TYPE_CHECKING:
-    from bias_core.studies.study_data import StudyData
     from bias_core.studies.study_types import Design, StudyReport
 
 _OPTIONS = {
@@ -31,22 +32,38 @@ _OPTIONS = {
 }
 
 
-def to_export(report: StudyReport, data: StudyData | None = None) -> Export:
-    """What ``write_zip`` and ``write_folder`` need; with the pictures where ``data`` is given."""
+def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
+    """What ``write_zip`` and ``write_folder`` need; with the original pictures where they are asked for."""
     figures = {f"figures/{figure.key}.svg": to_bytes(figure) for figure in report.results.figures}
     tables = {f"tables/{table.key}": table.frame for table in report.results.tables}
     return Export(
-        images=_pictures(data) if data else [],
+        images=_pictures(report) if pictures else [],
         tables={"findings": pd.DataFrame(finding_rows(report))} | tables,
         report=to_dict(report),
         markdown=to_markdown(report),
-        files=figures,
+        files=figures | _own_design(report.design),
     )
+
+
+def _own_design(design: Design) -> dict[str, bytes]:
+    """The YAML of a design that does not come with the program; its command line names this file."""
+    if is_shipped(design):
+        return {}
+    return {
+        f"{design.name}.yaml": yaml.safe_dump(asdict(design), sort_keys=False, allow_unicode=True).encode()
+    }
+
+
+def is_shipped(design: Design) -> bool:
+    """Whether the program comes with this design, word for word."""
+    path = STUDY_FOLDER / "designs" / f"{design.name}.yaml"
+    return path.is_file() and find_design(design.name) == design
 
 
 def to_command(design: Design, settings: StudySettings) -> str:
     """The command line that gives the same numbers; what is at its default is left out."""
-    parts = ["python", "-m", "bias_core", "study", "run", design.name]
+    name = design.name if is_shipped(design) else f"{design.name}.yaml"
+    parts = ["python", "-m", "bias_core", "study", "run", name]
     defaults = {f.name: f.default for f in fields(StudySettings)}
     drawn = {"model", "condition"}  # of imported pictures they say nothing
     for name, option in _OPTIONS.items():
@@ -60,9 +77,37 @@ def to_command(design: Design, settings: StudySettings) -> str:
     return shlex.join(parts)
 
 
-def _pictures(data: StudyData) -> list[ExportedImage]:
-    seen = data.frame.drop_duplicates("image_id")
+def to_python(design: Design, settings: StudySettings) -> str:
+    """The Python lines that give the same numbers."""
+    defaults = {f.name: f.default for f in fields(StudySettings)}
+    options = {k: v for k, v in settings.options.items() if v != design.options.get(k)}
+    chosen = {k: v for k in _OPTIONS if (v := getattr(settings, k)) != defaults[k]}
+    chosen |= {"options": options} if options else {}
+    arguments = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
+    name = design.name if is_shipped(design) else f"{design.name}.yaml"
+    return "\n".join(
+        (
+            "from bias_core.services import Services",
+            "from bias_core.studies.designs import find_design",
+            "from bias_core.studies.run_study import complete, run_study",
+            "from bias_core.studies.study_types import StudySettings",
+            "",
+            f"settings = StudySettings({arguments})",
+            f"report = complete(run_study(find_design({name!r}), settings, Services()))",
+            "for finding in report.results.findings:",
+            "    print(finding.title, finding.estimate)",
+        )
+    )
+
+
+def _pictures(report: StudyReport) -> list[ExportedImage]:
+    if report.pictures is None or report.pictures.empty:
+        return []
+    seen = report.pictures.drop_duplicates("image_id")
     return [
-        ExportedImage(path=stored.path, row=stored.row, metadata={"group": group})
-        for stored, group in zip(data.stored(seen), seen["group"], strict=True)
+        ExportedImage(path=report.stored[i].path, row=report.stored[i].row, metadata=plain(facts))
+        for i, facts in zip(seen["image_id"], seen.drop(columns=_IN_ROW).to_dict("records"), strict=True)
     ]
+
+
+_IN_ROW = ["image_id", "prompt", "seed"]  # an ImageRow says these itself

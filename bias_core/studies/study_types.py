@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.types import Estimate
+    from bias_core.types import Estimate, StoredImage
 
 FigureKind = Literal[
     "intervals", "bars", "distributions", "arrows", "scatter", "curves", "space", "heatmap", "pictures"
@@ -152,7 +152,12 @@ class Results:
 class StudyReport:
     """The answer of a study: numbers, tables, figures, and what was noticed on the way.
 
-    ``n_planned`` pictures were asked for, ``n_images`` scored, ``n_blocked`` blanked by a safety checker.
+    Attributes
+    ----------
+    n_planned, n_images, n_blocked : pictures asked for, scored, and blanked by a safety checker.
+    pictures : one row per scored picture: ``image_id, group, prompt, seed``, the study's facts, and what the
+        program kept of each (:meth:`bias_core.studies.study_data.StudyData.keep`).
+    stored : the pictures by their id.
     """
 
     run_id: str
@@ -165,3 +170,5 @@ class StudyReport:
     unknown_words: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    pictures: pd.DataFrame | None = None
+    stored: Mapping[str, StoredImage] = field(default_factory=dict)

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from bias_core.ui import api, explore
+from bias_core.ui.association import AssociationTab
 from bias_core.ui.theme import CSS, FAVICON, build_theme
+from bias_core.ui.visitor import Visitor
 
 if TYPE_CHECKING:
     from bias_core.services import Services
 
 TITLE = "T2I Bias Explorer"
+TABS = (AssociationTab,)
 _HEADER = """
 <header class="top">
 <svg viewBox="0 0 64 32" aria-hidden="true">
@@ -41,8 +44,13 @@ def build_app(services: Services) -> gr.Blocks:
         title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
     ) as demo:
         gr.HTML(_HEADER, js_on_load=_NAME_THUMBNAILS)
-        with gr.Tabs(elem_id="tabs"), gr.Tab("Explore"):
-            explore.build(demo, services)
+        visitor = gr.State(Visitor(), delete_callback=Visitor.leave)
+        with gr.Tabs(elem_id="tabs"):
+            with gr.Tab("Explore", id="explore"):
+                explore.build(demo, services, visitor)
+            for tab in TABS:
+                with gr.Tab(tab.title, id=tab.key):
+                    tab(services).build(demo, visitor)
         api.add_tools(services)
     demo.queue(max_size=32, default_concurrency_limit=8)
     return demo

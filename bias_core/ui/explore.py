@@ -166,10 +166,10 @@ class Handlers:
         }
 
 
-def build(demo: gr.Blocks, services: Services) -> None:
+def build(demo: gr.Blocks, services: Services, visitor: gr.State) -> None:
     """The tab with its wiring."""
     sets = load_attribute_sets(services.settings.assets_dir / "studies")
-    ui = build_layout(services, sets)
+    ui = build_layout(services, sets, visitor)
     handlers = Handlers(services, sets, ui)
     _wire_run(ui, handlers)
     _wire_form(ui, handlers, sets)

@@ -11,7 +11,6 @@ from bias_core.studies.explore_types import ExploreSettings
 from bias_core.ui.form import FIELDS, HEADERS, attribute_rows
 from bias_core.ui.groups import CHOOSE_JS
 from bias_core.ui.messages import READY
-from bias_core.ui.visitor import Visitor
 
 if TYPE_CHECKING:
     from bias_core.services import Services
@@ -78,12 +77,12 @@ class Ui:
         return [self.form[name] for name in FIELDS]
 
 
-def build_layout(services: Services, sets: tuple[AttributeSet, ...]) -> Ui:
+def build_layout(services: Services, sets: tuple[AttributeSet, ...], visitor: gr.State) -> Ui:
     """Lay out the tab, top to bottom: question, pictures, numbers, take-away."""
     form: dict[str, Any] = {}
     first = next(item for item in sets if item.key == FIRST_SET)
     parts: dict[str, Any] = {
-        "visitor": gr.State(Visitor(), delete_callback=Visitor.leave),
+        "visitor": visitor,
         "view": gr.State(None),
         "row": gr.State(None),
         "remembered": gr.BrowserState({}, storage_key=STORAGE_KEY, secret=STORAGE_SECRET),
@@ -240,7 +239,8 @@ def _build_pictures(parts: dict[str, Any]) -> None:
             parts["page"] = gr.Dropdown(label="Show pictures", visible=False, elem_id="page")
             parts["gallery"] = gr.Gallery(
                 format="png", columns=6, height="auto", object_fit="contain", label="Pictures",
-                show_label=False, allow_preview=False, buttons=[], elem_id="grid", interactive=False,
+                show_label=False, allow_preview=False, buttons=[], elem_id="grid", elem_classes="grid",
+                interactive=False,
             )  # fmt: skip
             parts["picture"] = gr.HTML(elem_id="picture", visible=False)
         with gr.Column(scale=5, min_width=340, elem_classes="card"):

@@ -26,7 +26,7 @@ _INKS: Mapping[str, str] = {
     "#070707": "surface",
 }
 _BY_NAME = {name: colour for colour, name in _INKS.items()}
-_LOCK = threading.Lock()  # rc_context is global to the process
+DRAWING = threading.Lock()  # rc_context is global to the process
 _LONGEST_NAME = 22
 
 
@@ -115,7 +115,7 @@ def _svg(figure: Figure, label: str) -> str:
     import matplotlib as mpl
 
     buffer = io.StringIO()
-    with _LOCK, mpl.rc_context({"svg.fonttype": "none", "axes.unicode_minus": True}):
+    with DRAWING, mpl.rc_context({"svg.fonttype": "none", "axes.unicode_minus": True}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]

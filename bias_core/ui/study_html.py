@@ -1,0 +1,224 @@
+"""A study's report as HTML: what was found, its figures and its tables, each with what can be taken along."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bias_core.registry import METRICS
+from bias_core.studies.report import LIMITS, format_number
+from bias_core.studies.study_report import finding_rows, format_p
+from bias_core.ui.study_svg import figure_svg
+from bias_core.ui.take import FIGURE_FORMS, FINDINGS, TABLE_FORMS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from bias_core.studies.study_types import StudyFigure, StudyReport, StudyTable
+
+MOST_ROWS = 60
+FEW = 14  # findings that are shown without being asked for
+_STRIP = 132.0  # width of the small interval drawings
+_NAMES = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX", "png": "PNG", "svg": "SVG", "pdf": "PDF"}
+
+TAKE_JS = """
+element.addEventListener('click', (event) => {
+  const node = event.target.closest('[data-take]');
+  if (node) trigger('select', {take: node.dataset.take});
+});
+"""
+
+
+def header_html(report: StudyReport, headline: str) -> str:
+    """What was found, in a sentence; what it was found on, in a line; what must be known, in notes."""
+    settings = report.settings
+    facts = [
+        report.design.title,
+        f"{report.n_images:,} of {report.n_planned:,} pictures scored",
+        *([f"{report.n_blocked:,} blocked by the model's safety checker"] if report.n_blocked else []),
+        " · ".join(filter(None, (settings.model, settings.condition))),
+        f"read by {settings.encoder}",
+        f"{100 * settings.scale:g} % of the published size",
+        f"{settings.confidence:.0%} intervals",
+        f"after {report.design.reference}, {report.design.where}",
+    ]
+    return (
+        f"<h2>{escape(headline)}</h2>"
+        f'<p class="facts">{"".join(f"<span>{escape(fact)}</span>" for fact in facts)}</p>'
+    )
+
+
+def findings_html(report: StudyReport) -> str:
+    """Every number of the study with its interval drawn, its n, null value and sentence."""
+    rows = finding_rows(report)
+    if not rows:
+        return ""
+    scales = _scales(rows)
+    published, planted = (any(_known(row[key]) for row in rows) for key in ("published", "planted"))
+    head = ["interval", "value", "n", "p", "no bias reads"]
+    head += ["published"] * published + ["planted"] * planted + ["in words"]
+    body = [_finding_row(row, scales[row["measure"]], published=published, planted=planted) for row in rows]
+    table = _table_html(["", *head], body[:FEW], "Findings")
+    more = _table_html(["", *head], body[FEW:], "Further findings")
+    rest = f"<details><summary>{len(rows) - FEW} more</summary>{more}</details>" if len(rows) > FEW else ""
+    measures = dict.fromkeys(finding.metric for finding in report.results.findings)
+    return (
+        f"<h3>The numbers</h3>{_legend(published, planted)}{table}{rest}"
+        f"{_takes('table', FINDINGS, TABLE_FORMS)}"
+        f'<details class="how"><summary>What do these measures mean?</summary>'
+        f"<dl>{''.join(_meaning(key) for key in measures)}</dl></details>"
+    )
+
+
+def _meaning(key: str) -> str:
+    metric = METRICS[key]
+    null = "no value means “no bias”" if metric.null_value is None else f"no bias reads {metric.null_value:g}"
+    return (
+        f"<dt>{escape(metric.name)}</dt><dd>{escape(metric.summary)} {escape(metric.higher_means)} ({null}). "
+        f"<em>{escape(metric.limits)}</em></dd>"
+    )
+
+
+def _legend(published: bool, planted: bool) -> str:
+    parts = [
+        '<span class="k measured">measured, with its interval</span>',
+        '<span class="k null">what no bias reads</span>',
+    ]
+    parts += ['<span class="k reference">published in the paper</span>'] * published
+    parts += ['<span class="k planted">planted in this world</span>'] * planted
+    return f'<p class="legend">{"".join(parts)}</p>'
+
+
+def _finding_row(row: dict[str, Any], scale: tuple[float, float], *, published: bool, planted: bool) -> str:
+    low, high = format_number(row["low"]), format_number(row["high"])
+    says = row["note"] or row["says"]
+    cells = [
+        ("interval", _strip(row, scale)),
+        ("value", f"{format_number(row['value'])}<small>{low} to {high}</small>"),
+        ("n", f"{row['n']:,}"),
+        ("p", escape(format_p(row["p_value"]))),
+        ("no bias reads", format_number(row["null_value"])),
+    ]
+    cells += [("published", format_number(row["published"]))] * published
+    cells += [("planted", format_number(row["planted"]))] * planted
+    cells += [("in words", escape(says))]
+    inside = "".join(f'<td data-label="{name}"><span>{value}</span></td>' for name, value in cells)
+    measure = escape(row["measure"])
+    method = escape(row["method"])
+    title = f'{escape(row["finding"])}<small title="{method}">{measure}</small>'
+    return f'<tr><th scope="row">{title}</th>{inside}</tr>'
+
+
+def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
+    """The common axis of each measure's small drawings."""
+    keys = ("value", "low", "high", "null_value", "published", "planted")
+    seen: dict[str, list[float]] = {}
+    for row in rows:
+        seen.setdefault(row["measure"], []).extend(float(row[key]) for key in keys if _known(row[key]))
+    return {
+        measure: (min(values), max(values)) if values else (0.0, 1.0)
+        for measure, values in {**{row["measure"]: [] for row in rows}, **seen}.items()
+    }
+
+
+def _strip(row: dict[str, Any], scale: tuple[float, float]) -> str:
+    """A small drawing of one estimate; its numbers stand beside it."""
+    if not _known(row["value"]):
+        return "undefined"
+    low, high = scale
+    span = high - low or 1.0
+
+    def x(value: float) -> float:
+        return 7 + (_STRIP - 14) * (float(value) - low) / span
+
+    parts = []
+    if _known(row["null_value"]):
+        at = x(row["null_value"])
+        parts.append(f'<path class="null" d="M{at:.1f} 1V21"/>')
+    if _known(row["low"]) and _known(row["high"]):
+        parts.append(f'<path class="measured" d="M{x(row["low"]):.1f} 11H{x(row["high"]):.1f}"/>')
+    parts.append(f'<circle class="measured" cx="{x(row["value"]):.1f}" cy="11" r="4.5"/>')
+    if _known(row["published"]):
+        at = x(row["published"])
+        parts.append(f'<path class="reference" d="M{at:.1f} 6l5 5l-5 5l-5-5z"/>')
+    if _known(row["planted"]):
+        at = x(row["planted"])
+        parts.append(f'<path class="planted" d="M{at - 5:.1f} 1h10l-5 8z"/>')
+    return f'<svg class="strip" viewBox="0 0 {_STRIP:.0f} 22" aria-hidden="true">{"".join(parts)}</svg>'
+
+
+def _known(value: Any) -> bool:
+    return value is not None and math.isfinite(float(value))
+
+
+def figures_html(figures: Sequence[StudyFigure]) -> str:
+    """Each figure as a card; pictures in rows are left to the tab that shows them."""
+    cards = [
+        f'<figure class="card" data-key="{escape(figure.key)}"><h3>{escape(figure.title)}</h3>'
+        f"{figure_svg(figure)}<figcaption>{escape(figure.caption)}</figcaption>"
+        f"{_takes('figure', figure.key, FIGURE_FORMS)}</figure>"
+        for figure in figures
+        if not figure.data.empty
+    ]
+    return f'<div class="figures">{"".join(cards)}</div>' if cards else ""
+
+
+def tables_html(tables: Sequence[StudyTable]) -> str:
+    """Each table, closed until it is asked for, in its first rows."""
+    return "".join(
+        f"<details><summary>{escape(table.title)} ({len(table.frame):,} rows)</summary>"
+        f'<p class="quiet">{escape(table.note)}</p>{frame_html(table.frame, table.title)}'
+        f"{_takes('table', table.key, TABLE_FORMS)}</details>"
+        for table in tables
+    )
+
+
+def frame_html(frame: pd.DataFrame, name: str) -> str:
+    """A data frame as a plain table; numbers have four digits, what is missing is a dash."""
+    head = [str(column) for column in frame.columns]
+    rows = [
+        "".join(_cell(value, i) for i, value in enumerate(row))
+        for row in frame.head(MOST_ROWS).itertuples(index=False)
+    ]
+    cut = len(frame) - MOST_ROWS
+    more = f'<p class="quiet">{cut:,} more rows are in the CSV.</p>' if cut > 0 else ""
+    return _table_html(head, [f"<tr>{row}</tr>" for row in rows], name, plain=True) + more
+
+
+def _cell(value: Any, place: int) -> str:
+    number = isinstance(value, (float, np.floating))
+    text = format_number(float(value)) if number else str(value)
+    return f'<th scope="row">{escape(text)}</th>' if place == 0 else f"<td>{escape(text)}</td>"
+
+
+def _table_html(head: Sequence[str], rows: Sequence[str], name: str, *, plain: bool = False) -> str:
+    heads = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
+    kind = "scores plain" if plain else "scores"
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
+        f'<table class="{kind}"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    )
+
+
+def _takes(kind: str, key: str, forms: Sequence[str]) -> str:
+    buttons = "".join(
+        f'<button type="button" data-take="{kind}:{escape(key)}:{form}">{_NAMES[form]}</button>'
+        for form in forms
+    )
+    return f'<p class="takes"><span>Take it:</span>{buttons}</p>'
+
+
+def notes_html(report: StudyReport) -> str:
+    """What was noticed on the way, and what none of it says."""
+    notes = list(report.results.notes)
+    if report.unknown_words:
+        notes.append(f"This world does not know: {', '.join(report.unknown_words)}. It was drawn without it.")
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return (
+        f'<h3>What to keep in mind</h3><ul class="keep">{items}<li class="quiet">{escape(LIMITS)}</li></ul>'
+    )

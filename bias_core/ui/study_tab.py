@@ -1,0 +1,364 @@
+"""What every study tab does: a preset or a form in, a run that can be stopped, a report out.
+
+A tab is a subclass that says its question, its presets and its studies, and adds what only it shows:
+``build_own`` and ``own_design`` for free input, ``build_extra`` and ``show_extra`` for its own view of
+the result. It stands in a file of its own beside this one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlencode
+
+import gradio as gr
+
+from bias_core.studies.designs import find_design, program_of
+from bias_core.studies.run_study import followed, run_study, with_options
+from bias_core.studies.study_export import is_shipped, to_command, to_python
+from bias_core.studies.study_types import StudyReport, StudySettings
+from bias_core.ui import messages, study_form, study_html
+from bias_core.ui.messages import user_errors
+from bias_core.ui.study_pictures import build_pictures, show_pictures, wire_pictures
+from bias_core.ui.study_words import headline
+from bias_core.ui.take import take
+from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
+
+if TYPE_CHECKING:
+    from bias_core.services import Services
+    from bias_core.studies.study_types import Design, StudyFigure, StudyTable
+    from bias_core.ui.study_form import Preset
+
+Updates = dict[Any, Any]
+MODEL = {"concurrency_id": "model", "concurrency_limit": 1}
+PRIVATE: dict[str, Any] = {"api_visibility": "private"}
+QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+SHOWN = (
+    "report", "status", "run", "stop", "results", "header", "findings", "figures", "tables", "notes", "shell",
+    "python", "link",
+)  # fmt: skip
+_PAUSE = 0.25  # seconds between two signs of life
+_STORAGE_SECRET = "t2i-bias-explorer-settings-1"  # what is stored is not secret
+
+
+class StudyTab:
+    """A tab that runs studies.
+
+    Attributes
+    ----------
+    key : prefix of its element ids, and its name in links.
+    title : on the tab.
+    question : one sentence: what this screen answers.
+    caution : what not to conclude from it.
+    studies : names of its designs, the first one chosen.
+    presets : one click each.
+    """
+
+    key: ClassVar[str]
+    title: ClassVar[str]
+    question: ClassVar[str]
+    caution: ClassVar[str]
+    studies: ClassVar[Sequence[str]]
+    presets: ClassVar[Sequence[Preset]]
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.designs = {name: find_design(name) for name in self.studies}
+        self.form: dict[str, Any] = {}
+        self.own: dict[str, Any] = {}
+        self.parts: dict[str, Any] = {}
+        self.extra: dict[str, Any] = {}
+
+    # What a tab adds.
+
+    def build_own(self) -> dict[str, Any]:
+        """Inputs for words of one's own, by name; called inside of an accordion. Without: no accordion."""
+        return {}
+
+    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:  # noqa: ARG002
+        """The design with the visitor's own words in it; ``own`` has the values of ``build_own``."""
+        return design
+
+    def build_extra(self) -> dict[str, Any]:
+        """Components between the numbers and the figures, by name; hidden until there is a report."""
+        return {}
+
+    def show_extra(self, report: StudyReport) -> Updates:  # noqa: ARG002
+        """Updates of these components for a report."""
+        return {}
+
+    def wire_extra(self) -> None:
+        """Events of these components."""
+
+    def headline(self, report: StudyReport) -> str:
+        """One sentence on what was found."""
+        return headline(report)
+
+    def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
+        """The figures that are shown as they are; leave out what the tab shows in its own way."""
+        return report.results.figures
+
+    def tables(self, report: StudyReport) -> Sequence[StudyTable]:
+        """The tables that are listed."""
+        return report.results.tables
+
+    # Layout.
+
+    def build(self, demo: gr.Blocks, visitor: Any) -> None:
+        """The tab with its wiring; called inside of its ``gr.Tab``."""
+        self.parts["visitor"] = visitor
+        self.parts["report"] = gr.State(None)
+        self.parts["remembered"] = gr.BrowserState(
+            {}, storage_key=f"t2i-bias-{self.key}", secret=_STORAGE_SECRET
+        )
+        gr.HTML(f'<p class="question">{escape(self.question)}</p><p class="quiet">{escape(self.caution)}</p>')
+        with gr.Column(elem_classes="card ask"):
+            self._build_ask()
+        self.parts["status"] = gr.HTML(messages.READY, elem_id=f"{self.key}-status")
+        self._build_results()
+        self._wire(demo)
+
+    def _build_ask(self) -> None:
+        with gr.Row(elem_classes="chips"):
+            chips = [
+                gr.Button(preset.name, size="sm", min_width=0, scale=0, elem_id=f"{self.key}-preset-{i}")
+                for i, preset in enumerate(self.presets)
+            ]
+        self.parts["chips"] = chips
+        self.form |= study_form.build_form(self.key, list(self.designs.values()), self.services)
+        if type(self).build_own is not StudyTab.build_own:
+            with gr.Accordion("Your own words", open=False, elem_classes="more", elem_id=f"{self.key}-own"):
+                self.own = self.build_own()
+        first = next(iter(self.designs.values()))
+        study_form.build_more(self.key, self.form, first, self.services)
+        with gr.Row(elem_classes="tools"):
+            self.parts["run"] = gr.Button(
+                "Run and measure", variant="primary", elem_id=f"{self.key}-run", scale=0, min_width=200
+            )
+            self.parts["stop"] = gr.Button(
+                "Stop", variant="stop", elem_id=f"{self.key}-stop", scale=0, min_width=200, visible=False
+            )
+            self.parts["count"] = gr.HTML(elem_classes="quiet", elem_id=f"{self.key}-count")
+
+    def _build_results(self) -> None:
+        key, parts = self.key, self.parts
+        with gr.Column(visible=False, elem_id=f"{key}-results", elem_classes="results") as parts["results"]:
+            parts["header"] = gr.HTML(elem_id=f"{key}-header", elem_classes="header")
+            with gr.Column(elem_classes="card"):
+                parts["findings"] = gr.HTML(js_on_load=study_html.TAKE_JS, elem_id=f"{key}-findings")
+            self.extra = self.build_extra()
+            parts["figures"] = gr.HTML(js_on_load=study_html.TAKE_JS, elem_id=f"{key}-figures")
+            self.pictures = build_pictures(key)
+            with gr.Column(elem_classes="card"):
+                parts["tables"] = gr.HTML(js_on_load=study_html.TAKE_JS, elem_id=f"{key}-tables")
+                parts["notes"] = gr.HTML()
+            parts.update(study_form.build_take(key))
+
+    # Wiring.
+
+    def inputs(self) -> list[Any]:
+        """The form's components in the order of ``FIELDS``, then the tab's own."""
+        return [*(self.form[name] for name in study_form.FIELDS), *self.own.values()]
+
+    def outputs(self) -> list[Any]:
+        """Everything that a finished run changes."""
+        return [*(self.parts[n] for n in SHOWN), *self.pictures.outputs(), *self.extra.values()]
+
+    def _wire(self, demo: gr.Blocks) -> None:
+        parts, form = self.parts, self.form
+        self._wire_run(parts["run"].click)
+        for i, chip in enumerate(parts["chips"]):
+            filled = chip.click(self._fill(i), None, self._filled(), **QUIET)
+            self._wire_run(filled.then)
+        parts["stop"].click(self.on_stop, parts["visitor"], parts["status"], queue=False, **QUIET)
+        changed = [form["options"], form["steps"], form["guidance"]]
+        form["study"].input(self.on_study, form["study"], changed, **QUIET)
+        form["model"].input(self.on_model, form["model"], [form["condition"], parts["status"]], **QUIET)
+        counted = [form[name] for name in ("study", "percent", "options")]
+        for component in counted:
+            component.change(self.on_count, self.inputs(), parts["count"], **QUIET)
+        for name in ("findings", "figures", "tables", "takes"):
+            written = parts[name].select(
+                self.on_take, [parts["visitor"], parts["report"]], [parts["file"], parts["status"]], **QUIET
+            )
+            save = f"() => setTimeout(() => document.querySelector('#{self.key}-file')?.click(), 300)"
+            written.success(None, js=save, **QUIET)
+        remembered = [form[name] for name in study_form.REMEMBERED]
+        for component in remembered:
+            component.input(self.on_remember, remembered, parts["remembered"], queue=False, **QUIET)
+        demo.load(self.on_load, parts["remembered"], [*remembered, parts["count"]], **QUIET)
+        wire_pictures(self.pictures)
+        self.wire_extra()
+
+    def _wire_run(self, trigger: Any) -> None:
+        parts = self.parts
+        asked = trigger(
+            self.on_click,
+            parts["visitor"],
+            [parts["status"], parts["run"], parts["stop"]],
+            queue=False,
+            **QUIET,
+        )
+        run = asked.then(
+            self.on_run,
+            [parts["visitor"], *self.inputs()],
+            self.outputs(),
+            show_progress="hidden",
+            trigger_mode="multiple",
+            **MODEL,
+            **PRIVATE,
+        )
+        run.failure(self.on_crash, None, [parts["status"], parts["run"], parts["stop"]], **QUIET)
+
+    def _filled(self) -> list[Any]:
+        return [self.form[name] for name in study_form.FIELDS]
+
+    def _fill(self, place: int) -> Any:
+        preset = self.presets[place]
+
+        def fill() -> Updates:
+            settings = StudySettings(**preset.settings)
+            values = study_form.form_values(self.designs[preset.study], settings)
+            return {self.form[name]: value for name, value in values.items()} | {
+                self.form["condition"]: self._conditions(settings.model, settings.condition),
+                self.form["images"]: None,
+                self.form["labels"]: None,
+            }
+
+        return fill
+
+    # Handlers.
+
+    def on_click(self, visitor: Visitor) -> Updates:
+        """Take a turn in the queue; a run of the same visitor that is still at work ends."""
+        visitor.start()
+        return self._buttons(running=True) | {self.parts["status"]: messages.QUEUED}
+
+    def on_stop(self, visitor: Visitor) -> str:
+        """Ask the run to end at its next step."""
+        visitor.stop.set()
+        return messages.STOPPING
+
+    def on_run(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
+        """Run the study and show where it is, then what it found."""
+        cancelled, shown = visitor.stop.is_set, 0.0
+        found: list[StudyReport] = []
+        yield self._buttons(running=True) | {self.parts["status"]: messages.LOADING}
+        with user_errors() as problem:
+            design, settings = self.asked(values)
+            steps = run_study(design, settings, self.services, cancelled=cancelled, session=visitor.key)
+            for step in followed(steps, found):
+                if time.monotonic() - shown > _PAUSE:
+                    shown = time.monotonic()
+                    yield {self.parts["status"]: messages.progress_html(step)}
+        if found:
+            yield self.finished(found[0])
+        else:
+            yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
+
+    def on_crash(self) -> Updates:
+        """Show that an unforeseen error happened; the log has it."""
+        return self._buttons(running=False) | {self.parts["status"]: messages.crash_html()}
+
+    def on_take(self, visitor: Visitor, report: StudyReport | None, event: gr.EventData) -> Updates:
+        """Write what was asked for; the page then fetches it."""
+        with user_errors() as problem:
+            if report is not None:
+                return {self.parts["file"]: str(take(report, str(event.take), visitor.folder))}
+            problem.message = messages.NOTHING_DONE
+        return {self.parts["status"]: messages.error_html(problem.message)}
+
+    def on_study(self, name: str) -> Updates:
+        """The options of another study."""
+        design = self.designs[name]
+        form = self.form
+        return {form["options"]: study_form.option_rows(design), form["steps"]: None, form["guidance"]: None}
+
+    def on_model(self, name: str) -> Updates:
+        """The conditions of another model."""
+        with user_errors() as problem:
+            return {self.form["condition"]: self._conditions(name, ""), self.parts["status"]: messages.READY}
+        return {self.parts["status"]: messages.error_html(problem.message)}
+
+    def on_count(self, *values: Any) -> str:
+        """How many pictures these settings ask for; nothing is said of settings that cannot be used."""
+        with user_errors():
+            design, settings = self.asked(values)
+            shots = program_of(design).shots(design, with_options(design, settings))
+            n = sum(shot.n for shot in shots)
+            return f"{n:,} pictures of {len({shot.prompt for shot in shots}):,} prompts" if n else ""
+        return ""
+
+    def on_remember(self, *values: Any) -> dict[str, Any]:
+        """What this browser should know next time."""
+        return dict(zip(study_form.REMEMBERED, values, strict=True))
+
+    def on_load(self, remembered: dict[str, Any] | None) -> Updates:
+        """Put back what this browser chose last time, as far as it still exists."""
+        kept = {k: str(v) for k, v in (remembered or {}).items() if k in study_form.REMEMBERED}
+        with user_errors():
+            model = kept.get("model", self.form["model"].value)
+            return {self.form[k]: v for k, v in kept.items() if k != "condition"} | {
+                self.form["condition"]: self._conditions(model, kept.get("condition", "published"))
+            }
+        return {self.parts["count"]: ""}
+
+    # Steps of the handlers.
+
+    def asked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
+        """The design and the settings that stand in the form; InvalidInput where they cannot be used."""
+        n = len(study_form.FIELDS)
+        settings = study_form.read_settings(values[:n])
+        design = self.designs[str(values[0])]
+        if not self.own:
+            return design, settings
+        return self.own_design(design, dict(zip(self.own, values[n:], strict=True))), settings
+
+    def finished(self, report: StudyReport) -> Updates:
+        """All of a report."""
+        parts, design, settings = self.parts, report.design, report.settings
+        text = f"Done in {report.seconds:.1f} s. {report.n_images:,} pictures scored."
+        return {
+            **self._buttons(running=False),
+            parts["report"]: report,
+            parts["status"]: messages.done_html(text),
+            parts["results"]: gr.update(visible=True),
+            parts["header"]: study_html.header_html(report, self.headline(report)),
+            parts["findings"]: study_html.findings_html(report),
+            parts["figures"]: study_html.figures_html(self.figures(report)),
+            parts["tables"]: study_html.tables_html(self.tables(report)),
+            parts["notes"]: study_html.notes_html(report),
+            parts["shell"]: to_command(design, settings),
+            parts["python"]: to_python(design, settings),
+            parts["link"]: self.link(report),
+            **show_pictures(self.pictures, report),
+            **self.show_extra(report),
+        }
+
+    def link(self, report: StudyReport) -> str:
+        """The address of this tab with these settings; one's own words do not travel in it."""
+        settings, design = report.settings, report.design
+        if not is_shipped(design):
+            return f"?tab={self.key}"
+        asked = {
+            "tab": self.key,
+            "study": design.name,
+            "model": settings.model,
+            "condition": settings.condition,
+            "percent": f"{100 * settings.scale:g}",
+            "seed": settings.seed,
+        }
+        return "?" + urlencode({k: v for k, v in asked.items() if v != ""})
+
+    def _buttons(self, *, running: bool) -> Updates:
+        return {
+            self.parts["run"]: gr.update(visible=not running),
+            self.parts["stop"]: gr.update(visible=running),
+        }
+
+    def _conditions(self, model: str, condition: str) -> Any:
+        info = self.services.model_info(model)
+        chosen = condition if condition in info.conditions else next(iter(info.conditions), "")
+        return gr.update(choices=list(info.conditions), value=chosen, visible=bool(info.conditions))

@@ -1,0 +1,82 @@
+"""What a visitor takes along from a study: a figure, a table, the report, or everything as one zip."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from bias_core.errors import InvalidInput
+from bias_core.runs.export import csv_bytes, write_zip
+from bias_core.studies.figures import to_bytes
+from bias_core.studies.study_export import to_export
+from bias_core.studies.study_report import finding_frame, markdown_table, rounded, to_dict, to_markdown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
+    from bias_core.studies.study_types import StudyFigure, StudyReport
+
+FIGURE_FORMS = ("png", "svg", "pdf", "csv")
+TABLE_FORMS = ("csv", "md", "tex")
+FINDINGS = "findings"
+
+
+def take(report: StudyReport, what: str, folder: Path) -> Path:
+    """Write what was asked for into ``folder`` and say where.
+
+    ``what`` is ``figure:<key>:<form>``, ``table:<key>:<form>``, ``report::json``, ``report::md`` or
+    ``zip::zip``; it comes from the page, so anything else is an InvalidInput.
+    """
+    kind, _, rest = what.partition(":")
+    key, _, form = rest.rpartition(":")
+    name = f"{report.design.name}-{report.run_id}{'-' + key if key else ''}.{form}"
+    if kind == "zip":
+        return write_zip(
+            to_export(report, pictures=True), folder / f"{report.design.name}-{report.run_id}.zip"
+        )
+    if kind == "report" and form in ("json", "md"):
+        text = (
+            to_markdown(report) if form == "md" else json.dumps(to_dict(report), indent=2, ensure_ascii=False)
+        )
+        return _write(folder / name, text.encode())
+    if kind == "figure" and form in FIGURE_FORMS:
+        return _write(folder / name, _figure_bytes(_figure(report, key), form))
+    if kind == "table" and form in TABLE_FORMS:
+        return _write(folder / name, _table_bytes(_table(report, key), form))
+    raise InvalidInput(f"there is nothing to take by the name {what!r}")
+
+
+def _figure(report: StudyReport, key: str) -> StudyFigure:
+    for figure in report.results.figures:
+        if figure.key == key:
+            return figure
+    raise InvalidInput(f"this report has no figure {key!r}")
+
+
+def _table(report: StudyReport, key: str) -> pd.DataFrame:
+    if key == FINDINGS:
+        return finding_frame(report)
+    for table in report.results.tables:
+        if table.key == key:
+            return table.frame
+    raise InvalidInput(f"this report has no table {key!r}")
+
+
+def _figure_bytes(figure: StudyFigure, form: str) -> bytes:
+    return csv_bytes(figure.data) if form == "csv" else to_bytes(figure, form)
+
+
+def _table_bytes(frame: pd.DataFrame, form: str) -> bytes:
+    if form == "csv":
+        return csv_bytes(frame)
+    if form == "md":
+        return (markdown_table(rounded(frame)) + "\n").encode()
+    text: str = rounded(frame).to_latex(index=False, escape=True)
+    return text.encode()
+
+
+def _write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
