@@ -19,15 +19,26 @@ def headline(report: StudyReport) -> str:
         return f"{report.n_images:,} pictures were measured; the figures and tables show what was found."
     away = [row for row in rows if not row["low"] <= row["null_value"] <= row["high"]]
     if not away:
-        return f"No clear departure from “no bias” in {len(rows)} numbers: none is shown, none is ruled out."
-    lead = max(
-        away, key=lambda row: min(abs(row["low"] - row["null_value"]), abs(row["high"] - row["null_value"]))
-    )
-    says = f" {lead['says']}" if lead["says"] else ""
-    return (
-        f"{len(away)} of {len(rows)} numbers depart clearly from “no bias”. Clearest: {lead['finding']}, "
-        f"{format_number(lead['value'])} [{format_number(lead['low'])}, {format_number(lead['high'])}].{says}"
-    )
+        which = "The number is" if len(rows) == 1 else f"All {len(rows)} numbers are"
+        return f"{which} compatible with “no bias”: no departure is shown, none is ruled out."
+    lead = max(away, key=_clearance)
+    if len(rows) == 1:
+        return _spoken(lead)
+    verb = "departs" if len(away) == 1 else "depart"
+    return f"{len(away)} of {len(rows)} numbers {verb} clearly from “no bias”. Clearest: {_spoken(lead)}"
+
+
+def _spoken(row: dict[str, Any]) -> str:
+    value, low, high = (format_number(row[key]) for key in ("value", "low", "high"))
+    null = format_number(row["null_value"])
+    return f"{row['finding']}, {value} [{low}, {high}], where {null} would be no bias. {row['says']}".strip()
+
+
+def _clearance(row: dict[str, Any]) -> float:
+    """How far the null value lies outside of the interval, in widths of it."""
+    outside = max(row["low"] - row["null_value"], row["null_value"] - row["high"])
+    width = row["high"] - row["low"]
+    return math.inf if width == 0 else outside / width
 
 
 def _testable(row: dict[str, Any]) -> bool:
