@@ -74,12 +74,19 @@ class StudyTab:
     # What a tab adds.
 
     def build_own(self) -> dict[str, Any]:
-        """Inputs for words of one's own, by name; called inside of an accordion. Without: no accordion."""
+        """Inputs for words of one's own, by name; called inside of an accordion. Without: no accordion.
+
+        They are used once the box above them is ticked, which typing does and a preset undoes.
+        """
         return {}
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:  # noqa: ARG002
         """The design with the visitor's own words in it; ``own`` has the values of ``build_own``."""
         return design
+
+    def own_settings(self, settings: StudySettings) -> StudySettings:
+        """The form's settings as they suit that design."""
+        return settings
 
     def build_extra(self) -> dict[str, Any]:
         """Components between the numbers and the figures, by name; hidden until there is a report."""
@@ -130,6 +137,12 @@ class StudyTab:
         self.form |= study_form.build_form(self.key, list(self.designs.values()), self.services)
         if type(self).build_own is not StudyTab.build_own:
             with gr.Accordion("Your own words", open=False, elem_classes="more", elem_id=f"{self.key}-own"):
+                self.parts["use_own"] = gr.Checkbox(
+                    False,
+                    label="Run with these instead of the study above",
+                    elem_id=f"{self.key}-use-own",
+                    container=False,
+                )
                 self.own = self.build_own()
         first = next(iter(self.designs.values()))
         study_form.build_more(self.key, self.form, first, self.services)
@@ -159,8 +172,9 @@ class StudyTab:
     # Wiring.
 
     def inputs(self) -> list[Any]:
-        """The form's components in the order of ``FIELDS``, then the tab's own."""
-        return [*(self.form[name] for name in study_form.FIELDS), *self.own.values()]
+        """The form's components in the order of ``FIELDS``, then the tab's own and whether to use them."""
+        own = [*self.own.values(), self.parts["use_own"]] if self.own else []
+        return [*(self.form[name] for name in study_form.FIELDS), *own]
 
     def outputs(self) -> list[Any]:
         """Everything that a finished run changes."""
@@ -176,7 +190,10 @@ class StudyTab:
         changed = [form["options"], form["steps"], form["guidance"]]
         form["study"].input(self.on_study, form["study"], changed, **QUIET)
         form["model"].input(self.on_model, form["model"], [form["condition"], parts["status"]], **QUIET)
-        counted = [form[name] for name in ("study", "percent", "options")]
+        counted = [
+            *(form[name] for name in ("study", "percent", "options")),
+            *self.inputs()[len(study_form.FIELDS) :],
+        ]
         for component in counted:
             component.change(self.on_count, self.inputs(), parts["count"], **QUIET)
         for name in ("findings", "figures", "tables", "takes"):
@@ -190,7 +207,15 @@ class StudyTab:
             component.input(self.on_remember, remembered, parts["remembered"], queue=False, **QUIET)
         demo.load(self.on_load, parts["remembered"], [*remembered, parts["count"]], **QUIET)
         wire_pictures(self.pictures)
+        self._wire_own()
         self.wire_extra()
+
+    def _wire_own(self) -> None:
+        """Typing one's own words chooses them; another study chooses that study."""
+        for component in self.own.values():
+            component.input(None, None, self.parts["use_own"], js="() => true", **QUIET)
+        if self.own:
+            self.form["study"].input(None, None, self.parts["use_own"], js="() => false", **QUIET)
 
     def _wire_run(self, trigger: Any) -> None:
         parts = self.parts
@@ -213,7 +238,8 @@ class StudyTab:
         run.failure(self.on_crash, None, [parts["status"], parts["run"], parts["stop"]], **QUIET)
 
     def _filled(self) -> list[Any]:
-        return [self.form[name] for name in study_form.FIELDS]
+        use_own = [self.parts["use_own"]] if self.own else []
+        return [*(self.form[name] for name in study_form.FIELDS), *use_own]
 
     def _fill(self, place: int) -> Any:
         preset = self.presets[place]
@@ -225,6 +251,7 @@ class StudyTab:
                 self.form["condition"]: self._conditions(settings.model, settings.condition),
                 self.form["images"]: None,
                 self.form["labels"]: None,
+                **({self.parts["use_own"]: False} if self.own else {}),
             }
 
         return fill
@@ -312,9 +339,10 @@ class StudyTab:
         n = len(study_form.FIELDS)
         settings = study_form.read_settings(values[:n])
         design = self.designs[str(values[0])]
-        if not self.own:
+        *own, use_own = values[n:] or (False,)
+        if not use_own:
             return design, settings
-        return self.own_design(design, dict(zip(self.own, values[n:], strict=True))), settings
+        return self.own_design(design, dict(zip(self.own, own, strict=True))), self.own_settings(settings)
 
     def finished(self, report: StudyReport) -> Updates:
         """All of a report."""
