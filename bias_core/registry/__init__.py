@@ -11,6 +11,7 @@ from bias_core.registry import (
     composite_association,
     oasis,
     object_bias,
+    paired_difference,
     paired_stereotype,
     propagation,
     rank_agreement,
@@ -28,6 +29,7 @@ METRICS: dict[str, Metric] = {
         composite_association,
         oasis,
         propagation,
+        paired_difference,
         rank_agreement,
     )
     for metric in method.METRICS

@@ -1,0 +1,334 @@
+"""Two image sets on the same seeds: how much more often an attribute is seen in the second (OASIS's P and Ψ).
+
+A margin is cos(I, d+) - cos(I, d-) of one image: the attribute is seen where it is above 0. Entry i of both
+sets belongs to the same seed. Every difference is second minus first.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from bias_core.arrays import finite_vector, probability, same_length
+from bias_core.errors import InvalidInput
+from bias_core.intervals import check_confidence, percent
+from bias_core.statistics import percentile_estimate
+from bias_core.types import Estimate, ReaderErrors
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from bias_core.statistics import Seed
+
+N_RESAMPLES = 1999
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedTest:
+    """A difference on the same seeds.
+
+    Attributes
+    ----------
+    estimate : second minus first, null value 0; n counts seeds.
+    p_value : two-sided, in (0, 1]; nan where there is no test.
+    test : its name.
+    """
+
+    estimate: Estimate
+    p_value: float
+    test: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrevalenceTest(PairedTest):
+    """:class:`PairedTest` of P.
+
+    Attributes
+    ----------
+    n_gained, n_lost : seeds on which only the second set, or only the first, shows the attribute.
+    """
+
+    n_gained: int
+    n_lost: int
+
+
+def prevalence_difference(margins_first: ArrayLike, margins_second: ArrayLike) -> float:
+    """How much more often the attribute is seen in the second set, on the same seeds.
+
+    P₂ - P₁ = 1/n Σ_i [1(m₂ᵢ > 0) - 1(m₁ᵢ > 0)]   (P: [dehdashtian2025oasis, Eq. 5])
+
+    Parameters
+    ----------
+    margins_first, margins_second : arrays (n,), in [-2, 2]
+        cos(I, d+) - cos(I, d-) of each image; entry i of both is of the same seed.
+
+    Returns
+    -------
+    float
+        In [-1, 1]; 0: seen equally often, positive: more often in the second. A tie counts as absent.
+
+    Raises
+    ------
+    InvalidInput
+        For empty or not finite margins, or different lengths.
+
+    Examples
+    --------
+    >>> prevalence_difference([0.1, -0.2, -0.1, 0.3], [0.2, 0.1, 0.3, 0.1])
+    0.5
+    """
+    first, second = _seen(margins_first, margins_second)
+    return float(second.mean() - first.mean())
+
+
+def prevalence_difference_test(
+    margins_first: ArrayLike, margins_second: ArrayLike, *, confidence: float = 0.95
+) -> PrevalenceTest:
+    """:func:`prevalence_difference` with its interval and McNemar's exact p-value.
+
+    With b seeds where only the second set shows the attribute and c where only the first does, the value is
+    (b - c) / n. p is the two-sided binomial test of b out of b + c [mcnemar1947]. The interval is the
+    adjusted Wald one [bonett2012]: with p̃ = (count + 1) / (n + 2) for both counts,
+    p̃_b - p̃_c ± z √((p̃_b + p̃_c - (p̃_b - p̃_c)²) / (n + 2)).
+
+    Parameters
+    ----------
+    margins_first, margins_second : arrays (n,)
+    confidence : float in (0, 1)
+
+    Returns
+    -------
+    PrevalenceTest
+        In [-1, 1], null value 0. The interval has a width even where no seed changed.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`prevalence_difference`.
+
+    Notes
+    -----
+    The exact test is conservative: with few changed seeds it rejects less often than it may.
+
+    Examples
+    --------
+    >>> found = prevalence_difference_test([-1.0] * 6, [1.0] * 6)
+    >>> found.n_gained, found.p_value  # 2 / 2⁶
+    (6, 0.03125)
+    """
+    check_confidence(confidence)
+    first, second = _seen(margins_first, margins_second)
+    n, gained, lost = len(first), int((second > first).sum()), int((second < first).sum())
+    z = float(stats.norm.ppf((1 + confidence) / 2))
+    share_b, share_c = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
+    middle = share_b - share_c
+    reach = z * math.sqrt((share_b + share_c - middle**2) / (n + 2))
+    value = (gained - lost) / n
+    estimate = Estimate(
+        value=value,
+        low=min(value, max(-1.0, middle - reach)),
+        high=max(value, min(1.0, middle + reach)),
+        n=n,
+        null_value=0.0,
+        method=f"adjusted Wald for pairs {percent(confidence)}",
+    )
+    return PrevalenceTest(
+        estimate=estimate,
+        p_value=_mcnemar(gained, lost),
+        test="McNemar, exact",
+        n_gained=gained,
+        n_lost=lost,
+    )
+
+
+def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confidence: float = 0.95) -> Estimate:
+    """The difference of what is truly shown, when one reader with known errors read both sets.
+
+    (P₂ - P₁) / (Se + Sp - 1): the constant of [rogan1978, Eq. 1] cancels. Each end is at the distance
+    √((d - end)² + d² v_J / J²) / J from the value, with J = Se + Sp - 1 and v_J the variance of its estimate:
+    the recovery of variances of [zou2008].
+
+    Parameters
+    ----------
+    difference : Estimate
+        From :func:`prevalence_difference_test`.
+    errors : ReaderErrors
+        The same for both sets.
+    confidence : float in (0, 1)
+        As that of ``difference``.
+
+    Returns
+    -------
+    Estimate
+        In [-1, 1], null value 0; larger than the difference itself, for errors hide a part of it.
+
+    Raises
+    ------
+    InvalidInput
+        If Se + Sp <= 1: the reader tells nothing.
+
+    Examples
+    --------
+    >>> from bias_core.types import Estimate, ReaderErrors
+    >>> errors = ReaderErrors(sensitivity=0.9, specificity=0.85, n_positive=500, n_negative=500)
+    >>> round(corrected_difference(Estimate(value=0.3, low=0.2, high=0.4, n=100), errors).value, 6)
+    0.4
+    """
+    check_confidence(confidence)
+    se, sp = errors.sensitivity, errors.specificity
+    scale = se + sp - 1
+    if scale <= 0:
+        raise InvalidInput(f"sensitivity + specificity must exceed 1 for a correction; got {se} + {sp}.")
+    z = float(stats.norm.ppf((1 + confidence) / 2))
+    shares = (
+        (se * errors.n_positive + 1) / (errors.n_positive + 2),
+        (sp * errors.n_negative + 1) / (errors.n_negative + 2),
+    )
+    sizes = (errors.n_positive + 2, errors.n_negative + 2)
+    variance = sum(share * (1 - share) / size for share, size in zip(shares, sizes, strict=True))
+    own = (z * difference.value / scale) ** 2 * variance
+    down, up = (
+        math.sqrt((difference.value - end) ** 2 + own) / scale for end in (difference.low, difference.high)
+    )
+    raw = difference.value / scale
+    value, low, high = (min(max(number, -1.0), 1.0) for number in (raw, raw - down, raw + up))
+    return Estimate(
+        value=value,
+        low=low,
+        high=high,
+        n=difference.n,
+        null_value=0.0,
+        method=f"Rogan–Gladen, {difference.method}",
+        note="" if abs(raw) <= 1 else f"the formula gives {raw:.3f}, outside [-1, 1]",
+    )
+
+
+def stereotype_difference(margins_first: ArrayLike, margins_second: ArrayLike, reference: float) -> float:
+    """How much more over-represented the attribute is in the second set, on the same seeds.
+
+    Ψ₂ - Ψ₁ with Ψ = max(0, P - P*)   (Ψ: [dehdashtian2025oasis, Eq. 3])
+
+    Parameters
+    ----------
+    margins_first, margins_second : arrays (n,)
+    reference : float in [0, 1]
+        P*, the real-world rate.
+
+    Returns
+    -------
+    float
+        In [-1, 1]; 0 also where neither set over-represents it, whatever their P.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`prevalence_difference`, and for a rate outside [0, 1].
+
+    Examples
+    --------
+    >>> stereotype_difference([0.1, -0.2, -0.1, 0.3], [0.2, 0.1, 0.3, 0.1], 0.75)
+    0.25
+    """
+    rate = probability(reference, "reference")
+    first, second = _seen(margins_first, margins_second)
+    return float(_stereotype(second.mean(), rate) - _stereotype(first.mean(), rate))
+
+
+def stereotype_difference_test(
+    margins_first: ArrayLike,
+    margins_second: ArrayLike,
+    reference: float,
+    *,
+    confidence: float = 0.95,
+    n_resamples: int = N_RESAMPLES,
+    rng: Seed = 0,
+) -> PairedTest:
+    """:func:`stereotype_difference` with a bootstrap interval over seeds and a p-value from swapping.
+
+    Each resample draws seeds, with the images of both sets. For p the two images of each seed are swapped at
+    random: p = (1 + #{|D*| >= |D|}) / (1 + B).
+
+    Parameters
+    ----------
+    margins_first, margins_second : arrays (n,)
+    reference : float in [0, 1]
+    confidence : float in (0, 1)
+    n_resamples : int
+    rng : seed or Generator
+
+    Returns
+    -------
+    PairedTest
+        In [-1, 1], null value 0. nan ends with a note where no resample differs, as when neither set comes
+        near P*.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`stereotype_difference`.
+
+    Examples
+    --------
+    >>> stereotype_difference_test([-1.0, -1.0, 1.0], [-1.0, -1.0, -1.0], 0.9).estimate.value
+    0.0
+    """
+    value = stereotype_difference(margins_first, margins_second, reference)
+    first, second = _seen(margins_first, margins_second)
+    n, generator = len(first), np.random.default_rng(rng)
+    weights = generator.multinomial(n, np.full(n, 1 / n), size=n_resamples) / n  # (n_resamples, n)
+    resampled = _stereotype(weights @ second, reference) - _stereotype(weights @ first, reference)
+    gain = second - first
+    moved = generator.integers(0, 2, size=(n_resamples, n)) @ gain / n  # what swapping gives to the first
+    swapped = _stereotype(second.mean() - moved, reference) - _stereotype(first.mean() + moved, reference)
+    return PairedTest(
+        estimate=percentile_estimate(value, resampled, n=n, confidence=confidence, null_value=0.0),
+        p_value=swap_p_value(value, swapped),
+        test="images of each seed swapped at random",
+    )
+
+
+def swap_p_value(value: float, swapped: ArrayLike) -> float:
+    """Two-sided p of a difference among those that swapping the two images of a seed gives.
+
+    p = (1 + #{|D*| >= |D|}) / (1 + B), where nothing but the order of the two sets is tested.
+
+    Raises
+    ------
+    InvalidInput
+        For no or not finite differences.
+
+    Examples
+    --------
+    >>> swap_p_value(0.5, [0.1, -0.6, 0.2])  # (1 + 1) / (1 + 3)
+    0.5
+    """
+    others = np.abs(finite_vector(swapped, "swapped"))
+    return float((1 + np.count_nonzero(others >= abs(value) - _ROUNDING)) / (1 + others.size))
+
+
+def _mcnemar(gained: int, lost: int) -> float:
+    from statsmodels.stats.contingency_tables import mcnemar
+
+    return min(1.0, float(mcnemar([[0, gained], [lost, 0]], exact=True).pvalue))
+
+
+def _stereotype(
+    prevalence: NDArray[np.float64] | np.floating, reference: float
+) -> NDArray[np.float64] | np.floating:
+    excess: NDArray[np.float64] = np.maximum(0.0, prevalence - reference)
+    return excess
+
+
+def _seen(
+    margins_first: ArrayLike, margins_second: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """1 or 0 per image of both sets, ``(n,)``."""
+    first = finite_vector(margins_first, "margins_first")
+    second = finite_vector(margins_second, "margins_second")
+    same_length(margins_first=first, margins_second=second)
+    return (first > 0).astype(np.float64), (second > 0).astype(np.float64)

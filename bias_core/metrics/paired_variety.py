@@ -1,0 +1,385 @@
+"""Two image sets on the same seeds: differences of variety (OASIS) and of association (T2IAT), and change.
+
+Every difference is second minus first.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+from threadpoolctl import threadpool_limits
+
+from bias_core.arrays import all_equal, finite_vector, same_dimension, same_length, unit_rows
+from bias_core.errors import InvalidInput
+from bias_core.intervals import bootstrap_interval, check_confidence, percent, percentile_estimate
+from bias_core.metrics.alignment import ENERGY, decompose, spread_along, weighted_alignment_score
+from bias_core.metrics.association import association
+from bias_core.metrics.paired_prevalence import PairedTest, swap_p_value
+from bias_core.types import Estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from bias_core.statistics import Seed
+
+    Floats = NDArray[np.float64]
+
+N_RESAMPLES = 999
+_KEPT_ENERGY = 0.99  # what resampling keeps of both image sets
+_ROUNDING = 1e-6
+_BLOCK = 64  # resamples that are decomposed together
+_SWAPPED = "images of each seed swapped at random"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VarietyTests:
+    """Differences of WALS and of spread, one per direction."""
+
+    alignment: tuple[PairedTest, ...]
+    spread: tuple[PairedTest, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neutral:
+    """One side of a difference of associations: unguided images, and those guided to A and to B.
+
+    Shapes ``(n, d)``, ``(n_a, d)``, ``(n_b, d)``.
+    """
+
+    targets: Floats
+    attributes_a: Floats
+    attributes_b: Floats
+
+
+def alignment_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLike) -> float:
+    """How much more of the variety of the second set lies along an attribute.
+
+    WALS₂ - WALS₁   (WALS: [dehdashtian2025oasis, Eq. 7])
+
+    Parameters
+    ----------
+    first, second : arrays (n, d), n >= 2
+        Embeddings of the two sets; of equal size, for WALS moves with it.
+    direction : array (d,)
+
+    Returns
+    -------
+    float
+        In [-1, 1]; 0: equally much, positive: more in the second.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`bias_core.metrics.alignment.weighted_alignment_score`.
+
+    Examples
+    --------
+    >>> flat, tall = [[1.0, 0.0, 0.1], [1.0, 0.0, -0.1]], [[1.0, 0.1, 0.0], [1.0, -0.1, 0.0]]
+    >>> round(alignment_difference(flat, tall, [0.0, 1.0, 0.0]), 6)
+    1.0
+    """
+    return weighted_alignment_score(second, direction) - weighted_alignment_score(first, direction)
+
+
+def spread_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLike) -> float:
+    """How much wider the second set is spread along an attribute, in units of cosine.
+
+    s₂ - s₁, each the standard deviation along δ   [dehdashtian2025oasis, 3.2]
+
+    Parameters
+    ----------
+    first, second : arrays (n, d), n >= 2
+    direction : array (d,)
+
+    Returns
+    -------
+    float
+        In [-1.42, 1.42]; 0: equally wide, positive: the second is wider.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`bias_core.metrics.alignment.spread_along`.
+
+    Examples
+    --------
+    >>> near, far = [[0.6, 0.8], [0.8, 0.6]], [[0.0, 1.0], [1.0, 0.0]]
+    >>> round(spread_difference(near, far, [1.0, 0.0]), 6)  # (1 - 0.2) / sqrt(2)
+    0.565685
+    """
+    return spread_along(second, direction) - spread_along(first, direction)
+
+
+def variety_difference_tests(
+    first: ArrayLike,
+    second: ArrayLike,
+    directions: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    n_resamples: int = N_RESAMPLES,
+    rng: Seed = 0,
+) -> VarietyTests:
+    """:func:`alignment_difference` and :func:`spread_difference` with intervals and p-values over seeds.
+
+    Each bootstrap resample draws seeds, with the images of both sets. For p the two images of each seed are
+    swapped at random: p = (1 + #{|D*| >= |D|}) / (1 + B).
+
+    Parameters
+    ----------
+    first, second : arrays (n, d)
+        Row i of both is of the same seed.
+    directions : array (n_attributes, d)
+    confidence : float in (0, 1)
+    n_resamples : int
+        Of the bootstrap, and as many swaps.
+    rng : seed or Generator
+
+    Returns
+    -------
+    VarietyTests
+        nan with a note where a set has fewer than two different images.
+
+    Raises
+    ------
+    InvalidInput
+        For malformed embeddings, different sizes or dimensions.
+
+    Notes
+    -----
+    Swapping tests whether it matters which set an image came from. Where it does for another reason (another
+    prevalence), p is that of swapped mixtures and holds approximately. Both loops work inside the components
+    that hold 99 % of the energy of the two sets together.
+
+    Examples
+    --------
+    >>> one = [[1.0, 0.0]]
+    >>> variety_difference_tests(one, one, [[0.0, 1.0]]).spread[0].estimate.note
+    'one seed has no variety'
+    """
+    rows = [unit_rows(x, name).astype(np.float64) for x, name in ((first, "first"), (second, "second"))]
+    deltas = unit_rows(directions, "directions").astype(np.float64)
+    n = same_length(first=rows[0], second=rows[1])
+    same_dimension(first=rows[0], second=rows[1], directions=deltas)
+    undefined = _undefined(rows)
+    if undefined:
+        nothing = _nothing(n, undefined)
+        return VarietyTests(alignment=(nothing,) * len(deltas), spread=(nothing,) * len(deltas))
+    generator = np.random.default_rng(rng)
+    drawn = generator.multinomial(n, np.full(n, 1 / n), size=n_resamples)  # (n_resamples, n)
+    none = np.zeros_like(drawn)
+    swaps = generator.integers(0, 2, size=(n_resamples, n))
+    pairs = [  # weights of the 2n images in the first and in the second set
+        (np.hstack([drawn, none]), np.hstack([none, drawn])),
+        (np.hstack([1 - swaps, swaps]), np.hstack([swaps, 1 - swaps])),
+    ]
+    pooled = np.vstack(rows)
+    with threadpool_limits(limits=1, user_api="blas"):  # many small matrices: threads only get in the way
+        alignment = [_alignments(pooled, deltas, b) - _alignments(pooled, deltas, a) for a, b in pairs]
+    spread = [_spreads(pooled @ deltas.T, b) - _spreads(pooled @ deltas.T, a) for a, b in pairs]
+    return VarietyTests(
+        alignment=_tests([alignment_difference(*rows, d) for d in deltas], alignment, n, confidence),
+        spread=_tests([spread_difference(*rows, d) for d in deltas], spread, n, confidence),
+    )
+
+
+def association_difference_test(first: Neutral, second: Neutral, *, confidence: float = 0.95) -> PairedTest:
+    """How much more the second set leans to attribute A than the first, on the same seeds.
+
+    S = E_i [Asc(x₂ᵢ) - Asc(x₁ᵢ)], each set against guided images of its own   [wang2023t2iat, Eq. 1 and 2].
+    S is linear in the mean of each set, so its variance is the sum of the variances of the three means of
+    paired terms: of the targets along a - b, and of the guided images of each side along the targets' mean.
+
+    Parameters
+    ----------
+    first, second : Neutral
+        Row i of each array of both is of the same seed.
+    confidence : float in (0, 1)
+
+    Returns
+    -------
+    PairedTest
+        In [-4, 4], null value 0. Interval and p from Student's t with the degrees of freedom of the smallest
+        set; nan where a set has one image.
+
+    Raises
+    ------
+    InvalidInput
+        For malformed embeddings, or sizes that differ between first and second.
+
+    Examples
+    --------
+    >>> east, north = [[1.0, 0.0]] * 2, [[0.0, 1.0]] * 2
+    >>> lean = [Neutral(targets=x, attributes_a=east, attributes_b=north) for x in (north, east)]
+    >>> association_difference_test(*lean).estimate.value
+    2.0
+    """
+    check_confidence(confidence)
+    sides = [_checked(first), _checked(second)]
+    for name in ("targets", "attributes_a", "attributes_b"):
+        same_length(first=getattr(sides[0], name), second=getattr(sides[1], name))
+    before, after = (association(s.targets, s.attributes_a, s.attributes_b) for s in sides)
+    centres = [side.targets.mean(axis=0) for side in sides]
+    terms = [
+        after - before,
+        *(
+            getattr(sides[1], name) @ centres[1] - getattr(sides[0], name) @ centres[0]
+            for name in ("attributes_a", "attributes_b")
+        ),
+    ]
+    value, n, fewest = float(terms[0].mean()), len(before), min(map(len, terms))
+    if fewest < 2:
+        note = "a set with one image has no standard error"
+        return _test(_estimate(value, math.nan, n, confidence, note), math.nan, "")
+    error = math.sqrt(sum(float(term.var(ddof=1)) / len(term) for term in terms))
+    reach = float(stats.t.ppf((1 + confidence) / 2, fewest - 1)) * error
+    p_value = float(2 * stats.t.sf(abs(value) / error, fewest - 1)) if error > 0 else math.nan
+    return _test(_estimate(value, reach, n, confidence), p_value, f"Student's t, {fewest - 1} df")
+
+
+def picture_change(similarities: ArrayLike) -> float:
+    """How far the two images of a seed lie apart on average.
+
+    1/n Σ_i (1 - cos(I₁ᵢ, I₂ᵢ)), embeddings as in [dehdashtian2025oasis]
+
+    Parameters
+    ----------
+    similarities : array (n,), in [-1, 1]
+        Cosine of the two images of each seed.
+
+    Returns
+    -------
+    float
+        In [0, 2]; 0: the encoder sees no change. No null value: compare with images of different seeds.
+
+    Raises
+    ------
+    InvalidInput
+        For empty or not finite similarities, or such as are no cosines.
+
+    Examples
+    --------
+    >>> picture_change([1.0, 0.5])
+    0.25
+    """
+    return float(_changes(similarities).mean())
+
+
+def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
+    """:func:`picture_change` with its bootstrap interval over seeds.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`picture_change`.
+
+    Examples
+    --------
+    >>> picture_change_estimate([1.0, 0.5]).n
+    2
+    """
+    return bootstrap_interval(_changes(similarities), statistic=np.mean, confidence=confidence, rng=rng)
+
+
+def _changes(similarities: ArrayLike) -> Floats:
+    cosines = finite_vector(similarities, "similarities")
+    if np.abs(cosines).max() > 1 + _ROUNDING:
+        raise InvalidInput(
+            f"similarities must lie in [-1, 1]; got {cosines.min():.3f} to {cosines.max():.3f}."
+        )
+    changes: Floats = 1 - np.clip(cosines, -1.0, 1.0)
+    return changes
+
+
+def _undefined(rows: Sequence[Floats]) -> str:
+    if len(rows[0]) < 2:
+        return "one seed has no variety"
+    return "all images of a set have the same embedding" if any(map(all_equal, rows)) else ""
+
+
+def _nothing(n: int, note: str) -> PairedTest:
+    return _test(_estimate(math.nan, math.nan, n, 0.95, note), math.nan, "")
+
+
+def _estimate(value: float, reach: float, n: int, confidence: float, note: str = "") -> Estimate:
+    return Estimate(
+        value=value,
+        low=value - reach,
+        high=value + reach,
+        n=n,
+        null_value=0.0,
+        method="" if note else f"Student's t {percent(confidence)}",
+        note=note,
+    )
+
+
+def _test(estimate: Estimate, p_value: float, test: str) -> PairedTest:
+    return PairedTest(estimate=estimate, p_value=p_value, test=test)
+
+
+def _tests(
+    values: Sequence[float], samples: Sequence[Floats], n: int, confidence: float
+) -> tuple[PairedTest, ...]:
+    """One per direction, from the bootstrap and the swapped differences ``(n_resamples, n_attributes)``."""
+    resampled, swapped = (sample[np.isfinite(sample).all(axis=1)] for sample in samples)
+    if not (len(resampled) and len(swapped)):
+        return tuple(_nothing(n, "too few different images for an interval") for _ in values)
+    return tuple(
+        _test(
+            percentile_estimate(value, draws, n=n, confidence=confidence, null_value=0.0),
+            swap_p_value(value, swaps),
+            _SWAPPED,
+        )
+        for value, draws, swaps in zip(values, resampled.T, swapped.T, strict=True)
+    )
+
+
+def _alignments(pooled: Floats, deltas: Floats, weights: NDArray[np.int_]) -> Floats:
+    """WALS of every weighted image set ``(n_resamples, m)``; nan where it does not vary."""
+    whole = decompose(pooled)
+    u = whole.components[: whole.n_components(_KEPT_ENERGY)]
+    points, targets = (pooled - pooled.mean(axis=0)) @ u.T, deltas @ u.T  # (m, kept), (n_attributes, kept)
+    parts = [
+        _weighted_alignments(points, targets, weights[start : start + _BLOCK])
+        for start in range(0, len(weights), _BLOCK)
+    ]
+    return np.concatenate(parts)
+
+
+def _weighted_alignments(points: Floats, targets: Floats, weights: NDArray[np.int_]) -> Floats:
+    n = weights.sum(axis=1, keepdims=True)  # (n_sets, 1)
+    sums = weights @ points  # (n_sets, kept)
+    grams = np.stack([(points.T * row) @ points for row in weights])
+    grams -= sums[:, :, None] * sums[:, None, :] / n[:, :, None]
+    squares, axes = np.linalg.eigh(grams)  # ascending
+    squares, axes = np.maximum(squares[:, ::-1], 0.0), axes[:, :, ::-1]
+    shares = squares.cumsum(axis=1) / np.maximum(squares.sum(axis=1, keepdims=True), _ROUNDING**2)
+    used = np.concatenate([np.ones((len(n), 1), bool), shares[:, :-1] < ENERGY - 1e-12], axis=1)
+    sigma = np.sqrt(squares) * used
+    sigma[squares[:, 0] <= n[:, 0] * _ROUNDING**2] = np.nan  # it does not vary
+    cosines = np.abs(targets @ axes)  # (n_sets, n_attributes, kept)
+    scores: Floats = (cosines * sigma[:, None, :]).sum(axis=2) / sigma.sum(axis=1, keepdims=True)
+    return scores
+
+
+def _spreads(projections: Floats, weights: NDArray[np.int_]) -> Floats:
+    """Standard deviation (ddof=1) of every weighted image set along every direction."""
+    n = weights.sum(axis=1, keepdims=True)
+    centred = projections - projections.mean(axis=0)
+    squares = weights @ centred**2 - (weights @ centred) ** 2 / n
+    spreads: Floats = np.sqrt(np.maximum(squares, 0.0) / (n - 1))
+    return spreads
+
+
+def _checked(side: Neutral) -> Neutral:
+    parts = {
+        name: unit_rows(getattr(side, name), name).astype(np.float64)
+        for name in ("targets", "attributes_a", "attributes_b")
+    }
+    same_dimension(**parts)
+    return Neutral(**parts)
