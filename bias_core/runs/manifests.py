@@ -19,6 +19,7 @@ Status = Literal["running", "finished", "cancelled", "failed"]
 
 # A run that a kill left "running" protects its pictures from eviction no longer than this.
 STALE_SECONDS = 24 * 3600
+_HEAD_BYTES = 1024  # id, study and session stand first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,7 @@ class Manifest:
     session : the visitor it belongs to; "" on the command line.
     title : a line for the list of runs.
     settings : the study's settings as plain JSON values.
+    design : the study's design as plain JSON values, so that one's own can go on, too.
     rows : one per picture.
     status : "running" also after a kill, until it is resumed.
     kept : the user wants it kept: its pictures are never evicted.
@@ -50,6 +52,7 @@ class Manifest:
     created: float = field(default_factory=time.time)
     updated: float = field(default_factory=time.time)
     versions: Mapping[str, str] = field(default_factory=dict)
+    design: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ManifestStore:
@@ -82,7 +85,7 @@ class ManifestStore:
 
     def list(self, session: str | None = None) -> list[Manifest]:
         """All manifests, newest first; only this visitor's when ``session`` is given."""
-        mine = [run for run in self._all() if session is None or run.session == session]
+        mine = [run for run in self._all(session) if session is None or run.session == session]
         return sorted(mine, key=lambda run: run.updated, reverse=True)
 
     def keep(self, run_id: str, kept: bool = True) -> Manifest:
@@ -100,16 +103,35 @@ class ManifestStore:
         held = (run for run in self._all() if run.kept or (run.status == "running" and run.updated > fresh))
         return {row.id for run in held for row in run.rows}
 
-    def _all(self) -> Iterator[Manifest]:
+    def restore(self, manifest: Manifest) -> None:
+        """Put a deleted run back as it was."""
+        _require_id(manifest.id)
+        self._put(manifest)
+
+    def _all(self, session: str | None = None) -> Iterator[Manifest]:
         for path in self.folder.glob("*.json"):
+            if session is not None and not _may_be_of(path, session):
+                continue
             if (manifest := self.find(path.stem)) is not None:
                 yield manifest
 
     def _write(self, manifest: Manifest) -> Manifest:
         manifest = replace(manifest, updated=time.time())
+        self._put(manifest)
+        return manifest
+
+    def _put(self, manifest: Manifest) -> None:
         text = json.dumps(_to_dict(manifest), ensure_ascii=False)
         write_atomically(self.folder / f"{manifest.id}.json", text.encode())
-        return manifest
+
+
+def _may_be_of(path: Path, session: str) -> bool:
+    """Whether the head of the file names this visitor: others' rows need not be read to list one's own."""
+    try:
+        with path.open("rb") as file:
+            return f'"session": {json.dumps(session)}'.encode() in file.read(_HEAD_BYTES)
+    except OSError:
+        return False
 
 
 def _to_dict(manifest: Manifest) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from bias_core.studies.explore_types import (
     ExploreReport,
     Progress,
 )
+from bias_core.studies.saved_reports import keep_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -81,7 +82,9 @@ def explore(
         if record.status != "cancelled":
             record.status = "finished"
     services.tidy()
-    yield replace(report, seconds=time.monotonic() - started)
+    report = replace(report, seconds=time.monotonic() - started)
+    keep_report(report, services)
+    yield report
 
 
 class _Record:

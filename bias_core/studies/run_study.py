@@ -7,6 +7,7 @@ import json
 import time
 from contextlib import suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import Cancelled, InvalidInput, StorageError
@@ -14,7 +15,9 @@ from bias_core.runs.manifests import Manifest
 from bias_core.studies.designs import program_of
 from bias_core.studies.explore_plan import library_versions
 from bias_core.studies.imported_rows import ImportedRows
+from bias_core.studies.plain_values import encode
 from bias_core.studies.rows import RowMaker
+from bias_core.studies.saved_reports import keep_report
 from bias_core.studies.study_data import StudyData
 from bias_core.studies.study_types import StudyReport
 
@@ -72,7 +75,7 @@ def run_study(
         with suppress(StorageError):  # must not hide the error that a full disk caused
             services.manifests.save(replace(manifest, status=status))
     services.tidy()
-    return StudyReport(
+    report = StudyReport(
         run_id=manifest.id,
         design=design,
         settings=settings,
@@ -86,6 +89,8 @@ def run_study(
         pictures=data.frame,
         stored=data.known,
     )
+    keep_report(report, services)
+    return report
 
 
 def complete(steps: Generator[Progress, None, StudyReport]) -> StudyReport:
@@ -167,6 +172,7 @@ def _manifest(
         session=session,
         title=design.title,
         settings=asdict(settings),
+        design=encode(design, Path()),
         rows=tuple(row for shot in shots for row in rows.of(shot)),
         versions=library_versions() | {"model_revision": rows.revision},
     )

@@ -1,0 +1,200 @@
+"""The runs of one visitor: listed, opened, kept, deleted and brought back, and gone on with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bias_core.errors import BiasCoreError, InvalidInput, StorageError
+from bias_core.studies.explore_types import ExploreReport
+from bias_core.studies.plain_values import decode
+from bias_core.studies.saved_reports import open_report, report_store
+from bias_core.studies.study_types import Design, StudySettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from bias_core.runs.manifests import Manifest, Status
+    from bias_core.studies.context import StudyServices
+    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.saved_reports import Report, SavedReport
+
+EXPLORE = "explore"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLine:
+    """A run as its visitor's list shows it.
+
+    Attributes
+    ----------
+    study : name of the design, "explore" for Explore.
+    model, condition : that drew, or "imported:..." for one's own pictures.
+    n_pictures, n_stored, n_bytes : asked for; still in the store; bytes of these.
+    created, updated : seconds since 1970.
+    saved : whether its report can be opened without running anything.
+    """
+
+    run_id: str
+    study: str
+    title: str
+    model: str
+    condition: str
+    n_pictures: int
+    n_stored: int
+    n_bytes: int
+    status: Status
+    kept: bool
+    created: float
+    updated: float
+    saved: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deleted:
+    """What is needed to undo a deletion."""
+
+    manifest: Manifest
+    report: str | None
+
+
+def list_runs(services: StudyServices, session: str) -> list[RunLine]:
+    """The visitor's runs, newest first."""
+    return [_line(services, run) for run in services.manifests.list(_known(session))]
+
+
+def open_run(services: StudyServices, session: str, run_id: str) -> SavedReport:
+    """The report of a run of this visitor.
+
+    Raises
+    ------
+    InvalidInput
+        The visitor has no such run.
+    StorageError
+        It has no report that can be opened; the message says what to do.
+    """
+    manifest = _mine(services, session, run_id)
+    saved = open_report(run_id, services)
+    if saved is None:
+        raise StorageError(
+            f"“{manifest.title}” has no saved report: it was not finished, or its report made room for newer "
+            "ones. Press “Run again”: what was drawn is not drawn again"
+        )
+    return saved
+
+
+def keep_run(services: StudyServices, session: str, run_id: str, kept: bool) -> None:
+    """Protect the run's pictures and report from making room for others, or no longer."""
+    _mine(services, session, run_id)
+    services.manifests.keep(run_id, kept)
+
+
+def delete_run(services: StudyServices, session: str, run_id: str) -> Deleted:
+    """Forget a run and its report; its pictures go when room is needed, for other runs may share them."""
+    manifest, store = _mine(services, session, run_id), report_store(services)
+    deleted = Deleted(manifest=manifest, report=store.find(run_id))
+    services.manifests.delete(run_id)
+    store.delete(run_id)
+    return deleted
+
+
+def restore_run(services: StudyServices, session: str, deleted: Deleted) -> None:
+    """Undo :func:`delete_run`."""
+    if deleted.manifest.session != _known(session):
+        raise InvalidInput("this run belongs to another visitor")
+    services.manifests.restore(deleted.manifest)
+    if deleted.report is not None:
+        report_store(services).save(deleted.manifest.id, deleted.report)
+
+
+def go_on(
+    services: StudyServices,
+    session: str,
+    run_id: str,
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Generator[Progress, None, Report]:
+    """Run it again with its own settings: what was drawn and read is taken from the stores.
+
+    Raises
+    ------
+    InvalidInput
+        The visitor has no such run, or its imported pictures are no longer there.
+    """
+    manifest = _mine(services, session, run_id)
+    if manifest.study == EXPLORE:
+        return _explore(manifest, services, cancelled)
+    return _study(manifest, services, cancelled)
+
+
+def _explore(
+    manifest: Manifest, services: StudyServices, cancelled: Callable[[], bool]
+) -> Generator[Progress, None, Report]:
+    from bias_core.studies.explore import explore
+    from bias_core.studies.explore_plan import settings_from_dict
+
+    settings = settings_from_dict(manifest.settings)
+    for step in explore(settings, services, cancelled=cancelled, session=manifest.session):
+        if isinstance(step, ExploreReport):
+            return step
+        yield step
+    raise BiasCoreError("the exploration ended without a report")
+
+
+def _study(
+    manifest: Manifest, services: StudyServices, cancelled: Callable[[], bool]
+) -> Generator[Progress, None, Report]:
+    from bias_core.studies.run_study import run_study
+
+    design = decode(manifest.design, Path())
+    if not isinstance(design, Design):
+        raise InvalidInput(
+            f"the run {manifest.id} was made by an older version, which did not keep its design"
+        )
+    settings = _settings(manifest.settings)
+    if settings.images and not Path(settings.images).exists():
+        raise InvalidInput(
+            f"the pictures {Path(settings.images).name!r} of this run are no longer here: import them again"
+        )
+    return (yield from run_study(design, settings, services, cancelled=cancelled, session=manifest.session))
+
+
+def _settings(values: Any) -> StudySettings:
+    known = {f.name for f in fields(StudySettings)}
+    return StudySettings(**{key: value for key, value in values.items() if key in known})
+
+
+def _mine(services: StudyServices, session: str, run_id: str) -> Manifest:
+    manifest = services.manifests.find(run_id)
+    if manifest is None or manifest.session != _known(session):
+        raise InvalidInput(f"there is no run {run_id!r} of yours")
+    return manifest
+
+
+def _known(session: str) -> str:
+    # The command line has the session ""; nobody may list its runs over the web by saying nothing.
+    if not session:
+        raise InvalidInput("a visitor without a key has no runs")
+    return session
+
+
+def _line(services: StudyServices, manifest: Manifest) -> RunLine:
+    ids = {row.id for row in manifest.rows}
+    sizes = [path.stat().st_size for path in map(services.images.path, ids) if path.is_file()]
+    first = manifest.rows[0] if manifest.rows else None
+    return RunLine(
+        run_id=manifest.id,
+        study=manifest.study,
+        title=manifest.title,
+        model=first.model if first else str(manifest.settings.get("model", "")),
+        condition=first.condition if first else "",
+        n_pictures=len(ids),
+        n_stored=len(sizes),
+        n_bytes=sum(sizes),
+        status=manifest.status,
+        kept=manifest.kept,
+        created=manifest.created,
+        updated=manifest.updated,
+        saved=manifest.id in report_store(services),
+    )

@@ -1,0 +1,127 @@
+"""Reports that outlive their run: saved when it ends, opened without drawing or measuring anything."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bias_core.errors import StorageError
+from bias_core.runs.reports import ReportStore
+from bias_core.studies.explore_types import ExploreReport
+from bias_core.studies.plain_values import decode, encode
+from bias_core.studies.study_types import StudyReport
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bias_core.studies.context import StudyServices
+    from bias_core.studies.study_types import StudyFigure
+
+Report = StudyReport | ExploreReport
+_FORM = 1  # of the file; one of another form is not read
+_SHARE = 0.05  # of the picture store's limit that reports may take
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedReport:
+    """A report and when it was made, in seconds since 1970."""
+
+    report: Report
+    created: float
+
+
+def to_text(report: Report, root: Path, *, created: float | None = None) -> str:
+    """The report as one JSON text; files below ``root`` are named from there."""
+    values: dict[str, Any] = {
+        "form": _FORM,
+        "created": time.time() if created is None else created,
+        "report": encode(report, root),
+    }
+    return json.dumps(values, ensure_ascii=False, allow_nan=False)
+
+
+def from_text(text: str, root: Path) -> SavedReport:
+    """What :func:`to_text` was given.
+
+    Raises
+    ------
+    StorageError
+        It is not whole, or was written by another version.
+    """
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise StorageError(f"a saved report is not whole: {error}") from error
+    if not isinstance(values, dict) or values.get("form") != _FORM:
+        raise StorageError("a saved report was written by another version of the program; run it again")
+    report = decode(values["report"], root)
+    if not isinstance(report, Report):
+        raise StorageError(f"a saved report holds a {type(report).__name__}")
+    return SavedReport(report=report, created=float(values["created"]))
+
+
+def report_store(services: StudyServices) -> ReportStore:
+    """Where reports are kept."""
+    return ReportStore(services.settings.data_dir / "reports")
+
+
+def keep_report(report: Report, services: StudyServices) -> None:
+    """Save it under its run; a full disk must not take the report from who waits for it."""
+    store = report_store(services)
+    with suppress(StorageError):
+        store.save(report.run_id, to_text(report, services.settings.data_dir))
+        limit = int(_SHARE * services.settings.cache_gb * 1e9)
+        if store.n_bytes > limit:
+            kept = {run.id for run in services.manifests.list() if run.kept}
+            store.evict(limit, protected=kept | {report.run_id})
+
+
+def open_report(run_id: str, services: StudyServices) -> SavedReport | None:
+    """The report of a run, with those of its pictures that are still stored; None where there is none.
+
+    Raises
+    ------
+    StorageError
+        It cannot be read, or its pictures are gone and it makes no sense without.
+    """
+    text = report_store(services).find(run_id)
+    if text is None:
+        return None
+    return _with_what_is_there(from_text(text, services.settings.data_dir))
+
+
+def _with_what_is_there(saved: SavedReport) -> SavedReport:
+    report = saved.report
+    if isinstance(report, ExploreReport):
+        images = (*report.images, *report.attribute_images)
+        if gone := sum(not image.path.is_file() for image in images):
+            raise StorageError(f"{gone:,} of its {len(images):,} pictures are no longer stored: run it again")
+        return saved
+    return replace(saved, report=_study_with_what_is_there(report))
+
+
+def _study_with_what_is_there(report: StudyReport) -> StudyReport:
+    stored = {key: image for key, image in report.stored.items() if image.path.is_file()}
+    figures = tuple(map(_figure_with_what_is_there, report.results.figures))
+    results = replace(report.results, figures=figures)
+    gone = len(report.stored) - len(stored)
+    if gone:
+        note = (
+            f"{gone:,} of its {len(report.stored):,} pictures are no longer stored; run it again to see them."
+        )
+        results = replace(results, notes=(*results.notes, note))
+    frame = report.pictures
+    if frame is not None and gone:
+        frame = frame[frame["image_id"].isin(list(stored))].reset_index(drop=True)
+    return replace(report, results=results, stored=stored, pictures=frame)
+
+
+def _figure_with_what_is_there(figure: StudyFigure) -> StudyFigure:
+    if "path" not in figure.data:
+        return figure
+    there: pd.Series[bool] = figure.data["path"].map(lambda path: Path(path).is_file()).astype(bool)
+    return figure if there.all() else replace(figure, data=figure.data[there].reset_index(drop=True))

@@ -1,0 +1,191 @@
+"""A report that was saved reads back as it was, and nothing in the file is run."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bias_core.errors import StorageError
+from bias_core.studies.catalogue import load_attribute_sets
+from bias_core.studies.designs import find_design, list_designs
+from bias_core.studies.explore import explore
+from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.plain_values import decode, encode
+from bias_core.studies.report import to_dict as explore_dict
+from bias_core.studies.run_study import complete, run_study
+from bias_core.studies.saved_reports import (
+    SavedReport,
+    from_text,
+    keep_report,
+    open_report,
+    report_store,
+    to_text,
+)
+from bias_core.studies.study_report import to_dict
+from bias_core.studies.study_types import StudyFigure, StudySettings
+from tests.ui.fakes import FakeServices
+
+SETTINGS = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory):
+    built = FakeServices(tmp_path_factory.mktemp("data"))
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def report(services):
+    return complete(run_study(find_design("t2iat-tests"), SETTINGS, services))
+
+
+def same(one, other):
+    """Equal, and of the same types, all the way down."""
+    assert type(one) is type(other)
+    if isinstance(one, pd.DataFrame):
+        pd.testing.assert_frame_equal(one, other)
+    elif isinstance(one, np.ndarray):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+    elif hasattr(one, "__dataclass_fields__"):
+        for field in fields(one):
+            same(getattr(one, field.name), getattr(other, field.name))
+    elif isinstance(one, dict):
+        assert list(one) == list(other)
+        for key in one:
+            same(one[key], other[key])
+    elif isinstance(one, (list, tuple)):
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            same(a, b)
+    elif isinstance(one, float) and math.isnan(one):
+        assert math.isnan(other)
+    else:
+        assert one == other
+
+
+def test_a_study_reads_back_equal(services, report):
+    saved = open_report(report.run_id, services)
+    assert saved is not None
+    same(saved.report, report)
+    assert to_dict(saved.report) == to_dict(report)
+
+
+def test_an_exploration_reads_back_equal(services):
+    nurse = next(item for item in load_attribute_sets() if item.key == "nurse")
+    settings = ExploreSettings(concept="nurse", attributes=nurse.attributes, n_images=9, n_attribute_images=3)
+    *_, found = explore(settings, services)
+    saved = open_report(found.run_id, services)
+    assert saved is not None
+    same(replace(saved.report, seconds=0.0), replace(found, seconds=0.0))
+    assert explore_dict(saved.report) == explore_dict(found)
+
+
+@pytest.mark.parametrize("design", list_designs(), ids=lambda design: design.name)
+def test_every_design_has_a_plain_form(design):
+    text = json.dumps(encode(design, Path()), allow_nan=False)
+    same(decode(json.loads(text), Path()), design)
+
+
+def test_frames_keep_their_types_order_and_holes():
+    frame = pd.DataFrame(
+        {
+            "whole": [1, 2, 3],
+            "share": [0.1, math.nan, math.inf],
+            "truth": [True, False, True],
+            "text": ["a", "=b", None],
+            "mixed": pd.Series([1, None, ("x", 2.5)], dtype=object),
+            "narrow": np.array([1, 2, 3], dtype=np.float32),
+        },
+        index=[5, 3, 4],
+    )
+    for value in (frame, frame.iloc[:0]):
+        same(decode(json.loads(json.dumps(encode(value, Path()), allow_nan=False)), Path()), value)
+
+
+def test_dictionaries_with_strange_keys_read_back():
+    value = {"%": 1, "b": {True: 0.5, 2: ("x",)}}
+    same(decode(json.loads(json.dumps(encode(value, Path()))), Path()), value)
+
+
+def test_what_has_no_plain_form_is_an_error_of_the_program():
+    with pytest.raises(TypeError, match="set"):
+        encode({1, 2}, Path())
+
+
+def test_files_are_named_from_the_data_folder_so_that_it_can_move(services, report):
+    text = report_store(services).find(report.run_id)
+    assert text is not None
+    assert str(services.settings.data_dir) not in text
+    moved = from_text(text, Path("/elsewhere")).report
+    assert {str(image.path)[:18] for image in moved.stored.values()} == {"/elsewhere/images/"}
+
+
+def test_pictures_that_are_gone_are_left_out_and_said(tmp_path):
+    services = FakeServices(tmp_path)
+    report = complete(run_study(find_design("t2iat-tests"), SETTINGS, services))
+    gone, kept, *_ = (image.path for image in report.stored.values())
+    frame = pd.DataFrame({"path": [str(gone), str(kept)], "row": ["a", "a"], "column": ["b", "c"]})
+    figure = StudyFigure(key="strip", title="Strip", kind="pictures", data=frame)
+    keep_report(replace(report, results=replace(report.results, figures=(figure,))), services)
+    gone.unlink()
+    saved = open_report(report.run_id, services)
+    assert isinstance(saved, SavedReport)
+    n = len(report.stored)
+    assert saved.report.results.notes[-1].startswith(f"1 of its {n} pictures are no longer stored")
+    assert gone.stem not in saved.report.stored
+    assert set(saved.report.pictures["image_id"]) == set(saved.report.stored)
+    assert saved.report.results.figures[0].data["path"].tolist() == [str(kept)]
+    assert saved.report.results.findings == report.results.findings
+
+
+def test_an_exploration_whose_pictures_are_gone_asks_to_run_again(tmp_path):
+    services = FakeServices(tmp_path)
+    *_, found = explore(
+        ExploreSettings(concept="nurse", n_images=4, attribute_a="", attribute_b=""), services
+    )
+    found.images[0].path.unlink()
+    with pytest.raises(StorageError, match="1 of its 4 pictures are no longer stored: run it again"):
+        open_report(found.run_id, services)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not whole"),
+        ("[]", "another version"),
+        ('{"form": 99}', "another version"),
+        ('{"form": 1, "created": 0, "report": {"%": "system"}}', "cannot be read"),
+        ('{"form": 1, "created": 0, "report": {"%": "Design", "evil": 1}}', "cannot be read"),
+        ('{"form": 1, "created": 0, "report": {"a": 1}}', "holds a dict"),
+    ],
+)
+def test_a_file_of_something_else_is_refused(text, words):
+    with pytest.raises(StorageError, match=words):
+        from_text(text, Path())
+
+
+def test_a_run_without_a_report_has_none(services):
+    assert open_report("abc123", services) is None
+
+
+def test_reports_stay_below_their_limit_but_for_kept_ones(tmp_path):
+    store = report_store(FakeServices(tmp_path))
+    for i in range(5):
+        store.save(f"run{i}", "x" * 100)
+        path = store.folder / f"run{i}.json"
+        os.utime(path, (i, i))
+    store.evict(250, protected={"run0"})
+    assert sorted(path.stem for path in store.folder.glob("*.json")) == ["run0", "run4"]
+
+
+def test_a_text_of_another_time_keeps_its_time(report):
+    assert from_text(to_text(report, Path(), created=5.0), Path()).created == 5.0
