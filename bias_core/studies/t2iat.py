@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
@@ -22,16 +23,19 @@ from bias_core.studies.study_types import (
     StudySettings,
     StudyTable,
 )
+from bias_core.studies.t2iat_sets import (
+    SIDES,
+    influence_figure,
+    influence_table,
+    leave_out,
+    sets_of,
+)
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from bias_core.studies.study_data import StudyData
 
-SIDES = ("x", "y")
 FEWEST_STIMULI = 3
-SETS = ("neutral", "a", "b")
-"""Neutral pictures of a concept, and those edited with words of attribute A and of B."""
+SIGNIFICANT = 0.05
 
 
 def association_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -99,60 +103,62 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
     frame = data.frame
     rows = yield from data.embed(frame)
     tests = chosen_tests(design, settings)
-    found = {test["key"]: run_test(frame[frame["test"] == test["key"]], rows, settings) for test in tests}
+    parts = {test["key"]: frame[frame["test"] == test["key"]] for test in tests}
+    found = {key: run_test(part, rows, settings) for key, part in parts.items()}
+    left_out = {key: leave_out(part, rows) for key, part in parts.items()}
+    for key, part in parts.items():
+        keep_associations(data, part, found[key])
     adjusted = benjamini_hochberg([t.total_p_value for t in found.values()]).adjusted
+    corrected = {key: float(q) for key, q in zip(found, adjusted, strict=True)}
     titles = {test["key"]: _title(design, test) for test in tests}
-    table = pd.DataFrame(
-        [
-            _table_row(design, test, found[test["key"]], float(q))
-            for test, q in zip(tests, adjusted, strict=True)
-        ]
-    )
+    table = pd.DataFrame([_table_row(design, t, found[t["key"]], corrected[t["key"]]) for t in tests])
+    published = any("score" in test for test in tests)
     return Results(
-        findings=tuple(_finding(design, test, found[test["key"]]) for test in tests),
-        tables=(StudyTable(key="table1", title="Association tests (Table 1)", frame=table, note=_COLUMNS),),
-        figures=(_score_figure(table), _distribution_figure(found, titles)),
-        notes=(
-            "The published p-values follow no single unit and sidedness; here the unit is the prompt and the "
-            "test is two-sided.",
+        findings=tuple(_finding(design, t, found[t["key"]], corrected[t["key"]]) for t in tests),
+        tables=(
+            StudyTable(key="table1", title="Association tests (Table 1)", frame=table, note=_COLUMNS),
+            influence_table(design, tests, left_out),
         ),
+        figures=(
+            _score_figure(table),
+            _distribution_figure(found, titles),
+            *(influence_figure(key, titles[key], left_out[key]) for key in titles),
+        ),
+        notes=(_UNIT,) if published else (),
     )
 
 
 _COLUMNS = (
     "S: differential association. p: permutation of prompts, attribute pictures held fixed. total p:"
     " attribute pictures drawn anew too. q: total p after Benjamini–Hochberg. d: of single pictures."
+    " X above Y: share of all pairs in which the picture of X leans more to A; 0.5 is no difference."
+)
+_UNIT = (
+    "The published p-values follow no single unit and sidedness; here the unit is the prompt and the test is "
+    "two-sided."
 )
 
 
-def _finding(design: Design, test: dict[str, Any], found: AssociationTest) -> Finding:
+def _finding(design: Design, test: dict[str, Any], found: AssociationTest, q: float) -> Finding:
     return Finding(
         key=test["key"],
         title=_title(design, test),
         metric="differential_association",
         estimate=found.total_interval,
         p_value=found.total_p_value,
-        published=float(test["score"]),
-        says=_reading(design, test, found),
+        published=float(test["score"]) if "score" in test else None,
+        says=_reading(design, test, found, q),
     )
 
 
 def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> AssociationTest:
     """One test on the pictures of ``frame``, whose index points into ``rows``."""
-
-    def of(side: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        chosen = frame[(frame["side"] == side) & (frame["set"] == kind)]
-        return rows[chosen.index], chosen["stimulus"].to_numpy(dtype=str)
-
-    sets = {(side, kind): of(side, kind) for side in SIDES for kind in SETS}
-    edits = [sets[side, kind] for side in SIDES for kind in ("a", "b")]
+    embeddings, groups_x, groups_y, edited_from = sets_of(frame, rows)
     return association_test(
-        sets["x", "neutral"][0],
-        sets["y", "neutral"][0],
-        *[embeddings for embeddings, _ in edits],
-        groups_x=sets["x", "neutral"][1],
-        groups_y=sets["y", "neutral"][1],
-        attribute_groups=[stimuli for _, stimuli in edits],
+        *embeddings,
+        groups_x=groups_x,
+        groups_y=groups_y,
+        attribute_groups=edited_from,
         n_permutations=settings.options["n_permutations"],
         effect_size_sd=settings.options["effect_size_sd"],
         confidence=settings.confidence,
@@ -160,22 +166,31 @@ def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> 
     )
 
 
+def keep_associations(data: StudyData, frame: pd.DataFrame, found: AssociationTest) -> None:
+    """Put the association of each neutral picture of a test beside it."""
+    for side, values in zip(SIDES, (found.associations_x, found.associations_y), strict=True):
+        data.keep(frame[(frame["side"] == side) & (frame["set"] == "neutral")], association=values)
+
+
 def _title(design: Design, test: dict[str, Any]) -> str:
     titles = design.data["titles"]
     return f"{titles[test['x']]} / {titles[test['y']]}, {titles[test['a']]} / {titles[test['b']]}"
 
 
-def _reading(design: Design, test: dict[str, Any], found: AssociationTest) -> str:
+def _reading(design: Design, test: dict[str, Any], found: AssociationTest, q: float) -> str:
     titles = design.data["titles"]
     more = titles[test["x"] if found.score > 0 else test["y"]]
-    if found.total_p_value >= 0.05:
+    if not found.total_p_value < SIGNIFICANT:
         return "The two concepts are not told apart by this many prompts."
-    return f"Pictures of {more} lean more to {titles[test['a']].lower()}."
+    if q >= SIGNIFICANT:
+        return "Told apart by this test alone, but not once all tests of this run are counted."
+    return f"Pictures of {more} lean more to {test['a']}."
 
 
 def _table_row(design: Design, test: dict[str, Any], found: AssociationTest, q: float) -> dict[str, Any]:
     titles = design.data["titles"]
-    return {
+    row = {
+        "test": test["key"],
         "X": titles[test["x"]],
         "Y": titles[test["y"]],
         "A": titles[test["a"]],
@@ -187,25 +202,41 @@ def _table_row(design: Design, test: dict[str, Any], found: AssociationTest, q: 
         "total p": found.total_p_value,
         "q": q,
         "d": found.effect_size,
+        "X above Y": _share_above(found),
         "prompts X": found.n_units_x,
         "prompts Y": found.n_units_y,
+    }
+    if "score" not in test:
+        return row
+    return row | {
         "published S": float(test["score"]),
         "published p": f"{'< ' if test['p_below'] else ''}{test['p']:g}",
         "published d": float(test["d"]),
     }
 
 
+def _share_above(found: AssociationTest) -> float:
+    """Share of pairs of pictures in which that of X leans more to A; ties count half."""
+    differences = found.associations_x[:, None] - found.associations_y
+    return float((np.sign(differences).mean() + 1) / 2)
+
+
 def _score_figure(table: pd.DataFrame) -> StudyFigure:
     names = [f"{x} / {y}" for x, y in zip(table["X"], table["Y"], strict=True)]
     data = pd.DataFrame({"name": names, "value": table["S"], "low": table["low"], "high": table["high"]})
+    caption = "Right of the line: the first concept leans to A more."
+    if "published S" in table:
+        data["published"] = table["published S"]
+        caption += (
+            " Diamonds are the published scores of another model and encoder: compare signs, not sizes."
+        )
     return StudyFigure(
         key="scores",
         title="Differential association per test",
         kind="intervals",
-        data=data.assign(published=table["published S"]),
+        data=data,
         labels={"x": "S, in units of cosine", "null": 0.0},
-        caption="Right of the line: the first concept leans to A more. Diamonds are the published scores of "
-        "another model and encoder; compare signs, not sizes.",
+        caption=caption,
     )
 
 

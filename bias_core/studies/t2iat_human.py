@@ -11,7 +11,7 @@ import pandas as pd
 from bias_core.annotation.agreement import agreement_estimate
 from bias_core.annotation.rank_agreement import kendall_tau
 from bias_core.errors import InvalidInput
-from bias_core.metrics.association import mean_association
+from bias_core.metrics.association import association, mean_association
 from bias_core.metrics.association_error import prompt_error
 from bias_core.metrics.association_null import even_mix_association
 from bias_core.statistics import normal_estimate, wilson_interval
@@ -26,7 +26,8 @@ from bias_core.studies.study_types import (
     StudySettings,
     StudyTable,
 )
-from bias_core.studies.t2iat import SETS, association_shots
+from bias_core.studies.t2iat import association_shots
+from bias_core.studies.t2iat_sets import SETS
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ def measure_human(design: Design, settings: StudySettings, data: StudyData) -> M
     """Share judged closer to A per concept, its mean association, and how far their orders agree."""
     rows = yield from data.embed(data.frame)
     scores = _scores(design, data.frame)
+    for score in scores.values():
+        neutral, a, b = (_of(data.frame, score, kind) for kind in SETS)
+        data.keep(neutral, association=association(*(rows[some.index] for some in (neutral, a, b))))
     judged = _judged(data.frame, scores, settings)
     judged["reader"] = _by_reader(design, scores, judged, rows, data)
     judged["people"] = _by_people(scores, judged, settings) if settings.labels else None

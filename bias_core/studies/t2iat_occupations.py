@@ -22,7 +22,7 @@ from bias_core.studies.study_types import (
     StudySettings,
     StudyTable,
 )
-from bias_core.studies.t2iat import SETS
+from bias_core.studies.t2iat_sets import SETS
 
 if TYPE_CHECKING:
     from bias_core.studies.study_data import StudyData
@@ -55,6 +55,7 @@ def measure_occupations(design: Design, settings: StudySettings, data: StudyData
     means = _means(sets, settings)
     beyond = {n: association_beyond_even_mix(*s, confidence=settings.confidence) for n, s in sets.items()}
     singles = {name: association(*s) for name, s in sets.items()}
+    _keep(data, singles)
     leaning = {n: side for side, group in design.data["occupations"]["leaning"].items() for n in group}
     table = pd.DataFrame(
         [
@@ -103,6 +104,7 @@ def measure_amplification(design: Design, settings: StudySettings, data: StudyDa
     rows = yield from data.embed(data.frame)
     sets = _sets(design, data.frame, rows)
     means = _means(sets, settings)
+    _keep(data, {name: association(*s) for name, s in sets.items()})
     texts = {name: _text_association(design, data, name) for name in sets}
     published = {row["occupation"]: row for row in design.data["occupations"]["amplification"]}
     table = pd.DataFrame(
@@ -150,6 +152,13 @@ def _sets(design: Design, frame: pd.DataFrame, rows: np.ndarray) -> dict[str, tu
         )
         for name in design.data["occupations"]["list"]
     }
+
+
+def _keep(data: StudyData, singles: dict[str, np.ndarray]) -> None:
+    """Put the association of each neutral picture beside it."""
+    frame = data.frame
+    for name, values in singles.items():
+        data.keep(frame[(frame["occupation"] == name) & (frame["set"] == "neutral")], association=values)
 
 
 def _means(sets: dict[str, tuple[np.ndarray, ...]], settings: StudySettings) -> dict[str, Estimate]:
