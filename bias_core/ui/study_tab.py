@@ -197,11 +197,7 @@ class StudyTab:
         for component in counted:
             component.change(self.on_count, self.inputs(), parts["count"], **QUIET)
         for name in ("findings", "figures", "tables", "takes"):
-            written = parts[name].select(
-                self.on_take, [parts["visitor"], parts["report"]], [parts["file"], parts["status"]], **QUIET
-            )
-            save = f"() => setTimeout(() => document.querySelector('#{self.key}-file')?.click(), 300)"
-            written.success(None, js=save, **QUIET)
+            self.wire_take(parts[name])
         remembered = [form[name] for name in study_form.REMEMBERED]
         for component in remembered:
             component.input(self.on_remember, remembered, parts["remembered"], queue=False, **QUIET)
@@ -209,6 +205,15 @@ class StudyTab:
         wire_pictures(self.pictures)
         self._wire_own()
         self.wire_extra()
+
+    def wire_take(self, component: Any) -> None:
+        """Let the take buttons inside of a ``gr.HTML`` with ``TAKE_JS`` work."""
+        parts = self.parts
+        written = component.select(
+            self.on_take, [parts["visitor"], parts["report"]], [parts["file"], parts["status"]], **QUIET
+        )
+        save = f"() => setTimeout(() => document.querySelector('#{self.key}-file')?.click(), 300)"
+        written.success(None, js=save, **QUIET)
 
     def _wire_own(self) -> None:
         """Typing one's own words chooses them; another study chooses that study."""
