@@ -3,19 +3,18 @@
 import time
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from bias_core.metrics.association import association_test
 
-N_TARGETS, N_ATTRIBUTES, D, N_PERMUTATIONS = 320, 640, 768, 1000
+N_TARGETS, N_ATTRIBUTES, D, N_PERMUTATIONS, REPEATS = 320, 640, 768, 1000, 9
 
 
-def seconds(function, repeats=5):
-    best = np.inf
-    for _ in range(repeats):
-        start = time.perf_counter()
+def seconds(function, number=1):
+    start = time.process_time()  # of the processor: other programs' turns do not count
+    for _ in range(number):
         function()
-        best = min(best, time.perf_counter() - start)
-    return best
+    return (time.process_time() - start) / number
 
 
 def cosine(u, v):
@@ -26,24 +25,33 @@ def main():
     rng = np.random.default_rng(0)
     sizes = (N_TARGETS, N_TARGETS, *[N_ATTRIBUTES] * 4)
     sets = [rng.normal(size=(n, D)).astype(np.float32) for n in sizes]
-    ours = seconds(lambda: association_test(*sets, n_permutations=N_PERMUTATIONS))
+    values = list(rng.normal(size=2 * N_TARGETS))
 
     def one_target():
         return np.mean([cosine(sets[0][0], a) for a in sets[2]]) - np.mean(
             [cosine(sets[0][0], b) for b in sets[3]]
         )
 
-    values = list(rng.normal(size=2 * N_TARGETS))
-
     def one_permutation():
         rng.shuffle(values)
         return sum(values[:N_TARGETS]) / N_TARGETS - sum(values[N_TARGETS:]) / N_TARGETS
 
-    targets, permutation = 2 * N_TARGETS * seconds(one_target), seconds(one_permutation)
+    def whole_test():
+        return association_test(*sets, n_permutations=N_PERMUTATIONS)
+
+    with threadpool_limits(1):  # as the loops
+        times = [  # in turns: the machine drifts
+            (seconds(whole_test), seconds(one_target, 2), seconds(one_permutation, 20))
+            for _ in range(REPEATS)
+        ]
+    ours, target, permutation = np.min(times, axis=0)
+    targets = 2 * N_TARGETS * target
     once, always = targets + N_PERMUTATIONS * permutation, N_PERMUTATIONS * targets
     print(f"{N_TARGETS} + {N_ATTRIBUTES} images a side, {N_PERMUTATIONS} permutations: {ours:.3f} s")
-    print(f"loops, cosines computed once: {once:.1f} s, {once / ours:.0f} times as long")
-    print(f"loops, cosines computed in every permutation: {always:.0f} s, {always / ours:.0f} times as long")
+    for how, loops in (("once", once), ("in every permutation", always)):
+        print(
+            f"loops, cosines computed {how}: {loops:.1f} s, {loops / ours:.0f} times as long (at least 100)"
+        )
 
 
 if __name__ == "__main__":

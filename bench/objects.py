@@ -6,7 +6,7 @@ import numpy as np
 
 from bias_core.metrics.object_bias import distribution_bias, distribution_bias_estimate, extract_objects
 
-N_WORDS, N_IMAGES = 5000, 1000
+N_WORDS, N_IMAGES, REPEATS = 5000, 1000, 20
 CAPTIONS = [
     "a young woman with glasses in scrubs holding a syringe in a hospital",
     "a man in a suit and tie sitting on a bench next to a fire hydrant",
@@ -15,13 +15,11 @@ CAPTIONS = [
 ]
 
 
-def seconds(function, repeats=5):
-    best = np.inf
-    for _ in range(repeats):
-        start = time.perf_counter()
+def seconds(function, number=1):
+    start = time.process_time()  # of the processor: other programs' turns do not count
+    for _ in range(number):
         function()
-        best = min(best, time.perf_counter() - start)
-    return best
+    return (time.process_time() - start) / number
 
 
 def ends_once(pairs):
@@ -48,20 +46,23 @@ def main():
     pairs = {f"word{i}": n for i, n in enumerate(counts.tolist())}
     if not np.allclose([ends_once(pairs), word_by_word(pairs)], distribution_bias(counts)):
         raise SystemExit("the three ways to compute distribution bias disagree")
-    ours = seconds(lambda: distribution_bias(counts), 50)
-    once, literal = seconds(lambda: ends_once(pairs), 20), seconds(lambda: word_by_word(pairs), 1)
+    times = [  # in turns: the machine drifts
+        (seconds(lambda: distribution_bias(counts), 200), seconds(lambda: ends_once(pairs), 2))
+        for _ in range(REPEATS)
+    ]
+    ours, once = np.min(times, axis=0)
+    literal = seconds(lambda: word_by_word(pairs))
     print(f"B_D of {N_WORDS} words: {1e6 * ours:.0f} µs")
-    print(f"loop, ends looked up once: {1e6 * once:.0f} µs, {once / ours:.0f} times as long")
-    print(f"loop, Eq. 2 word by word: {1e6 * literal:.0f} µs, {literal / ours:.0f} times as long")
+    for how, loop in (("ends looked up once", once), ("Eq. 2 word by word", literal)):
+        print(f"loop, {how}: {1e6 * loop:.0f} µs, {loop / ours:.0f} times as long (at least 100)")
 
     shares = np.minimum(0.9, 2 / np.arange(1, N_WORDS + 1))
     images = [[f"w{i}" for i in np.flatnonzero(row)] for row in rng.random((N_IMAGES, N_WORDS)) < shares]
-    print(
-        f"its interval from {N_IMAGES} images: {seconds(lambda: distribution_bias_estimate(images), 1):.2f} s"
-    )
+    spent = seconds(lambda: distribution_bias_estimate(images))
+    print(f"its interval from {N_IMAGES} images: {spent:.2f} s")
     captions = CAPTIONS * 250
     extract_objects(captions[0])  # table loaded
-    spent = seconds(lambda: [extract_objects(text) for text in captions], 3)
+    spent = seconds(lambda: [extract_objects(text) for text in captions])
     print(f"objects of {len(captions)} captions: {spent:.2f} s")
 
 

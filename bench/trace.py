@@ -69,6 +69,7 @@ def seconds(function):
 
 
 def main():
+    torch.set_num_threads(1)  # threads that wait for each other use the processor too
     with tempfile.TemporaryDirectory() as folder:
         save_model(Path(folder))
         info = ModelInfo(id="bench", name="bench", family="sd3", options={"call": {"max_sequence_length": 1}})
@@ -105,7 +106,8 @@ def main():
         ours, needed = np.min(times, axis=0)
     n_rows = len(passes_given[0][1]["hidden_states"])
     print(f"{N_STEPS} steps, {len(ATTRIBUTES)} attributes, {n_rows} texts in one pass a step")
-    print(f"trace with SPI {ours:.2f} s, its passes alone {needed:.2f} s: {ours / needed:.3f} times as long")
+    print(f"trace with SPI {ours:.2f} s, its passes alone {needed:.2f} s")
+    print(f"{ours / needed:.3f} times as long (at most 1.15)")
 
 
 if __name__ == "__main__":
