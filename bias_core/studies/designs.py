@@ -34,6 +34,7 @@ PROGRAM_FILES = (
     "pst",
     "pst_power",
     "pst_fairness",
+    "pst_two",
     "internal_bias",
     "tbyb",
     "tbyb_controlled",

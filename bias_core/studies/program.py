@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bias_core.studies.explore_types import Progress
-from bias_core.studies.study_types import Design, Results, Shot, StudySettings
+from bias_core.studies.study_types import Design, Results, Shot, StudySettings, StudyTable
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bias_core.studies.context import StudyServices
     from bias_core.studies.study_data import StudyData
 
@@ -25,8 +27,11 @@ class Program:
     shots : which pictures the design asks for under these settings.
     ready : raises where a model that will be needed is missing; asked before anything is drawn.
     measure : a generator that yields where it is and returns the results; ``data`` holds the pictures.
+    rescore : the results from labelled people alone, for labels that were corrected; None where the study
+        has none. The tables are those of the raters.
     """
 
     shots: Callable[[Design, StudySettings], list[Shot]]
     measure: Callable[[Design, StudySettings, StudyData], Measuring]
     ready: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
+    rescore: Callable[[Design, StudySettings, pd.DataFrame, Sequence[StudyTable]], Results] | None = None

@@ -9,13 +9,22 @@ import pandas as pd
 from bias_core.annotation.rank_agreement import kendall_tau
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
-from bias_core.studies.pst_labels import SINGLE, check_labelling, label_people, labeller_ready, people_of
+from bias_core.studies.pst_labels import (
+    SINGLE,
+    check_labelling,
+    keep_labels,
+    label_people,
+    labelled_only,
+    labeller_ready,
+    people_of,
+)
 from bias_core.studies.pst_scores import (
     agreement,
     coverage_table,
     gap_finding,
     in_setting,
     labelled_by,
+    labels_table,
     micro_scores,
     raters_table,
     runs_table,
@@ -40,6 +49,8 @@ from bias_core.studies.study_types import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bias_core.studies.study_data import StudyData
 
 TITLES = {"overall": "all occupations", "masculine": "male-stereotyped", "feminine": "female-stereotyped"}
@@ -60,6 +71,15 @@ def measure_occupations(design: Design, settings: StudySettings, data: StudyData
     """Overall and micro scores of both settings, their gaps, and F against the labour market."""
     asked = people_of(data.frame, occupation_identities(design))
     people = yield from label_people(asked, design, settings, data)
+    keep_labels(people, data)
+    return score_occupations(design, settings, people, raters_table(asked, settings))
+
+
+def score_occupations(
+    design: Design, settings: StudySettings, asked: pd.DataFrame, raters: Sequence[StudyTable]
+) -> Results:
+    """All of it from labelled people."""
+    people = labelled_only(asked)
     micro = _micro(people, settings)
     overall = _overall(design, people, settings)
     kappas, agreements = agreement(people, settings)
@@ -71,8 +91,9 @@ def measure_occupations(design: Design, settings: StudySettings, data: StudyData
             _table15(micro),
             coverage_table(people, settings),
             *agreements,
-            *raters_table(asked, settings),
+            *raters,
             runs_table(people, settings, design.data["overall"]["occupation"]),
+            labels_table(asked),
         ),
         figures=(_figure3(micro), _figure4(micro), _figure5(micro)),
         notes=(
@@ -241,5 +262,7 @@ def _marks(micro: pd.DataFrame, value: str, ends: str, **columns: str) -> pd.Dat
 
 
 PROGRAMS = {
-    "paired_occupations": Program(shots=occupation_shots, measure=measure_occupations, ready=labeller_ready)
+    "paired_occupations": Program(
+        shots=occupation_shots, measure=measure_occupations, ready=labeller_ready, rescore=score_occupations
+    )
 }

@@ -9,13 +9,21 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.program import Measuring, Program
-from bias_core.studies.pst_labels import check_labelling, label_people, labeller_ready, people_of
+from bias_core.studies.pst_labels import (
+    check_labelling,
+    keep_labels,
+    label_people,
+    labelled_only,
+    labeller_ready,
+    people_of,
+)
 from bias_core.studies.pst_scores import (
     agreement,
     coverage_table,
     gap_finding,
     in_setting,
     labelled_by,
+    labels_table,
     raters_table,
     score_finding,
 )
@@ -44,6 +52,8 @@ from bias_core.studies.study_types import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bias_core.studies.study_data import StudyData
 
 TITLES = {OCCUPATION: "most stereotyped occupations", POWER: "organizational power"}
@@ -75,6 +85,15 @@ def measure_fairness(design: Design, settings: StudySettings, data: StudyData) -
     )[["stereotyped_gender", "aspect"]]
     asked = people_of(data.frame, identities)
     people = yield from label_people(asked, design, settings, data)
+    keep_labels(people, data)
+    return score_fairness(design, settings, people, raters_table(asked, settings))
+
+
+def score_fairness(
+    design: Design, settings: StudySettings, asked: pd.DataFrame, raters: Sequence[StudyTable]
+) -> Results:
+    """All of it from labelled people."""
+    people = labelled_only(asked)
     findings = [
         finding for aspect in _aspects(settings) for finding in _aspect(design, people, aspect, settings)
     ]
@@ -85,7 +104,8 @@ def measure_fairness(design: Design, settings: StudySettings, data: StudyData) -
             _table6(findings),
             coverage_table(people, settings),
             *agreements,
-            *raters_table(asked, settings),
+            *raters,
+            labels_table(asked),
         ),
         figures=(_figure(findings),),
         notes=(
@@ -178,4 +198,8 @@ def _figure(findings: list[Finding]) -> StudyFigure:
     )
 
 
-PROGRAMS = {"paired_fairness": Program(shots=fairness_shots, measure=measure_fairness, ready=labeller_ready)}
+PROGRAMS = {
+    "paired_fairness": Program(
+        shots=fairness_shots, measure=measure_fairness, ready=labeller_ready, rescore=score_fairness
+    )
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,10 @@ LABELLERS = ("finder", "vqa", "people")
 HALVES = "halves"
 """Instead of a finder: trust the prompt, and take the left and the right half of every picture."""
 
-_ANSWER_COLUMNS = ("automatic", "human", "truth")
+AUTOMATIC, PEOPLE, BY_HAND = "automatic", "people", "by hand"
+"""Who gave a label; as the rater of a CSV, AUTOMATIC is a reader's answer and no person's."""
+
+_ANSWER_COLUMNS = ("automatic", "human", "truth", "perceived_gender")
 
 
 def check_labelling(settings: StudySettings) -> None:
@@ -95,26 +99,53 @@ def label_people(
     Returns
     -------
     DataFrame
-        With the columns ``automatic``, ``human``, ``truth`` (None where there is none) and
-        ``perceived_gender``: people's answer where labels were given, else the reader's. Those whom nobody
-        labelled are left out.
+        With the columns ``automatic``, ``human``, ``truth`` (None where there is none), ``lean`` (by how much
+        the reader prefers the masculine sentence, a difference of cosines; nan where it was not asked),
+        ``perceived_gender``: people's answer where labels were given, else the reader's; None where nobody
+        labelled the person; and ``rater``: who gave it.
 
     Raises
     ------
     InvalidInput
         The labels are of other pictures.
     """
-    labelled = people.assign(**dict.fromkeys(_ANSWER_COLUMNS))
+    labelled = people.assign(**dict.fromkeys(_ANSWER_COLUMNS), lean=np.nan)
     labeller = settings.options["labeller"]
     if labeller == "finder":
-        labelled["automatic"] = yield from _by_finder(people, settings, data)
+        labelled["automatic"], labelled["lean"] = yield from _by_finder(people, settings, data)
     elif labeller == "vqa":
         labelled["automatic"] = yield from _by_answerer(people, design, settings, data)
-    if settings.labels:
-        labelled["human"] = _by_people(people, settings.labels)
     labelled["truth"] = _by_record(people, data)
-    scored = labelled.assign(perceived_gender=labelled["human" if settings.labels else "automatic"])
-    return scored.dropna(subset="perceived_gender").reset_index(drop=True)
+    labelled["perceived_gender"], labelled["rater"] = labelled["automatic"], AUTOMATIC
+    if settings.labels:
+        ratings = people_answers(people, settings.labels)
+        given, labelled["human"] = _merged(people, ratings), _merged(people, ratings, by_people=True)
+        labelled["perceived_gender"] = given
+        labelled["rater"] = np.where(labelled["human"].notna(), PEOPLE, AUTOMATIC)
+    return labelled
+
+
+def labelled_only(people: pd.DataFrame) -> pd.DataFrame:
+    """Those whom somebody labelled."""
+    return people.dropna(subset="perceived_gender").reset_index(drop=True)
+
+
+def keep_labels(people: pd.DataFrame, data: StudyData) -> None:
+    """Put the labels of both sides beside each picture, for the page and the export."""
+    data.keep(data.frame, **seen_in_pictures(people, data.frame))
+
+
+def seen_in_pictures(people: pd.DataFrame, frame: pd.DataFrame) -> dict[str, list[Any]]:
+    """Columns of ``frame``: who is seen on the left (or alone) and on the right, and how clearly."""
+    known = people.set_index(["image_id", "position"])[["perceived_gender", "lean"]]
+    columns: dict[str, list[Any]] = {}
+    for side in ("left", "right"):
+        alone = (frame["setting"] == SINGLE) & (side == "left")
+        keys = pd.MultiIndex.from_arrays([frame["image_id"], np.where(alone, SINGLE, side)])
+        found = known.reindex(keys)
+        columns[f"{side}_seen_as"] = found["perceived_gender"].fillna("").tolist()
+        columns[f"{side}_lean"] = found["lean"].tolist()
+    return columns
 
 
 def people_answers(people: pd.DataFrame, path: str) -> pd.DataFrame:
@@ -137,9 +168,13 @@ def people_answers(people: pd.DataFrame, path: str) -> pd.DataFrame:
     return ratings
 
 
-def _by_people(people: pd.DataFrame, path: str) -> list[str | None]:
-    merged = merge_ratings(people_answers(people, path))
-    answers = merged.set_index(["image_id", "position"])["perceived_gender"].to_dict()
+def _merged(people: pd.DataFrame, ratings: pd.DataFrame, *, by_people: bool = False) -> list[str | None]:
+    """The answer with the most votes for each person; of people alone on request."""
+    if by_people:
+        ratings = ratings[ratings["rater"] != AUTOMATIC]
+    if ratings.empty:
+        return [None] * len(people)
+    answers = merge_ratings(ratings).set_index(["image_id", "position"])["perceived_gender"].to_dict()
     return [answers.get(key) for key in zip(people["image_id"], people["position"], strict=True)]
 
 
@@ -157,7 +192,9 @@ def _recorded(truth: Any, position: str) -> str:
     return NOT_TWO_PEOPLE if truth["n_people"] != n_people else str(truth[f"{prefix}gender"])
 
 
-def _by_finder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[list[str]]:
+def _by_finder(
+    people: pd.DataFrame, settings: StudySettings, data: StudyData
+) -> Steps[tuple[list[str], list[float]]]:
     """Find the people, cut each out, and ask the reader which of two sentences is closer."""
     masculine, feminine = data.texts(settings.options["sentences"])
     direction, encoder = masculine - feminine, data.encoder()
@@ -179,10 +216,9 @@ def _by_finder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -
         found = yield from data.read("looking for people", pictures, read)
         leans |= dict(zip(pictures["image_id"], found, strict=True))
     margin = settings.options["margin"]
-    return [
-        _seen(leans[image], position, margin)
-        for image, position in zip(people["image_id"], people["position"], strict=True)
-    ]
+    places = list(zip(people["image_id"], people["position"], strict=True))
+    each = [_lean(leans[image], position) for image, position in places]
+    return [_seen(lean, margin) for lean in each], each
 
 
 Finding = Callable[["Image.Image"], list[Box]]
@@ -194,11 +230,16 @@ def _finder(name: str, n_people: int, data: StudyData) -> Finding:
     return person_halves if n_people == 2 else lambda image: [(0, 0, *image.size)]
 
 
-def _seen(leans: np.ndarray, position: str, margin: float) -> str:
-    """The answer for one person from the leans of all that were found, left to right."""
+def _lean(leans: np.ndarray, position: str) -> float:
+    """The lean of one person from those of all that were found, left to right; nan in a failed picture."""
     if len(leans) != (1 if position == SINGLE else 2):
+        return math.nan
+    return float(leans[1 if position == "right" else 0])
+
+
+def _seen(lean: float, margin: float) -> str:
+    if math.isnan(lean):
         return NOT_TWO_PEOPLE
-    lean = float(leans[1 if position == "right" else 0])
     if abs(lean) <= margin:
         return CANNOT_IDENTIFY
     return "masculine" if lean > 0 else "feminine"

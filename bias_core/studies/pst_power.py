@@ -8,13 +8,22 @@ import pandas as pd
 
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
-from bias_core.studies.pst_labels import SINGLE, check_labelling, label_people, labeller_ready, people_of
+from bias_core.studies.pst_labels import (
+    SINGLE,
+    check_labelling,
+    keep_labels,
+    label_people,
+    labelled_only,
+    labeller_ready,
+    people_of,
+)
 from bias_core.studies.pst_scores import (
     agreement,
     coverage_table,
     gap_finding,
     in_setting,
     labelled_by,
+    labels_table,
     micro_scores,
     raters_table,
     runs_table,
@@ -40,6 +49,8 @@ from bias_core.studies.study_types import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bias_core.studies.study_data import StudyData
 
 TITLES = {"overall": "all roles", "powerful": "powerful", "powerless": "powerless"}
@@ -60,6 +71,15 @@ def measure_power(design: Design, settings: StudySettings, data: StudyData) -> M
     """Overall scores, those of each level of power, and those of every role."""
     asked = people_of(data.frame, power_identities(design, settings))
     people = yield from label_people(asked, design, settings, data)
+    keep_labels(people, data)
+    return score_power(design, settings, people, raters_table(asked, settings))
+
+
+def score_power(
+    design: Design, settings: StudySettings, asked: pd.DataFrame, raters: Sequence[StudyTable]
+) -> Results:
+    """All of it from labelled people."""
+    people = labelled_only(asked)
     micro = _micro(people, settings)
     overall = _overall(design, people, settings)
     kappas, agreements = agreement(people, settings)
@@ -70,8 +90,9 @@ def measure_power(design: Design, settings: StudySettings, data: StudyData) -> M
             _table16(micro),
             coverage_table(people, settings),
             *agreements,
-            *raters_table(asked, settings),
+            *raters,
             runs_table(people, settings, design.data["overall"]["power"]),
+            labels_table(asked),
         ),
         figures=(_figure7(micro), *(_figure8(micro, level) for level in LEVELS)),
         notes=(
@@ -171,4 +192,8 @@ def _figure8(micro: pd.DataFrame, level: str) -> StudyFigure:
     )
 
 
-PROGRAMS = {"paired_power": Program(shots=power_shots, measure=measure_power, ready=labeller_ready)}
+PROGRAMS = {
+    "paired_power": Program(
+        shots=power_shots, measure=measure_power, ready=labeller_ready, rescore=score_power
+    )
+}

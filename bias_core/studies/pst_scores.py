@@ -11,7 +11,7 @@ import pandas as pd
 from bias_core.annotation.agreement import agreement_estimate
 from bias_core.metrics.paired_labels import generation_failures
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
-from bias_core.studies.pst_labels import SINGLE, people_answers
+from bias_core.studies.pst_labels import AUTOMATIC, BY_HAND, SINGLE, people_answers
 from bias_core.studies.pst_shots import PAIRED
 from bias_core.studies.study_types import Finding, StudyTable
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from bias_core.metrics.paired_stereotype import StereotypeTestScore
     from bias_core.studies.study_types import StudySettings
     from bias_core.types import Estimate
+
+LABELLED = "Perceived gender is labelled"
+"""How the first note on labels begins."""
 
 SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the record of what was drawn"}
 
@@ -194,11 +197,25 @@ def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Findi
     return findings, [table] if rows else []
 
 
+def labels_table(people: pd.DataFrame) -> StudyTable:
+    """Every person asked for with their label; as a CSV it is what the setting ``labels`` takes."""
+    first = ["image_id", "position", "answer", "rater", "setting", "identity", "stereotyped_gender"]
+    frame = people.rename(columns={"perceived_gender": "answer"})
+    return StudyTable(
+        key="labels",
+        title="Label of every person",
+        frame=frame[[*first, *frame.columns.difference(first, sort=False)]],
+        note="lean: the reader's cosine to the masculine sentence minus that to the feminine one. The CSV "
+        "can be corrected and given back as people's answers.",
+    )
+
+
 def raters_table(people: pd.DataFrame, settings: StudySettings) -> list[StudyTable]:
     """How far people agree among themselves (Table 1); nothing where there is one rater or none."""
     if not settings.labels:
         return []
     ratings = people_answers(people, settings.labels)
+    ratings = ratings[ratings["rater"] != AUTOMATIC]
     rows = []
     for setting, some in ratings.groupby("setting", sort=False):
         answers = some.pivot_table("perceived_gender", ["image_id", "position"], "rater", aggfunc="first")
@@ -257,9 +274,17 @@ def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> 
         "vqa": f"by {options['answerer']}, asked about the whole picture",
         "people": "by people",
     }["people" if settings.labels else options["labeller"]]
-    notes = [f"Perceived gender is labelled {who}."]
+    notes = [f"{LABELLED} {who}."]
     if len(people) < n_asked:
         notes.append(f"Nobody labelled {n_asked - len(people):,} of {n_asked:,} people; they are left out.")
+    by_hand = people[people["rater"] == BY_HAND]
+    if len(by_hand):
+        n = int((by_hand["perceived_gender"] != by_hand["automatic"]).sum())
+        notes.append(
+            f"{n:,} of {len(people):,} labels were corrected by hand and {len(by_hand) - n:,} looked at and "
+            "left as they were. Look at all, or at a random part: whoever corrects only what looks wrong one "
+            "way moves the score that way."
+        )
     if options["labeller"] == "vqa" and not settings.labels:
         notes.append("Questions about whole pictures do not notice failed pictures: none is counted.")
     return tuple(notes)
