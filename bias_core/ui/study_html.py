@@ -158,14 +158,21 @@ def _known(value: Any) -> bool:
 
 def figures_html(figures: Sequence[StudyFigure]) -> str:
     """Each figure as a card; pictures in rows are left to the tab that shows them."""
-    cards = [
+    cards = figure_cards(figures)
+    return f'<div class="figures">{cards}</div>' if cards else ""
+
+
+def figure_cards(figures: Sequence[StudyFigure]) -> str:
+    """The cards alone, each with its data as a table for who cannot see it, for a grid of the tab's own."""
+    return "".join(
         f'<figure class="card" data-key="{escape(figure.key)}"><h3>{escape(figure.title)}</h3>'
         f"{figure_svg(figure)}<figcaption>{escape(figure.caption)}</figcaption>"
+        f"<details><summary>As a table ({len(figure.data):,} rows)</summary>"
+        f"{frame_html(figure.data, figure.title)}</details>"
         f"{_takes('figure', figure.key, FIGURE_FORMS)}</figure>"
         for figure in figures
         if not figure.data.empty
-    ]
-    return f'<div class="figures">{"".join(cards)}</div>' if cards else ""
+    )
 
 
 def tables_html(tables: Sequence[StudyTable]) -> str:
