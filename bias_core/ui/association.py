@@ -1,11 +1,35 @@
-"""The Association tab: T2IAT's tests, occupations, amplification and human comparison."""
+"""The Association tab: T2IAT's tests, occupations, amplification and human comparison, and own words."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import gradio as gr
+
+from bias_core.studies.study_types import StudyReport  # noqa: TC001 (Gradio reads the handlers' annotations)
+from bias_core.studies.t2iat_own import own_association
+from bias_core.ui import association_view
+from bias_core.ui.study_extremes import OPEN_JS, opened_html
 from bias_core.ui.study_form import Preset
-from bias_core.ui.study_tab import StudyTab
+from bias_core.ui.study_html import TAKE_JS
+from bias_core.ui.study_tab import QUIET, StudyTab, Updates
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bias_core.studies.study_types import Design, StudyFigure, StudySettings
+
+_TESTS = "t2iat-tests"
+_EDITS = [
+    ("Add the word at the end: “a photo of a rose, peace”", "valence"),
+    ("Put it in place of “person”: “a man studying art”", "gender"),
+]
+
+
+def _test(name: str, key: str, says: str, scale: float, condition: str = "published") -> Preset:
+    settings = {"scale": scale, "condition": condition, "options": {"tests": [key] if key else []}}
+    return Preset(name=name, study=_TESTS, says=says, settings=settings)
 
 
 class AssociationTab(StudyTab):
@@ -18,12 +42,116 @@ class AssociationTab(StudyTab):
         "A difference says how the pictures of two concepts differ for this reader. It does not say which "
         "of the two is drawn wrongly, nor that the reader itself has no leanings."
     )
-    studies: ClassVar = ("t2iat-tests", "t2iat-occupations", "t2iat-amplification", "t2iat-human")
+    studies: ClassVar = (_TESTS, "t2iat-occupations", "t2iat-amplification", "t2iat-human")
     presets: ClassVar = (
+        _test("Science and arts, male and female", "science_arts", "One of the eight tests of T2IAT", 0.1),
+        _test("Career and family, male and female", "career_family", "One of the eight tests of T2IAT", 0.1),
+        _test("Flowers and insects, pleasant or not", "flowers_insects", "The test that harms nobody", 0.03),
+        _test(
+            "The same where nothing is planted", "flowers_insects", "What no bias looks like", 0.03, "fair"
+        ),
+        _test("All eight tests, few prompts", "", "Rough, corrected for eight tests at once", 0.01),
         Preset(
-            name="Science and arts, male and female",
-            study="t2iat-tests",
-            says="One of the eight tests of T2IAT, at a tenth of its size",
-            settings={"scale": 0.1, "options": {"tests": ["science_arts"]}},
+            name="Eight occupations",
+            study="t2iat-occupations",
+            says="Figure 3: how each occupation's pictures lean",
+            settings={"scale": 0.06},
+        ),
+        Preset(
+            name="From words to pictures",
+            study="t2iat-amplification",
+            says="Figure 4: do pictures lean more than the words they are drawn from?",
+            settings={"scale": 0.06},
+        ),
+        Preset(
+            name="Against people's choices",
+            study="t2iat-human",
+            says="Table 2: do associations order the concepts as people do?",
+            settings={"scale": 0.01},
         ),
     )
+
+    def build_own(self) -> dict[str, Any]:
+        """Two concepts, two attributes, and how a prompt is edited."""
+        own: dict[str, Any] = {}
+        words = {
+            "x": ("Concept X", "Sweet: cake, honey, candy", "A name and a colon, if you like; then words"),
+            "y": ("Concept Y", "Sour: lemon, vinegar, pickle", "Two words or more"),
+            "a": ("Attribute A", "pleasant: peace, love, happy", "Each prompt meets one word, in turn"),
+            "b": ("Attribute B", "unpleasant: grief, poison, ugly", "Likewise"),
+        }
+        with gr.Row():
+            for role, (label, value, info) in words.items():
+                own[role] = gr.Textbox(
+                    value, label=label, info=info, lines=2, min_width=220, elem_id=f"{self.key}-own-{role}"
+                )
+        with gr.Row():
+            own["template"] = gr.Textbox(
+                "a photo of a {}", label="Prompt", info="{} is where the words of X and Y go", min_width=220
+            )
+            own["kind"] = gr.Radio(
+                _EDITS, value="valence", label="How an attribute word is said", min_width=300
+            )
+            own["n"] = gr.Slider(2, 20, 4, step=1, label="Pictures per prompt", min_width=180)
+        return own
+
+    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:  # noqa: ARG002
+        """One test of these words, whichever study stands in the menu."""
+        words = {role: str(own[role] or "") for role in ("x", "y", "a", "b")}
+        return own_association(
+            **words, kind=str(own["kind"]), template=str(own["template"] or ""), n=int(own["n"] or 0)
+        )
+
+    def own_settings(self, settings: StudySettings) -> StudySettings:
+        """Every word is drawn, and as often as was said."""
+        known = set(self.designs[_TESTS].options) - {"tests"}
+        options = {name: value for name, value in settings.options.items() if name in known}
+        return replace(settings, scale=1.0, options=options)
+
+    def build_extra(self) -> dict[str, Any]:
+        """A closer look at one test or occupation."""
+        extra: dict[str, Any] = {}
+        extra["closer"] = gr.Dropdown(label="Look closer at", elem_id=f"{self.key}-closer", visible=False)
+        extra["words"] = gr.HTML(js_on_load=TAKE_JS, elem_id=f"{self.key}-words", visible=False)
+        extra["behind"] = gr.HTML(js_on_load=OPEN_JS, elem_id=f"{self.key}-behind", visible=False)
+        extra["opened"] = gr.HTML(elem_id=f"{self.key}-opened")
+        return extra
+
+    def show_extra(self, report: StudyReport) -> Updates:
+        """Of a new report, the first test or occupation."""
+        choices = association_view.closer_looks(report)
+        first = choices[0][1] if choices else ""
+        closer = gr.update(choices=choices, value=first, visible=len(choices) > 1)
+        return {self.extra["closer"]: closer, **self._closer(report, first)}
+
+    def wire_extra(self) -> None:
+        """The menu, the pictures that open, and what can be taken along."""
+        report, extra = self.parts["report"], self.extra
+        shown = [extra[name] for name in ("words", "behind", "opened")]
+        extra["closer"].input(self.on_closer, [report, extra["closer"]], shown, **QUIET)
+        extra["behind"].select(self.on_open, report, extra["opened"], **QUIET)
+        self.wire_take(extra["words"])
+
+    def headline(self, report: StudyReport) -> str:
+        """One sentence on what was found."""
+        return association_view.headline(report)
+
+    def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
+        """All but the influence of prompts, which stands beside its test."""
+        return [f for f in report.results.figures if not f.key.startswith(association_view.INFLUENCE)]
+
+    def on_closer(self, report: StudyReport | None, key: str) -> Updates:
+        """Another test or occupation."""
+        return {} if report is None else self._closer(report, key)
+
+    def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
+        """One of the pictures behind the numbers, large."""
+        return opened_html(report, str(event.image))
+
+    def _closer(self, report: StudyReport, key: str) -> Updates:
+        words, behind = association_view.closer_html(report, key), association_view.behind_html(report, key)
+        return {
+            self.extra["words"]: gr.update(value=words, visible=bool(words)),
+            self.extra["behind"]: gr.update(value=behind, visible=bool(behind)),
+            self.extra["opened"]: "",
+        }
