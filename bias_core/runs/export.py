@@ -1,4 +1,4 @@
-"""A run as files that other programs read: imagefolder, Parquet, CSV, JSON and Markdown."""
+"""A run as files that other programs read: imagefolder, Parquet, CSV, JSON, Markdown, Croissant."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import StorageError
+from bias_core.runs.croissant import METADATA, column_kinds, croissant, described
+from bias_core.runs.dataset_card import dataset_card
 from bias_core.runs.files import replaced_file, write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pandas as pd
 
+    from bias_core.runs.dataset_card import DatasetFacts
     from bias_core.types import ImageRow
 
 # A spreadsheet would run a cell that begins with one of these.
@@ -45,6 +48,7 @@ class Export:
     report : as ``report.json``.
     markdown : as ``report.md``.
     files : anything else by its name in the folder, such as figures.
+    facts : for the dataset card ``README.md`` and for ``croissant.json``; None: neither is written.
     """
 
     images: Sequence[ExportedImage]
@@ -52,6 +56,7 @@ class Export:
     report: Mapping[str, Any]
     markdown: str
     files: Mapping[str, bytes] = field(default_factory=dict)
+    facts: DatasetFacts | None = None
 
 
 def write_zip(export: Export, target: Path) -> Path:
@@ -91,8 +96,14 @@ def _entries(export: Export) -> Iterator[Entry]:
     names = [
         f"{i:05d}-{image.row.group}-{image.row.id}.png" for i, image in enumerate(export.images, start=1)
     ]
-    lines = (_metadata_line(name, image) for name, image in zip(names, export.images, strict=True))
-    yield "train/metadata.jsonl", _lines(lines)
+    lines = [_metadata(name, image) for name, image in zip(names, export.images, strict=True)]
+    metadata = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+    yield METADATA, metadata
+    if export.facts is not None:
+        kinds = column_kinds(lines)
+        yield "README.md", dataset_card(export.facts, described(kinds)).encode()
+        description = croissant(export.facts, metadata, kinds)
+        yield "croissant.json", json.dumps(description, ensure_ascii=False, indent=2).encode()
     for name, image in zip(names, export.images, strict=True):
         yield f"train/{name}", image.path
     for name, table in export.tables.items():
@@ -103,12 +114,8 @@ def _entries(export: Export) -> Iterator[Entry]:
     yield from export.files.items()
 
 
-def _metadata_line(name: str, image: ExportedImage) -> str:
-    return json.dumps({"file_name": name, **asdict(image.row), **image.metadata}, ensure_ascii=False)
-
-
-def _lines(lines: Iterable[str]) -> bytes:
-    return "".join(line + "\n" for line in lines).encode()
+def _metadata(name: str, image: ExportedImage) -> dict[str, Any]:
+    return {"file_name": name, **asdict(image.row), **image.metadata}
 
 
 def _parquet_bytes(table: pd.DataFrame) -> bytes:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from bias_core.runs.export import Export, ExportedImage
+from bias_core.studies.dataset_facts import facts_of_exploration
 from bias_core.studies.explore_types import ExploreReport, ExploreSettings
 from bias_core.studies.report import image_rows, image_table, score_rows, to_dict, to_markdown
 
@@ -45,6 +46,7 @@ def to_export(report: ExploreReport) -> Export:
         tables={"scores": pd.DataFrame(score_rows(report)), "pictures": image_table(report)},
         report=to_dict(report),
         markdown=to_markdown(report),
+        facts=facts_of_exploration(report, to_command(report.settings)),
     )
 
 

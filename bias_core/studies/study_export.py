@@ -10,6 +10,7 @@ import pandas as pd
 import yaml
 
 from bias_core.runs.export import Export, ExportedImage
+from bias_core.studies.dataset_facts import facts_of_study
 from bias_core.studies.designs import STUDY_FOLDER, find_design
 from bias_core.studies.figures import to_bytes
 from bias_core.studies.study_report import finding_rows, plain, to_dict, to_markdown
@@ -42,6 +43,7 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
         report=to_dict(report),
         markdown=to_markdown(report),
         files=figures | _own_design(report.design),
+        facts=facts_of_study(report, to_command(report.design, report.settings), pictures=pictures),
     )
 
 
