@@ -111,9 +111,9 @@ def diffusion_bias(image_image: float, text_text: float) -> float:
 
 
 def signed_lean_difference(image_image: float, text_text: float) -> float:
-    """II - TT: positive where pictures lean more to A than texts do.
+    """Signed difference: positive where pictures lean more to A than texts do.
 
-    Beside δ [mandal2024internal, Eq. 4], which is 0 where pictures and texts lean opposite ways alike.
+    II - TT, where δ [mandal2024internal, Eq. 4] is 0 if pictures and texts lean opposite ways alike.
 
     Parameters
     ----------

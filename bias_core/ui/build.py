@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
 from bias_core.ui import api, explore
 from bias_core.ui.association import AssociationTab
+from bias_core.ui.internal import InternalTab
+from bias_core.ui.links import EXPLORE, notice_html, query_of, read_link
+from bias_core.ui.methods import MethodsTab
+from bias_core.ui.page import HEADER, HEADER_JS, LINK_IS_READ_JS, address_js
+from bias_core.ui.study_tab import QUIET
 from bias_core.ui.theme import CSS, FAVICON, build_theme
 from bias_core.ui.visitor import Visitor
 
@@ -17,24 +23,7 @@ if TYPE_CHECKING:
     from bias_core.services import Services
 
 TITLE = "T2I Bias Explorer"
-TABS = (AssociationTab,)
-_HEADER = """
-<header class="top">
-<svg viewBox="0 0 64 32" aria-hidden="true">
-<path d="M4 16h56M4 8v16M60 8v16"/><circle cx="38" cy="16" r="7"/></svg>
-<div><h1>T2I Bias Explorer</h1>
-<p>What does a text-to-image model draw, how far is that from the world, and how sure can you be?</p></div>
-</header>
-"""
-# Gradio names every thumbnail "Thumbnail 1 of 16"; a screen reader should hear the caption that is seen.
-_NAME_THUMBNAILS = """
-const name = () => document.querySelectorAll('#grid .thumbnail-item').forEach((button) => {
-  const caption = button.querySelector('.caption-label')?.textContent.trim();
-  if (caption && button.getAttribute('aria-label') !== caption) button.setAttribute('aria-label', caption);
-});
-new MutationObserver(name).observe(document.body, {childList: true, subtree: true, attributes: true,
-  attributeFilter: ['aria-label']});
-"""
+TABS = (AssociationTab, InternalTab, MethodsTab)
 _CACHE_SECONDS = 3600
 
 
@@ -43,17 +32,35 @@ def build_app(services: Services) -> gr.Blocks:
     with gr.Blocks(
         title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
     ) as demo:
-        gr.HTML(_HEADER, js_on_load=_NAME_THUMBNAILS)
+        gr.HTML(HEADER, js_on_load=HEADER_JS)
+        notice = gr.HTML(visible=False, elem_id="link-notice")
         visitor = gr.State(Visitor(), delete_callback=Visitor.leave)
-        with gr.Tabs(elem_id="tabs"):
-            with gr.Tab("Explore", id="explore"):
+        with gr.Tabs(elem_id="tabs") as tabs:
+            with gr.Tab("Explore", id=EXPLORE) as shown:
                 explore.build(demo, services, visitor)
+            shown.select(None, js=address_js(EXPLORE), **QUIET)
             for tab in TABS:
-                with gr.Tab(tab.title, id=tab.key):
+                with gr.Tab(tab.title, id=tab.key) as shown:
                     tab(services).build(demo, visitor)
+                shown.select(None, js=address_js(tab.key), **QUIET)
+        read = demo.load(_link_reader(services), None, [tabs, notice], **QUIET)
+        read.then(None, js=LINK_IS_READ_JS, **QUIET)
         api.add_tools(services)
     demo.queue(max_size=32, default_concurrency_limit=8)
     return demo
+
+
+def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:
+    tabs = {EXPLORE: (), **{tab.key: getattr(tab, "studies", ()) for tab in TABS}}
+
+    def on_link(request: gr.Request) -> tuple[Any, Any]:
+        """Open the tab that the address names, and say what it asks for that is not known."""
+        link = read_link(query_of(request), tabs, services)
+        text = notice_html(link)
+        opened = gr.update(selected=link.tab) if link.tab else gr.skip()
+        return opened, gr.update(value=text, visible=bool(text))
+
+    return on_link
 
 
 def launch_options(services: Services) -> dict[str, Any]:

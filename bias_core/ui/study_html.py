@@ -43,9 +43,9 @@ def header_html(report: StudyReport, headline: str) -> str:
         *([f"{report.n_blocked:,} blocked by the model's safety checker"] if report.n_blocked else []),
         " · ".join(filter(None, (settings.model, settings.condition))),
         f"read by {settings.encoder}",
-        f"{100 * settings.scale:g} % of the published size",
+        *([f"{100 * settings.scale:g} % of the published size"] if report.design.reference else []),
         f"{settings.confidence:.0%} intervals",
-        f"after {report.design.reference}, {report.design.where}",
+        *([f"after {report.design.reference}, {report.design.where}"] if report.design.reference else []),
     ]
     return (
         f"<h2>{escape(headline)}</h2>"
@@ -78,9 +78,10 @@ def findings_html(report: StudyReport) -> str:
 def _meaning(key: str) -> str:
     metric = METRICS[key]
     null = "no value means “no bias”" if metric.null_value is None else f"no bias reads {metric.null_value:g}"
+    card = f'href="?tab=methods&amp;measure={escape(key)}" data-go="methods" data-measure="{escape(key)}"'
     return (
-        f"<dt>{escape(metric.name)}</dt><dd>{escape(metric.summary)} {escape(metric.higher_means)} ({null}). "
-        f"<em>{escape(metric.limits)}</em></dd>"
+        f"<dt><a {card}>{escape(metric.name)}</a></dt><dd>{escape(metric.summary)} "
+        f"{escape(metric.higher_means)} ({null}). <em>{escape(metric.limits)}</em></dd>"
     )
 
 

@@ -20,7 +20,9 @@ from bias_core.studies.run_study import followed, run_study, with_options
 from bias_core.studies.study_export import is_shipped, to_command, to_python
 from bias_core.studies.study_types import StudyReport, StudySettings
 from bias_core.ui import messages, study_form, study_html
+from bias_core.ui.links import query_of, read_link
 from bias_core.ui.messages import user_errors
+from bias_core.ui.page import ABSOLUTE_JS
 from bias_core.ui.study_pictures import build_pictures, show_pictures, wire_pictures
 from bias_core.ui.study_words import headline
 from bias_core.ui.take import take
@@ -201,7 +203,9 @@ class StudyTab:
         remembered = [form[name] for name in study_form.REMEMBERED]
         for component in remembered:
             component.input(self.on_remember, remembered, parts["remembered"], queue=False, **QUIET)
-        demo.load(self.on_load, parts["remembered"], [*remembered, parts["count"]], **QUIET)
+        linked = [form[name] for name in ("study", "options", "percent", "seed")]
+        demo.load(self.on_load, parts["remembered"], [*remembered, *linked, parts["count"]], **QUIET)
+        parts["link"].change(None, parts["link"], parts["link"], js=ABSOLUTE_JS, **QUIET)
         wire_pictures(self.pictures)
         self._wire_own()
         self.wire_extra()
@@ -327,14 +331,18 @@ class StudyTab:
         """What this browser should know next time."""
         return dict(zip(study_form.REMEMBERED, values, strict=True))
 
-    def on_load(self, remembered: dict[str, Any] | None) -> Updates:
-        """Put back what this browser chose last time, as far as it still exists."""
+    def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
+        """Put back what this browser chose last time, or fill in what the address asks for."""
         kept = {k: str(v) for k, v in (remembered or {}).items() if k in study_form.REMEMBERED}
+        link = read_link(query_of(request), {self.key: self.studies}, self.services)
+        kept |= {k: v for k, v in link.values.items() if k in study_form.FIELDS}
         with user_errors():
             model = kept.get("model", self.form["model"].value)
-            return {self.form[k]: v for k, v in kept.items() if k != "condition"} | {
-                self.form["condition"]: self._conditions(model, kept.get("condition", "published"))
-            }
+            filled = {self.form[k]: v for k, v in kept.items()}
+            if "study" in kept:
+                filled[self.form["options"]] = study_form.option_rows(self.designs[kept["study"]])
+            condition = self._conditions(model, kept.get("condition", "published"))
+            return filled | {self.form["condition"]: condition}
         return {self.parts["count"]: ""}
 
     # Steps of the handlers.

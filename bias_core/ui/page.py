@@ -1,0 +1,69 @@
+"""What stands above the tabs: the name, a note on content, and what the page itself remembers and does."""
+
+from __future__ import annotations
+
+HEADER = """
+<header class="top">
+<svg viewBox="0 0 64 32" aria-hidden="true">
+<path d="M4 16h56M4 8v16M60 8v16"/><circle cx="38" cy="16" r="7"/></svg>
+<div><h1>T2I Bias Explorer</h1>
+<p>What does a text-to-image model draw, how far is that from the world, and how sure can you be?</p></div>
+</header>
+<aside class="content-note" aria-label="Note on content" hidden>
+<p>The pictures here can show stereotypes, some of them offensive: that is what is measured. Everything said
+of people in them is what a reader of pictures <em>perceives</em>, never what anybody is.</p>
+<button type="button">Got it</button></aside>
+"""
+
+# Gradio names every thumbnail "Thumbnail 1 of 16"; a screen reader should hear the caption that is seen.
+# A browser may forbid storage; the note then comes again.
+HEADER_JS = """
+const name = () => document.querySelectorAll('.grid .thumbnail-item').forEach((button) => {
+  const caption = button.querySelector('.caption-label')?.textContent.trim();
+  if (caption && button.getAttribute('aria-label') !== caption) button.setAttribute('aria-label', caption);
+});
+new MutationObserver(name).observe(document.body, {childList: true, subtree: true, attributes: true,
+  attributeFilter: ['aria-label']});
+
+const note = element.querySelector('.content-note');
+const remember = (value) => {
+  try {
+    if (value) localStorage.setItem('t2i-bias-note', value);
+    return localStorage.getItem('t2i-bias-note');
+  } catch { return value; }
+};
+note.hidden = remember() === 'read';
+note.querySelector('button').addEventListener('click', () => {
+  remember('read');
+  note.hidden = true;
+  document.querySelector('#tabs [role=tab][aria-selected=true]')?.focus();
+});
+
+document.addEventListener('click', (event) => {
+  const link = event.target.closest('[data-go]');
+  if (!link || event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  window.wantedMeasure = link.dataset.measure;
+  document.querySelector(`#tabs [data-tab-id="${CSS.escape(link.dataset.go)}"]`)?.click();
+  document.dispatchEvent(new CustomEvent('open-measure', {detail: link.dataset.measure}));
+});
+"""
+
+
+def address_js(key: str) -> str:
+    """The address names the tab that was chosen; the settings of a link go when its tab is left.
+
+    Gradio also says "chosen" of the tab that a page opens with, so nothing is done before the link is read.
+    """
+    return f"""() => {{
+  const address = new URL(location.href);
+  if (!window.linkIsRead || (address.searchParams.get('tab') || 'explore') === '{key}') return;
+  for (const name of ['study', 'model', 'condition', 'percent', 'seed', 'concept', 'measure'])
+    address.searchParams.delete(name);
+  address.searchParams.set('tab', '{key}');
+  history.replaceState(history.state, '', address);
+}}"""
+
+
+LINK_IS_READ_JS = "() => { window.linkIsRead = true; }"
+ABSOLUTE_JS = "(link) => link && link.startsWith('?') ? new URL(link, location.href).href : link"
