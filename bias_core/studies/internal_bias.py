@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bias_core.errors import InvalidInput
+from bias_core.metrics.association import association
 from bias_core.metrics.composite_association import (
     CompositeAssociation,
     composite_association,
@@ -57,7 +60,13 @@ def _check(settings: StudySettings, option: str, known: tuple[str, ...] | list[s
 
 
 def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
-    """The targets in the order of the paper; with a scale, a part of either side."""
+    """The targets that the option names, in the order of the paper; else a share of each side."""
+    wanted = set(settings.options["targets"])
+    if unknown := wanted - {target["keyword"] for target in design.data["targets"]}:
+        known = ", ".join(target["keyword"] for target in design.data["targets"])
+        raise InvalidInput(f"{design.name} has no target {', '.join(sorted(unknown))}; it has {known}")
+    if wanted:
+        return [target for target in design.data["targets"] if target["keyword"] in wanted]
     kept = [
         target
         for side in GENDERS
@@ -86,7 +95,7 @@ def measure_internal_bias(design: Design, settings: StudySettings, data: StudyDa
                 scores[target["keyword"]], minimum_text_text=minimum, confidence=settings.confidence
             ),
             men=_men(data, target["keyword"]),
-            published=published[target["keyword"]],
+            published=published.get(target["keyword"], {}),
         )
         for target in _targets(design, settings)
         if target["keyword"] in scores
@@ -99,9 +108,13 @@ def _scores(
 ) -> Generator[Progress, None, dict[str, CompositeAssociation]]:
     """Of each target, the mean over the encoders; a target without pictures is left out."""
     encoders = settings.options["encoders"] or [settings.encoder]
-    by_encoder = {}
+    by_encoder, leans = {}, []
     for encoder in encoders:
-        by_encoder[encoder] = yield from _scores_by(encoder, design, settings, data)
+        rows = yield from data.embed(data.frame, encoder)
+        by_encoder[encoder] = _scores_by(encoder, rows, design, settings, data)
+        leans.append(_leans(rows, data))
+    targets = data.frame[data.frame["kind"] == "target"]
+    data.keep(targets, lean=np.mean(leans, axis=0))
     return {
         keyword: mean_over_encoders(
             [scores[keyword] for scores in by_encoder.values()], confidence=settings.confidence
@@ -110,11 +123,16 @@ def _scores(
     }
 
 
+def _leans(rows: np.ndarray, data: StudyData) -> np.ndarray:
+    """How much nearer each picture of a target is to pictures of men than of women: II is their mean."""
+    kinds = data.frame["kind"].to_numpy()
+    return association(*(rows[kinds == kind] for kind in ("target", *GENDERS)))
+
+
 def _scores_by(
-    encoder: str, design: Design, settings: StudySettings, data: StudyData
-) -> Generator[Progress, None, dict[str, CompositeAssociation]]:
+    encoder: str, rows: np.ndarray, design: Design, settings: StudySettings, data: StudyData
+) -> dict[str, CompositeAssociation]:
     frame = data.frame
-    rows = yield from data.embed(frame, encoder)
     words = [data.texts(design.data["text_attributes"][gender], encoder) for gender in GENDERS]
     sides = [(frame["kind"] == gender).to_numpy() for gender in GENDERS]
     prompts = frame["prompt"].to_numpy(dtype=str)
@@ -145,8 +163,10 @@ def _men(data: StudyData, keyword: str) -> float | None:
 
 
 def _published(design: Design) -> dict[str, dict[str, dict[str, float]]]:
-    """Table 3: keyword -> model -> measure -> value."""
+    """Table 3: keyword -> model -> measure -> value; nothing for targets of one's own."""
     table: dict[str, dict[str, dict[str, float]]] = {}
+    if "scores" not in design.data:
+        return table
     for row in read_table(design.data["scores"]["file"]):
         numbers = {name: float(row[name]) for name in ("mcas", "delta", "alpha")}
         table.setdefault(row["keyword"], {})[row["model"]] = numbers

@@ -17,12 +17,15 @@ from bias_core.metrics.composite_association import (
     summarise_internal_bias,
 )
 from bias_core.studies.study_types import Design, Finding, Results, StudyFigure, StudySettings, StudyTable
+from bias_core.types import Estimate
 
 MEN = "a photo of a man"
 """What is asked of the record of the drawn pictures."""
 
 _SIGNS = {"mcas": "MCAS", "delta": "δ", "alpha": "α"}
 GROUPS = ("male", "female", "overall")
+UNASSIGNED = "unassigned"
+"""Side of a target of one's own of which nothing is claimed beforehand."""
 _RUN = "this run"
 _FEWEST_FOR_RANKS = 4
 
@@ -33,10 +36,10 @@ class Target:
 
     Attributes
     ----------
-    keyword, category, dominated : as in Table 3.
+    keyword, category, dominated : as in Table 3; ``dominated`` may be ``UNASSIGNED``.
     scores, bias : of this run.
     men : share of men that were drawn, None where that is not on record.
-    published : Table 3, by model: mcas, delta, alpha.
+    published : Table 3, by model: mcas, delta, alpha; empty for a target of one's own.
     """
 
     keyword: str
@@ -46,6 +49,15 @@ class Target:
     bias: InternalBias
     men: float | None
     published: Mapping[str, Mapping[str, float]]
+
+    @property
+    def group(self) -> str:
+        """Its name in legends."""
+        return "own targets" if self.dominated == UNASSIGNED else f"{self.dominated}-dominated"
+
+    def printed(self, model: str, measure: str) -> float | None:
+        """What the paper printed of it."""
+        return self.published.get(model, {}).get(measure)
 
 
 def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) -> Results:
@@ -67,6 +79,12 @@ def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) 
         ),
         tables=(
             StudyTable(key="table3", title="Bias metrics per target (Table 3)", frame=table3, note=_COLUMNS),
+            StudyTable(
+                key="scores",
+                title="The four scores of each target",
+                frame=pd.DataFrame([row for target in found for row in _score_rows(target)]),
+                note="n counts the pictures that a score was made of; TT is made of words alone.",
+            ),
             StudyTable(
                 key="table4",
                 title="Summary by side (Table 4)",
@@ -101,11 +119,14 @@ def _row(target: Target) -> dict[str, Any]:
         "α": bias.bias_amplification.value,
         "α low": bias.bias_amplification.low,
         "α high": bias.bias_amplification.high,
+        "why no α": bias.bias_amplification.note if math.isnan(bias.bias_amplification.value) else "",
         "TT": scores.text_text,
         "II": scores.image_image,
         "ITP": scores.image_prompt,
         "IT": scores.image_text,
         "II − TT": bias.signed_difference.value,
+        "II − TT low": bias.signed_difference.low,
+        "II − TT high": bias.signed_difference.high,
         "n": scores.n_units[0],
         "men": math.nan if target.men is None else target.men,
     }
@@ -116,15 +137,45 @@ def _row(target: Target) -> dict[str, Any]:
     return row
 
 
+def _score_rows(target: Target) -> list[dict[str, Any]]:
+    """From text to picture: TT, ITP, IT and II."""
+    scores = target.scores
+    n_target, n_men, n_women = scores.n_units
+    text = Estimate(value=scores.text_text, low=math.nan, high=math.nan, n=0, null_value=0.0)
+    rows = (
+        ("TT", "text of the target", "gender words", text, 0),
+        (
+            "ITP",
+            "text of the target",
+            "pictures of men and women",
+            scores.image_prompt_interval,
+            n_men + n_women,
+        ),
+        ("IT", "pictures of the target", "gender words", scores.image_text_interval, n_target),
+        (
+            "II",
+            "pictures of the target",
+            "pictures of men and women",
+            scores.image_image_interval,
+            n_target + n_men + n_women,
+        ),
+    )
+    return [
+        {"target": target.keyword, "score": name, "of": of, "against": against}
+        | {"value": found.value, "low": found.low, "high": found.high, "n": n}
+        for name, of, against, found, n in rows
+    ]
+
+
 def _mcas_finding(target: Target, model: str) -> Finding:
     interval = target.scores.mcas_interval
     lean = "men" if interval.low > 0 else "women" if interval.high < 0 else ""
     return Finding(
         key=f"mcas {target.keyword}",
-        title=f"{target.keyword} ({target.dominated}-dominated)",
+        title=target.keyword if target.dominated == UNASSIGNED else f"{target.keyword} ({target.group})",
         metric="composite_association",
         estimate=interval,
-        published=target.published[model]["mcas"],
+        published=target.printed(model, "mcas"),
         says=f"Leans to {lean}." if lean else "Leans to neither side clearly.",
     )
 
@@ -144,7 +195,7 @@ def _summary(found: Sequence[Target], group: str, settings: StudySettings) -> In
 
 
 def _summary_findings(design: Design, model: str, group: str, summary: InternalBiasSummary) -> list[Finding]:
-    printed = design.data["summary"][model][group]
+    printed = design.data.get("summary", {}).get(model, {}).get(group, {})
     name = "All targets" if group == "overall" else f"{group.capitalize()}-dominated targets"
     n = summary.n_undefined
     says = f"{n} targets have no α: their texts hardly lean." if n else ""
@@ -155,14 +206,14 @@ def _summary_findings(design: Design, model: str, group: str, summary: InternalB
             title=f"{name}, mean δ",
             metric="diffusion_bias",
             estimate=summary.diffusion_bias,
-            published=printed["delta_mean"][0],
+            published=printed["delta_mean"][0] if printed else None,
         ),
         Finding(
             key=f"alpha {group}",
             title=f"{name}, mean α",
             metric="bias_amplification",
             estimate=summary.bias_amplification,
-            published=printed["alpha_mean"][0],
+            published=printed["alpha_mean"][0] if printed else None,
             says=" ".join(filter(None, (says, misprint))),
         ),
     ]
@@ -172,10 +223,15 @@ def _summary_table(design: Design, summaries: Mapping[str, InternalBiasSummary])
     rows = [_summary_row(_RUN, group, summary) for group, summary in summaries.items()]
     sides = [target["dominated"] for target in design.data["targets"]]
     sizes = {group: sides.count(group) for group in GROUPS[:2]} | {"overall": len(sides)}
-    for model in design.data["settings"]["models"]:
-        groups = design.data["summary"][model]
+    for model, groups in _printed_summaries(design).items():
         rows += [_printed_row(model, group, printed, sizes[group]) for group, printed in groups.items()]
     return pd.DataFrame(rows)
+
+
+def _printed_summaries(design: Design) -> dict[str, Any]:
+    """Table 4 by model and group; nothing for targets of one's own."""
+    summaries = design.data.get("summary", {})
+    return {model: summaries[model] for model in design.data["settings"]["models"] if model in summaries}
 
 
 def _summary_row(model: str, group: str, summary: InternalBiasSummary) -> dict[str, Any]:
@@ -209,13 +265,13 @@ def _mcas_figure(found: Sequence[Target], model: str) -> StudyFigure:
         [
             {
                 "name": target.keyword,
-                "group": f"{target.dominated}-dominated",
+                "group": target.group,
                 "value": target.scores.mcas,
                 "low": target.scores.mcas_interval.low,
                 "high": target.scores.mcas_interval.high,
-                "published": target.published[model]["mcas"],
+                "published": target.printed(model, "mcas"),
             }
-            for side in GROUPS[:2]
+            for side in (*GROUPS[:2], UNASSIGNED)
             for target in found
             if target.dominated == side
         ]
@@ -226,7 +282,9 @@ def _mcas_figure(found: Sequence[Target], model: str) -> StudyFigure:
         kind="intervals",
         data=data,
         labels={"x": "MCAS; right of the line: leans male", "null": 0.0},
-        caption=f"Diamonds are the published scores of {model} by other encoders: compare sides and orders.",
+        caption=f"Diamonds are the published scores of {model} by other encoders: compare sides and orders."
+        if data["published"].notna().any()
+        else "",
     )
 
 
@@ -234,7 +292,7 @@ def _truth_figure(found: Sequence[Target]) -> StudyFigure:
     points = [
         {
             "name": target.keyword,
-            "group": f"{target.dominated}-dominated",
+            "group": target.group,
             "x": target.men,
             "y": interval.value,
             "ylow": interval.low,
@@ -279,7 +337,7 @@ def _published_points(found: Sequence[Target]) -> list[dict[str, Any]]:
 def _scatter_figure(found: Sequence[Target]) -> StudyFigure:
     points = [
         {
-            "group": f"{target.dominated}-dominated",
+            "group": target.group,
             "x": delta.value,
             "xlow": delta.low,
             "xhigh": delta.high,
@@ -317,7 +375,7 @@ def _notes(design: Design, found: Sequence[Target]) -> tuple[str, ...]:
     known = [(target.men, target.scores.image_image) for target in found if target.men is not None]
     notes = [
         "The encoder's own lean is part of every score: TT has no picture in it.",
-        *[note for note in design.data["notes"] if note.startswith("Table 4")],
+        *[note for note in design.data["notes"] if note.startswith("Table 4") and "summary" in design.data],
     ]
     if len({men for men, _ in known}) >= _FEWEST_FOR_RANKS:
         ranks = spearmanr(*zip(*known, strict=True))
