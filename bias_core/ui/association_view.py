@@ -121,7 +121,8 @@ def closer_html(report: StudyReport, key: str) -> str:
     if not is_test(report):
         return ""
     figures = [f for f in report.results.figures if f.key == f"{INFLUENCE}{key}"]
-    return f'<div class="figures"><section class="card">{_words(report, key)}</section>{figure_cards(figures)}</div>'
+    words = f'<section class="card">{_words(report, key)}</section>'
+    return f'<div class="figures">{words}{figure_cards(figures)}</div>'
 
 
 def _words(report: StudyReport, key: str) -> str:
@@ -150,8 +151,8 @@ def _score_words(report: StudyReport, row: pd.Series[Any], key: str) -> str:
         for name, mean in means.items()
     )
     return (
-        "Pictures drawn without any attribute word, held against pictures of the same concept drawn with such "
-        f"words: on average {sides}. S is the difference; 0 would say that both lean alike."
+        "Pictures drawn without any attribute word, held against pictures of the same concept drawn with "
+        f"such words: on average {sides}. S is the difference; 0 would say that both lean alike."
     )
 
 
