@@ -69,7 +69,7 @@ def findings_html(report: StudyReport) -> str:
     measures = dict.fromkeys(finding.metric for finding in report.results.findings)
     return (
         f"<h3>The numbers</h3>{_legend(published, planted)}{table}{rest}"
-        f"{_takes('table', FINDINGS, TABLE_FORMS)}"
+        f"{takes_html('table', FINDINGS, TABLE_FORMS)}"
         f'<details class="how"><summary>What do these measures mean?</summary>'
         f"<dl>{''.join(_meaning(key) for key in measures)}</dl></details>"
     )
@@ -170,7 +170,7 @@ def figure_cards(figures: Sequence[StudyFigure]) -> str:
         f"{figure_svg(figure)}<figcaption>{escape(figure.caption)}</figcaption>"
         f"<details><summary>As a table ({len(figure.data):,} rows)</summary>"
         f"{frame_html(figure.data, figure.title)}</details>"
-        f"{_takes('figure', figure.key, FIGURE_FORMS)}</figure>"
+        f"{takes_html('figure', figure.key, FIGURE_FORMS)}</figure>"
         for figure in figures
         if not figure.data.empty
     )
@@ -181,7 +181,7 @@ def tables_html(tables: Sequence[StudyTable]) -> str:
     return "".join(
         f"<details><summary>{escape(table.title)} ({len(table.frame):,} rows)</summary>"
         f'<p class="quiet">{escape(table.note)}</p>{frame_html(table.frame, table.title)}'
-        f"{_takes('table', table.key, TABLE_FORMS)}</details>"
+        f"{takes_html('table', table.key, TABLE_FORMS)}</details>"
         for table in tables
     )
 
@@ -213,12 +213,13 @@ def _table_html(head: Sequence[str], rows: Sequence[str], name: str, *, plain: b
     )
 
 
-def _takes(kind: str, key: str, forms: Sequence[str]) -> str:
+def takes_html(kind: str, key: str, forms: Sequence[str], title: str = "Take it:") -> str:
+    """Buttons that fetch a figure or table in each of these forms."""
     buttons = "".join(
         f'<button type="button" data-take="{kind}:{escape(key)}:{form}">{_NAMES[form]}</button>'
         for form in forms
     )
-    return f'<p class="takes"><span>Take it:</span>{buttons}</p>'
+    return f'<p class="takes"><span>{title}</span>{buttons}</p>'
 
 
 def notes_html(report: StudyReport) -> str:
