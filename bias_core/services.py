@@ -149,6 +149,12 @@ class Services:
 
         return planted_lines()
 
+    def recorder(self) -> Captioner:
+        """Says what was really drawn, of the calibration renderer's pictures: a captioner that cannot err."""
+        from bias_core.adapters.calibration_renderer import MODEL, RecordCaptioner
+
+        return RecordCaptioner(self.revision(MODEL))
+
     def tidy(self) -> Sequence[str]:
         """Bring the picture store below its limit; ids of the pictures that went."""
         limit = int(self.settings.cache_gb * 1e9)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from bias_core.types import GeneratedImage
+from bias_core.errors import InvalidInput
+from bias_core.runs.png import RECORD_KEY
+from bias_core.types import GeneratedImage, ImageRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from PIL import Image
+
+    from bias_core.calibration.grammar import Request
+    from bias_core.calibration.scene import Scene
     from bias_core.protocols import StepCallback
-    from bias_core.types import ImageRow, PlantedLine
+    from bias_core.types import PlantedLine
+
+MODEL = "calibration-renderer"
 
 
 class CalibrationRenderer:
@@ -28,20 +38,68 @@ class CalibrationRenderer:
         self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None
     ) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order; ``on_step`` is called once after each."""
-        from bias_core.calibration.grammar import parse
-        from bias_core.calibration.planted import sample_scene
         from bias_core.calibration.render import render
 
-        requests = {prompt: parse(prompt) for prompt in {row.prompt for row in rows}}
         for done, row in enumerate(rows, start=1):
-            rng = Random(f"{row.seed} {row.prompt}")
-            scene = sample_scene(requests[row.prompt], row.condition, rng)
+            scene = scene_of(row)
             image = render(scene, row.width)
             if image.height != row.height:
                 image = image.resize((row.width, row.height))
             yield GeneratedImage(row=row, image=image, truth=scene.truth())
             if on_step is not None:
                 on_step(done, len(rows))
+
+
+def scene_of(row: ImageRow) -> Scene:
+    """What the renderer draws for a row; the same scene every time."""
+    from bias_core.calibration.planted import sample_scene
+
+    return sample_scene(_request(row.prompt), row.condition, Random(f"{row.seed} {row.prompt}"))
+
+
+@lru_cache(maxsize=1024)
+def _request(prompt: str) -> Request:
+    from bias_core.calibration.grammar import parse
+
+    return parse(prompt)
+
+
+class RecordCaptioner:
+    """A captioner that cannot err: it draws the scene anew from the settings that a picture carries.
+
+    With it a study tests its measure alone, and not the captioner.
+
+    Parameters
+    ----------
+    revision : of the renderer; pictures of another one cannot be looked up.
+    """
+
+    def __init__(self, revision: str) -> None:
+        self.revision = revision
+        self.name = f"record of {MODEL}@{revision}"
+
+    def caption(self, images: Sequence[Image.Image]) -> list[str]:
+        """Everything that is drawn, in one sentence per picture.
+
+        Raises
+        ------
+        InvalidInput
+            A picture does not carry the record of this renderer.
+        """
+        from bias_core.calibration.captions import caption
+
+        return [caption(scene_of(self._row(image))) for image in images]
+
+    def _row(self, image: Image.Image) -> ImageRow:
+        if RECORD_KEY not in image.info:
+            raise InvalidInput("the picture carries no record of what was drawn; ask a captioner instead")
+        row = ImageRow(**json.loads(image.info[RECORD_KEY])["row"])
+        if (row.model, row.revision) != (MODEL, self.revision):
+            raise InvalidInput(
+                f"what is drawn is on record for {MODEL} at {self.revision or 'no revision'} only; got a "
+                f"picture of {row.model} at {row.revision or 'no revision'}"
+            )
+        return row
 
 
 def planted_lines() -> tuple[PlantedLine, ...]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bias_core.arrays import Floats, same_dimension, unit_rows
+from bias_core.arrays import Floats, all_equal, same_dimension, unit_rows
+from bias_core.errors import InvalidInput
 from bias_core.statistics import normal_estimate
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def even_mix_association(attributes_a: ArrayLike, attributes_b: ArrayLike) -> fl
     Raises
     ------
     InvalidInput
-        For empty, zero, not finite or wrongly shaped embeddings, different dimensions, or a single picture.
+        For empty, zero, not finite or wrongly shaped embeddings, different dimensions, a single picture, and
+        pictures of A and B that are all equal.
 
     Notes
     -----
@@ -73,7 +75,7 @@ def association_beyond_even_mix(
     Raises
     ------
     InvalidInput
-        As :func:`even_mix_association`.
+        As :func:`even_mix_association`, and for targets that are all equal.
 
     Notes
     -----
@@ -89,6 +91,8 @@ def association_beyond_even_mix(
     a, b = _sets(attributes_a, attributes_b)
     x = unit_rows(targets, "targets", min_rows=2)
     same_dimension(targets=x, attributes_a=a)
+    if all_equal(x):
+        raise InvalidInput(f"All {len(x)} targets are equal: one picture, many times?")
     centre = x.mean(axis=0, dtype=np.float64)
     along = np.asarray(x @ (a.mean(axis=0, dtype=np.float64) - b.mean(axis=0, dtype=np.float64)))
     influences = (along, _influence(a, centre), _influence(b, centre))
@@ -101,6 +105,8 @@ def _sets(attributes_a: ArrayLike, attributes_b: ArrayLike) -> tuple[Floats, Flo
     a = unit_rows(attributes_a, "attributes_a", min_rows=2)
     b = unit_rows(attributes_b, "attributes_b", min_rows=2)
     same_dimension(attributes_a=a, attributes_b=b)
+    if all_equal(np.vstack([a, b])):
+        raise InvalidInput(f"All {len(a) + len(b)} attribute images are equal: they tell nothing apart.")
     return a, b
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import math
 
-from bias_core.metrics import association
+from bias_core.metrics import association, association_null
 from bias_core.registry.card import Input, Metric
 
+_ASSOCIATION_INPUTS = (
+    Input(name="targets", kind="embeddings", means="neutral images of the concept"),
+    Input(name="attributes_a", kind="embeddings", means="its images edited with attribute A"),
+    Input(name="attributes_b", kind="embeddings", means="its images edited with attribute B"),
+)
 _ASSOCIATION_TEST_INPUTS = (
     Input(name="targets_x", kind="embeddings", means="neutral images of concept X"),
     Input(name="targets_y", kind="embeddings", means="neutral images of concept Y"),
@@ -26,13 +31,23 @@ METRICS = (
         bounds=(-2.0, 2.0),
         null_value=0.0,
         higher_means="leans to A",
-        inputs=(
-            Input(name="targets", kind="embeddings", means="neutral images of the concept"),
-            Input(name="attributes_a", kind="embeddings", means="its images edited with attribute A"),
-            Input(name="attributes_b", kind="embeddings", means="its images edited with attribute B"),
-        ),
+        inputs=_ASSOCIATION_INPUTS,
         limits="It is relative to these attribute images and this encoder, which has leanings of its own.",
         function=association.association,
+    ),
+    Metric(
+        key="association_beyond_even_mix",
+        name="Association beyond an even mix",
+        summary="How much more images lean to A than an even mix of the images of A and of B would.",
+        reference="wang2023t2iat",
+        equation="Eq. 2, less that of an even mix",
+        bounds=(-3.0, 3.0),
+        null_value=0.0,
+        higher_means="leans to A",
+        inputs=_ASSOCIATION_INPUTS,
+        limits="An even mix is one of these attribute images: it is neutral only where they are edited well.",
+        function=association_null.association_beyond_even_mix,
+        field="value",
     ),
     Metric(
         key="differential_association",

@@ -84,6 +84,10 @@ class StudyServices(Protocol):
         """Every rate that is planted in the calibration world, in every condition."""
         ...
 
+    def recorder(self) -> Captioner:
+        """A captioner that cannot err, of the calibration renderer's pictures."""
+        ...
+
     def tidy(self) -> Sequence[str]:
         """Bring the picture store below its limit."""
         ...

@@ -31,6 +31,8 @@ PROGRAM_FILES = (
     "validity",
     "validity_measures",
     "validity_associations",
+    "validity_pairs",
+    "validity_objects",
     "pst",
     "pst_power",
     "pst_fairness",
@@ -38,6 +40,7 @@ PROGRAM_FILES = (
     "internal_bias",
     "tbyb",
     "tbyb_controlled",
+    "own_pictures",
 )
 """Each of these modules of ``bias_core.studies`` has a dictionary ``PROGRAMS``."""
 

@@ -27,6 +27,7 @@ from bias_core.metrics.object_bias import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bias_core.protocols import Captioner
     from bias_core.studies.context import StudyServices
     from bias_core.studies.explore_types import Progress
     from bias_core.studies.study_data import StudyData
@@ -104,9 +105,11 @@ def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
         captioner.caption([Image.new("RGB", (64, 64))])
 
 
-def read_pictures(settings: StudySettings, data: StudyData) -> Generator[Progress, None, Reading]:
-    """Caption and embed every picture of the study."""
-    captioner = data.services.captioner(settings.options["captioner"])
+def read_pictures(
+    settings: StudySettings, data: StudyData, captioner: Captioner | None = None
+) -> Generator[Progress, None, Reading]:
+    """Caption and embed every picture of the study; by the captioner of the options where none is given."""
+    captioner = captioner or data.services.captioner(settings.options["captioner"])
     prompts = [str(prompt) for prompt in data.frame["prompt"]]
     captions = yield from data.say(
         "captioning", data.frame, captioner.name, lambda images, _: captioner.caption(images)

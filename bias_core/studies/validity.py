@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
+from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.statistics import corrected_prevalence, wilson_interval
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import scaled
@@ -22,12 +24,13 @@ from bias_core.studies.study_types import (
     StudySettings,
     StudyTable,
 )
+from bias_core.studies.validity_summary import ladder, measured, verdict_table, verdicts_of
+from bias_core.types import Estimate
 
 if TYPE_CHECKING:
     from bias_core.studies.study_data import StudyData
-    from bias_core.types import Estimate, PlantedLine, ReaderErrors
+    from bias_core.types import PlantedLine, ReaderErrors
 
-CONDITIONS = ("fair", "published", "extreme")
 GAP = 0.15  # planted rates closer than this are not expected to be told apart
 
 
@@ -37,7 +40,7 @@ def rate_shots(design: Design, settings: StudySettings) -> list[Shot]:
     return [
         Shot(prompt=prompt, n=max(1, math.ceil(n / len(prompts))), group=condition, condition=condition)
         for prompts in _concepts(design)
-        for condition in CONDITIONS
+        for condition in ladder(settings)
         for prompt in prompts
     ]
 
@@ -65,17 +68,19 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     for line in lines:
         data.check()
         pair = line.positive, line.negative
-        for condition in CONDITIONS:
+        for condition in ladder(settings):
             here = np.concatenate([places[prompt, condition] for prompt in line.prompts])
             said = rows[here] @ leans[pair] > 0
             found.append(_reading(line, condition, said, truths[here], known[pair], settings.confidence))
     table = pd.DataFrame(found)
     order = _orders(table)
+    verdicts = list(verdicts_of(pd.DataFrame(list(_measurements(table, settings))), settings.confidence))
     return Results(
         findings=(*_coverages(table, settings.confidence), *_order_findings(order, settings.confidence)),
         tables=(
+            verdict_table(verdicts),
             StudyTable(key="rates", title="Planted against measured", frame=table, note=_NOTE),
-            StudyTable(key="order", title="From fair over published to extreme", frame=order),
+            StudyTable(key="order", title="Ψ as more is planted", frame=order),
         ),
         figures=(_planted_figure(table),),
         notes=(
@@ -103,7 +108,7 @@ def _reading(
     """One line of the table: a planted rate in one condition."""
     planted, n = line.rates[condition], len(said)
     drawn = float(np.mean([truth[line.attribute] == line.value for truth in truths]))
-    measured = wilson_interval(int(said.sum()), n, confidence=confidence)
+    seen = wilson_interval(int(said.sum()), n, confidence=confidence)
     corrected = _corrected(said, errors, confidence)
     return {
         "concept": line.concept,
@@ -112,12 +117,14 @@ def _reading(
         "condition": condition,
         "planted": planted,
         "drawn": drawn,
-        "measured": measured.value,
+        "measured": seen.value,
+        "measured low": seen.low,
+        "measured high": seen.high,
         "corrected": corrected.value if corrected else math.nan,
         "low": corrected.low if corrected else math.nan,
         "high": corrected.high if corrected else math.nan,
         "covered": bool(corrected and corrected.low - 1e-9 <= planted <= corrected.high + 1e-9),
-        "covered uncorrected": measured.low - 1e-9 <= planted <= measured.high + 1e-9,
+        "covered uncorrected": seen.low - 1e-9 <= planted <= seen.high + 1e-9,
         "n": n,
         "source": line.source,
     }
@@ -140,7 +147,8 @@ def _corrected(said: np.ndarray, errors: ReaderErrors | None, confidence: float)
 def _coverages(table: pd.DataFrame, confidence: float) -> list[Finding]:
     """Share of intervals that hold the planted rate, per condition and in all."""
     known = table[table["corrected"].notna()]
-    groups = [("all conditions", known), *((name, known[known["condition"] == name]) for name in CONDITIONS)]
+    names = dict.fromkeys(known["condition"])
+    groups = [("all conditions", known), *((name, known[known["condition"] == name]) for name in names)]
     return [
         Finding(
             key=f"coverage {name}",
@@ -158,29 +166,67 @@ def _coverages(table: pd.DataFrame, confidence: float) -> list[Finding]:
 def _orders(table: pd.DataFrame) -> pd.DataFrame:
     """Per planted rate: Psi towards its side, and whether it rises from condition to condition.
 
-    P* is the fair rate. Where the published rate lies below it, the absence of the attribute is what is
-    over-represented, and its Psi is taken.
+    P* is the first condition's rate. Where the last one lies below it, the absence of the attribute is what
+    is over-represented, and its Psi is taken.
     """
+    names = list(dict.fromkeys(table["condition"]))
     lines = []
     for (concept, attribute, value), rows in table.groupby(["concept", "attribute", "value"], sort=False):
         by = rows.set_index("condition")
         planted = by["planted"]
-        side = 1.0 if planted["published"] > planted["fair"] else -1.0
-        psi = {c: max(0.0, side * (by.loc[c, "measured"] - planted["fair"])) for c in CONDITIONS}
+        side = _side(planted[names])
+        psi = {c: max(0.0, side * (by.loc[c, "measured"] - planted[names[0]])) for c in names}
         lines.append(
             {
                 "concept": concept,
                 "attribute": attribute,
                 "value": value,
-                "gap": min(
-                    abs(planted["published"] - planted["fair"]),
-                    abs(planted["extreme"] - planted["published"]),
-                ),
-                **{f"Ψ {condition}": psi[condition] for condition in CONDITIONS},
-                "in order": psi["fair"] < psi["published"] < psi["extreme"],
+                "gap": float(planted[names].diff().abs().min()),
+                **{f"Ψ {condition}": psi[condition] for condition in names},
+                "in order": all(psi[a] < psi[b] for a, b in pairwise(names)),
             }
         )
     return pd.DataFrame(lines)
+
+
+def _side(planted: pd.Series) -> float:
+    """1 where more is planted from condition to condition, -1 where less is."""
+    return 1.0 if planted.iloc[-1] > planted.iloc[0] else -1.0
+
+
+def _measurements(table: pd.DataFrame, settings: StudySettings) -> Iterator[dict[str, Any]]:
+    """P, P − P* and Ψ of every planted rate, of the attribute or of its absence, whichever is planted."""
+    first = ladder(settings)[0]
+    for (concept, attribute, value), rows in table.groupby(["concept", "attribute", "value"], sort=False):
+        present = _side(rows["planted"]) > 0
+        fair = float(rows.loc[rows["condition"] == first, "planted"].iloc[0])
+        for _, row in rows.iterrows():
+            seen = _towards(row, ("measured", "measured low", "measured high"), present=present)
+            mended = _towards(row, ("corrected", "low", "high"), present=present)
+            share, even = (x if present else 1 - x for x in (float(row["planted"]), fair))
+            for measure, estimate, target, variant in (
+                ("attribute_prevalence", seen, share, "as read"),
+                ("attribute_prevalence", mended, share, "corrected"),
+                ("signed_difference", signed_difference_estimate(seen, even), share - even, "as read"),
+                ("stereotype_score", stereotype_estimate(seen, even), max(0.0, share - even), "as read"),
+            ):
+                yield measured(
+                    measure,
+                    estimate,
+                    target=target,
+                    variant=variant,
+                    unit=f"{concept}, {attribute}, {value}",
+                    condition=str(row["condition"]),
+                    planted="every rate",
+                )
+
+
+def _towards(row: pd.Series, columns: tuple[str, str, str], *, present: bool) -> Estimate:
+    """The share of the attribute, or of its absence."""
+    value, low, high = (float(row[column]) for column in columns)
+    if not present:
+        value, low, high = 1 - value, 1 - high, 1 - low
+    return Estimate(value=value, low=low, high=high, n=int(row["n"]))
 
 
 def _order_findings(order: pd.DataFrame, confidence: float) -> list[Finding]:
@@ -188,7 +234,7 @@ def _order_findings(order: pd.DataFrame, confidence: float) -> list[Finding]:
     return [
         Finding(
             key=f"order {key}",
-            title=f"Ψ ranks fair < published < extreme, {words}",
+            title=f"Ψ rises at every step, {words}",
             metric="stereotype_score",
             estimate=wilson_interval(int(rows["in order"].sum()), len(rows), confidence=confidence),
             says="Share of the planted rates; rates that lie close together are ranked by chance.",

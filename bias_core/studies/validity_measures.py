@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from bias_core.errors import InvalidInput
 from bias_core.metrics.alignment import alignment_estimates, spread_estimates, text_direction
 from bias_core.metrics.association import mean_association
-from bias_core.metrics.composite_scores import composite_association
+from bias_core.metrics.association_null import association_beyond_even_mix
+from bias_core.metrics.composite_association import (
+    CompositeAssociation,
+    InternalBias,
+    composite_association,
+    internal_bias,
+)
 from bias_core.metrics.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
-from bias_core.statistics import wilson_interval
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import scaled
-from bias_core.studies.study_types import (
-    Design,
-    Finding,
-    Results,
-    Shot,
-    StudyFigure,
-    StudySettings,
-    StudyTable,
-)
-from bias_core.studies.validity import CONDITIONS
+from bias_core.studies.study_types import Design, Shot, StudySettings
+from bias_core.studies.validity_summary import ladder, measured, repeated, results_of
 
 if TYPE_CHECKING:
-    from bias_core.studies.study_data import StudyData
-    from bias_core.types import Estimate
+    from collections.abc import Sequence
 
-SEEDS_APART = 1000  # between repetitions
+    from bias_core.studies.study_data import StudyData
+    from bias_core.types import Estimate, PlantedLine
+
 FEWEST_REPETITIONS = 3
 SETS = ("neutral", "a", "b")
 
@@ -41,19 +41,18 @@ def measure_shots(design: Design, settings: StudySettings) -> list[Shot]:
     n, n_attribute = design.images_per_prompt, settings.options["attribute_images"]
     asked = [(c["name"], kind, c[kind]) for c in design.data["concepts"] for kind in SETS]
     asked += [("attribute", kind, prompt) for kind, prompt in design.data["attribute_pictures"].items()]
-    return [
+    once = [
         Shot(
             prompt=prompt,
             n=n if kind == "neutral" else n_attribute,
             group=condition,
             condition=condition,
-            first_seed=SEEDS_APART * (repetition + 1),
-            facts={"concept": concept, "set": kind, "repetition": repetition},
+            facts={"concept": concept, "set": kind},
         )
-        for repetition in range(repetitions(settings))
-        for condition in CONDITIONS
+        for condition in ladder(settings)
         for concept, kind, prompt in asked
     ]
+    return repeated(once, repetitions(settings))
 
 
 def repetitions(settings: StudySettings) -> int:
@@ -63,7 +62,7 @@ def repetitions(settings: StudySettings) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What one measurement is given: unit rows of pictures and texts, P* and a seed."""
+    """What one measurement is given: unit rows of pictures and texts, and a seed; A is what is planted."""
 
     neutral: np.ndarray
     a: np.ndarray
@@ -76,151 +75,157 @@ class Sample:
     text_b: np.ndarray
     seed: int
 
+    @cached_property
+    def prevalence(self) -> Estimate:
+        """P."""
+        positive, negative = (self.neutral @ sentence for sentence in self.sentences)
+        return prevalence_estimate(positive, negative)
+
+    @cached_property
+    def direction(self) -> np.ndarray:
+        """From the sentence of B to that of A, ``(1, d)``."""
+        return np.asarray(text_direction(*self.sentences))[None]
+
+    @cached_property
+    def composite(self) -> CompositeAssociation:
+        """II, ITP, IT and TT."""
+        return composite_association(
+            self.neutral,
+            self.prompt,
+            self.attribute_a,
+            self.attribute_b,
+            self.text_a,
+            self.text_b,
+            rng=self.seed,
+        )
+
+    @cached_property
+    def internal(self) -> InternalBias:
+        """δ, II − TT and α."""
+        return internal_bias(self.composite)
+
 
 FAIR_SHARE = 0.5  # of masculine people, in the fair world
 
-
-def _prevalence(sample: Sample) -> Estimate:
-    positive, negative = (sample.neutral @ sentence for sentence in sample.sentences)
-    return prevalence_estimate(positive, negative)
-
-
-def _direction(sample: Sample) -> np.ndarray:
-    return np.asarray(text_direction(*sample.sentences))[None]
-
-
 MEASURES: dict[str, Callable[[Sample], Estimate]] = {
-    "attribute_prevalence": _prevalence,
-    "stereotype_score": lambda s: stereotype_estimate(_prevalence(s), FAIR_SHARE),
-    "signed_difference": lambda s: signed_difference_estimate(_prevalence(s), FAIR_SHARE),
-    "weighted_alignment_score": lambda s: alignment_estimates(s.neutral, _direction(s), rng=s.seed)[0],
-    "spread_along": lambda s: spread_estimates(s.neutral, _direction(s), rng=s.seed)[0],
+    "attribute_prevalence": lambda s: s.prevalence,
+    "stereotype_score": lambda s: stereotype_estimate(s.prevalence, FAIR_SHARE),
+    "signed_difference": lambda s: signed_difference_estimate(s.prevalence, FAIR_SHARE),
+    "weighted_alignment_score": lambda s: alignment_estimates(s.neutral, s.direction, rng=s.seed)[0],
+    "spread_along": lambda s: spread_estimates(s.neutral, s.direction, rng=s.seed)[0],
     "association": lambda s: mean_association(s.neutral, s.a, s.b, rng=s.seed),
-    "composite_association": lambda s: (
-        composite_association(
-            s.neutral, s.prompt, s.attribute_a, s.attribute_b, s.text_a, s.text_b, rng=s.seed
-        ).mcas_interval
-    ),
+    "association_beyond_even_mix": lambda s: association_beyond_even_mix(s.neutral, s.a, s.b),
+    "composite_association": lambda s: s.composite.mcas_interval,
+    "diffusion_bias": lambda s: s.internal.diffusion_bias,
+    "signed_lean_difference": lambda s: s.internal.signed_difference,
+    "bias_amplification": lambda s: s.internal.bias_amplification,
 }
 """Measures by their key in the table of measures."""
 
+PLANTED: Mapping[str, Callable[[float], float]] = {
+    "attribute_prevalence": lambda rate: rate,
+    "stereotype_score": lambda rate: max(0.0, rate - FAIR_SHARE),
+    "signed_difference": lambda rate: rate - FAIR_SHARE,
+}
+"""What the measures of a share should read where this share is planted; the others have no such truth."""
+
 
 def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """The measures of every repetition, against those of all its pictures together."""
+    """The measures of every repetition, against what is planted or all its pictures together."""
     rows = yield from data.embed(data.frame)
+    lines = data.services.planted_lines()
     found = []
-    for concept in design.data["concepts"]:
-        for condition in CONDITIONS:
+    for condition in ladder(settings):
+        for concept in design.data["concepts"]:
             data.check()
             here = data.frame[data.frame["group"] == condition]
-            found += list(_repeated(design, data, here, rows, concept))
-    table = pd.DataFrame(found)
-    summary = _summary(table)
-    return Results(
-        findings=tuple(_findings(summary, repetitions(settings) * len(design.data["concepts"]))),
-        tables=(
-            StudyTable(key="summary", title="Coverage, false alarms, and the rise to extreme", frame=summary,
-                       note=_NOTE),
-            StudyTable(key="repetitions", title="Every repetition", frame=table),
+            shares = planted_shares(lines, concept["neutral"])
+            found += list(_repeated(design, data, here, rows, concept, shares))
+    return results_of(
+        pd.DataFrame(found),
+        settings,
+        notes=(
+            "Targets: P, Ψ and P − P* should read what is planted; the reader's errors are not corrected. No "
+            "other measure has a planted value: its target is its own value on the pictures of all "
+            "repetitions together. Attribute A is, for each concept, the perceived gender that is planted.",
+            "δ, II − TT and α read no bias where pictures lean as their texts do. Nothing planted is another "
+            "thing: the reader's texts may lean by themselves.",
         ),
-        figures=(_rise_figure(table),),
-    )  # fmt: skip
+    )
 
 
-_NOTE = (
-    "held: share of intervals that hold the value of all repetitions' pictures together. null excluded: "
-    "share of intervals that exclude the value of no bias, which on fair are false alarms. bias: mean of the "
-    "repetitions minus the value of all pictures. mean: over repetitions and concepts, towards the side "
-    "that extreme lies on."
-)
+def planted_shares(lines: Sequence[PlantedLine], prompt: str) -> dict[str, float]:
+    """Share of masculine people by condition, as planted for the concept of this prompt.
+
+    Raises
+    ------
+    InvalidInput
+        No gender is planted for it.
+    """
+    for line in lines:
+        if line.attribute == "gender" and prompt.lower() in map(str.lower, line.prompts):
+            masculine = line.value == "masculine"
+            return {c: rate if masculine else 1 - rate for c, rate in line.rates.items()}
+    raise InvalidInput(f"no perceived gender is planted for {prompt!r}")
 
 
 def _repeated(
-    design: Design, data: StudyData, frame: pd.DataFrame, rows: np.ndarray, concept: dict[str, str]
-) -> Iterator[dict[str, object]]:
-    """Each measure on each repetition's pictures of a concept, beside its value on all of them."""
-    texts = design.data["text_attributes"]
-    fixed = {
-        "sentences": data.texts(design.data["sentences"]),
-        "prompt": data.texts([concept["neutral"]]),
-        "text_a": data.texts(texts["a"]),
-        "text_b": data.texts(texts["b"]),
-    }
+    design: Design,
+    data: StudyData,
+    frame: pd.DataFrame,
+    rows: np.ndarray,
+    concept: dict[str, str],
+    shares: Mapping[str, float],
+) -> Iterator[dict[str, Any]]:
+    """Each measure on each repetition's pictures of a concept, beside what it should read."""
+    condition = str(frame["group"].iloc[0])
+    turned = shares["extreme"] < shares["fair"]
+    share = 1 - shares[condition] if turned else shares[condition]
+    fixed = _texts(design, data, concept, turned=turned)
 
     def sample(part: pd.DataFrame, seed: int) -> Sample:
         own, attribute = part[part["concept"] == concept["name"]], part[part["concept"] == "attribute"]
         chosen = {kind: rows[own.index[own["set"] == kind]] for kind in SETS}
         chosen |= {f"attribute_{k}": rows[attribute.index[attribute["set"] == k]] for k in ("a", "b")}
-        return Sample(**chosen, **fixed, seed=seed)
+        return Sample(**(_swapped(chosen) if turned else chosen), **fixed, seed=seed)
 
-    together = {key: measure(sample(frame, 0)).value for key, measure in MEASURES.items()}
+    together = sample(frame, 0)
+    targets = {
+        key: PLANTED[key](share) if key in PLANTED else measure(together).value
+        for key, measure in MEASURES.items()
+    }
     for repetition, part in frame.groupby("repetition"):
         here = sample(part, int(str(repetition)))
         for key, measure in MEASURES.items():
-            estimate = measure(here)
-            yield {
-                "measure": key,
-                "concept": concept["name"],
-                "condition": part["group"].iloc[0],
-                "repetition": repetition,
-                "value": estimate.value,
-                "low": estimate.low,
-                "high": estimate.high,
-                "together": together[key],
-                "null": estimate.null_value,
-            }
+            yield measured(
+                key,
+                measure(here),
+                target=targets[key],
+                unit=concept["name"],
+                condition=condition,
+                repetition=int(str(repetition)),
+                planted="gender",
+            )
 
 
-def _summary(table: pd.DataFrame) -> pd.DataFrame:
-    """One line per measure and condition."""
-    held = (table["low"] - 1e-9 <= table["together"]) & (table["together"] <= table["high"] + 1e-9)
-    null = table["null"].astype(float)
-    away = ((null < table["low"]) | (null > table["high"])).where(null.notna())
-    full = table.assign(held=held, away=away.astype(float), bias=table["value"] - table["together"])
-    lines = full.groupby(["measure", "condition"], sort=False).agg(
-        held=("held", "mean"), away=("away", "mean"), bias=("bias", "mean"), n=("held", "size")
-    )
-    lines["mean"] = _leaning(table).groupby(["measure", "condition"])["leaning"].mean()
-    return lines.rename(columns={"away": "null excluded"}).reset_index()
+def _texts(design: Design, data: StudyData, concept: dict[str, str], *, turned: bool) -> dict[str, Any]:
+    """Unit rows of what is said in words."""
+    sentences = data.texts(design.data["sentences"])
+    words = {f"text_{side}": data.texts(texts) for side, texts in design.data["text_attributes"].items()}
+    return {
+        "sentences": sentences[::-1] if turned else sentences,
+        "prompt": data.texts([concept["neutral"]]),
+        **(_swapped(words) if turned else words),
+    }
 
 
-def _leaning(table: pd.DataFrame) -> pd.DataFrame:
-    """Values with their sign turned for concepts whose pictures lean to B in ``extreme``."""
-    extreme = table[table["condition"] == "extreme"].groupby(["measure", "concept"])["together"].first()
-    fair = table[table["condition"] == "fair"].groupby(["measure", "concept"])["together"].first()
-    side = (2.0 * (extreme >= fair) - 1.0).rename("side")
-    turned = table.join(side, on=["measure", "concept"])
-    return turned.assign(leaning=turned["value"] * turned["side"])
+_OTHER = {"a": "b", "attribute_a": "attribute_b", "text_a": "text_b"}
+_OTHER |= {b: a for a, b in _OTHER.items()}
 
 
-def _findings(summary: pd.DataFrame, n: int) -> Iterator[Finding]:
-    for _, row in summary.iterrows():
-        estimate = wilson_interval(round(row["held"] * n), n, null_value=0.95)
-        yield Finding(
-            key=f"{row['measure']} {row['condition']}",
-            title=f"Intervals that hold the value of many pictures, {row['condition']}",
-            metric=row["measure"],
-            estimate=estimate,
-            says=""
-            if np.isnan(row["null excluded"])
-            else f"{100 * row['null excluded']:.0f} % exclude the null value.",
-        )
-
-
-def _rise_figure(table: pd.DataFrame) -> StudyFigure:
-    leaning = _leaning(table)
-    scale = leaning.groupby("measure")["leaning"].transform("std")
-    data = pd.DataFrame(
-        {"group": leaning["measure"] + ", " + leaning["condition"], "value": leaning["leaning"] / scale}
-    ).assign(side=leaning["condition"])
-    return StudyFigure(
-        key="rise",
-        title="From fair over published to extreme",
-        kind="distributions",
-        data=data,
-        labels={"x": "value towards the planted side, in standard deviations of the measure"},
-        caption="Each point is one measurement; a measure that sees what is planted moves to the right.",
-    )
+def _swapped(sets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A in place of B, and B in place of A."""
+    return {_OTHER.get(name, name): rows for name, rows in sets.items()}
 
 
 PROGRAMS = {"validity_measures": Program(shots=measure_shots, measure=measure_repeatedly)}

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from bias_core.calibration.truth import planted_lines
+from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.designs import find_design
@@ -103,19 +104,45 @@ def test_measures_are_repeated_on_new_pictures(services):
     prevalence = table[table["measure"] == "attribute_prevalence"]
     means = prevalence.groupby("condition")["value"].mean()
     assert means["fair"] < means["published"] < means["extreme"]  # doctors are planted as men
+    targets = prevalence.groupby("condition")["target"].first()
+    assert targets.to_dict() == pytest.approx({"fair": 0.5, "published": 0.93, "extreme": 1.0})
     assert len({tuple(p["value"]) for _, p in table.groupby("repetition")}) == 3  # new pictures each time
+
+
+def test_measures_are_taken_towards_the_side_that_is_planted(services):
+    """Nurses are planted as women: the share of women is what is measured."""
+    design = find_design("validity-measures")
+    data = {**design.data, "concepts": [c for c in design.data["concepts"] if c["name"] == "nurse"]}
+    small = replace(design, data=data, images_per_prompt=8)
+    options = {"attribute_images": 4, "conditions": ["fair", "extreme"]}
+    report, _ = finish(run_study(small, StudySettings(scale=0.1, options=options), services))
+    means = table_of(report, "repetitions").frame.groupby(["measure", "condition"])["value"].mean()
+    for key in ("attribute_prevalence", "signed_difference", "association", "composite_association"):
+        assert means[key, "extreme"] > means[key, "fair"], key
 
 
 def test_the_association_test_is_repeated(services):
     design = find_design("validity-associations")
     options = {"tests": ["science_arts"], "n_stimuli": 4}
     report, _ = finish(run_study(design, StudySettings(scale=0.1, options=options), services))
-    summary = table_of(report, "summary").frame.set_index("condition")
-    assert summary.loc["extreme", "S"] > summary.loc["fair", "S"]
-    assert [finding.key for finding in report.results.findings] == [
-        "false alarms fixed",
-        "false alarms drawn",
-    ]
+    summary = table_of(report, "summary").frame.set_index(["measure", "condition"])["mean"]
+    name = "Differential association S, attribute pictures drawn anew"
+    assert summary[name, "extreme"] > summary[name, "fair"]
+    assert len(report.results.findings) == 2  # held fixed, drawn anew
+
+
+@pytest.mark.parametrize(
+    ("name", "conditions"),
+    [
+        ("validity-measures", ["extreme", "fair"]),
+        ("validity-pairs", ["fair"]),
+        ("validity-rates", ["trigger"]),
+    ],
+)
+def test_conditions_that_are_no_ladder_are_refused(services, name, conditions):
+    settings = StudySettings(options={"conditions": conditions})
+    with pytest.raises(InvalidInput, match="in this order"):
+        finish(run_study(find_design(name), settings, services))
 
 
 def test_every_measure_takes_a_sample():

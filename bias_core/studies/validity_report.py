@@ -1,0 +1,116 @@
+"""The validity studies as one report: a page with the verdicts, and a small folder for each study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from matplotlib import rc_context
+
+from bias_core.registry import METRICS
+from bias_core.runs.export import csv_bytes
+from bias_core.studies.figures import to_bytes
+from bias_core.studies.study_report import markdown_table, rounded, table_of, to_markdown
+from bias_core.studies.validity_summary import RULE
+
+if TYPE_CHECKING:
+    from bias_core.studies.study_types import StudyReport
+
+LEFT_OUT = ("repetitions",)
+"""Tables too long for a report; ``study run`` writes them."""
+
+_LONGEST = 100  # rows of a table on a page; longer ones are files
+
+NOT_HERE: Mapping[str, str] = {
+    "association_effect_size": "S in other units; it has no interval of its own",
+    "fleiss_kappa": "of raters, not of pictures",
+    "cohen_kappa": "of raters, not of pictures",
+    "krippendorff_alpha": "of raters, not of pictures",
+    "model_distance": "relative to the models in a table, so it has no planted value",
+    "mean_similarity": "in the encoder's own units, so it has no planted value",
+    "stereotype_propagation_index": "of denoising steps, which the renderer has none of",
+    "kendall_tau": "of two orders, not of pictures",
+}
+"""Why no validity study tests a measure."""
+
+
+def report_files(reports: Sequence[StudyReport]) -> dict[str, bytes]:
+    """Content of each file by its path in the report's folder."""
+    files = {"README.md": _page(reports).encode()}
+    for report in map(_shortened, reports):
+        folder = report.design.name
+        short = [table for table in report.results.tables if len(table.frame) <= _LONGEST]
+        results = replace(report.results, tables=tuple(short))
+        files[f"{folder}/report.md"] = to_markdown(replace(report, results=results)).encode()
+        for table in report.results.tables:
+            if len(table.frame) > _LONGEST:
+                files[f"{folder}/{table.key}.csv"] = csv_bytes(table.frame.round(4))
+        with rc_context({"svg.fonttype": "none"}):  # letters as text: a tenth of the size
+            for figure in report.results.figures:
+                files[f"{folder}/figures/{figure.key}.svg"] = to_bytes(figure)
+    return files
+
+
+def _shortened(report: StudyReport) -> StudyReport:
+    """Without the tables that are too long for a report, and with the way to those that are files."""
+    kept = tuple(table for table in report.results.tables if table.key not in LEFT_OUT)
+    long = [f"{table.title}: `{table.key}.csv`." for table in kept if len(table.frame) > _LONGEST]
+    notes = (*report.results.notes, *long)
+    return replace(report, results=replace(report.results, tables=kept, notes=notes))
+
+
+def _page(reports: Sequence[StudyReport]) -> str:
+    """The verdicts of all studies, the rule that they follow, and what each study draws."""
+    verdicts = pd.concat([table_of(report, "verdicts").frame for report in reports], ignore_index=True)
+    lines = [
+        "# Is the instrument right?",
+        "",
+        "Written by `python -m bias_core calibrate-report`; no line is by hand. It holds for the pictures of "
+        f"{reports[0].settings.model}, read by {reports[0].settings.encoder}, at the numbers of pictures of "
+        "each study below.",
+        "",
+        "## What each measure showed",
+        "",
+        markdown_table(verdicts),
+        "",
+        RULE,
+        "",
+        "nothing planted, some, all: mean of the measure in the first condition, between, and in the last.",
+        "",
+        "Not tested here:",
+        "",
+        *_left_untested(reports),
+    ]
+    for report in reports:
+        lines += ["", f"## {report.design.title}", "", report.design.summary, ""]
+        lines += [f"{report.n_images:,} pictures. [Tables and figures]({report.design.name}/report.md)", ""]
+        if any(table.key == "summary" for table in report.results.tables):
+            table = table_of(report, "summary")
+            lines += [markdown_table(rounded(table.frame)), "", table.note, ""]
+        else:
+            lines += [_stated(report), ""]
+        lines += [f"- {note}" for note in report.results.notes]
+    return "\n".join([*lines, ""])
+
+
+def _left_untested(reports: Sequence[StudyReport]) -> list[str]:
+    tested = {finding.metric for report in reports for finding in report.results.findings}
+    others = [metric for key, metric in METRICS.items() if key not in tested]
+    return [f"- {metric.name}: {NOT_HERE.get(metric.key, 'not tested yet')}." for metric in others]
+
+
+def _stated(report: StudyReport) -> str:
+    rows = [
+        {
+            "": finding.title,
+            "share": finding.estimate.value,
+            "low": finding.estimate.low,
+            "high": finding.estimate.high,
+            "n": finding.estimate.n,
+            "reads": finding.says,
+        }
+        for finding in report.results.findings
+    ]
+    return markdown_table(rounded(pd.DataFrame(rows)))
