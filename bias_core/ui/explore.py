@@ -14,9 +14,10 @@ from bias_core.runs.export import write_zip
 from bias_core.studies.catalogue import AttributeSet, load_attribute_sets
 from bias_core.studies.explore_types import ExploreReport
 from bias_core.ui import messages
-from bias_core.ui.explore_layout import REMEMBERED, Ui, build_layout
+from bias_core.ui.explore_layout import DEFAULTS, REMEMBERED, Ui, build_layout
 from bias_core.ui.explore_view import ExploreView, GrowingGrid, View
 from bias_core.ui.form import attribute_rows, read_form, words_for
+from bias_core.ui.links import EXPLORE, query_of, read_link
 from bias_core.ui.messages import user_errors
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from bias_core.ui.visitor import Visitor
 
 Updates = dict[Any, Any]
+_GENERAL_SET = "people"  # for concepts that no set was made for
 _MODEL = {"concurrency_id": "model", "concurrency_limit": 1}
 _PRIVATE = {"api_visibility": "private"}
 _QUIET = {"api_visibility": "private", "show_progress": "hidden"}
@@ -107,13 +109,15 @@ class Handlers:
             return self._model_updates(name, None)
         return {self.ui.model_note: messages.error_html(problem.message)}
 
-    def on_load(self, remembered: dict[str, Any] | None) -> Updates:
-        """Put back what this browser chose last time, as far as it still exists."""
+    def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
+        """Put back what this browser chose last time, or fill in what the address asks for."""
         kept = {k: v for k, v in (remembered or {}).items() if k in REMEMBERED}
+        asked = read_link(query_of(request), {EXPLORE: ()}, self.services).values
+        kept |= {k: v for k, v in asked.items() if k in (*REMEMBERED, "seed")}
         with user_errors():
             updates = self._model_updates(str(kept.get("model", self.ui.model.value)), kept.get("condition"))
             known = {self.ui.form[k]: v for k, v in kept.items() if k != "condition"}
-            return known | updates
+            return known | updates | self._concept_updates(str(asked.get("concept", "")))
         return {self.ui.model_note: ""}
 
     def on_remember(self, *values: Any) -> dict[str, Any]:
@@ -149,6 +153,15 @@ class Handlers:
             return {self.ui.zip_file: str(write_zip(to_export(view.report), target))}
         return {self.ui.status: messages.error_html(problem.message)}
 
+    def _concept_updates(self, concept: str) -> Updates:
+        """The form for a concept that a link names, with the attributes that suit it."""
+        if not concept:
+            return {}
+        ui, hints = self.ui, {item.concept_hint: item for item in self.sets.values() if item.concept_hint}
+        chosen = hints.get(concept.lower(), self.sets[_GENERAL_SET])
+        filled = {ui.concept: concept, ui.template: chosen.template or DEFAULTS.template}
+        return filled | {ui.chosen_set: chosen.key} | self.on_set(chosen.key)
+
     def _model_updates(self, name: str, condition: str | None) -> Updates:
         info = self.services.model_info(name)
         chosen = condition if condition in info.conditions else next(iter(info.conditions), "")
@@ -175,7 +188,8 @@ def build(demo: gr.Blocks, services: Services, visitor: gr.State) -> None:
     _wire_form(ui, handlers, sets)
     _wire_results(ui, handlers)
     remembered = [ui.form[name] for name in REMEMBERED]
-    restored = [*remembered, ui.num_inference_steps, ui.guidance_scale, ui.model_note]
+    restored = [*remembered, ui.num_inference_steps, ui.guidance_scale, ui.model_note, ui.seed, ui.concept]
+    restored += [ui.template, ui.chosen_set, ui.attributes, ui.attribute_a, ui.attribute_b]
     demo.load(handlers.on_load, ui.remembered, restored, **_QUIET)
     for component in remembered:
         component.input(handlers.on_remember, remembered, ui.remembered, queue=False, **_QUIET)
