@@ -39,6 +39,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 MUTED = "#767676"
 _ROW = 0.32  # inches per named line
 _MOST_ROWS = 60
+_MANY_POINTS = 100
 
 
 def draw(figure: StudyFigure) -> Figure:
@@ -120,7 +121,8 @@ def _distributions(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -
     for i, (_, rows) in enumerate(groups):
         place = sides.index(rows["side"].iloc[0]) if sides else i
         colour, values = COLOURS[place % len(COLOURS)], rows["value"].to_numpy(float)
-        axes.plot(values, i + rng.uniform(-0.28, 0.28, len(values)), ".", ms=3, alpha=0.35, color=colour)
+        size = 3 if len(values) > _MANY_POINTS else 6
+        axes.plot(values, i + rng.uniform(-0.28, 0.28, len(values)), ".", ms=size, alpha=0.4, color=colour)
         low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
         axes.plot([low, high], [i, i], lw=5, color=colour, solid_capstyle="butt")
         axes.plot([middle], [i], "o", ms=7, mfc="white", color=colour)
