@@ -14,14 +14,6 @@ from bias_core.cli.common import console, open_services, run_with_bar, user_erro
 if TYPE_CHECKING:
     from bias_core.studies.study_types import StudyReport
 
-STUDIES = (
-    "validity-rates",
-    "validity-measures",
-    "validity-associations",
-    "validity-pairs",
-    "validity-objects",
-)
-
 
 def calibrate_report(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("docs/validity"),
@@ -29,13 +21,14 @@ def calibrate_report(
     encoder: Annotated[str, typer.Option(help="Who reads the pictures.")] = "calibration-clip",
     model: Annotated[str, typer.Option(help="Who draws them.")] = "calibration-renderer",
     seed: Annotated[int, typer.Option(help="Another seed draws other pictures.")] = 0,
+    ship: Annotated[bool, typer.Option(help="Also write what the app's Calibration tab opens with.")] = False,
 ) -> None:
     """Measure what is planted: coverage, false alarms, and the rise from fair to extreme."""
     from bias_core.runs.files import write_atomically
     from bias_core.studies.designs import find_design
     from bias_core.studies.run_study import run_study
     from bias_core.studies.study_types import StudySettings
-    from bias_core.studies.validity_report import report_files
+    from bias_core.studies.validity_report import SHIPPED, STUDIES, report_files, shipped_files
 
     settings = StudySettings(model=model, encoder=encoder, scale=scale, seed=seed)
     with user_errors(), open_services() as services:
@@ -44,6 +37,8 @@ def calibrate_report(
             run = partial(run_study, find_design(name), settings, services)
             report = run_with_bar(lambda stop, run=run: run(cancelled=stop))  # type: ignore[misc]
             reports.append(replace(report, pictures=None, stored={}))
-        for path, content in report_files(reports).items():
-            write_atomically(out / path, content)
+        files = {out / path: content for path, content in report_files(reports).items()}
+        files |= {SHIPPED / path: text for path, text in shipped_files(reports).items()} if ship else {}
+        for path, content in files.items():
+            write_atomically(path, content)
         console.print(f"Written to {out}", markup=False)

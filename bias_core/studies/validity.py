@@ -24,7 +24,7 @@ from bias_core.studies.study_types import (
     StudySettings,
     StudyTable,
 )
-from bias_core.studies.validity_summary import ladder, measured, verdict_table, verdicts_of
+from bias_core.studies.validity_summary import ladder, measured, verdict_figures, verdict_table, verdicts_of
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
@@ -35,28 +35,36 @@ GAP = 0.15  # planted rates closer than this are not expected to be told apart
 
 
 def rate_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Every prompt of a planted rate, in every condition; as many pictures a concept as the design says."""
+    """Every prompt of a planted rate, in every condition; as many pictures a concept as the design says.
+
+    The option ``every`` leaves concepts out: with 10, only every tenth is drawn.
+    """
     n = scaled(design.images_per_prompt, settings.scale)
     return [
         Shot(prompt=prompt, n=max(1, math.ceil(n / len(prompts))), group=condition, condition=condition)
-        for prompts in _concepts(design)
+        for prompts in _concepts(design, settings)
         for condition in ladder(settings)
         for prompt in prompts
     ]
 
 
-def _concepts(design: Design) -> Sequence[Sequence[str]]:
+def _concepts(design: Design, settings: StudySettings) -> Sequence[Sequence[str]]:
     concepts: Sequence[Sequence[str]] = design.data["concepts"]
-    if not concepts:
-        raise InvalidInput(f"{design.name} needs the prompts of the calibration world's concepts")
-    return concepts
+    every = int(settings.options["every"])
+    if not concepts or every < 1:
+        raise InvalidInput(
+            f"{design.name} needs the prompts of the calibration world's concepts, and at least every 1st; "
+            f"got {len(concepts)} and every = {every}"
+        )
+    return concepts[::every]
 
 
-def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
+def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """P, corrected P and Psi of every planted rate in every condition."""
     frame = data.frame
     rows = yield from data.embed(frame)
-    lines = data.services.planted_lines()
+    drawn = set(map(tuple, _concepts(design, settings)))
+    lines = [line for line in data.services.planted_lines() if tuple(line.prompts) in drawn]
     pairs = list(dict.fromkeys((line.positive, line.negative) for line in lines))
     errors = data.services.reader_errors(settings.encoder, settings.model, pairs)
     texts = data.texts([sentence for pair in pairs for sentence in pair])
@@ -82,7 +90,7 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
             StudyTable(key="rates", title="Planted against measured", frame=table, note=_NOTE),
             StudyTable(key="order", title="Ψ as more is planted", frame=order),
         ),
-        figures=(_planted_figure(table),),
+        figures=(_planted_figure(table), *verdict_figures(verdicts, settings.confidence)),
         notes=(
             f"{int(table['corrected'].isna().sum()):,} of {len(table):,} shares could not be corrected: "
             "the reader's errors on their sentences are not known or too large.",
@@ -253,7 +261,14 @@ def _planted_figure(table: pd.DataFrame) -> StudyFigure:
         key="planted",
         title="Planted against measured",
         kind="scatter",
-        data=pd.DataFrame({"x": known["planted"], "y": known["corrected"], "group": known["condition"]}),
+        data=pd.DataFrame(
+            {
+                "x": known["planted"],
+                "y": known["corrected"],
+                "group": known["condition"],
+                "name": known["concept"] + ", " + known["attribute"] + ", " + known["value"],
+            }
+        ),
         labels={"x": "planted rate", "y": "measured, corrected", "diagonal": True},
         caption="Each point is an attribute of a concept; on the dashed line the instrument is right.",
     )

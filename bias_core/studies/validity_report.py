@@ -11,13 +11,29 @@ from matplotlib import rc_context
 
 from bias_core.registry import METRICS
 from bias_core.runs.export import csv_bytes
+from bias_core.runs.reports import ReportStore
+from bias_core.settings import ASSETS
 from bias_core.studies.figures import to_bytes
+from bias_core.studies.saved_reports import from_text, to_text
 from bias_core.studies.study_report import markdown_table, rounded, table_of, to_markdown
 from bias_core.studies.validity_summary import RULE
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bias_core.studies.saved_reports import SavedReport
     from bias_core.studies.study_types import StudyReport
 
+STUDIES = (
+    "validity-rates",
+    "validity-measures",
+    "validity-associations",
+    "validity-pairs",
+    "validity-objects",
+)
+"""All of them, in the order in which they are told."""
+
+SHIPPED = ASSETS / "validity"
 LEFT_OUT = ("repetitions",)
 """Tables too long for a report; ``study run`` writes them."""
 
@@ -53,12 +69,40 @@ def report_files(reports: Sequence[StudyReport]) -> dict[str, bytes]:
     return files
 
 
+def shipped_files(reports: Sequence[StudyReport]) -> dict[str, bytes]:
+    """The same reports as data, by their path in :data:`SHIPPED`: what the app shows without a run."""
+    return {
+        f"{report.design.name}.json": to_text(
+            replace(_without_repetitions(report), pictures=None, stored={}), SHIPPED
+        ).encode()
+        for report in reports
+    }
+
+
+def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
+    """The shipped reports, in their order; those that are not there are left out.
+
+    Raises
+    ------
+    StorageError
+        A file cannot be read.
+    """
+    store = ReportStore(folder)
+    texts = [text for name in STUDIES if (text := store.find(name)) is not None]
+    return tuple(from_text(text, folder) for text in texts)
+
+
 def _shortened(report: StudyReport) -> StudyReport:
     """Without the tables that are too long for a report, and with the way to those that are files."""
-    kept = tuple(table for table in report.results.tables if table.key not in LEFT_OUT)
+    kept = _without_repetitions(report).results.tables
     long = [f"{table.title}: `{table.key}.csv`." for table in kept if len(table.frame) > _LONGEST]
     notes = (*report.results.notes, *long)
     return replace(report, results=replace(report.results, tables=kept, notes=notes))
+
+
+def _without_repetitions(report: StudyReport) -> StudyReport:
+    kept = tuple(table for table in report.results.tables if table.key not in LEFT_OUT)
+    return replace(report, results=replace(report.results, tables=kept))
 
 
 def _page(reports: Sequence[StudyReport]) -> str:

@@ -110,7 +110,7 @@ def results_of(table: pd.DataFrame, settings: StudySettings, *, notes: Sequence[
             ),
             StudyTable(key="repetitions", title="Every repetition", frame=table),
         ),
-        figures=(_rise_figure(table),),
+        figures=(*verdict_figures(found, settings.confidence), _rise_figure(table)),
         notes=tuple(notes),
     )
 
@@ -181,6 +181,36 @@ def verdict_table(verdicts: Sequence[Verdict]) -> StudyTable:
         for verdict in verdicts
     ]
     return StudyTable(key="verdicts", title="What each measure showed", frame=pd.DataFrame(lines), note=RULE)
+
+
+def verdict_figures(verdicts: Sequence[Verdict], nominal: float) -> tuple[StudyFigure, StudyFigure]:
+    """The intervals that hold their target, and those that read bias where none is planted, as shares."""
+    alarms = [(verdict, verdict.false_alarms) for verdict in verdicts if verdict.false_alarms]
+    return (
+        StudyFigure(
+            key="coverage",
+            title="Intervals that hold what is planted",
+            kind="intervals",
+            data=pd.DataFrame([_mark(verdict, verdict.coverage) for verdict in verdicts]),
+            labels={"x": "share of intervals", "null": nominal},
+            caption=f"On the dashed line the intervals hold as often as they claim, {100 * nominal:g} %; to "
+            "the left of it they are too narrow. Bars show what this many repetitions leave open.",
+        ),
+        StudyFigure(
+            key="alarms",
+            title="False alarms where nothing is planted",
+            kind="intervals",
+            data=pd.DataFrame([_mark(verdict, share) for verdict, share in alarms]),
+            labels={"x": "share of intervals that exclude “no bias”", "null": 1 - nominal},
+            caption=f"{100 * (1 - nominal):g} % are to be expected; to the right of the dashed line a "
+            "measure reads bias where none is.",
+        ),
+    )
+
+
+def _mark(verdict: Verdict, share: Estimate) -> dict[str, Any]:
+    name = f"{verdict.label}, {verdict.planted}" if verdict.planted else verdict.label
+    return {"name": name, "value": share.value, "low": share.low, "high": share.high, "n": share.n}
 
 
 def repeated(shots: Sequence[Shot], n_repetitions: int) -> list[Shot]:

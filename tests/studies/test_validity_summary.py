@@ -108,8 +108,11 @@ def test_the_summary_gives_means_and_bias_by_condition():
     assert by["bias"].to_numpy() == pytest.approx([0.2] * 3, abs=0.03)
     assert by["mean"].to_numpy() == pytest.approx([0.2, 0.5, 0.8], abs=0.03)
     assert by["n"].tolist() == [200] * 3
-    (figure,) = results.figures
-    assert (figure.data["value"] > 0).all()
+    coverage, alarms, rise = results.figures
+    assert (rise.data["value"] > 0).all()
+    assert coverage.data["value"].item() == results.findings[0].estimate.value
+    assert alarms.data["n"].item() == 200  # of the first condition alone
+    assert alarms.labels["null"] == pytest.approx(0.05)
 
 
 def test_repetitions_have_seeds_of_their_own():
