@@ -222,7 +222,9 @@ class StudyTab:
     def _wire_own(self) -> None:
         """Typing one's own words chooses them; another study chooses that study."""
         for component in self.own.values():
-            component.input(None, None, self.parts["use_own"], js="() => true", **QUIET)
+            # Text that is pasted with the mouse is a change but no input to Gradio.
+            changed = component.change if isinstance(component, gr.Textbox) else component.input
+            changed(None, None, self.parts["use_own"], js="() => true", **QUIET)
         if self.own:
             self.form["study"].input(None, None, self.parts["use_own"], js="() => false", **QUIET)
 
