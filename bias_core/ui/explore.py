@@ -16,11 +16,13 @@ from bias_core.studies.explore_types import ExploreReport
 from bias_core.ui import messages
 from bias_core.ui.explore_layout import DEFAULTS, REMEMBERED, Ui, build_layout
 from bias_core.ui.explore_view import ExploreView, GrowingGrid, View
-from bias_core.ui.form import attribute_rows, read_form, words_for
+from bias_core.ui.form import attribute_rows, form_values, read_form, words_for
 from bias_core.ui.links import EXPLORE, query_of, read_link
 from bias_core.ui.messages import user_errors
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bias_core.services import Services
     from bias_core.ui.visitor import Visitor
 
@@ -60,6 +62,21 @@ class Handlers:
                     yield self.show.running(step, grid)
         if problem:
             yield self.show.failed(problem.message, last)
+
+    def opened(self, report: ExploreReport, folder: Path) -> Updates:
+        """A report that was made earlier, with its settings in the form."""
+        filled = {self.ui.form[name]: value for name, value in form_values(report.settings).items()}
+        model = self._model_updates(report.settings.model, report.settings.condition)
+        return (
+            self.show.finished(report, folder)
+            | model
+            | filled
+            | {self.ui.condition: model[self.ui.condition]}
+        )
+
+    def outputs(self) -> list[Any]:
+        """Everything that :meth:`opened` changes."""
+        return [*(self.ui.parts[name] for name in ExploreView.OUTPUTS), *self.ui.inputs(), self.ui.model_note]
 
     def on_click(self, visitor: Visitor) -> Updates:
         """Take a turn in the queue; a run of the same visitor that is still at work ends."""
@@ -179,8 +196,8 @@ class Handlers:
         }
 
 
-def build(demo: gr.Blocks, services: Services, visitor: gr.State) -> None:
-    """The tab with its wiring."""
+def build(demo: gr.Blocks, services: Services, visitor: gr.State) -> Handlers:
+    """The tab with its wiring; what it can show is asked of the handlers."""
     sets = load_attribute_sets(services.settings.assets_dir / "studies")
     ui = build_layout(services, sets, visitor)
     handlers = Handlers(services, sets, ui)
@@ -193,6 +210,7 @@ def build(demo: gr.Blocks, services: Services, visitor: gr.State) -> None:
     demo.load(handlers.on_load, ui.remembered, restored, **_QUIET)
     for component in remembered:
         component.input(handlers.on_remember, remembered, ui.remembered, queue=False, **_QUIET)
+    return handlers
 
 
 def _wire_run(ui: Ui, handlers: Handlers) -> None:

@@ -67,6 +67,16 @@ def read_form(values: Sequence[Any]) -> ExploreSettings:
     )
 
 
+def form_values(settings: ExploreSettings) -> dict[str, Any]:
+    """What the form shows for these settings; the condition's menu is the model's business."""
+    values = {name: getattr(settings, name) for name in FIELDS}
+    return values | {
+        "attributes": attribute_rows(settings.attributes),
+        "n_clusters": settings.n_clusters or 0,
+        "confidence": round(100 * settings.confidence),
+    }
+
+
 def read_attributes(rows: Sequence[Sequence[Any]]) -> tuple[Attribute, ...]:
     """The attributes of the table; rows without any text are left out."""
     texts = [[_text(cell) for cell in row] for row in rows]

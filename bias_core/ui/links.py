@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from bias_core.errors import InvalidInput
 from bias_core.registry import metric
+from bias_core.studies.study_export import is_shipped
 from bias_core.ui.messages import user_errors
 
 if TYPE_CHECKING:
     from bias_core.services import Services
+    from bias_core.studies.study_types import StudyReport
 
 Tabs = Mapping[str, Sequence[str]]
 """Keys of the tabs, each with the names of its studies."""
@@ -61,6 +64,22 @@ def read_link(query: Mapping[str, str], tabs: Tabs, services: Services) -> Link:
 def query_of(request: Any) -> Mapping[str, str]:
     """The query of the visitor's address; nothing where a handler is called without a page."""
     return {} if request is None else dict(request.query_params)
+
+
+def address_of(tab: str, report: StudyReport) -> str:
+    """The address of a tab with a report's settings; one's own words and pictures do not travel in it."""
+    settings, design = report.settings, report.design
+    if settings.images or not is_shipped(design):
+        return f"?tab={tab}"
+    asked = {
+        "tab": tab,
+        "study": design.name,
+        "model": settings.model,
+        "condition": settings.condition,
+        "percent": f"{100 * settings.scale:g}",
+        "seed": settings.seed,
+    }
+    return "?" + urlencode({k: v for k, v in asked.items() if v != ""})
 
 
 def notice_html(link: Link) -> str:

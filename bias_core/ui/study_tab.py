@@ -11,18 +11,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlencode
 
 import gradio as gr
 
 from bias_core.studies.designs import find_design, program_of
 from bias_core.studies.run_study import followed, run_study, with_options
-from bias_core.studies.study_export import is_shipped, to_command, to_python
+from bias_core.studies.study_export import to_command, to_python
 from bias_core.studies.study_types import StudyReport, StudySettings
 from bias_core.ui import messages, study_form, study_html
-from bias_core.ui.links import query_of, read_link
+from bias_core.ui.links import address_of, query_of, read_link
 from bias_core.ui.messages import user_errors
 from bias_core.ui.page import ABSOLUTE_JS
+from bias_core.ui.study_open import Opening
 from bias_core.ui.study_pictures import build_pictures, show_pictures, wire_pictures
 from bias_core.ui.study_words import headline
 from bias_core.ui.take import take
@@ -45,7 +45,7 @@ _PAUSE = 0.25  # seconds between two signs of life
 _STORAGE_SECRET = "t2i-bias-explorer-settings-1"  # what is stored is not secret
 
 
-class StudyTab:
+class StudyTab(Opening):
     """A tab that runs studies.
 
     Attributes
@@ -74,6 +74,9 @@ class StudyTab:
         self.extra: dict[str, Any] = {}
 
     # What a tab adds.
+
+    def build_top(self) -> None:
+        """What stands between the question and the form."""
 
     def build_own(self) -> dict[str, Any]:
         """Inputs for words of one's own, by name; called inside of an accordion. Without: no accordion.
@@ -123,6 +126,7 @@ class StudyTab:
             {}, storage_key=f"t2i-bias-{self.key}", secret=_STORAGE_SECRET
         )
         gr.HTML(f'<p class="question">{escape(self.question)}</p><p class="quiet">{escape(self.caution)}</p>')
+        self.build_top()
         with gr.Column(elem_classes="card ask"):
             self._build_ask()
         self.parts["status"] = gr.HTML(messages.READY, elem_id=f"{self.key}-status")
@@ -135,6 +139,7 @@ class StudyTab:
                 gr.Button(preset.name, size="sm", min_width=0, scale=0, elem_id=f"{self.key}-preset-{i}")
                 for i, preset in enumerate(self.presets)
             ]
+            self.build_examples()
         self.parts["chips"] = chips
         self.form |= study_form.build_form(self.key, list(self.designs.values()), self.services)
         if type(self).build_own is not StudyTab.build_own:
@@ -186,7 +191,7 @@ class StudyTab:
         parts, form = self.parts, self.form
         self._wire_run(parts["run"].click)
         for i, chip in enumerate(parts["chips"]):
-            filled = chip.click(self._fill(i), None, self._filled(), **QUIET)
+            filled = chip.click(self._fill(i), None, self.filled(), **QUIET)
             self._wire_run(filled.then)
         parts["stop"].click(self.on_stop, parts["visitor"], parts["status"], queue=False, **QUIET)
         changed = [form["options"], form["steps"], form["guidance"]]
@@ -207,6 +212,7 @@ class StudyTab:
         demo.load(self.on_load, parts["remembered"], [*remembered, *linked, parts["count"]], **QUIET)
         parts["link"].change(None, parts["link"], parts["link"], js=ABSOLUTE_JS, **QUIET)
         wire_pictures(self.pictures)
+        self.wire_examples()
         self._wire_own()
         self.wire_extra()
 
@@ -248,22 +254,11 @@ class StudyTab:
         )
         run.failure(self.on_crash, None, [parts["status"], parts["run"], parts["stop"]], **QUIET)
 
-    def _filled(self) -> list[Any]:
-        use_own = [self.parts["use_own"]] if self.own else []
-        return [*(self.form[name] for name in study_form.FIELDS), *use_own]
-
     def _fill(self, place: int) -> Any:
         preset = self.presets[place]
 
         def fill() -> Updates:
-            settings = StudySettings(**preset.settings)
-            values = study_form.form_values(self.designs[preset.study], settings)
-            return {self.form[name]: value for name, value in values.items()} | {
-                self.form["condition"]: self._conditions(settings.model, settings.condition),
-                self.form["images"]: None,
-                self.form["labels"]: None,
-                **({self.parts["use_own"]: False} if self.own else {}),
-            }
+            return self.form_of(self.designs[preset.study], StudySettings(**preset.settings))
 
         return fill
 
@@ -361,13 +356,22 @@ class StudyTab:
 
     def finished(self, report: StudyReport) -> Updates:
         """All of a report."""
-        parts, design, settings = self.parts, report.design, report.settings
+        parts = self.parts
         text = f"Done in {report.seconds:.1f} s. {report.n_images:,} pictures scored."
         return {
             **self._buttons(running=False),
-            parts["report"]: report,
             parts["status"]: messages.done_html(text),
             parts["results"]: gr.update(visible=True),
+            **self.told(report),
+            **show_pictures(self.pictures, report),
+            **self.show_extra(report),
+        }
+
+    def told(self, report: StudyReport) -> Updates:
+        """The numbers, figures and tables of a report, without its pictures."""
+        parts, design, settings = self.parts, report.design, report.settings
+        return {
+            parts["report"]: report,
             parts["header"]: study_html.header_html(report, self.headline(report)),
             parts["findings"]: study_html.findings_html(report),
             parts["figures"]: study_html.figures_html(self.figures(report)),
@@ -376,32 +380,14 @@ class StudyTab:
             parts["shell"]: to_command(design, settings),
             parts["python"]: to_python(design, settings),
             parts["link"]: self.link(report),
-            **show_pictures(self.pictures, report),
-            **self.show_extra(report),
         }
 
     def link(self, report: StudyReport) -> str:
         """The address of this tab with these settings; one's own words do not travel in it."""
-        settings, design = report.settings, report.design
-        if not is_shipped(design):
-            return f"?tab={self.key}"
-        asked = {
-            "tab": self.key,
-            "study": design.name,
-            "model": settings.model,
-            "condition": settings.condition,
-            "percent": f"{100 * settings.scale:g}",
-            "seed": settings.seed,
-        }
-        return "?" + urlencode({k: v for k, v in asked.items() if v != ""})
+        return address_of(self.key, report)
 
     def _buttons(self, *, running: bool) -> Updates:
         return {
             self.parts["run"]: gr.update(visible=not running),
             self.parts["stop"]: gr.update(visible=running),
         }
-
-    def _conditions(self, model: str, condition: str) -> Any:
-        info = self.services.model_info(model)
-        chosen = condition if condition in info.conditions else next(iter(info.conditions), "")
-        return gr.update(choices=list(info.conditions), value=chosen, visible=bool(info.conditions))

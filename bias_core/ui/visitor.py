@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from bias_core.errors import InvalidInput
+
+_KEY_BYTES = 16
 
 
 class Visitor:
@@ -14,16 +19,28 @@ class Visitor:
 
     Attributes
     ----------
-    key : 128 random bits in hex; run ids are derived from it.
+    key : 128 random bits in hex; run ids are derived from it. The visitor's browser keeps it, so that a
+        reload of the page finds the same runs; nothing but 32 hex digits is taken for one.
     stop : of the newest run; set when the visitor presses Stop or has left.
     """
 
     def __init__(self) -> None:
-        self.key = secrets.token_hex(16)
+        self._key = secrets.token_hex(_KEY_BYTES)
         self.stop = threading.Event()
 
     def __deepcopy__(self, memo: object) -> Visitor:
         return Visitor()
+
+    @property
+    def key(self) -> str:
+        """Whose runs these are."""
+        return self._key
+
+    @key.setter
+    def key(self, key: object) -> None:
+        if not isinstance(key, str) or not re.fullmatch(rf"[0-9a-f]{{{2 * _KEY_BYTES}}}", key):
+            raise InvalidInput("a visitor's key has 32 hex digits")
+        self._key = key
 
     def start(self) -> None:
         """Make way for a new run: an older one is told to stop and keeps its own flag."""

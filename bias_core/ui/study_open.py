@@ -1,0 +1,143 @@
+"""Reports that were made earlier, in the tab of their study: the visitor's own, and examples."""
+
+from __future__ import annotations
+
+import time
+from html import escape
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import gradio as gr
+
+from bias_core.studies.examples import list_examples, open_example
+from bias_core.studies.study_types import StudyReport
+from bias_core.ui import messages, study_form
+from bias_core.ui.messages import user_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bias_core.services import Services
+    from bias_core.studies.examples import Example
+    from bias_core.studies.saved_reports import SavedReport
+    from bias_core.studies.study_types import Design, StudySettings
+
+Updates = dict[Any, Any]
+
+
+class Opening:
+    """What a study tab needs to show a report that was not made just now.
+
+    Attributes
+    ----------
+    also : kinds of designs that it shows beside those of its studies.
+    """
+
+    also: ClassVar[Sequence[str]] = ()
+    key: Any
+    services: Services
+    designs: Mapping[str, Design]
+    form: Mapping[str, Any]
+    own: Mapping[str, Any]
+    parts: dict[str, Any]
+
+    def claims(self, design: Design) -> bool:
+        """Whether this tab shows reports of such a design."""
+        return design.kind in {*self.also, *(known.kind for known in self.designs.values())}
+
+    def opened(self, saved: SavedReport, banner: str = "") -> Updates:
+        """A saved report with its settings in the form, where they can stand there."""
+        report = saved.report
+        if not isinstance(report, StudyReport):
+            return {}
+        shown: Updates = self.finished(report)
+        shown[self.parts["header"]] = banner + shown[self.parts["header"]]
+        shown[self.parts["status"]] = messages.done_html(f"Opened: a run of {when(saved.created)}.")
+        if report.design.name in self.designs and not report.settings.images:
+            shown |= self.form_of(self.designs[report.design.name], report.settings)
+        return shown
+
+    def opened_outputs(self) -> list[Any]:
+        """Everything that :meth:`opened` changes."""
+        return [*self.outputs(), *self.filled()]
+
+    def form_of(self, design: Design, settings: StudySettings) -> Updates:
+        """The form for these settings."""
+        values = study_form.form_values(design, settings)
+        return {self.form[name]: value for name, value in values.items()} | {
+            self.form["condition"]: self._conditions(settings.model, settings.condition),
+            self.form["images"]: None,
+            self.form["labels"]: None,
+            **({self.parts["use_own"]: False} if self.own else {}),
+        }
+
+    def filled(self) -> list[Any]:
+        """Everything that :meth:`form_of` changes."""
+        use_own = [self.parts["use_own"]] if self.own else []
+        return [*(self.form[name] for name in study_form.FIELDS), *use_own]
+
+    def _conditions(self, model: str, condition: str) -> Any:
+        """The menu of a model's conditions."""
+        info = self.services.model_info(model)
+        chosen = condition if condition in info.conditions else next(iter(info.conditions), "")
+        return gr.update(choices=list(info.conditions), value=chosen, visible=bool(info.conditions))
+
+    # Examples.
+
+    @property
+    def example_folder(self) -> Any:
+        """Where examples come from."""
+        return self.services.settings.assets_dir / "examples"
+
+    def build_examples(self) -> None:
+        """A quiet button for each shipped example, beside the presets."""
+        self.parts["examples"] = {
+            example: gr.Button(
+                f"Open an example: {example.title}", size="sm", min_width=0, scale=0, variant="secondary",
+                elem_classes="example", elem_id=f"{self.key}-example-{i}",
+            )
+            for i, example in enumerate(list_examples(self.key, self.example_folder))
+        }  # fmt: skip
+
+    def wire_examples(self) -> None:
+        """Each opens its report; nothing is run."""
+        quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+        for example, button in self.parts["examples"].items():
+            button.click(self._example(example), None, self.opened_outputs(), **quiet)
+
+    def _example(self, example: Example) -> Any:
+        def on_example() -> Updates:
+            with user_errors() as problem:
+                saved = open_example(example, self.example_folder)
+                return self.opened(saved, example_html(saved))
+            return {self.parts["status"]: messages.error_html(problem.message)}
+
+        return on_example
+
+    # What the tab itself has.
+
+    def finished(self, report: StudyReport) -> Updates:
+        """All of a report."""
+        raise NotImplementedError
+
+    def outputs(self) -> list[Any]:
+        """Everything that :meth:`finished` changes."""
+        raise NotImplementedError
+
+
+def example_html(saved: SavedReport) -> str:
+    """What an example is, in place of a run of one's own."""
+    report = saved.report
+    settings, versions = report.settings, report.versions
+    model = " · ".join(filter(None, (settings.model, settings.condition, versions.get("model_revision", ""))))
+    names = ("bias_core", "torch", "diffusers", "transformers")
+    told = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
+    return (
+        '<p class="example-note"><strong>Example.</strong> Made on '
+        f"{escape(when(saved.created))} with {escape(model)}; {escape(told)}. It comes with the program and "
+        "is no run of yours: press “Run and measure” for one.</p>"
+    )
+
+
+def when(seconds: float) -> str:
+    """A time of day in UTC, as 2026-11-21 09:30."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
