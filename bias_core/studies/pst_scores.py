@@ -306,7 +306,7 @@ def _direction(score: Estimate) -> str:
         return "Undefined."
     if score.low > 0:
         return "Conforms to the stereotypes."
-    return "Goes against the stereotypes." if score.high < 0 else "As often with as against the stereotypes."
+    return "Goes against the stereotypes." if score.high < 0 else "No clear lean either way."
 
 
 def _coverage(found: StereotypeTestScore, n_people: int) -> str:

@@ -15,6 +15,7 @@ from bias_core.ui.internal import InternalTab
 from bias_core.ui.links import EXPLORE, notice_html, query_of, read_link
 from bias_core.ui.methods import MethodsTab
 from bias_core.ui.page import HEADER, HEADER_JS, LINK_IS_READ_JS, address_js
+from bias_core.ui.paired import PairedTab
 from bias_core.ui.study_tab import QUIET
 from bias_core.ui.theme import CSS, FAVICON, build_theme
 from bias_core.ui.visitor import Visitor
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from bias_core.services import Services
 
 TITLE = "T2I Bias Explorer"
-TABS = (AssociationTab, InternalTab, MethodsTab)
+TABS = (AssociationTab, PairedTab, InternalTab, MethodsTab)
 _CACHE_SECONDS = 3600
 
 

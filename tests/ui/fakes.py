@@ -15,6 +15,7 @@ import numpy as np
 
 from bias_core.calibration.balanced import balanced_scene
 from bias_core.calibration.render import render
+from bias_core.crops import person_halves
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.types import GeneratedImage, ImageRow, ReaderErrors
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from bias_core.calibration.scene import Scene
+    from bias_core.crops import Box
 
 RATES = {"published": 0.75, "fair": 0.5, "extreme": 0.95, "trigger": 0.5}
 CUES: Mapping[str, dict[str, Any]] = {
@@ -54,8 +56,21 @@ def _portrait(rng: Random, **values: Any) -> Scene:
     return replace(scene, people=(replace(scene.people[0], **values),))
 
 
+def _pair(rng: Random) -> Scene:
+    scene = balanced_scene(rng)
+    while len(scene.people) != 2:
+        scene = balanced_scene(rng)
+    return scene
+
+
+_PAIRS: set[int] = set()  # pictures of two, for the finder that cannot err
+
+
 class SlowRenderer:
-    """Draws a portrait per row; the word "slow" in a prompt makes its steps slow, and seed 13 is blocked."""
+    """Draws a portrait per row, or two people side by side where the prompt names a left and a right one.
+
+    The word "slow" in a prompt makes its steps slow, and seed 13 is blocked.
+    """
 
     batch_size = 4
 
@@ -68,10 +83,35 @@ class SlowRenderer:
         for row in rows:
             rng = Random(zlib.crc32(f"{row.prompt} {row.condition} {row.seed}".encode()))
             gender = "masculine" if rng.random() < RATES.get(row.condition, 0.5) else "feminine"
-            scene = _portrait(rng, **{"gender": gender, **_cues(row.prompt)})
-            yield GeneratedImage(
-                row=row, image=render(scene, row.width), truth=scene.truth(), blocked=row.seed == 13
-            )
+            two = " on the left and " in row.prompt
+            scene = _pair(rng) if two else _portrait(rng, **{"gender": gender, **_cues(row.prompt)})
+            image = render(scene, row.width)
+            if two:
+                _PAIRS.add(zlib.crc32(image.tobytes()))
+            yield GeneratedImage(row=row, image=image, truth=scene.truth(), blocked=row.seed == 13)
+
+
+class RecordFinder:
+    """Knows which pictures show two people; the others show one."""
+
+    def find(self, image: Image.Image) -> list[Box]:
+        two = zlib.crc32(image.tobytes()) in _PAIRS
+        return person_halves(image) if two else [(0, 0, *image.size)]
+
+
+class FewWords:
+    """A captioner with four sentences, one for each picture by its pixels."""
+
+    name = "few-words-1"
+    SENTENCES = (
+        "a man with a hat in a kitchen",
+        "a woman holding a cup in a kitchen",
+        "a person near a window with a book",
+        "a man holding a cup",
+    )
+
+    def caption(self, images: Sequence[Image.Image]) -> list[str]:
+        return [self.SENTENCES[zlib.crc32(image.tobytes()) % len(self.SENTENCES)] for image in images]
 
 
 @cache
@@ -116,6 +156,12 @@ class FakeServices(Services):
     def encoder(self, name: str) -> Any:
         self.catalogue.encoder(name)
         return PixelEncoder()
+
+    def person_finder(self, name: str) -> Any:
+        return RecordFinder()
+
+    def captioner(self, name: str) -> Any:
+        return FewWords()
 
     def revision(self, name: str) -> str:
         return f"fake-{name}"

@@ -1,0 +1,168 @@
+"""Pictures with the label of each person in them, to be looked at and corrected in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from html import escape
+from typing import TYPE_CHECKING
+
+from bias_core.metrics.paired_labels import ANSWERS, NOT_TWO_PEOPLE
+from bias_core.studies.pst_hand import Person, chosen, labelled_people, relabelled, with_answers
+from bias_core.studies.pst_labels import BY_HAND, SINGLE
+from bias_core.ui.pictures import data_uri
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bias_core.studies.pst_hand import Answers
+    from bias_core.studies.study_types import StudyReport
+
+PER_PAGE = 12
+_SMALL = 256  # pixels: below, a picture is enlarged without smoothing
+WHICH = {
+    "drawn": "All pictures, as drawn",
+    "doubtful": "All pictures, the doubtful first",
+    "failed": "Failed: not the people asked for",
+    "unclear": "Cannot identify",
+    "record": "Not as the record of what was drawn",
+    "hand": "Looked at by hand",
+}
+WORDS = {
+    "feminine": "feminine",
+    "masculine": "masculine",
+    "cannot_identify": "cannot identify",
+    NOT_TWO_PEOPLE: "not two people",
+}
+_ALONE = "not one person"
+
+# A picture fails as a whole, so the label of the other person follows; the server does the same.
+LABEL_JS = """
+element.addEventListener('change', (event) => {
+  const menu = event.target.closest('select[data-image]');
+  if (!menu) return;
+  const failed = 'not_two_people', sheet = menu.closest('figure');
+  for (const other of sheet.querySelectorAll('select[data-image]')) {
+    if (other === menu) continue;
+    if (menu.value === failed) other.value = failed;
+    else if (other.value === failed) other.value = 'cannot_identify';
+  }
+  sheet.classList.add('by-hand');
+  trigger('select', {image: menu.dataset.image, position: menu.dataset.position, answer: menu.value});
+});
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelling:
+    """What a visitor did to the labels of a run.
+
+    Attributes
+    ----------
+    drawn : the report as the run gave it.
+    steps : what was chosen, oldest first; one is undone at a time.
+    which, page : what is looked at.
+    """
+
+    drawn: StudyReport
+    steps: tuple[Answers, ...] = ()
+    which: str = "drawn"
+    page: int = 0
+
+    @property
+    def answers(self) -> dict[Person, str]:
+        """The newest answer for each person that was looked at."""
+        return {person: answer for step in self.steps for person, answer in step.items()}
+
+    def people(self) -> pd.DataFrame:
+        """Everybody with the label that holds now."""
+        return with_answers(labelled_people(self.drawn), self.answers)
+
+    def report(self) -> StudyReport:
+        """What these labels give."""
+        return relabelled(self.drawn, self.answers) if self.steps else self.drawn
+
+    def correct(self, person: Person, answer: str) -> Labelling:
+        """One label chosen."""
+        return replace(self, steps=(*self.steps, chosen(self.people(), person, answer)))
+
+    def confirm(self) -> Labelling:
+        """Everybody on this page was looked at, and is as the labels say."""
+        page = self.pictures()
+        people = self.people()
+        here = people[people["image_id"].isin(page)].dropna(subset="perceived_gender")
+        step = {(str(p.image_id), str(p.position)): str(p.perceived_gender) for p in here.itertuples()}
+        return replace(self, steps=(*self.steps, step)) if step else self
+
+    def undo(self) -> Labelling:
+        """Without the last step."""
+        return replace(self, steps=self.steps[:-1])
+
+    def turn(self, by: int) -> Labelling:
+        """Another page, as far as there is one."""
+        last = max(0, -(-len(self._chosen()) // PER_PAGE) - 1)
+        return replace(self, page=min(max(0, self.page + by), last))
+
+    def pictures(self) -> list[str]:
+        """The pictures of this page."""
+        return self._chosen()[self.page * PER_PAGE : (self.page + 1) * PER_PAGE]
+
+    def _chosen(self) -> list[str]:
+        people = self.people()
+        if self.which == "doubtful":
+            people = people.assign(clear=people["lean"].abs()).sort_values("clear", kind="stable")
+        label = people["perceived_gender"]
+        kept = {
+            "failed": label == NOT_TWO_PEOPLE,
+            "unclear": label == "cannot_identify",
+            "record": people["truth"].notna() & (label != people["truth"]),
+            "hand": people["rater"] == BY_HAND,
+        }.get(self.which)
+        return list(dict.fromkeys(people["image_id"] if kept is None else people.loc[kept, "image_id"]))
+
+    def place(self) -> str:
+        """Which of how many pictures these are, and what was done."""
+        n, first = len(self._chosen()), self.page * PER_PAGE
+        shown = f"Pictures {first + 1} to {min(first + PER_PAGE, n)} of {n:,}." if n else "No such picture."
+        hand = self.people().query("rater == @BY_HAND")
+        changed = int((hand["perceived_gender"] != hand["automatic"]).sum())
+        counted = f"{changed:,} label{'' if changed == 1 else 's'} corrected by hand"
+        return f"{shown} {counted}, {len(hand) - changed:,} looked at and left as they were."
+
+
+def labels_html(labelling: Labelling) -> str:
+    """The pictures of a page, each with a menu per person."""
+    people = labelling.people()
+    here = people[people["image_id"].isin(labelling.pictures())]
+    groups = dict(list(here.groupby("image_id", sort=False)))
+    sheets = "".join(_sheet(labelling.drawn, groups[image_id]) for image_id in labelling.pictures())
+    return f'<div class="sheets">{sheets}</div>' if sheets else '<p class="quiet">There is none.</p>'
+
+
+def _sheet(report: StudyReport, people: pd.DataFrame) -> str:
+    stored = report.stored[people["image_id"].iloc[0]]
+    small = " pixels" if max(stored.row.width, stored.row.height) < _SMALL else ""
+    hand = " by-hand" if (people["rater"] == BY_HAND).any() else ""
+    menus = "".join(_menu(row._asdict()) for row in people.itertuples(index=False))
+    return (
+        f'<figure class="sheet{hand}"><img class="{small.strip()}" src="{data_uri(stored.path, 320)}" '
+        f'alt="{escape(stored.row.prompt)}, seed {stored.row.seed}"><figcaption>{menus}</figcaption></figure>'
+    )
+
+
+def _menu(person: Mapping[str, object]) -> str:
+    position, identity = str(person["position"]), str(person["identity"])
+    alone = position == SINGLE
+    who = identity if alone else f"{position}: {identity}"
+    label = person["perceived_gender"]
+    words = WORDS | ({NOT_TWO_PEOPLE: _ALONE} if alone else {})
+    options = "".join(
+        f'<option value="{answer}"{" selected" if answer == label else ""}>{words[answer]}</option>'
+        for answer in ANSWERS
+    )
+    empty = "" if label in ANSWERS else "<option selected disabled>not labelled</option>"
+    return (
+        f"<label><span>{escape(who)}</span>"
+        f'<select data-image="{escape(str(person["image_id"]))}" data-position="{escape(position)}">'
+        f"{empty}{options}</select></label>"
+    )

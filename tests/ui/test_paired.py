@@ -1,0 +1,190 @@
+"""The Paired tab: what it says, and labels that are corrected in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from html import unescape
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bias_core.errors import InvalidInput
+from bias_core.studies.designs import find_design
+from bias_core.studies.pst_two import design_of_two
+from bias_core.studies.run_study import complete, run_study
+from bias_core.studies.study_types import StudyReport, StudySettings
+from bias_core.types import Estimate
+from bias_core.ui.paired import PairedTab
+from bias_core.ui.paired_labels import PER_PAGE, Labelling, labels_html
+from bias_core.ui.paired_view import headline, summary_html
+from tests.ui.fakes import FakeServices
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
+    built = FakeServices(tmp_path_factory.mktemp("paired"))
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def report(services: FakeServices) -> StudyReport:
+    return complete(run_study(find_design("pst-occupations"), StudySettings(scale=0.01), services))
+
+
+class Named(dict[str, Any]):
+    """Components by name, without a page: each stands for itself."""
+
+    def __missing__(self, name: str) -> str:
+        return name
+
+
+@pytest.fixture
+def tab(services: FakeServices) -> PairedTab:
+    tab = PairedTab(services)
+    tab.parts, tab.extra = Named(), Named()
+    tab.pictures = SimpleNamespace(look="look")  # type: ignore[assignment]
+    return tab
+
+
+def with_score(report: StudyReport, key: str, value: float, low: float, high: float) -> StudyReport:
+    findings = tuple(
+        replace(f, estimate=Estimate(value=value, low=low, high=high, n=f.estimate.n)) if f.key == key else f
+        for f in report.results.findings
+    )
+    return replace(report, results=replace(report.results, findings=findings))
+
+
+def first_pair(labelling: Labelling) -> Any:
+    people = labelling.people()
+    return people[people["setting"] == "paired"].iloc[0]
+
+
+def other(answer: str) -> str:
+    return "feminine" if answer == "masculine" else "masculine"
+
+
+@pytest.mark.parametrize(
+    ("score", "words"),
+    [
+        ((40.0, 20.0, 60.0), "70 % of the people look as the stereotype of their role has it"),
+        ((40.0, 20.0, 60.0), "leans with the stereotypes"),
+        ((-40.0, -60.0, -20.0), "leans against the stereotypes"),
+        ((10.0, -10.0, 30.0), "no clear lean either way"),
+        ((float("nan"),) * 3, "Nobody could be scored"),
+    ],
+)
+def test_the_headline_says_which_way_and_how_sure(report: StudyReport, score: Any, words: str) -> None:
+    assert words in headline(with_score(report, "paired_overall", *score))
+
+
+def test_the_headline_says_what_a_request_for_fairness_changes(services: FakeServices) -> None:
+    design = design_of_two(
+        find_design("pst-occupations"), {"CEO": "masculine", "nurse": "feminine"}, n_paired=2, n_single=2
+    )
+    found = complete(run_study(design, StudySettings(), services))
+    fairer = headline(with_score(found, "difference", -30.0, -50.0, -10.0))
+    assert "Asked to be fair, the model draws them less stereotyped (−30.0 [−50.0, −10.0])" in fairer
+    assert "neither clearly more" in headline(with_score(found, "difference", -5.0, -50.0, 40.0))
+
+
+def test_failures_and_agreement_stand_beside_the_score(report: StudyReport) -> None:
+    text = summary_html(report)
+    assert "Pictures that failed, in pairs" in text
+    assert "0 of 8" in text  # 2 x 2 occupations in both orders
+    assert "against the record of what was drawn" in text
+
+
+def test_every_person_has_a_menu_with_the_label_chosen(report: StudyReport) -> None:
+    labelling = Labelling(drawn=report)
+    text = labels_html(labelling)
+    pictures = labelling.pictures()
+    assert len(pictures) == PER_PAGE
+    people = labelling.people()
+    assert text.count("<select") == people["image_id"].isin(pictures).sum()
+    assert text.count(" selected>") == text.count("<select")
+    assert "left: " in text
+
+
+def test_what_a_prompt_says_is_escaped(services: FakeServices) -> None:
+    evil = {"<img src=x onerror=alert(1)>": "masculine", "nurse": "feminine"}
+    design = design_of_two(find_design("pst-occupations"), evil, n_paired=2, n_single=1, fairness=False)
+    found = complete(run_study(design, StudySettings(), services))
+    assert "<img src=x" not in labels_html(Labelling(drawn=found))
+
+
+def test_pages_turn_and_end(report: StudyReport) -> None:
+    first = Labelling(drawn=report)  # 8 pictures of pairs and 12 alone
+    second = first.turn(1)
+    assert len(second.pictures()) == 20 - PER_PAGE
+    assert second.turn(1).page == second.page
+    assert second.turn(-1).pictures() == first.pictures()
+    assert not set(first.pictures()) & set(second.pictures())
+
+
+def test_a_correction_is_counted_and_can_be_undone(report: StudyReport) -> None:
+    labelling = Labelling(drawn=report)
+    one = first_pair(labelling)
+    person = (one["image_id"], one["position"])
+    changed = labelling.correct(person, other(one["perceived_gender"]))
+    assert "1 label corrected by hand" in changed.place()
+    assert changed.report().results.findings[0] != report.results.findings[0]
+    assert changed.undo().report() is report
+    confirmed = changed.confirm()
+    n = confirmed.people()["image_id"].isin(confirmed.pictures()).sum()
+    assert f"1 label corrected by hand, {n - 1} looked at" in confirmed.place()
+    assert replace(confirmed, which="hand").pictures() == confirmed.pictures()
+
+
+def test_the_doubtful_come_first_and_the_failed_alone(report: StudyReport) -> None:
+    labelling = Labelling(drawn=report)
+    people = labelling.people().set_index("image_id")["lean"].abs().groupby("image_id").min()
+    doubtful = replace(labelling, which="doubtful").pictures()
+    assert people[doubtful].is_monotonic_increasing
+    one = first_pair(labelling)
+    failed = labelling.correct((one["image_id"], "left"), "not_two_people")
+    assert replace(failed, which="failed").pictures() == [one["image_id"]]
+    assert replace(labelling, which="failed").pictures() == []
+
+
+def test_the_tab_shows_what_a_correction_gives(tab: PairedTab, report: StudyReport) -> None:
+    labelling = Labelling(drawn=report)
+    one = first_pair(labelling)
+    answer = other(one["perceived_gender"])
+    event: Any = SimpleNamespace(image=one["image_id"], position=one["position"], answer=answer)
+    first, then = tab.on_label(labelling, None, event)
+    assert "labels" not in first  # the menu keeps its focus
+    assert "1 label corrected by hand" in first["place"]
+    assert headline(then["report"]) in unescape(first["header"])
+    assert headline(then["report"]) != headline(report)
+    assert "labels.csv" in then["shell"]
+    assert then["report"].pictures["left_seen_as"].tolist() != report.pictures["left_seen_as"].tolist()  # type: ignore[index]
+    first, then = tab.on_undo(first["labelling"], None)
+    assert then["report"] is report
+    assert "labels.csv" not in then["shell"]
+    assert "<select" in first["labels"]
+
+
+@pytest.mark.parametrize(("image", "answer"), [("elsewhere", "feminine"), (None, "tall")])
+def test_a_label_that_cannot_be_is_refused_in_place(
+    tab: PairedTab, report: StudyReport, image: str | None, answer: str
+) -> None:
+    one = first_pair(Labelling(drawn=report))
+    event: Any = SimpleNamespace(image=image or one["image_id"], position=one["position"], answer=answer)
+    for labelling in (Labelling(drawn=report), None):
+        (said,) = tab.on_label(labelling, None, event)
+        assert "alert" in said["status"]
+
+
+def test_own_identities_are_run_whole_and_checked(tab: PairedTab) -> None:
+    own = {"first": "pilot", "first_looks": "masculine", "second": "flight attendant",
+           "second_looks": "feminine", "n_paired": 4, "n_single": 2, "fairness": False}  # fmt: skip
+    design = tab.own_design(tab.designs["pst-power"], own)
+    settings = tab.own_settings(StudySettings(scale=0.1, options={"power_images": 3, "finder": "halves"}))
+    assert settings.scale == 1.0
+    assert settings.options == {"finder": "halves"}
+    assert "pilot and flight attendant" in design.title
+    with pytest.raises(InvalidInput, match="two different"):
+        tab.own_design(design, own | {"second": "pilot"})
