@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from bias_core.cli import calibrate, explore, measures, study
+from bias_core.cli import calibrate, compare, explore, measures, study
 
 app = typer.Typer(
     help="Measure bias in text-to-image models.", no_args_is_help=True, pretty_exceptions_enable=False
 )
 for command in (explore.explore, explore.models, explore.attributes, explore.runs, measures.measures):
     app.command()(command)
+app.command()(compare.compare)
 app.command(name="calibrate-report")(calibrate.calibrate_report)
 app.add_typer(study.app, name="study", help="Run the studies of the papers.")

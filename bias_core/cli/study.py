@@ -96,13 +96,8 @@ def run_one_study(
         )
         design = find_design(name)
         report = run_with_bar(lambda stop: run_study(design, settings, services, cancelled=stop))
-        _show_study_report(report)
-        if out is not None:
-            from bias_core.runs.export import write_folder
-            from bias_core.studies.study_export import to_export
-
-            write_folder(to_export(report), out)
-            console.print(f"Written to {out}", markup=False)
+        show_study_report(report)
+        save_study_report(report, out)
 
 
 def _name_and_value(text: str) -> tuple[str, str]:
@@ -112,7 +107,18 @@ def _name_and_value(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _show_study_report(report: StudyReport) -> None:
+def save_study_report(report: StudyReport, out: Path | None) -> None:
+    """Report, tables and figures as files, where a folder is given."""
+    if out is None:
+        return
+    from bias_core.runs.export import write_folder
+    from bias_core.studies.study_export import to_export
+
+    write_folder(to_export(report), out)
+    console.print(f"Written to {out}", markup=False)
+
+
+def show_study_report(report: StudyReport) -> None:
     """Findings, tables and notes."""
     from bias_core.studies.report import LIMITS
     from bias_core.studies.study_report import finding_frame, rounded

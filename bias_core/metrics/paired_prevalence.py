@@ -264,8 +264,8 @@ def stereotype_difference_test(
     Returns
     -------
     PairedTest
-        In [-1, 1], null value 0. nan ends with a note where no resample differs, as when neither set comes
-        near P*.
+        In [-1, 1], null value 0. nan ends and p with a note where no resample differs, as when neither set
+        comes near P*.
 
     Raises
     ------
@@ -285,6 +285,10 @@ def stereotype_difference_test(
     gain = second - first
     moved = generator.integers(0, 2, size=(n_resamples, n)) @ gain / n  # what swapping gives to the first
     swapped = _stereotype(second.mean() - moved, reference) - _stereotype(first.mean() + moved, reference)
+    if not (np.ptp(resampled) or np.ptp(swapped)):
+        note = "neither set comes near P*" if value == 0 else "all seeds agree"
+        nothing = Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=0.0, note=note)
+        return PairedTest(estimate=nothing, p_value=math.nan, test="")
     return PairedTest(
         estimate=percentile_estimate(value, resampled, n=n, confidence=confidence, null_value=0.0),
         p_value=swap_p_value(value, swapped),

@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from bias_core.arrays import all_equal, finite_vector, same_dimension, same_length, unit_rows
 from bias_core.errors import InvalidInput
-from bias_core.intervals import bootstrap_interval, check_confidence, percent, percentile_estimate
-from bias_core.metrics.alignment import ENERGY, decompose, spread_along, weighted_alignment_score
+from bias_core.intervals import bootstrap_interval, check_confidence, normal_estimate, percent
+from bias_core.metrics.alignment import Decomposition, alignment_score, decompose, spread_along
 from bias_core.metrics.association import association
 from bias_core.metrics.paired_prevalence import PairedTest, swap_p_value
 from bias_core.types import Estimate
@@ -60,7 +60,7 @@ class Neutral:
 def alignment_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLike) -> float:
     """How much more of the variety of the second set lies along an attribute.
 
-    WALS₂ - WALS₁   (WALS: [dehdashtian2025oasis, Eq. 7])
+    WALS₂ - WALS₁, both with the same k   (WALS: [dehdashtian2025oasis, Eq. 7])
 
     Parameters
     ----------
@@ -78,13 +78,39 @@ def alignment_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLi
     InvalidInput
         As :func:`bias_core.metrics.alignment.weighted_alignment_score`.
 
+    Notes
+    -----
+    k is the larger of the two numbers of components that hold 90 % of each set's energy. With a k of its own
+    for each set, a difference of k alone would read as one of variety.
+
     Examples
     --------
     >>> flat, tall = [[1.0, 0.0, 0.1], [1.0, 0.0, -0.1]], [[1.0, 0.1, 0.0], [1.0, -0.1, 0.0]]
     >>> round(alignment_difference(flat, tall, [0.0, 1.0, 0.0]), 6)
     1.0
     """
-    return weighted_alignment_score(second, direction) - weighted_alignment_score(first, direction)
+    before, after = aligned_alike(first, second, direction)
+    return after - before
+
+
+def aligned_alike(first: ArrayLike, second: ArrayLike, direction: ArrayLike) -> tuple[float, float]:
+    """WALS of both sets with the same number of components, see :func:`alignment_difference`.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`alignment_difference`.
+
+    Examples
+    --------
+    >>> images = [[1.0, 0.1, 0.0], [1.0, -0.1, 0.0]]
+    >>> aligned_alike(images, images, [0.0, 3.0, 4.0])[1].__round__(6)
+    0.6
+    """
+    sides = decompose(first), decompose(second)
+    k = _common_components(*sides)
+    before, after = (alignment_score(side, direction, n_components=k) for side in sides)
+    return before, after
 
 
 def spread_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLike) -> float:
@@ -127,8 +153,9 @@ def variety_difference_tests(
 ) -> VarietyTests:
     """:func:`alignment_difference` and :func:`spread_difference` with intervals and p-values over seeds.
 
-    Each bootstrap resample draws seeds, with the images of both sets. For p the two images of each seed are
-    swapped at random: p = (1 + #{|D*| >= |D|}) / (1 + B).
+    For p the two images of each seed are swapped at random: p = (1 + #{|D*| >= |D|}) / (1 + B). The interval
+    is D ± z·s with s the larger of the standard deviations of the swapped differences and of a bootstrap that
+    draws seeds with the images of both sets.
 
     Parameters
     ----------
@@ -153,7 +180,9 @@ def variety_difference_tests(
     Notes
     -----
     Swapping tests whether it matters which set an image came from. Where it does for another reason (another
-    prevalence), p is that of swapped mixtures and holds approximately. Both loops work inside the components
+    prevalence), p is that of swapped mixtures and holds approximately. Percentiles of the bootstrap would not
+    do: singular vectors of near equal singular values turn freely from resample to resample, so that the
+    resampled WALS gathers around another value than that of the set. Both loops work inside the components
     that hold 99 % of the energy of the two sets together.
 
     Examples
@@ -180,7 +209,8 @@ def variety_difference_tests(
     ]
     pooled = np.vstack(rows)
     with threadpool_limits(limits=1, user_api="blas"):  # many small matrices: threads only get in the way
-        alignment = [_alignments(pooled, deltas, b) - _alignments(pooled, deltas, a) for a, b in pairs]
+        k = _common_components(*map(decompose, rows))
+        alignment = [_alignments(pooled, deltas, b, k) - _alignments(pooled, deltas, a, k) for a, b in pairs]
     spread = [_spreads(pooled @ deltas.T, b) - _spreads(pooled @ deltas.T, a) for a, b in pairs]
     return VarietyTests(
         alignment=_tests([alignment_difference(*rows, d) for d in deltas], alignment, n, confidence),
@@ -296,6 +326,11 @@ def _changes(similarities: ArrayLike) -> Floats:
     return changes
 
 
+def _common_components(first: Decomposition, second: Decomposition) -> int:
+    most = min(len(side.singular_values) for side in (first, second))
+    return min(most, max(first.n_components(), second.n_components()))
+
+
 def _undefined(rows: Sequence[Floats]) -> str:
     if len(rows[0]) < 2:
         return "one seed has no variety"
@@ -329,40 +364,38 @@ def _tests(
     resampled, swapped = (sample[np.isfinite(sample).all(axis=1)] for sample in samples)
     if not (len(resampled) and len(swapped)):
         return tuple(_nothing(n, "too few different images for an interval") for _ in values)
+    errors = np.maximum(resampled.std(axis=0), swapped.std(axis=0))
     return tuple(
         _test(
-            percentile_estimate(value, draws, n=n, confidence=confidence, null_value=0.0),
+            normal_estimate(value, float(error), n=n, confidence=confidence, null_value=0.0),
             swap_p_value(value, swaps),
             _SWAPPED,
         )
-        for value, draws, swaps in zip(values, resampled.T, swapped.T, strict=True)
+        for value, error, swaps in zip(values, errors, swapped.T, strict=True)
     )
 
 
-def _alignments(pooled: Floats, deltas: Floats, weights: NDArray[np.int_]) -> Floats:
+def _alignments(pooled: Floats, deltas: Floats, weights: NDArray[np.int_], k: int) -> Floats:
     """WALS of every weighted image set ``(n_resamples, m)``; nan where it does not vary."""
     whole = decompose(pooled)
-    u = whole.components[: whole.n_components(_KEPT_ENERGY)]
+    u = whole.components[: max(k, whole.n_components(_KEPT_ENERGY))]
     points, targets = (pooled - pooled.mean(axis=0)) @ u.T, deltas @ u.T  # (m, kept), (n_attributes, kept)
     parts = [
-        _weighted_alignments(points, targets, weights[start : start + _BLOCK])
+        _weighted_alignments(points, targets, weights[start : start + _BLOCK], k)
         for start in range(0, len(weights), _BLOCK)
     ]
     return np.concatenate(parts)
 
 
-def _weighted_alignments(points: Floats, targets: Floats, weights: NDArray[np.int_]) -> Floats:
+def _weighted_alignments(points: Floats, targets: Floats, weights: NDArray[np.int_], k: int) -> Floats:
     n = weights.sum(axis=1, keepdims=True)  # (n_sets, 1)
     sums = weights @ points  # (n_sets, kept)
     grams = np.stack([(points.T * row) @ points for row in weights])
     grams -= sums[:, :, None] * sums[:, None, :] / n[:, :, None]
     squares, axes = np.linalg.eigh(grams)  # ascending
-    squares, axes = np.maximum(squares[:, ::-1], 0.0), axes[:, :, ::-1]
-    shares = squares.cumsum(axis=1) / np.maximum(squares.sum(axis=1, keepdims=True), _ROUNDING**2)
-    used = np.concatenate([np.ones((len(n), 1), bool), shares[:, :-1] < ENERGY - 1e-12], axis=1)
-    sigma = np.sqrt(squares) * used
-    sigma[squares[:, 0] <= n[:, 0] * _ROUNDING**2] = np.nan  # it does not vary
-    cosines = np.abs(targets @ axes)  # (n_sets, n_attributes, kept)
+    sigma = np.sqrt(np.maximum(squares[:, : -k - 1 : -1], 0.0))  # (n_sets, k)
+    sigma[sigma[:, 0] <= np.sqrt(n[:, 0]) * _ROUNDING] = np.nan  # it does not vary
+    cosines = np.abs(targets @ axes[:, :, : -k - 1 : -1])  # (n_sets, n_attributes, k)
     scores: Floats = (cosines * sigma[:, None, :]).sum(axis=2) / sigma.sum(axis=1, keepdims=True)
     return scores
 

@@ -54,7 +54,7 @@ def to_command(settings: ExploreSettings) -> str:
     """The command line that gives the same numbers; what is at its default is left out."""
     parts = ["python", "-m", "bias_core", "explore", settings.concept]
     for attribute in settings.attributes:
-        parts += ["--attribute", _attribute_text(attribute)]
+        parts += ["--attribute", attribute_text(attribute)]
     if not settings.attributes:
         parts.append("--no-attributes")
     defaults = {f.name: f.default for f in fields(ExploreSettings)}
@@ -84,7 +84,8 @@ def to_python(settings: ExploreSettings) -> str:
     )
 
 
-def _attribute_text(attribute: Attribute) -> str:
+def attribute_text(attribute: Attribute) -> str:
+    """An attribute as ``--attribute`` takes it."""
     parts = [attribute.name, attribute.positive, attribute.negative]
     if attribute.reference is not None:
         parts += [repr(attribute.reference), attribute.reference_source]

@@ -4,10 +4,11 @@ What each kind reads (a column in brackets may be missing):
 
 ==============  ====================================================================================
 intervals       name, value, low, high, [group], [published], [expected]; labels: x, null
+pairs           name, group, value, low, high, [reference]; dots of a name are joined; labels: x, reference
 bars            name, value, [low, high], [group]; labels: y, null
 distributions   group, value, [side: its colour]; labels: x, null; quartiles are drawn over the points
 arrows          name, start, end; labels: x, start, end, null
-scatter         x, y, [name], [group], [xlow, xhigh, ylow, yhigh]; labels: x, y, lowess, diagonal
+scatter         x, y, [name], [group], [xlow, xhigh, ylow, yhigh]; labels: x, y, lowess, diagonal, join
 curves          group, x, value, [low, high]; labels: x, y, null
 space           name, x, y, z; labels: x, y, z
 heatmap         row, column, value; labels: null, unit
@@ -90,6 +91,33 @@ def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> No
     _finish(axes, labels)
 
 
+def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    names, groups = list(dict.fromkeys(data["name"])), list(_groups(data))
+    axes = _axes(figure, 6.4, 1.3 + 0.2 * (len(groups) + 1) * min(len(names), _MOST_ROWS))
+    places = {  # of each dot, a little apart so that no interval hides another
+        (name, group): names.index(name) + 0.5 * ((i + 0.5) / len(groups) - 0.5)
+        for i, (group, _) in enumerate(groups)
+        for name in names
+    }
+    for name, rows in data.groupby("name", sort=False):
+        joined = [places[name, str(group)] for group in rows["group"]]
+        axes.plot(rows["value"], joined, "-", color=MUTED, lw=1, zorder=1)
+    for i, (group, rows) in enumerate(groups):
+        reach = np.abs(rows[["low", "high"]].to_numpy(float).T - rows["value"].to_numpy(float))
+        axes.errorbar(
+            rows["value"], [places[name, group] for name in rows["name"]], xerr=np.nan_to_num(reach), fmt="o",
+            ms=5, capsize=2, color=COLOURS[i % len(COLOURS)], label=group,
+        )  # fmt: skip
+    if "reference" in data and data["reference"].notna().any():
+        known = data.drop_duplicates("name")
+        axes.plot(known["reference"], [names.index(name) for name in known["name"]], "D", ms=6, mfc="none",
+                  color=MUTED, label=str(labels.get("reference", "")))  # fmt: skip
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    _finish(axes, labels)
+    _legend_above(axes)
+
+
 def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     names = list(dict.fromkeys(data["name"]))
     axes = _axes(figure, 6.4, 0.9 + _ROW * min(len(data), _MOST_ROWS))
@@ -163,13 +191,18 @@ def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
         axes.plot(rows["x"], rows["y"], "o", ms=5, color=colour, label=group or None)
         if labels.get("lowess") and len(rows) >= _FEWEST_FOR_LOWESS:
             axes.plot(*lowess(rows["x"], rows["y"]).T, color=colour, lw=1.5)
+    if labels.get("join"):
+        for _, rows in data.groupby("name", sort=False):
+            axes.plot(rows["x"], rows["y"], "-", color=MUTED, lw=1, zorder=0)
     if labels.get("diagonal"):
         ends = [min(data["x"].min(), data["y"].min()), max(data["x"].max(), data["y"].max())]
         axes.plot(ends, ends, "--", color=MUTED, lw=1)
     if "name" in data and len(data) <= _MOST_ROWS:
-        for _, row in data.iterrows():
-            axes.annotate(str(row["name"]), (row["x"], row["y"]), xytext=(3, 3), textcoords="offset points",
-                          fontsize=6, color=MUTED)  # fmt: skip
+        named = data.drop_duplicates("name", keep="last") if labels.get("join") else data
+        for rank, (_, row) in enumerate(named.sort_values("x").iterrows()):
+            height = 3 + 8 * (rank % 3) if labels.get("join") else 3  # joined dots often lie in a row
+            axes.annotate(str(row["name"]), (row["x"], row["y"]), xytext=(3, height),
+                          textcoords="offset points", fontsize=6, color=MUTED)  # fmt: skip
     axes.set_xlabel(str(labels.get("x", "")), fontsize=9)
     axes.set_ylabel(str(labels.get("y", "")), fontsize=9)
     _finish(axes, {})
@@ -223,6 +256,20 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     figure.colorbar(shown, ax=axes, label=str(labels.get("unit", "")))
     axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
     axes.set_yticks(range(len(rows)), rows)
+    if grid.size <= _MOST_CELLS:
+        for (i, j), value in np.ndenumerate(grid.to_numpy(float)):
+            if np.isfinite(value):
+                colour = _ink_on(shown.cmap(shown.norm(value)))
+                axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
+
+
+_MOST_CELLS = 80
+
+
+def _ink_on(colour: tuple[float, float, float, float]) -> str:
+    """Dark or light text, whichever is read better on a colour; both stay as they are in the dark."""
+    red, green, blue, _ = colour
+    return "#111111" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#fefefe"
 
 
 def _pictures(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:  # noqa: ARG001
@@ -270,8 +317,15 @@ def _finish(axes: Axes, labels: dict[str, Any]) -> None:
         axes.legend(handles, names, fontsize=7, frameon=False)
 
 
+def _legend_above(axes: Axes) -> None:
+    """The legend where it hides nothing."""
+    handles, names = axes.get_legend_handles_labels()
+    axes.legend(handles, names, fontsize=7, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
+
+
 _DRAW: dict[str, Callable[[Figure, pd.DataFrame, dict[str, Any]], None]] = {
     "intervals": _intervals,
+    "pairs": _pairs,
     "bars": _bars,
     "distributions": _distributions,
     "arrows": _arrows,

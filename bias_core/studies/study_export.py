@@ -11,7 +11,7 @@ import yaml
 
 from bias_core.runs.export import Export, ExportedImage
 from bias_core.studies.dataset_facts import facts_of_study
-from bias_core.studies.designs import STUDY_FOLDER, find_design
+from bias_core.studies.designs import STUDY_FOLDER, find_design, programs_by_kind
 from bias_core.studies.figures import to_bytes
 from bias_core.studies.study_report import finding_rows, plain, to_dict, to_markdown
 from bias_core.studies.study_types import StudySettings
@@ -49,7 +49,7 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
 
 def _own_design(design: Design) -> dict[str, bytes]:
     """The YAML of a design that does not come with the program; its command line names this file."""
-    if is_shipped(design):
+    if is_shipped(design) or design.kind not in programs_by_kind():  # a comparison is no design
         return {}
     return {
         f"{design.name}.yaml": yaml.safe_dump(asdict(design), sort_keys=False, allow_unicode=True).encode()

@@ -83,13 +83,15 @@ def to_markdown(report: StudyReport) -> str:
     design, settings = report.design, report.settings
     condition = " and ".join(settings.options.get("conditions", ())) or settings.condition
     model = f"{settings.model}, {condition}" if condition else settings.model
+    source = f" After {design.reference}, {design.where}." if design.reference else ""
+    size = f"; {100 * settings.scale:g} % of the published size" if design.reference else ""
     lines = [
         f"# {design.title}",
         "",
-        f"{design.summary} After {design.reference}, {design.where}.",
+        f"{design.summary}{source}",
         "",
-        f"{report.n_images:,} of {report.n_planned:,} pictures of {model}, read by {settings.encoder}; "
-        f"{100 * settings.scale:g} % of the published size. {report.n_blocked:,} were blocked.",
+        f"{report.n_images:,} of {report.n_planned:,} pictures of {model}, read by {settings.encoder}{size}. "
+        f"{report.n_blocked:,} were blocked.",
         "",
         markdown_table(finding_frame(report)),
     ]

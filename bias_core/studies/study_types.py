@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from bias_core.types import Estimate, StoredImage
 
 FigureKind = Literal[
-    "intervals", "bars", "distributions", "arrows", "scatter", "curves", "space", "heatmap", "pictures"
+    "intervals",
+    "pairs",
+    "bars",
+    "distributions",
+    "arrows",
+    "scatter",
+    "curves",
+    "space",
+    "heatmap",
+    "pictures",
 ]
 Facts = Mapping[str, str | int | float]
 

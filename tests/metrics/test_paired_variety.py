@@ -12,6 +12,7 @@ from bias_core.metrics.paired_variety import (
     Neutral,
     _alignments,
     _spreads,
+    aligned_alike,
     alignment_difference,
     association_difference_test,
     picture_change,
@@ -42,17 +43,28 @@ def test_the_differences_are_second_minus_first():
     assert alignment_difference(near, far, [1.0, 0.0]) == pytest.approx(0, abs=1e-9)
 
 
+def test_both_sets_are_looked_at_with_as_many_components():
+    rng = np.random.default_rng(8)
+    first, second = images(rng, 19), images(rng, 19, scale=9)
+    sides = decompose(first), decompose(second)
+    k = max(side.n_components() for side in sides)
+    assert sides[0].n_components() != sides[1].n_components()
+    before, after = aligned_alike(first, second, AXIS)
+    assert before == pytest.approx(alignment_score(sides[0], AXIS, n_components=k))
+    assert after == pytest.approx(alignment_score(sides[1], AXIS, n_components=k))
+
+
 def test_weighted_sets_are_those_with_repeated_rows():
     rng = np.random.default_rng(0)
     pooled, weights = images(rng, 11), rng.multinomial(11, np.full(11, 1 / 11), size=5)
     for row, score, spread in zip(
         weights,
-        _alignments(pooled, AXIS[None], weights),
+        _alignments(pooled, AXIS[None], weights, 4),
         _spreads(pooled @ AXIS[:, None], weights),
         strict=True,
     ):
         repeated = np.repeat(pooled, row, axis=0)
-        assert score[0] == pytest.approx(alignment_score(decompose(repeated), AXIS), abs=0.02)
+        assert score[0] == pytest.approx(alignment_score(decompose(repeated), AXIS, n_components=4), abs=0.02)
         assert spread[0] == pytest.approx(spread_along(repeated, AXIS))
 
 
@@ -66,11 +78,25 @@ def test_more_variety_along_an_attribute_is_found():
     assert found.spread[1].p_value > 0.05
 
 
+def test_the_interval_covers_the_usual_difference():
+    rng = np.random.default_rng(9)
+    found = [
+        variety_difference_tests(images(rng, 23), images(rng, 23, scale=2), [AXIS], n_resamples=99, rng=i)
+        for i in range(100)
+    ]
+    for name in ("alignment", "spread"):
+        estimates = [getattr(tests, name)[0].estimate for tests in found]
+        usual = np.mean([e.value for e in estimates])
+        assert usual > 0.01
+        assert np.mean([e.low <= usual <= e.high for e in estimates]) > 0.88
+        assert all(e.low <= e.value <= e.high for e in estimates)
+
+
 def test_equal_sets_are_called_different_in_five_percent():
     rng = np.random.default_rng(2)
     found = [
         variety_difference_tests(images(rng, 23), images(rng, 23), [AXIS], n_resamples=99, rng=i)
-        for i in range(150)
+        for i in range(120)
     ]
     for name in ("alignment", "spread"):
         p_values = np.array([getattr(tests, name)[0].p_value for tests in found])

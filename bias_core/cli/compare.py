@@ -1,0 +1,60 @@
+"""Compare on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bias_core.cli.common import console, open_services, run_with_bar, user_errors
+from bias_core.cli.explore import find_attributes
+from bias_core.cli.study import save_study_report, show_study_report
+
+
+def compare(
+    concept: Annotated[str, typer.Argument(help="What is drawn, e.g. doctor.")],
+    arm: Annotated[
+        list[str],
+        typer.Option(
+            help="Two to four times: key=value|key=value with name, model, condition, template, negative, "
+            "guidance, steps; e.g. 'condition=fair'. What is left out is the renderer's default."
+        ),
+    ],
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(help="A built-in attribute, or 'name|positive sentence|negative sentence[|P*|source]'."),
+    ] = None,
+    no_attributes: Annotated[bool, typer.Option("--no-attributes", help="Score no attribute.")] = False,
+    encoder: Annotated[str, typer.Option(help="Who reads the pictures.")] = "calibration-clip",
+    n_images: Annotated[int, typer.Option("-n", "--n-images", help="Seeds: pictures of each arm.")] = 60,
+    n_attribute_images: Annotated[int, typer.Option(help="Pictures guided to each word, per arm.")] = 16,
+    attribute_a: Annotated[str, typer.Option(help="Association: first word; '' for none.")] = "",
+    attribute_b: Annotated[str, typer.Option(help="Association: second word; '' for none.")] = "",
+    seed: Annotated[int, typer.Option(help="The i-th picture of every arm has seed + i.")] = 0,
+    confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
+    out: Annotated[Path | None, typer.Option(help="Folder for report, tables and figures.")] = None,
+) -> None:
+    """Draw a concept in two to four ways on the same seeds, and test what differs."""
+    from bias_core.studies.compare import compare as run_compare
+    from bias_core.studies.compare_export import parse_arms
+    from bias_core.studies.compare_report import summary
+    from bias_core.studies.compare_types import CompareSettings
+
+    with user_errors(), open_services() as services:
+        settings = CompareSettings(
+            concept=concept,
+            arms=parse_arms(arm),
+            attributes=() if no_attributes else find_attributes(services, concept, attribute or []),
+            attribute_a=attribute_a,
+            attribute_b=attribute_b,
+            encoder=encoder,
+            n_images=n_images,
+            n_attribute_images=n_attribute_images,
+            seed=seed,
+            confidence=confidence,
+        )
+        report = run_with_bar(lambda stop: run_compare(settings, services, cancelled=stop))
+        show_study_report(report)
+        console.print(summary(report), markup=False)
+        save_study_report(report, out)
