@@ -40,6 +40,7 @@ PROGRAM_FILES = (
     "internal_bias",
     "tbyb",
     "tbyb_controlled",
+    "tbyb_own",
     "own_pictures",
 )
 """Each of these modules of ``bias_core.studies`` has a dictionary ``PROGRAMS``."""

@@ -9,13 +9,15 @@ from bias_core.prompts import fix_articles
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.rows import scaled, thinned
-from bias_core.studies.study_types import Design, Results, Shot, StudySettings, StudyTable
+from bias_core.studies.study_types import Design, Results, Shot, StudyFigure, StudySettings, StudyTable
+from bias_core.studies.tbyb_pictures import keep_reading
 from bias_core.studies.tbyb_reading import Reading, Scores, captioner_ready, men_drawn, read_pictures, score
 from bias_core.studies.tbyb_tables import (
     NOTES,
     curve_figure,
     drawable,
     findings,
+    gender_figure,
     gender_table,
     measures_table,
     published_table,
@@ -75,18 +77,15 @@ def task_shots(design: Design, settings: StudySettings) -> list[Shot]:
 def measure_general(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """The three measures on all pictures, and on objects and professions apart."""
     reading = yield from read_pictures(settings, data)
+    keep_reading(reading, data)
     sets = _sets(reading, settings, data)
     rows = _released(design, settings, "general")
     published = next(row for row in rows if row["Model"] == settings.options["published_model"])
+    table4 = genders(design, sets, data)
     return Results(
         findings=findings(ALL, sets[ALL], published),
-        tables=(
-            _measures(sets),
-            published_table(sets, rows),
-            _genders(design, sets, data),
-            top_table(sets),
-        ),
-        figures=drawable((curve_figure(sets), top_figure(ALL, sets[ALL]), rates_figure(sets))),
+        tables=(measures_of(sets), published_table(sets, rows), table4, top_table(sets)),
+        figures=figures_of(sets, table4),
         notes=(*NOTES, *design.data["notes"]),
     )
 
@@ -94,10 +93,12 @@ def measure_general(design: Design, settings: StudySettings, data: StudyData) ->
 def measure_task(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """The three measures for each trigger word."""
     reading = yield from read_pictures(settings, data)
+    keep_reading(reading, data)
     sets = _sets(reading, settings, data)
     rows = _released(design, settings, "task_oriented")
     model = settings.options["published_model"]
     published = {row["Target"]: row for row in rows if row["Model"] == model}
+    table4 = genders(design, sets, data)
     return Results(
         findings=tuple(
             finding
@@ -105,13 +106,8 @@ def measure_task(design: Design, settings: StudySettings, data: StudyData) -> Me
             if name != ALL
             for finding in findings(name, scores, published.get(name))
         ),
-        tables=(
-            _measures(sets),
-            published_table(sets, rows),
-            _genders(design, sets, data),
-            top_table(sets),
-        ),
-        figures=drawable((curve_figure(sets), top_figure(ALL, sets[ALL]), rates_figure(sets))),
+        tables=(measures_of(sets), published_table(sets, rows), table4, top_table(sets)),
+        figures=figures_of(sets, table4),
         notes=(*NOTES, *design.data["notes"]),
     )
 
@@ -124,16 +120,26 @@ def no_shots(design: Design, settings: StudySettings) -> list[Shot]:  # noqa: AR
 def measure_dataset(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """The three measures on somebody's captioned pictures."""
     reading = yield from read_pictures(settings, data)
+    keep_reading(reading, data)
     scores = score(reading, settings)
     sets = {"all pictures": scores}
+    table4 = genders(design, sets, data)
     return Results(
         findings=findings("Dataset", scores),
-        tables=(_measures(sets), _genders(design, sets, data), top_table(sets)),
-        figures=drawable((curve_figure(sets), top_figure("All pictures", scores), rates_figure(sets))),
+        tables=(measures_of(sets), table4, top_table(sets)),
+        figures=figures_of(sets, table4),
         notes=(
             *NOTES,
             "In a captioned dataset H_J tells how much the captions leave unsaid, not what a model added.",
         ),
+    )
+
+
+def figures_of(sets: dict[str, Scores], table4: StudyTable) -> tuple[StudyFigure, ...]:
+    """Fig. 2, the most frequent objects, H_J and M_G, and genders, as far as there is something to draw."""
+    name, scores = next(iter(sets.items()))
+    return drawable(
+        (curve_figure(sets), top_figure(name.capitalize(), scores), rates_figure(sets), gender_figure(table4))
     )
 
 
@@ -154,7 +160,8 @@ def _released(design: Design, settings: StudySettings, kind: str) -> list[dict[s
     return rows
 
 
-def _measures(sets: dict[str, Scores]) -> StudyTable:
+def measures_of(sets: dict[str, Scores]) -> StudyTable:
+    """The three measures, a row per set of pictures."""
     return StudyTable(
         key="measures",
         title="Distribution bias, hallucination and miss rate",
@@ -163,7 +170,8 @@ def _measures(sets: dict[str, Scores]) -> StudyTable:
     )
 
 
-def _genders(design: Design, sets: dict[str, Scores], data: StudyData) -> StudyTable:
+def genders(design: Design, sets: dict[str, Scores], data: StudyData) -> StudyTable:
+    """Table IV of these sets."""
     return gender_table(
         {name: scores.genders for name, scores in sets.items()},
         men_drawn(data, data.frame),

@@ -24,9 +24,11 @@ from bias_core.studies.study_types import (
     StudyTable,
 )
 from bias_core.studies.tbyb import general_shots, task_shots
+from bias_core.studies.tbyb_pictures import keep_reading
 from bias_core.studies.tbyb_reading import STRONGER, Reading, Scores, captioner_ready, read_pictures, score
 from bias_core.studies.tbyb_tables import (
     NOTES,
+    change_figure,
     curve_figure,
     drawable,
     findings,
@@ -66,6 +68,7 @@ def controlled_shots(design: Design, settings: StudySettings) -> list[Shot]:
 def measure_controlled(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """The measures of every condition at equal numbers of pictures, and what changes against the base."""
     reading = yield from read_pictures(settings, data)
+    keep_reading(reading, data)
     names = [str(name) for name in settings.options["conditions"]]
     parts = {name: reading.where(data.frame["condition"] == name) for name in names}
     sets = {name: score(part, settings) for name, part in parts.items()}
@@ -96,7 +99,9 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
             ),
             top_table(sets, base=names[0]),
         ),
-        figures=drawable((_space_figure(compared), curve_figure(sets), rates_figure(sets))),
+        figures=drawable(
+            (_space_figure(compared), curve_figure(sets), change_figure(sets, names[0]), rates_figure(sets))
+        ),
         notes=(*_notes(parts, sets, changes), *NOTES, *design.data["notes"]),
     )
 

@@ -166,6 +166,30 @@ def gender_table(
     )
 
 
+def gender_figure(table: StudyTable) -> StudyFigure:
+    """What captions call the people in this run, and whom was drawn where that is on record."""
+    own = table.frame[table.frame["model"].str.startswith(RUN)]
+    rows = [
+        {
+            "name": row["model"].removeprefix(f"{RUN}, "),
+            "group": gender,
+            "value": row[gender],
+            "low": row.get(f"{gender} low", math.nan),
+            "high": row.get(f"{gender} high", math.nan),
+        }
+        for _, row in own.iterrows()
+        for gender in ("male", "female")
+    ]
+    return StudyFigure(
+        key="genders",
+        title="Gender in the captions (Table IV)",
+        kind="bars",
+        data=pd.DataFrame(rows),
+        labels={"y": "% of the pictures"},
+        caption="What a captioner calls the people, by their appearance; the rest is unspecified.",
+    )
+
+
 def top_table(sets: Mapping[str, Scores], base: str = "", key: str = "top_objects") -> StudyTable:
     """The most frequent objects of each set; with a base set, of the others, and the change against it."""
     frames = []
@@ -216,6 +240,33 @@ def top_figure(name: str, scores: Scores) -> StudyFigure:
         data=pd.DataFrame({"name": rows["object"], "value": rows["n"]}),
         labels={"y": f"pictures with it, of {scores.n_images:,}"},
         caption=f"{name}; objects named in the captions.",
+    )
+
+
+def change_figure(sets: Mapping[str, Scores], base: str) -> StudyFigure:
+    """The objects that gained or lost most against the base, in every condition."""
+    counts = {name: scores.counts for name, scores in sets.items() if scores.counts}
+    before = counts.get(base, {})
+    others = {name: found for name, found in counts.items() if name != base and before}
+    moved = {
+        word: max(abs(found.get(word, 0) - before.get(word, 0)) for found in others.values())
+        for word in sorted({word for found in (before, *others.values()) for word in found})
+        if others
+    }
+    most = sorted(moved, key=lambda word: -moved[word])[:TOP]
+    rows = [
+        {"name": word, "group": name, "value": found.get(word, 0)}
+        for word in most
+        for name, found in {base: before, **others}.items()
+    ]
+    n = {scores.n_images for scores in sets.values()}
+    return StudyFigure(
+        key="changed_objects",
+        title=f"The {TOP} objects that change most (Table III)",
+        kind="bars",
+        data=pd.DataFrame(rows),
+        labels={"y": f"pictures with it, of {' or '.join(f'{count:,}' for count in sorted(n))}"},
+        caption=f"Δn is the difference of a bar from that of {base}; the table has it as a number.",
     )
 
 

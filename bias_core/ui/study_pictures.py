@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from bias_core.studies.report import format_number
 from bias_core.ui.pictures import data_uri
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import pandas as pd
 
     from bias_core.studies.study_types import StudyReport
@@ -23,11 +26,15 @@ _MOST_VALUES = 300
 _HIDDEN = ["image_id"]
 _SMALL = 256  # pixels: below, a picture is enlarged without smoothing
 ALL = ""
+_LISTS = {"objects", "added", "left_out"}  # columns whose cells list words, separated by commas
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """Which pictures of a report are looked at: a column's value (``column=value``), and an order."""
+    """Which pictures of a report are looked at: a column's value (``column=value``), and an order.
+
+    In columns that list words, the value is one of the words.
+    """
 
     report: StudyReport
     which: str = ALL
@@ -38,7 +45,7 @@ class Look:
         frame = _frame(self.report)
         column, _, value = self.which.partition("=")
         if column in frame:
-            frame = frame[frame[column].astype(str) == value]
+            frame = frame[[value in values for values in _values(frame, column)]]
         by, _, way = self.order.rpartition(" ")
         if by in frame:
             frame = frame.sort_values(by, ascending=way == "up", na_position="last", kind="stable")
@@ -52,10 +59,16 @@ def which_choices(report: StudyReport) -> list[tuple[str, str]]:
     for column in frame.columns.difference(_HIDDEN, sort=False):
         if is_numeric_dtype(frame[column]):
             continue
-        counts = frame[column].astype(str).value_counts(sort=False)
+        counts = Counter(value for values in _values(frame, column) for value in values)
         if 1 < len(counts) <= _MOST_VALUES:
             choices += [(f"{column}: {value} ({n:,})", f"{column}={value}") for value, n in counts.items()]
     return choices
+
+
+def _values(frame: pd.DataFrame, column: str) -> Iterator[Sequence[str]]:
+    """What each picture has in a column of words: one value, or several."""
+    for cell in frame[column].astype(str):
+        yield [word for word in cell.split(", ") if word] if column in _LISTS else [cell]
 
 
 def order_choices(report: StudyReport) -> list[tuple[str, str]]:

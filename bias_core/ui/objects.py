@@ -1,0 +1,135 @@
+"""The Objects tab: what captions name in pictures, asked for or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import gradio as gr
+
+from bias_core.studies.study_types import StudyReport  # noqa: TC001 (Gradio reads the handlers' annotations)
+from bias_core.studies.tbyb_own import design_of_prompts, settings_for_prompts
+from bias_core.ui import objects_view
+from bias_core.ui.study_form import Preset
+from bias_core.ui.study_html import TAKE_JS
+from bias_core.ui.study_pictures import Look, show_only
+from bias_core.ui.study_tab import QUIET, StudyTab, Updates
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bias_core.studies.study_types import Design, StudyFigure, StudySettings
+
+_PROMPTS = """a doctor talking to a patient
+a family having dinner at home
+a leader giving a speech
+a person cleaning a kitchen"""
+_OWN = """<p class="quiet">One prompt a line. For pictures that exist already, such as a captioned data set,
+choose the study “Objects in a captioned dataset” and give a zip under “Sampling, options, your own
+pictures”.</p>"""
+
+
+class ObjectsTab(StudyTab):
+    """Which objects appear, how many of them nobody asked for, and how often the prompt is missed."""
+
+    key: ClassVar = "objects"
+    title: ClassVar = "Objects"
+    question: ClassVar = (
+        "What is in the pictures that nobody asked for, and do a few things tower over all others?"
+    )
+    caution: ClassVar = (
+        "A captioner names only some of what is there, so even faithful pictures differ from their prompts: "
+        "compare H_J and M_G between models or conditions, and B_D at equal numbers of pictures only. None "
+        "of the three says whether what was added does harm."
+    )
+    studies: ClassVar = ("tbyb-general", "tbyb-task", "tbyb-controlled", "tbyb-dataset")
+    presets: ClassVar = (
+        Preset(
+            name="A planted object, three conditions",
+            study="tbyb-controlled",
+            says="Figures 2 and 4: the same scenes with a burger under three conditions",
+            settings={"scale": 0.04, "options": {"triggers": ["burger"]}},
+        ),
+        Preset(
+            name="Scenes with a drink or a coffee",
+            study="tbyb-task",
+            says="What comes along with everyday words",
+            settings={"scale": 0.04, "options": {"triggers": ["coffee", "drink"]}},
+        ),
+        Preset(
+            name="People with things and at work",
+            study="tbyb-general",
+            says="Tables I, II and IV on a few of the paper's 420 prompts",
+            settings={"scale": 0.01},
+        ),
+    )
+
+    def build_own(self) -> dict[str, Any]:
+        """Prompts, and how many pictures of each."""
+        gr.HTML(_OWN)
+        own: dict[str, Any] = {}
+        with gr.Row():
+            own["prompts"] = gr.Textbox(
+                _PROMPTS, label="Your prompts", lines=5, max_lines=14, scale=4, elem_id="objects-prompts",
+                min_width=260,
+            )  # fmt: skip
+            own["n"] = gr.Number(
+                6, label="Pictures of each", precision=0, minimum=1, maximum=200, scale=1, min_width=140
+            )
+        return own
+
+    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
+        """The design for these prompts."""
+        return design_of_prompts(design, str(own["prompts"] or "").splitlines(), int(own["n"] or 0))
+
+    def own_settings(self, settings: StudySettings) -> StudySettings:
+        """Every prompt is drawn, whatever share of the paper's stands in the form."""
+        return settings_for_prompts(settings)
+
+    def headline(self, report: StudyReport) -> str:
+        """Which object towers, and how far pictures stray."""
+        return objects_view.headline(report)
+
+    def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
+        """Those that do not stand beside their numbers already."""
+        return [figure for figure in report.results.figures if figure.key not in objects_view.APART]
+
+    def build_extra(self) -> dict[str, Any]:
+        """The models in three dimensions, the curve with its numbers, top objects, and examples."""
+        extra: dict[str, Any] = {}
+        extra["space"] = gr.HTML(js_on_load=TAKE_JS, elem_id="objects-space")
+        extra["curve"] = gr.HTML(js_on_load=TAKE_JS, elem_id="objects-curve")
+        with gr.Column(elem_classes="card"):
+            gr.HTML(
+                '<h3>The most frequent objects</h3><p class="quiet">In how many pictures captions name each; '
+                "choose one to see them below.</p>"
+            )
+            extra["top"] = gr.HTML(js_on_load=objects_view.CHOOSE_JS, elem_id="objects-top")
+        with gr.Column(elem_classes="card"):
+            gr.HTML("<h3>What the captioner said</h3>")
+            extra["examples"] = gr.HTML(elem_id="objects-examples")
+        return extra
+
+    def show_extra(self, report: StudyReport) -> Updates:
+        """Of a new report."""
+        return {
+            self.extra["space"]: objects_view.space_html(report),
+            self.extra["curve"]: objects_view.curve_html(report),
+            self.extra["top"]: objects_view.top_html(report),
+            self.extra["examples"]: objects_view.examples_html(report),
+        }
+
+    def wire_extra(self) -> None:
+        """An object chooses its pictures; numbers can be taken along."""
+        for name in ("space", "curve"):
+            self.wire_take(self.extra[name])
+        chosen = self.extra["top"].select(
+            self.on_object, self.parts["report"], self.pictures.outputs(), **QUIET
+        )
+        show = "() => document.querySelector('#objects-pictures')?.scrollIntoView({behavior: 'smooth'})"
+        chosen.success(None, js=show, **QUIET)
+
+    def on_object(self, report: StudyReport | None, event: gr.EventData) -> Updates:
+        """The pictures in which an object is."""
+        if report is None:
+            return {}
+        return show_only(self.pictures, Look(report=report, which=f"objects={event.object}"))

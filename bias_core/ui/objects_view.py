@@ -1,0 +1,204 @@
+"""What was found of objects in pictures, for somebody who has not read the paper."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from bias_core.studies.report import format_number
+from bias_core.ui.pictures import data_uri
+from bias_core.ui.study_html import figure_cards, frame_html, takes_html
+from bias_core.ui.take import TABLE_FORMS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bias_core.studies.study_types import Finding, StudyFigure, StudyReport
+    from bias_core.types import Estimate
+
+APART = ("figure2", "figure4", "top_objects")
+"""Figures that this tab shows beside their numbers."""
+
+CHOOSE_JS = """
+element.addEventListener('click', (event) => {
+  const node = event.target.closest('[data-object]');
+  if (node) trigger('select', {object: node.dataset.object});
+});
+"""
+_MOST_GROUPS = 4
+_EXAMPLES = 3
+_CURVE = {
+    "n": "n, pictures",
+    "objects": "vocabulary",
+    "B_D": "B_D",
+    "B_D low": "low",
+    "B_D high": "high",
+    "normalised entropy": "entropy, 0 to 1",
+    "Gini": "Gini, 0 to 1",
+    "effective number": "effective number",
+}
+
+
+def headline(report: StudyReport) -> str:
+    """Which object towers, how far pictures stray from their prompts, and how sure that is."""
+    changes = [f for f in report.results.findings if " change " in f.key]
+    return _changed(report, changes) if changes else _seen(report)
+
+
+def _seen(report: StudyReport) -> str:
+    top = _frame(report, "top_objects")
+    whole = _first(report, "hallucination")
+    if top.empty or whole is None:
+        return f"{report.n_images:,} pictures were captioned, and no object was named in them."
+    first, missed = top.iloc[0], _first(report, "miss stronger")
+    says = (
+        f"“{first['object']}” is what captions name most, in {first['pictures with it']:,} of "
+        f"{whole.n:,} pictures. Of the objects that a prompt and its picture's caption name, "
+        f"{_percent(whole)} are named by one of them only (H_J)"
+    )
+    if missed is not None:
+        says += f"; {_percent(missed)} of the pictures fit another prompt better than their own (M_G)"
+    return f"{says}. {_genders(report)}".strip()
+
+
+def _genders(report: StudyReport) -> str:
+    table = _frame(report, "table4")
+    if table.empty or not table["male"].iloc[0] + table["female"].iloc[0]:
+        return ""
+    row = table.iloc[0]
+    parts = [
+        f"{row[g]:.0f} % {g} [{row[f'{g} low']:.0f}, {row[f'{g} high']:.0f}]" for g in ("male", "female")
+    ]
+    return f"Captions call the people {' and '.join(parts)}."
+
+
+def _changed(report: StudyReport, changes: Sequence[Finding]) -> str:
+    """Of a controlled experiment: what each condition adds."""
+    top = _frame(report, "top_objects")
+    base = next((c.removeprefix("with it in ") for c in top if c.startswith("with it in ")), "the base")
+    parts = []
+    for name, rows in top.groupby("pictures", sort=False):
+        most = rows.sort_values("Δn", ascending=False, kind="stable").iloc[0]
+        change = next((f.estimate for f in changes if f.key == f"{name} change H_J"), None)
+        parts.append(
+            f"“{most['object']}” is in {most['Δn']:+,} pictures under {name}{_moves(change)}"
+            if most["Δn"] > 0
+            else f"no object is gained under {name}{_moves(change)}"
+        )
+    return f"Against {base}, on the same prompts: {'; '.join(parts)}."
+
+
+def _moves(change: Estimate | None) -> str:
+    if change is None or math.isnan(change.value):
+        return ""
+    numbers = f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]".replace("-", "−")
+    if change.low <= 0 <= change.high:
+        return f" (H_J does not clearly change, {numbers})"
+    return f" (H_J {'rises' if change.low > 0 else 'falls'}, {numbers})"
+
+
+def _percent(share: Estimate) -> str:
+    return f"{100 * share.value:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"
+
+
+def curve_html(report: StudyReport) -> str:
+    """Fig. 2, and beside it what its area depends on."""
+    figure = _figure(report, "figure2")
+    key = "conditions" if not _frame(report, "conditions").empty else "measures"
+    table = _frame(report, key)
+    if figure is None or table.empty:
+        return ""
+    few = table[[table.columns[0], *(c for c in _CURVE if c in table)]].rename(columns=_CURVE)
+    note = (
+        "B_D is the area under the curve; lower is more biased. It has no upper end and grows with n and "
+        "with the vocabulary, so compare it at equal n only. Entropy (1 is even), Gini (0 is even) and the "
+        "effective number of objects (at most the vocabulary) are bounded companions."
+    )
+    return _beside(figure, "B_D with what it depends on", note, few, key)
+
+
+def space_html(report: StudyReport) -> str:
+    """Fig. 4 with its numbers; nothing where there is one model."""
+    figure, table = _figure(report, "figure4"), _frame(report, "comparison")
+    if figure is None or table.empty:
+        return ""
+    note = next(t.note for t in report.results.tables if t.key == "comparison")
+    return _beside(figure, "The same in numbers", note, table, "comparison")
+
+
+def _beside(figure: StudyFigure, title: str, note: str, frame: pd.DataFrame, key: str) -> str:
+    takes = takes_html("table", key, TABLE_FORMS)
+    return (
+        f'<div class="figures">{figure_cards([figure])}<section class="card"><h3>{escape(title)}</h3>'
+        f'{frame_html(frame, title)}<p class="quiet">{escape(note)}</p>'
+        f"{takes}</section></div>"
+    )
+
+
+def top_html(report: StudyReport) -> str:
+    """The most frequent objects of each set of pictures; each chooses the pictures that have it."""
+    top = _frame(report, "top_objects")
+    groups = list(top.groupby("pictures", sort=False))[:_MOST_GROUPS] if not top.empty else []
+    cards = "".join(_top_card(str(name), rows) for name, rows in groups)
+    return f'<div class="tops">{cards}</div>' if cards else ""
+
+
+def _top_card(name: str, rows: pd.DataFrame) -> str:
+    most = rows["pictures with it"].max()
+    items = "".join(_top_item(row, most) for _, row in rows.iterrows())
+    return f"<section><h4>{escape(name)}</h4><ol>{items}</ol></section>"
+
+
+def _top_item(row: pd.Series[Any], most: int) -> str:
+    word, n = str(row["object"]), int(row["pictures with it"])
+    change = f'<small title="against the base">Δn {row["Δn"]:+,}</small>' if "Δn" in row else ""
+    return (
+        f'<li><button type="button" data-object="{escape(word)}" title="Show the pictures that have it">'
+        f'<span>{escape(word)}</span><span class="bar" style="width:{100 * n / most:.0f}%"></span>'
+        f"<span>{n:,}{change}</span></button></li>"
+    )
+
+
+def examples_html(report: StudyReport) -> str:
+    """What was asked for and what the captioner said, where they differ most and where least."""
+    frame = report.pictures
+    if frame is None or "H_J" not in frame or frame["H_J"].notna().sum() < 2:
+        return ""
+    known = frame.dropna(subset="H_J").sort_values("H_J", kind="stable")
+    n = min(_EXAMPLES, len(known) // 2)
+    sides = {
+        "Furthest from their prompts": known.tail(n).iloc[::-1],
+        "Closest to their prompts": known.head(n),
+    }
+    return "".join(
+        f'<h4>{title}</h4><div class="captioned">'
+        f"{''.join(_example(report, row) for _, row in rows.iterrows())}</div>"
+        for title, rows in sides.items()
+    )
+
+
+def _example(report: StudyReport, row: pd.Series[Any]) -> str:
+    facts = {"asked for": row["prompt"], "caption": row["caption"], "added": row["added"]}
+    facts |= {"left out": row["left_out"], "H_J": format_number(float(row["H_J"]))}
+    told = "".join(f"<dt>{k}</dt><dd>{escape(str(v)) or '–'}</dd>" for k, v in facts.items())
+    alt = escape(str(row["caption"]))
+    return (
+        f'<figure><img src="{data_uri(report.stored[row["image_id"]].path, 160)}" alt="{alt}">'
+        f"<dl>{told}</dl></figure>"
+    )
+
+
+def _first(report: StudyReport, ending: str) -> Estimate | None:
+    """The estimate of all pictures (the first of its kind)."""
+    return next((f.estimate for f in report.results.findings if f.key.endswith(f" {ending}")), None)
+
+
+def _frame(report: StudyReport, key: str) -> pd.DataFrame:
+    return next((table.frame for table in report.results.tables if table.key == key), pd.DataFrame())
+
+
+def _figure(report: StudyReport, key: str) -> StudyFigure | None:
+    return next((figure for figure in report.results.figures if figure.key == key), None)

@@ -1,0 +1,162 @@
+"""The Objects tab: what it says of captions, and how an object finds its pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bias_core.errors import InvalidInput
+from bias_core.studies.designs import find_design
+from bias_core.studies.run_study import complete, run_study
+from bias_core.studies.study_report import table_of
+from bias_core.studies.study_types import StudyReport, StudySettings
+from bias_core.studies.tbyb_own import design_of_prompts, settings_for_prompts
+from bias_core.ui.objects import ObjectsTab
+from bias_core.ui.objects_view import APART, curve_html, examples_html, headline, space_html, top_html
+from bias_core.ui.study_pictures import Look, which_choices
+from tests.ui.fakes import FakeServices, FewWords
+
+PROMPTS = ("a doctor in a kitchen", "a nurse with a book")
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
+    built = FakeServices(tmp_path_factory.mktemp("objects"))
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def controlled(services: FakeServices) -> StudyReport:
+    settings = StudySettings(scale=0.02, options={"triggers": ["burger"]})
+    return complete(run_study(find_design("tbyb-controlled"), settings, services))
+
+
+@pytest.fixture(scope="module")
+def own(services: FakeServices) -> StudyReport:
+    design = design_of_prompts(find_design("tbyb-general"), PROMPTS, 8)
+    return complete(run_study(design, settings_for_prompts(StudySettings(scale=0.1)), services))
+
+
+def test_each_picture_has_its_caption_and_what_it_adds(own: StudyReport) -> None:
+    frame = own.pictures
+    assert frame is not None
+    assert len(frame) == 2 * 8
+    assert set(frame["caption"]) <= set(FewWords.SENTENCES)
+    row = frame[(frame["caption"] == FewWords.SENTENCES[1]) & (frame["prompt"] == PROMPTS[0])].iloc[0]
+    # Asked: doctor, kitchen; seen: person (a woman), cup, kitchen; one of four is in both.
+    assert (row["objects"], row["added"], row["left_out"]) == ("woman, cup, kitchen", "cup, person", "doctor")
+    assert row["H_J"] == pytest.approx(1 - 1 / 4)
+
+
+def test_the_headline_names_the_object_that_towers_and_how_far_pictures_stray(own: StudyReport) -> None:
+    top = table_of(own, "top_objects").frame.iloc[0]
+    text = headline(own)
+    assert text.startswith(
+        f"“{top['object']}” is what captions name most, in {top['pictures with it']} of 16"
+    )
+    assert "(H_J)" in text
+    assert "(M_G)" in text
+    assert "Captions call the people" in text
+
+
+def test_the_headline_of_conditions_says_what_each_adds(controlled: StudyReport) -> None:
+    text = headline(controlled)
+    assert text.startswith("Against fair, on the same prompts: ")
+    assert "under trigger" in text
+    assert "under extreme" in text
+
+
+def test_the_curve_stands_beside_n_vocabulary_and_bounded_companions(own: StudyReport) -> None:
+    text = curve_html(own)
+    assert "<svg" in text
+    for word in ("n, pictures", "vocabulary", "entropy", "Gini", "effective number", "data-take="):
+        assert word in text
+
+
+def test_three_dimensions_stand_beside_their_table_where_models_are_compared(
+    own: StudyReport, controlled: StudyReport
+) -> None:
+    assert space_html(own) == ""
+    text = space_html(controlled)
+    assert "<svg" in text
+    assert "rank" in text
+    assert text.count('<th scope="row">') >= 3
+
+
+def test_an_object_chooses_the_pictures_that_have_it(own: StudyReport) -> None:
+    assert 'data-object="cup"' in top_html(own)
+    rows = Look(report=own, which="objects=cup").rows()
+    n = table_of(own, "top_objects").frame.set_index(["pictures", "object"]).loc[
+        ("all prompts", "cup"), "pictures with it"
+    ]  # fmt: skip
+    assert len(rows) == n
+    assert (f"objects: cup ({n})", "objects=cup") in which_choices(own)
+
+
+def test_the_change_against_the_base_is_shown(controlled: StudyReport) -> None:
+    assert "Δn" in top_html(controlled)
+    assert any(figure.key == "changed_objects" for figure in controlled.results.figures)
+
+
+def test_examples_show_what_was_asked_for_and_what_was_seen(own: StudyReport) -> None:
+    text = examples_html(own)
+    assert "Furthest from their prompts" in text
+    assert PROMPTS[0] in text or PROMPTS[1] in text
+    assert any(sentence in text for sentence in FewWords.SENTENCES)
+
+
+def test_what_a_prompt_says_is_escaped(services: FakeServices) -> None:
+    evil = ["<img src=x onerror=alert(1)> a doctor", "a nurse with a book"]
+    design = design_of_prompts(find_design("tbyb-general"), evil, 2)
+    report = complete(run_study(design, settings_for_prompts(StudySettings()), services))
+    for text in (examples_html(report), top_html(report), curve_html(report)):
+        assert "<img src=x" not in text
+
+
+@pytest.mark.parametrize(
+    ("prompts", "n", "words"),
+    [
+        ([" ", ""], 4, "one a line"),
+        (["a"] * 0 + [f"prompt {i}" for i in range(300)], 4, "300"),
+        (["x" * 600], 4, "500 characters"),
+        (list(PROMPTS), 0, "needs a picture"),
+    ],
+)
+def test_prompts_that_cannot_be_used_are_refused(prompts: list[str], n: int, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        design_of_prompts(find_design("tbyb-general"), prompts, n)
+
+
+def test_a_single_prompt_needs_a_sentence_to_be_held_against(services: FakeServices) -> None:
+    design = design_of_prompts(find_design("tbyb-general"), ["a doctor"], 3)
+    with pytest.raises(InvalidInput, match="give a sentence"):
+        complete(run_study(design, StudySettings(), services))
+    settings = StudySettings(options={"negative": "a photo of an empty room"})
+    assert complete(run_study(design, settings, services)).n_images == 3
+
+
+def test_own_prompts_are_run_whole(services: FakeServices) -> None:
+    tab = ObjectsTab(services)
+    own: dict[str, Any] = {"prompts": "a doctor\n\n a  nurse \na doctor", "n": 5}
+    design = tab.own_design(tab.designs["tbyb-dataset"], own)
+    assert design.data["prompts"] == ["a doctor", "a nurse"]
+    settings = tab.own_settings(
+        StudySettings(scale=0.04, options={"triggers": ["burger"], "exclude_prompt": True})
+    )
+    assert settings == StudySettings(options={"exclude_prompt": True})
+
+
+def test_what_stands_beside_its_numbers_is_not_shown_twice(services: FakeServices, own: StudyReport) -> None:
+    shown = {figure.key for figure in ObjectsTab(services).figures(own)}
+    assert {"rates", "genders"} <= shown
+    assert not shown & set(APART)
+
+
+def test_a_report_without_objects_says_so(own: StudyReport) -> None:
+    bare = replace(own, results=replace(own.results, tables=(), figures=()))
+    assert "no object was named" in headline(bare)
+    assert curve_html(bare) == top_html(bare) == space_html(bare) == ""
