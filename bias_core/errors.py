@@ -4,6 +4,7 @@
 
     BiasCoreError
     ├── InvalidInput          the data or a setting cannot be used; the message quotes it
+    ├── NotAllowed            a link or code opens nothing, or not this, or not now
     ├── UnknownModel          no such model or condition in the catalogue
     ├── ModelUnavailable      known, but its weights are missing, corrupt, gated or too large
     ├── StorageError          disk full, unreadable file, image missing from the store
@@ -17,6 +18,10 @@ class BiasCoreError(Exception):
 
 class InvalidInput(BiasCoreError, ValueError):
     """The data or a setting cannot be used. The message quotes what came and says what would do."""
+
+
+class NotAllowed(BiasCoreError):
+    """A link or code opens nothing, or not what was asked for, or not now; the message tells no secret."""
 
 
 class UnknownModel(BiasCoreError, LookupError):

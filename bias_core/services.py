@@ -25,6 +25,7 @@ from bias_core.settings import ASSETS, Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from bias_core.annotation.label_store import LabelStore
     from bias_core.model_catalogue import EncoderInfo, ToolInfo
     from bias_core.protocols import (
         Captioner,
@@ -59,6 +60,11 @@ class Services:
         self.model_lock = threading.Lock()
         self._build_lock = threading.RLock()
         self._built: dict[tuple[str, str], object] = {}
+
+    @property
+    def labels(self) -> LabelStore:
+        """People's answers; the database opens with the first of them."""
+        return self._once("labels", "", self._build_labels)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -169,12 +175,23 @@ class Services:
         """Let go of files."""
         self.embeddings.close()
         self.answers.close()
+        if ("labels", "") in self._built:
+            self.labels.close()
 
     def _once(self, kind: str, name: str, build: Callable[[], T]) -> T:
         with self._build_lock:
             if (kind, name) not in self._built:
                 self._built[kind, name] = build()
             return self._built[kind, name]  # type: ignore[return-value]
+
+    def _build_labels(self) -> LabelStore:
+        from sqlalchemy import URL
+
+        from bias_core.annotation.label_store import LabelStore
+
+        data = self.settings.data_dir
+        file = URL.create("sqlite", database=str(data.absolute() / "labels.sqlite"))
+        return LabelStore(self.settings.labels_url or file, pictures=data / "label_pictures")
 
     def _source(self, path: str) -> str:
         """A folder of the assets, a folder of the user, or a hub id."""

@@ -30,6 +30,9 @@ class Settings(BaseSettings):
     offline : never ask a model hub; only what is on this machine.
     device : "auto" takes CUDA when there is one.
     max_images : largest number of pictures that one run may ask for.
+    labels_url : database of people's answers, as an SQLAlchemy URL; "" for a file under ``data_dir``.
+    labels_repo : dataset of a hub that answers are copied to, "" for none; with the token of this machine.
+    labels_repo_minutes : between two such copies.
     """
 
     model_config = SettingsConfigDict(env_prefix="BIAS_", frozen=True)
@@ -42,3 +45,6 @@ class Settings(BaseSettings):
     offline: bool = False
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     max_images: int = Field(default=5000, ge=1)
+    labels_url: str = Field(default="", repr=False)  # may hold a password
+    labels_repo: str = ""
+    labels_repo_minutes: int = Field(default=5, ge=5)

@@ -1,0 +1,200 @@
+"""What a task has gathered: how far it is, each rater's part, and every answer that holds.
+
+An answer holds unless a later row withdraws it (undo), or its rater deleted it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import exists, func, select
+
+from bias_core.annotation.schema import Found, answers, deletions, items, raters
+from bias_core.annotation.task_owner import iso, owned_row, stored_task
+from bias_core.annotation.tasks import Item, Task
+
+if TYPE_CHECKING:
+    from sqlalchemy import Select
+
+    from bias_core.annotation.label_store import LabelStore
+    from bias_core.annotation.task_owner import OwnerKey
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaterProgress:
+    """One rater, under their random name.
+
+    Attributes
+    ----------
+    n_answered, n_skipped : that hold now.
+    median_seconds : a picture; nan where nothing was answered.
+    n_gold, n_gold_right : items with a known answer: answered, and answered so in every position.
+    last : when the rater last did something; ISO 8601, UTC, "" for never.
+    """
+
+    rater: str
+    n_answered: int
+    n_skipped: int
+    median_seconds: float
+    n_gold: int
+    n_gold_right: int
+    last: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskProgress:
+    """How far a task is.
+
+    Attributes
+    ----------
+    n_items, n_gold_items : ordinary items, and those with a known answer.
+    n_complete : ordinary items that as many raters as wanted have answered.
+    n_answers, n_wanted : answers to ordinary items that hold, and how many are wanted in all.
+    raters : everyone who joined.
+    n_deleted_raters, n_deleted_answers : of raters who deleted theirs.
+    """
+
+    task: Task
+    join_code: str
+    n_items: int
+    n_gold_items: int
+    n_complete: int
+    n_answers: int
+    n_wanted: int
+    raters: tuple[RaterProgress, ...]
+    n_deleted_raters: int
+    n_deleted_answers: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenAnswer:
+    """An answer that holds: one rater on one item, every position of it.
+
+    ``at`` is ISO 8601, UTC; ``seconds`` how long the picture was looked at.
+    """
+
+    item: Item
+    rater: str
+    choices: Mapping[str, str]
+    task_version: int
+    seconds: float
+    at: str
+
+
+def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:
+    """How far the task and each of its raters are."""
+    with store.read() as connection:
+        row = owned_row(connection, key)
+        task = stored_task(store, row)
+        acts = connection.execute(_holding(row.id, "answer", "skip")).all()
+        names = connection.scalars(select(raters.c.name).where(raters.c.task_id == row.id)).all()
+        known = select(items.c.gold).where(items.c.task_id == row.id)
+        gold = [value is not None for value in connection.scalars(known)]
+        gone = connection.execute(
+            select(func.count(), func.coalesce(func.sum(deletions.c.n_answers), 0)).where(
+                deletions.c.task_id == row.id
+            )
+        ).one()
+    per_item = [act.item_id for act in acts if act.kind == "answer" and act.gold is None]
+    by_rater: dict[str, list[Any]] = {name: [] for name in names}
+    for act in acts:
+        by_rater.setdefault(act.name, []).append(act)
+    n_items = len(gold) - sum(gold)
+    return TaskProgress(
+        task=task,
+        join_code=row.join_code,
+        n_items=n_items,
+        n_gold_items=sum(gold),
+        n_complete=sum(n >= task.raters_per_item for n in Counter(per_item).values()),
+        n_answers=len(per_item),
+        n_wanted=n_items * task.raters_per_item,
+        raters=tuple(_rater_progress(name, found) for name, found in by_rater.items()),
+        n_deleted_raters=gone[0],
+        n_deleted_answers=int(gone[1]),
+    )
+
+
+def given_answers(store: LabelStore, key: OwnerKey) -> list[GivenAnswer]:
+    """Every answer that holds, gold items included, in the order given."""
+    with store.read() as connection:
+        row = owned_row(connection, key)
+        found = connection.execute(_holding(row.id, "answer")).all()
+    made: dict[int, Item] = {}
+    for act in found:
+        if act.item_id not in made:
+            made[act.item_id] = _item(act)
+    return [
+        GivenAnswer(
+            item=made[act.item_id],
+            rater=act.name,
+            choices=act.choices,
+            task_version=act.task_version,
+            seconds=act.duration_ms / 1000,
+            at=iso(act.at_ms),
+        )
+        for act in found
+    ]
+
+
+def task_items(store: LabelStore, key: OwnerKey) -> list[Item]:
+    """Every item of the task, answered or not, in the order of its making."""
+    with store.read() as connection:
+        row = owned_row(connection, key)
+        wanted = select(*_ITEM_COLUMNS).where(items.c.task_id == row.id).order_by(items.c.id)
+        return [_item(found) for found in connection.execute(wanted)]
+
+
+_ITEM_COLUMNS = (
+    items.c.id.label("item_id"),
+    items.c.task_id,
+    items.c.picture,
+    items.c.image_id,
+    items.c.identities,
+    items.c.gold,
+    items.c.question,
+)
+
+
+def _item(row: Found) -> Item:
+    return Item(
+        id=row.item_id,
+        task_id=row.task_id,
+        picture=row.picture,
+        image_id=row.image_id,
+        identities=row.identities,
+        gold=row.gold,
+        question=row.question,
+    )
+
+
+def _holding(task_id: str, *kinds: str) -> Select[Any]:
+    """Acts of a task's raters that nothing withdraws, with rater and item."""
+    later = answers.alias()
+    columns = (answers.c.kind, answers.c.choices, answers.c.task_version, answers.c.duration_ms)
+    wanted = select(*columns, answers.c.at_ms, raters.c.name, *_ITEM_COLUMNS)
+    joined = wanted.join(raters, raters.c.id == answers.c.rater_id).join(
+        items, items.c.id == answers.c.item_id
+    )
+    return joined.where(
+        items.c.task_id == task_id,
+        answers.c.kind.in_(kinds),
+        ~exists().where(later.c.withdraws == answers.c.id),
+    ).order_by(answers.c.id)
+
+
+def _rater_progress(name: str, acts: Sequence[Found]) -> RaterProgress:
+    said = [act for act in acts if act.kind == "answer"]
+    known = [act for act in said if act.gold is not None]
+    return RaterProgress(
+        rater=name,
+        n_answered=len(said),
+        n_skipped=len(acts) - len(said),
+        median_seconds=median(act.duration_ms for act in said) / 1000 if said else float("nan"),
+        n_gold=len(known),
+        n_gold_right=sum(act.choices == act.gold for act in known),
+        last=iso(max(act.at_ms for act in acts)) if acts else "",
+    )

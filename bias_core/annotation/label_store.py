@@ -1,0 +1,240 @@
+"""The database of labels: one place that opens it, upgrades it, and gives transactions.
+
+SQLite by default, in WAL mode with every commit forced to the disk: an answer that was acknowledged
+survives a kill and a power cut. Any SQLAlchemy URL of PostgreSQL serves several machines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import create_engine, event, func, insert, make_url, select
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from bias_core.annotation.schema import metadata, task_versions, upgrade
+from bias_core.annotation.tasks import Task, task_from
+from bias_core.errors import StorageError
+from bias_core.runs.files import replaced_file
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Connection, Engine
+
+_PATIENCE_SECONDS = 30  # for a database that another process is writing to
+
+
+class LabelStore:
+    """Opens on first use; safe to use from several threads and processes.
+
+    Parameters
+    ----------
+    url : of SQLAlchemy, such as ``sqlite:////data/labels.sqlite`` or
+        ``postgresql+psycopg://user:password@host/labels``.
+    pictures : folder of the pictures that raters see; shared by all machines that serve them.
+    clock : seconds since 1970.
+    rng : decides when an item with a known answer is mixed in.
+    """
+
+    def __init__(
+        self,
+        url: str | URL,
+        *,
+        pictures: Path,
+        clock: Callable[[], float] = time.time,
+        rng: random.Random | None = None,
+    ) -> None:
+        try:
+            self._url = make_url(url)
+        except ArgumentError as error:
+            raise StorageError(f"the labels' database has no valid URL: {error}") from error
+        self.pictures = pictures
+        self.rng = rng or random.Random()
+        self._clock = clock
+        self._engine: Engine | None = None
+        self._opening = threading.Lock()
+        # SQLite has one writer; waiting for it in a lock is fair and quick, polling the file is neither.
+        self._writing = threading.Lock() if self.is_sqlite else nullcontext()
+        self._version = lru_cache(maxsize=256)(self._read_version)
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether the labels are in one file."""
+        return self._url.get_backend_name() == "sqlite"
+
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return int(self._clock() * 1000)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A view of the database that nobody changes meanwhile."""
+        with self._errors(), self._open().connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction: on the disk when the block ends well, undone when it raises."""
+        engine = self._open()
+        with self._errors(), self._writing, engine.execution_options(write=True).begin() as connection:
+            yield connection
+
+    def task(self, task_id: str, version: int) -> Task:
+        """The texts of one version; what never changes is read once."""
+        return self._version(task_id, version)
+
+    def erase_traces(self) -> None:
+        """After a deletion: no copy of the rows stays in SQLite's log."""
+        if self.is_sqlite:
+            with self._errors(), self._writing, self._open().connect() as connection:
+                driver: Any = connection.connection.driver_connection
+                driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def backup(self, target: Path) -> Path:
+        """A copy of the whole SQLite file, whole at one moment while answers go on coming in.
+
+        Raises
+        ------
+        StorageError
+            The labels are in another database (use :meth:`dump`), or the disk is full.
+        """
+        if not self.is_sqlite:
+            raise StorageError("a copy of the file exists of SQLite only; save the labels as JSONL")
+        with self.read() as connection, replaced_file(target) as temporary:
+            copy = sqlite3.connect(temporary)
+            try:
+                source: Any = connection.connection.driver_connection
+                source.backup(copy)
+                copy.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+            finally:
+                copy.close()
+        return target
+
+    def dump(self, target: Path) -> Path:
+        """Every row of every table, a line of JSON each: from any database, for :meth:`restore`."""
+        with (
+            self.read() as connection,
+            replaced_file(target) as temporary,
+            temporary.open("w", encoding="utf-8") as lines,
+        ):
+            for table in metadata.sorted_tables:
+                for row in connection.execute(select(table).order_by(*table.primary_key)).mappings():
+                    line = {"table": table.name, "row": dict(row)}
+                    lines.write(json.dumps(line, ensure_ascii=False) + "\n")
+        return target
+
+    def restore(self, source: Path) -> int:
+        """Fill an empty database from :meth:`dump`, of this or another kind; the number of rows.
+
+        Raises
+        ------
+        StorageError
+            The database holds tasks already, or the file is not such a dump of this version.
+        """
+        known = {table.name: table for table in metadata.sorted_tables}
+        n_rows = 0
+        with self.write() as connection:
+            if connection.scalar(select(func.count()).select_from(known["tasks"])):
+                raise StorageError("labels are restored into an empty database only; this one has tasks")
+            try:
+                with source.open(encoding="utf-8") as lines:
+                    for line in map(json.loads, lines):
+                        if line["table"] == "schema_version":
+                            continue
+                        connection.execute(insert(known[line["table"]]).values(**line["row"]))
+                        n_rows += 1
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise StorageError(f"{source.name} is no dump of labels: {error!r}") from error
+            _continue_numbering(connection)
+        return n_rows
+
+    def close(self) -> None:
+        """Let go of the database; it opens again on the next use."""
+        with self._opening:
+            if self._engine is not None:
+                self._engine.dispose()
+                self._engine = None
+
+    def _open(self) -> Engine:
+        with self._opening:
+            if self._engine is None:
+                engine = self._new_engine()
+                with self._errors(), engine.execution_options(write=True).begin() as connection:
+                    upgrade(connection)
+                self._engine = engine
+            return self._engine
+
+    def _new_engine(self) -> Engine:
+        if not self.is_sqlite:
+            try:
+                return create_engine(self._url, pool_size=16, pool_pre_ping=True)
+            except ImportError as error:
+                raise StorageError(
+                    f"the driver of {self._url.drivername} is not installed (pip install 'psycopg[binary]')"
+                ) from error
+        if self._url.database:
+            Path(self._url.database).expanduser().parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(self._url, connect_args={"timeout": _PATIENCE_SECONDS})
+        event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            # The statement may hold what a rater said, and the URL a password: neither is repeated.
+            reason = str(getattr(error, "orig", None) or type(error).__name__)
+            raise StorageError(f"the labels' database: {reason}") from error
+        except sqlite3.Error as error:
+            raise StorageError(f"the labels' database: {error}") from error
+
+    def _read_version(self, task_id: str, version: int) -> Task:
+        table = task_versions.c
+        wanted = select(table.texts).where(table.task_id == task_id, table.version == version)
+        with self.read() as connection:
+            return task_from(connection.execute(wanted).scalar_one(), id=task_id, version=version)
+
+
+def hashed(secret: str) -> str:
+    """What is kept of a code or secret; these are random and long, so that nobody can try them all."""
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin where _begin_sqlite says
+    for pragma in (
+        "journal_mode = WAL",
+        "synchronous = FULL",  # the log is on the disk before a commit returns
+        "foreign_keys = ON",
+        "secure_delete = ON",  # deleted answers are overwritten, not only forgotten
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A writer takes its turn at once: one that read first could find the database changed, and fail.
+    writing = connection.get_execution_options().get("write")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+def _continue_numbering(connection: Connection) -> None:
+    """PostgreSQL's counters go on behind the rows that came with their numbers."""
+    if connection.dialect.name != "postgresql":
+        return
+    for table in metadata.sorted_tables:
+        column = table.autoincrement_column
+        if column is not None and table.name != "schema_version":
+            sequence = func.pg_get_serial_sequence(table.name, column.name)
+            last = select(func.coalesce(func.max(column), 0) + 1).scalar_subquery()
+            connection.execute(select(func.setval(sequence, last, False)))

@@ -1,0 +1,302 @@
+"""What a rater does: join a task, see an item, answer, skip, take back, delete.
+
+Every function is one transaction over a :class:`~bias_core.annotation.label_store.LabelStore`; what it
+returns is on the disk. A rater is known by a code alone, and sees of an item only what a blind rater may:
+a picture under a token of their own, whom it was asked to show, and how far they are.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from sqlalchemy import delete, exists, func, insert, select, update
+
+from bias_core.annotation.label_store import LabelStore, hashed
+from bias_core.annotation.schema import Found, answers, assignments, deletions, items, raters, tasks
+from bias_core.annotation.tasks import Task, checked_choices, quoted
+from bias_core.annotation.turns import CLAIMS, Turn, move, turn
+from bias_core.errors import InvalidInput, NotAllowed
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Select
+
+MAX_RATERS = 10_000  # of a task: joining is free, the disk is not
+MAX_DURATION_MS = 24 * 3600 * 1000
+
+# Crockford's base 32: no letter is taken for a digit. Twenty of them are 100 bits.
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_CODE_LENGTH = 20
+_CLIENT_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
+
+Act = Literal["answer", "skip", "undo"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """A new rater: the code that leads to their answers (told once), and the task."""
+
+    code: str
+    task: Task
+
+
+def join(store: LabelStore, join_code: str) -> Joined:
+    """A new rater of the task with this link, who has read and agreed to the consent text.
+
+    Raises
+    ------
+    NotAllowed
+        The link opens no task, or the task is not open.
+    """
+    code = "".join(secrets.choice(_ALPHABET) for _ in range(_CODE_LENGTH))
+    with store.write() as connection:
+        row = _task_row(connection, join_code)
+        if row.status != "open":
+            raise NotAllowed(f"this task is {_IN_WORDS[row.status]}: nobody can join now")
+        n_raters = connection.scalar(select(func.count()).where(raters.c.task_id == row.id)) or 0
+        if n_raters >= MAX_RATERS:
+            raise NotAllowed(f"this task has its {MAX_RATERS:,} raters")
+        values = {
+            "task_id": row.id,
+            "name": f"rater-{secrets.token_hex(6)}",
+            "code_hash": hashed(code),
+            "joined_ms": store.now_ms,
+        }
+        connection.execute(insert(raters).values(values))
+    return Joined(code=shown_code(code), task=store.task(row.id, row.version))
+
+
+def task_to_join(store: LabelStore, join_code: str) -> tuple[Task, str]:
+    """The task of this link and its status, for the page that asks for consent; as :func:`join`."""
+    with store.read() as connection:
+        row = _task_row(connection, join_code)
+    return store.task(row.id, row.version), row.status
+
+
+def task_of(store: LabelStore, code: str) -> tuple[Task, str]:
+    """The task of this rater and its status: what the rater reads on another device. NotAllowed as below."""
+    with store.read() as connection:
+        rater = _rater(connection, code, lock=False)
+    return store.task(rater.task_id, rater.version), rater.status
+
+
+def next_item(store: LabelStore, code: str) -> Turn:
+    """The item on this rater's screen, or a new one: of those with the fewest raters, one at random.
+
+    Raises
+    ------
+    NotAllowed
+        No rater has this code.
+    """
+    with store.write() as connection:
+        return turn(store, connection, _rater(connection, code))
+
+
+def give_answer(
+    store: LabelStore,
+    code: str,
+    *,
+    answer_id: str,
+    item: str,
+    choices: Mapping[str, str],
+    duration_ms: int = 0,
+) -> Turn:
+    """Keep an answer and give the next item.
+
+    Parameters
+    ----------
+    answer_id : made by the rater's screen for this answer; sent again, nothing happens twice.
+    item : its token.
+    choices : the key of an answer for each position; one about the whole picture may stand alone.
+    duration_ms : how long the picture was looked at.
+
+    Raises
+    ------
+    NotAllowed
+        No rater has this code, the item is not theirs, or the task is closed.
+    InvalidInput
+        The choices do not fit the question, or the item has an answer already.
+    """
+    if not (type(duration_ms) is int and 0 <= duration_ms <= MAX_DURATION_MS):
+        raise InvalidInput(f"duration_ms is 0 to {MAX_DURATION_MS:,}; got {quoted(duration_ms)}")
+    with store.write() as connection:
+        rater = _rater(connection, code)
+        if not _is_replay(connection, rater, answer_id, "answer"):
+            shown = _shown(connection, rater, item)
+            said = checked_choices(store.task(rater.task_id, shown.task_version), choices)
+            _act(store, connection, rater, shown, answer_id, "answer", said, duration_ms)
+            move(connection, shown, "answered")
+        return turn(store, connection, rater)
+
+
+def skip(store: LabelStore, code: str, *, answer_id: str, item: str) -> Turn:
+    """Leave an item to others and give the next; it does not come back. Raises as :func:`give_answer`."""
+    with store.write() as connection:
+        rater = _rater(connection, code)
+        if not _is_replay(connection, rater, answer_id, "skip"):
+            shown = _shown(connection, rater, item)
+            _act(store, connection, rater, shown, answer_id, "skip", {})
+            move(connection, shown, "skipped")
+        return turn(store, connection, rater)
+
+
+def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
+    """Take back the last answer or skip that still holds, and show its item again.
+
+    Raises
+    ------
+    NotAllowed
+        No rater has this code, or the task is closed.
+    InvalidInput
+        There is nothing to take back.
+    """
+    with store.write() as connection:
+        rater = _rater(connection, code)
+        if not _is_replay(connection, rater, answer_id, "undo"):
+            _check_open(rater)
+            last = connection.execute(_holding(rater.id).order_by(answers.c.id.desc()).limit(1)).first()
+            if last is None:
+                raise InvalidInput("there is nothing to take back")
+            own = (assignments.c.rater_id == rater.id) & (assignments.c.item_id == last.item_id)
+            shown = connection.execute(select(assignments).where(own)).one()
+            _act(store, connection, rater, shown, answer_id, "undo", {}, withdraws=last.id)
+            move(connection, shown, "shown", since_ms=store.now_ms)
+        return turn(store, connection, rater)
+
+
+def delete_my_answers(store: LabelStore, code: str) -> int:
+    """Delete everything of this rater, the code included; the number of answers that held.
+
+    What stays is that somebody with this random name deleted so many answers.
+    """
+    with store.write() as connection:
+        rater = _rater(connection, code)
+        held = _holding(rater.id, "answer").subquery()
+        n_answers = connection.scalar(select(func.count()).select_from(held)) or 0
+        claimed = select(assignments.c.item_id).where(
+            assignments.c.rater_id == rater.id, assignments.c.state.in_(CLAIMS)
+        )
+        connection.execute(update(items).where(items.c.id.in_(claimed)).values(n_claims=items.c.n_claims - 1))
+        for table in (answers, assignments):
+            connection.execute(delete(table).where(table.c.rater_id == rater.id))
+        connection.execute(delete(raters).where(raters.c.id == rater.id))
+        tombstone = {"task_id": rater.task_id, "rater": rater.name, "n_answers": n_answers}
+        connection.execute(insert(deletions).values(**tombstone, at_ms=store.now_ms))
+    store.erase_traces()
+    return n_answers
+
+
+def picture_of(store: LabelStore, token: str) -> str:
+    """The SHA-256 of the picture that a rater was shown under this token; NotAllowed where none was."""
+    wanted = select(items.c.picture).join(assignments, assignments.c.item_id == items.c.id)
+    with store.read() as connection:
+        found: str | None = connection.scalar(wanted.where(assignments.c.token == token))
+    if found is None:
+        raise NotAllowed("no picture has this address")
+    return found
+
+
+def shown_code(code: str) -> str:
+    """A code in groups of four, easy to copy by hand."""
+    return "-".join(code[i : i + 4] for i in range(0, len(code), 4))
+
+
+def plain_code(code: str) -> str:
+    """What a rater typed as the code that was meant.
+
+    Examples
+    --------
+    >>> plain_code(" 7o3k-il00 ")
+    '703K1100'
+    """
+    kept = re.sub(r"[\s-]", "", code).upper()
+    return kept.translate(str.maketrans("OIL", "011"))
+
+
+_IN_WORDS = {"draft": "not open yet", "paused": "paused", "closed": "closed", "open": "open"}
+
+
+def _task_row(connection: Connection, join_code: str) -> Found:
+    row = connection.execute(select(tasks).where(tasks.c.join_code == join_code)).first()
+    if row is None:
+        raise NotAllowed("this link opens no task; ask whoever gave it to you for a new one")
+    return row
+
+
+def _rater(connection: Connection, code: str, *, lock: bool = True) -> Found:
+    """The rater and their task, which is locked: on one task one rater acts at a time."""
+    columns = (raters.c.id, raters.c.name, tasks.c.id.label("task_id"), tasks.c.status, tasks.c.version)
+    wanted = select(*columns).join(tasks, tasks.c.id == raters.c.task_id)
+    wanted = wanted.where(raters.c.code_hash == hashed(plain_code(code)))
+    row = connection.execute(wanted.with_for_update(of=tasks) if lock else wanted).first()
+    if row is None:
+        raise NotAllowed("no rater has this code; it may be mistyped, or its answers were deleted")
+    return row
+
+
+def _check_open(rater: Found) -> None:
+    """What is on the screen may be answered while a task is paused, so that nothing is lost."""
+    if rater.status not in ("open", "paused"):
+        raise NotAllowed(f"this task is {_IN_WORDS[rater.status]}: no answer is taken any more")
+
+
+def _is_replay(connection: Connection, rater: Found, answer_id: str, kind: Act) -> bool:
+    """Whether this very act is kept already."""
+    if not (isinstance(answer_id, str) and _CLIENT_ID.fullmatch(answer_id)):
+        raise InvalidInput(f"an answer's id is 8 to 64 of A-Z, a-z, 0-9, _ and -; got {quoted(answer_id)}")
+    known = select(answers.c.kind).where(answers.c.rater_id == rater.id, answers.c.client_id == answer_id)
+    found = connection.scalar(known)
+    if found is not None and found != kind:
+        raise InvalidInput(f"the id {quoted(answer_id)} was used for another act")
+    return found is not None
+
+
+def _shown(connection: Connection, rater: Found, token: str) -> Found:
+    """The assignment of an item that waits for this rater's answer."""
+    _check_open(rater)
+    wanted = select(assignments).where(assignments.c.token == token, assignments.c.rater_id == rater.id)
+    row = connection.execute(wanted).first()
+    if row is None:
+        raise NotAllowed("this picture was not shown to you")
+    if row.state not in ("shown", "released"):
+        raise InvalidInput("this picture is answered or skipped already; undo that to answer it anew")
+    return row
+
+
+def _act(
+    store: LabelStore,
+    connection: Connection,
+    rater: Found,
+    shown: Found,
+    answer_id: str,
+    kind: Act,
+    choices: Mapping[str, str],
+    duration_ms: int = 0,
+    *,
+    withdraws: int | None = None,
+) -> None:
+    values = {
+        "rater_id": rater.id,
+        "item_id": shown.item_id,
+        "task_version": shown.task_version,
+        "client_id": answer_id,
+        "kind": kind,
+        "choices": dict(choices),
+        "duration_ms": duration_ms,
+        "at_ms": store.now_ms,
+        "withdraws": withdraws,
+    }
+    connection.execute(insert(answers).values(values))
+
+
+def _holding(rater_id: int, *kinds: Act) -> Select[Any]:
+    """Acts of a rater that nothing withdraws."""
+    later = answers.alias()
+    return select(answers).where(
+        answers.c.rater_id == rater_id,
+        answers.c.kind.in_(kinds or ("answer", "skip")),
+        ~exists().where(later.c.withdraws == answers.c.id),
+    )

@@ -1,0 +1,166 @@
+"""Tables of the label store, and how an older database becomes one of today.
+
+Migrations only go forward, and each is a few statements that SQLite and PostgreSQL both know: a numbered
+list does what a migration framework would, without stating every table a second time. A new database is
+made from the tables below; an older one runs the steps that it lacks (a test holds both to be equal).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    func,
+    insert,
+    inspect,
+    select,
+    text,
+)
+
+from bias_core.errors import StorageError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+Found = Any
+"""A row of a query, with its columns as attributes; SQLAlchemy gives every query a type of its own."""
+
+metadata = MetaData()
+
+# Times are milliseconds since 1970, UTC. Codes and owners' secrets are kept as SHA-256 only.
+
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("id", String(24), primary_key=True),
+    Column("join_code", String(64), nullable=False, unique=True),
+    Column("owner_hash", String(64), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("hub_user", String(100), nullable=False, server_default=""),  # "" for none
+)
+
+task_versions = Table(
+    "task_versions",
+    metadata,
+    Column("task_id", String(24), ForeignKey("tasks.id"), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("texts", JSON, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+items = Table(
+    "items",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("task_id", String(24), ForeignKey("tasks.id"), nullable=False),
+    Column("picture", String(64), nullable=False),
+    Column("image_id", Text, nullable=False),
+    Column("identities", JSON, nullable=False),
+    Column("gold", JSON(none_as_null=True)),
+    Column("question", Text, nullable=False),
+    # How many raters have it on their screen or have answered it; kept beside the assignments it counts.
+    Column("n_claims", Integer, nullable=False),
+    Index("items_by_claims", "task_id", "n_claims"),
+)
+
+raters = Table(
+    "raters",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("task_id", String(24), ForeignKey("tasks.id"), nullable=False, index=True),
+    Column("name", String(24), nullable=False, unique=True),  # random, and says nothing of the code
+    Column("code_hash", String(64), nullable=False, unique=True),
+    Column("joined_ms", BigInteger, nullable=False),
+)
+
+# Which rater was shown which item, and where that stands: shown, answered, skipped or released.
+assignments = Table(
+    "assignments",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("rater_id", Integer, ForeignKey("raters.id"), nullable=False),
+    Column("item_id", Integer, ForeignKey("items.id"), nullable=False, index=True),
+    Column("token", String(43), nullable=False, unique=True),
+    Column("state", String(16), nullable=False),
+    Column("task_version", Integer, nullable=False),
+    Column("since_ms", BigInteger, nullable=False),
+    UniqueConstraint("rater_id", "item_id"),
+)
+
+# Append-only: what a rater takes back stays, with a new row that withdraws it.
+answers = Table(
+    "answers",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("rater_id", Integer, ForeignKey("raters.id"), nullable=False),
+    Column("item_id", Integer, ForeignKey("items.id"), nullable=False, index=True),
+    Column("task_version", Integer, nullable=False),
+    Column("client_id", String(64), nullable=False),  # made by the rater's screen: a replay is harmless
+    Column("kind", String(8), nullable=False),  # answer, skip, undo
+    Column("choices", JSON, nullable=False),
+    Column("duration_ms", Integer, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("withdraws", Integer, ForeignKey("answers.id"), unique=True),
+    UniqueConstraint("rater_id", "client_id"),
+    sqlite_autoincrement=True,  # an id is never used again, also after a deletion
+)
+
+# What is left of a rater who deleted their answers.
+deletions = Table(
+    "deletions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("task_id", String(24), ForeignKey("tasks.id"), nullable=False, index=True),
+    Column("rater", String(24), nullable=False),
+    Column("n_answers", Integer, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+)
+
+_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
+
+# Statements that lead from version 1 to 2, from 2 to 3, ...
+STEPS: tuple[tuple[str, ...], ...] = (
+    ("ALTER TABLE tasks ADD COLUMN hub_user VARCHAR(100) DEFAULT '' NOT NULL",),
+)
+
+_UPGRADE_LOCK = 5_201_314  # any number: PostgreSQL's name for "one upgrade at a time"
+
+
+def upgrade(connection: Connection) -> None:
+    """Make the tables, or bring older ones up to date, inside the transaction of ``connection``.
+
+    Raises
+    ------
+    StorageError
+        The database was written by a newer version of this program.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
+    newest = len(STEPS) + 1
+    if not inspect(connection).has_table(_version.name):
+        metadata.create_all(connection)
+        connection.execute(insert(_version).values(version=newest))
+        return
+    version = connection.scalar(select(func.max(_version.c.version))) or 0
+    if version > newest:
+        raise StorageError(
+            f"the labels were written by a newer version of this program (tables {version}, known {newest}); "
+            "update the program"
+        )
+    for number in range(version, newest):
+        for statement in STEPS[number - 1]:
+            connection.execute(text(statement))
+        connection.execute(insert(_version).values(version=number + 1))

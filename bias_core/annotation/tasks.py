@@ -1,0 +1,317 @@
+"""What people are asked: tasks with their texts and answers, and the items (pictures) of a task.
+
+Everything a rater reads is in a :class:`Task`; a task that has been opened is never changed, only given a
+new version. Texts of the two papers' tasks are in ``assets/texts/labelling.yaml`` and
+``assets/studies/pst.yaml`` [wan2024pst, Table 10; wang2023t2iat, section 5.5].
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from typing import Any, Literal, get_args
+
+import yaml
+
+from bias_core.errors import InvalidInput
+from bias_core.settings import ASSETS
+
+TaskKind = Literal["pst_single", "pst_paired", "association", "own"]
+Status = Literal["draft", "open", "paused", "closed"]
+KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
+
+SINGLE, PICTURE = "single", "picture"
+"""Position of the one person of a picture, and of a picture judged as a whole."""
+
+MAX_TEXT, MAX_LINE = 10_000, 300  # characters
+MAX_ANSWERS, MAX_POSITIONS, MAX_RATERS_PER_ITEM = 12, 4, 1000
+_KEY = re.compile(r"[a-z0-9_]{1,40}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """One of the answers that a rater may give.
+
+    Attributes
+    ----------
+    key : what is stored and exported, of a-z, 0-9 and "_".
+    label : what the rater reads.
+    shortcut : the one key that gives this answer, "" for none.
+    whole : it is about the whole picture: given for one position it holds for all of them.
+    """
+
+    key: str
+    label: str
+    shortcut: str = ""
+    whole: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A question about pictures, and everything that a rater reads.
+
+    Attributes
+    ----------
+    title : one line.
+    kind : which paper's task, or "own".
+    questions : by position (such as "left" and "right"), in the order asked; "{}" stands for the identity
+        that the picture was asked to show there.
+    answers : in the order shown; the same for every position.
+    instructions, consent, content_note : plain text, shown before the first picture.
+    raters_per_item : how many raters each item is to be answered by, at least 1.
+    gold_share : share of the pictures shown whose answer is known, in [0, 1); as far as there are such items.
+    id, version, status, created : given by the store; ``created`` is ISO 8601, UTC.
+    """
+
+    title: str
+    kind: TaskKind
+    questions: Mapping[str, str]
+    answers: tuple[Answer, ...]
+    instructions: str
+    consent: str
+    content_note: str = ""
+    raters_per_item: int = 3
+    gold_share: float = 0.1
+    id: str = ""
+    version: int = 1
+    status: Status = "draft"
+    created: str = ""
+
+    @property
+    def positions(self) -> tuple[str, ...]:
+        """What is asked about, in order."""
+        return tuple(self.questions)
+
+    def answer(self, key: str) -> Answer:
+        """The answer of this key; InvalidInput where there is none."""
+        for answer in self.answers:
+            if answer.key == key:
+                return answer
+        raise InvalidInput(f"{quoted(key)} is no answer of this task: {', '.join(self.answer_keys)}")
+
+    @property
+    def answer_keys(self) -> tuple[str, ...]:
+        """Keys of the answers, in order."""
+        return tuple(answer.key for answer in self.answers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """A picture of a task.
+
+    Attributes
+    ----------
+    id : number in the store.
+    task_id : of the task that it belongs to.
+    picture : SHA-256 of the file that raters see: the pixels, without the record inside the original.
+    image_id : of the original in the run or import that it came from; studies join answers by it.
+    identities : by position, what the picture was asked to show there; "" where the question names nobody.
+    gold : by position, the answer that is known; None for an ordinary item.
+    question : asked instead of the task's, in attention items; "" in all others.
+    """
+
+    id: int
+    task_id: str
+    picture: str
+    image_id: str
+    identities: Mapping[str, str]
+    gold: Mapping[str, str] | None = None
+    question: str = ""
+
+
+def pst_task(*, paired: bool, **changes: Any) -> Task:
+    """The task of the paired stereotype test [wan2024pst, Table 10]; ``changes`` are other fields of it."""
+    kind: TaskKind = "pst_paired" if paired else "pst_single"
+    texts, words = _texts(), _pst_words()["paired" if paired else "single"]
+    positions = ("left", "right") if paired else (SINGLE,)
+    task = {
+        "title": texts["titles"][kind],
+        "kind": kind,
+        "questions": dict(zip(positions, words["questions"], strict=True)),
+        "answers": tuple(Answer(**answer) for answer in texts["answers"][kind]),
+        "instructions": f"{words['instruction']}\n\n{texts['appearance']}",
+    }
+    return Task(**_shared_texts() | task | changes)
+
+
+def association_task(a: str, b: str, **changes: Any) -> Task:
+    """Which of two attributes is a picture closer to [wang2023t2iat, section 5.5]; ``changes`` as above.
+
+    Examples
+    --------
+    >>> association_task("pleasant", "unpleasant").answer_keys
+    ('pleasant', 'unpleasant')
+    """
+    words = _texts()["association"]
+    answers = [
+        Answer(key=answer_key(label), label=label, shortcut=shortcut)
+        for label, shortcut in zip((a, b), words["shortcuts"], strict=True)
+    ]
+    task = {
+        "title": _texts()["titles"]["association"],
+        "kind": "association",
+        "questions": {PICTURE: words["question"]},
+        "answers": tuple(answers),
+        "instructions": words["instructions"],
+    }
+    return Task(**_shared_texts() | task | changes)
+
+
+def own_task(question: str, answers: Sequence[str], **changes: Any) -> Task:
+    """A question and its answers, numbered 1 to 9 on the keyboard; ``changes`` as above."""
+    made = [
+        Answer(key=answer_key(label), label=label, shortcut=str(i) if i < 10 else "")
+        for i, label in enumerate(answers, start=1)
+    ]
+    task = {
+        "title": _texts()["titles"]["own"],
+        "kind": "own",
+        "questions": {PICTURE: question},
+        "answers": tuple(made),
+        "instructions": "",
+    }
+    return Task(**_shared_texts() | task | changes)
+
+
+def answer_key(label: str) -> str:
+    """What is stored for an answer that reads so.
+
+    Examples
+    --------
+    >>> answer_key("Can't tell!")
+    'can_t_tell'
+    """
+    key = re.sub(r"[^a-z0-9]+", "_", unicodedata.normalize("NFKD", label).lower()).strip("_")[:40]
+    if not key:
+        raise InvalidInput(f"an answer needs a letter or digit of the Latin alphabet; got {quoted(label)}")
+    return key
+
+
+def checked_task(task: Task) -> Task:
+    """``task`` if it can be asked.
+
+    Raises
+    ------
+    InvalidInput
+        A text is missing, too long or holds control characters, two answers share a key, a shortcut or a
+        label, or a number is out of its range.
+    """
+    if task.kind not in KINDS:
+        raise InvalidInput(f"kind is one of {', '.join(KINDS)}; got {quoted(task.kind)}")
+    checked_text("title", task.title, MAX_LINE, required=True)
+    for name in ("instructions", "consent", "content_note"):
+        checked_text(name, getattr(task, name), MAX_TEXT, required=name == "consent")
+    if not 1 <= len(task.questions) <= MAX_POSITIONS:
+        raise InvalidInput(f"a task asks about 1 to {MAX_POSITIONS} positions; got {len(task.questions)}")
+    for position, question in task.questions.items():
+        _checked_key("position", position)
+        checked_text(f"question of {position}", question, MAX_LINE, required=True)
+    _check_answers(task.answers)
+    if not (type(task.raters_per_item) is int and 1 <= task.raters_per_item <= MAX_RATERS_PER_ITEM):
+        raise InvalidInput(
+            f"raters per item are 1 to {MAX_RATERS_PER_ITEM}; got {quoted(task.raters_per_item)}"
+        )
+    if not 0 <= task.gold_share < 1:
+        raise InvalidInput(f"the share of gold items is in [0, 1); got {quoted(task.gold_share)}")
+    return task
+
+
+def checked_choices(task: Task, choices: Mapping[str, str]) -> dict[str, str]:
+    """One answer for every position of ``task``, in its order.
+
+    An answer about the whole picture holds for all positions: a picture fails as a whole.
+
+    Raises
+    ------
+    InvalidInput
+        A position is missing or unknown, or an answer is none of the task's.
+
+    Examples
+    --------
+    >>> checked_choices(pst_task(paired=True), {"left": "not_two_people"})
+    {'left': 'not_two_people', 'right': 'not_two_people'}
+    """
+    if strange := [position for position in choices if position not in task.questions]:
+        asked = ", ".join(task.positions)
+        raise InvalidInput(f"{quoted(strange[0])} is no position of this task: {asked}")
+    whole = [key for key in choices.values() if task.answer(key).whole]
+    if whole:
+        return dict.fromkeys(task.positions, whole[0])
+    if missing := [position for position in task.positions if position not in choices]:
+        raise InvalidInput(f"no answer for {', '.join(missing)}")
+    return {position: choices[position] for position in task.positions}
+
+
+def task_texts(task: Task) -> dict[str, Any]:
+    """Everything of a version but id, version, status and time, as plain values."""
+    given = ("id", "version", "status", "created")
+    return {name: value for name, value in asdict(task).items() if name not in given}
+
+
+def task_from(texts: Mapping[str, Any], **given: Any) -> Task:
+    """The inverse of :func:`task_texts`."""
+    known = {field.name for field in fields(Task)}
+    kept = {name: value for name, value in texts.items() if name in known}
+    kept["answers"] = tuple(Answer(**answer) for answer in texts["answers"])
+    return Task(**kept, **given)
+
+
+def checked_text(name: str, text: str, limit: int, *, required: bool = False) -> str:
+    """``text`` if it is not too long and holds no control character but line breaks and tabs."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{name} is text; got {type(text).__name__}")
+    if required and not text.strip():
+        raise InvalidInput(f"{name} is empty")
+    if len(text) > limit:
+        raise InvalidInput(f"{name} has {len(text):,} characters; at most {limit:,} are taken")
+    for character in text:
+        if unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\r\t":
+            raise InvalidInput(f"{name} holds the control character U+{ord(character):04X}")
+    return text
+
+
+def quoted(value: object) -> str:
+    """What came, short enough for a message."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _check_answers(answers: Sequence[Answer]) -> None:
+    if not 2 <= len(answers) <= MAX_ANSWERS:
+        raise InvalidInput(f"a question has 2 to {MAX_ANSWERS} answers; got {len(answers)}")
+    for answer in answers:
+        _checked_key("answer", answer.key)
+        checked_text("answer", answer.label, MAX_LINE, required=True)
+        shortcut = checked_text("shortcut", answer.shortcut, 1)
+        if shortcut and not (shortcut.isprintable() and shortcut.strip()):
+            raise InvalidInput(f"a shortcut is one visible character; got {quoted(shortcut)}")
+    for name in ("key", "label", "shortcut"):
+        values = [value for answer in answers if (value := getattr(answer, name).lower())]
+        if twice := [value for value in values if values.count(value) > 1]:
+            raise InvalidInput(f"two answers have the {name} {quoted(twice[0])}")
+
+
+def _checked_key(name: str, key: str) -> None:
+    if not (isinstance(key, str) and _KEY.fullmatch(key)):
+        raise InvalidInput(f"{name} is 1 to 40 of a-z, 0-9 and _; got {quoted(key)}")
+
+
+def _shared_texts() -> dict[str, str]:
+    texts = _texts()
+    return {name: texts[name] for name in ("consent", "content_note")}
+
+
+@cache
+def _texts() -> dict[str, Any]:
+    texts: dict[str, Any] = yaml.safe_load((ASSETS / "texts" / "labelling.yaml").read_text(encoding="utf-8"))
+    return texts
+
+
+@cache
+def _pst_words() -> dict[str, Any]:
+    study = yaml.safe_load((ASSETS / "studies" / "pst.yaml").read_text(encoding="utf-8"))
+    words: dict[str, Any] = study["annotation"]
+    return words

@@ -1,0 +1,320 @@
+"""The HTTP door of the rater's screen: small JSON in and out, and pictures under a token of the rater's own.
+
+=======  =============================  ======================================  ==========================
+method   path                           body                                    gives
+=======  =============================  ======================================  ==========================
+GET      ``/label/task/<join code>``                                            task
+POST     ``/label/join``                ``{task, agreed: true}``                ``{code, task}``
+GET      ``/label/mine``                                                        task
+GET      ``/label/next``                                                        turn
+POST     ``/label/answer``              ``{id, item, choices, duration_ms}``    turn
+POST     ``/label/skip``                ``{id, item}``                          turn
+POST     ``/label/undo``                ``{id}``                                turn
+DELETE   ``/label/mine``                                                        ``{deleted: n}``
+GET      ``/label/picture/<item>``                                              PNG
+=======  =============================  ======================================  ==========================
+
+From ``mine`` on, the rater's code is in the header ``X-Rater-Code``; there are no cookies, and nothing is
+logged of who asked. A turn comes only when what was sent is on the disk. Errors are ``{error: text}``:
+400 and 413 to 415 for what was sent, 403 and 404 for what is not the rater's, 429 (wait), 503 (send again).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from bias_core.annotation.label_store import LabelStore
+    from bias_core.annotation.tasks import Task
+    from bias_core.annotation.turns import Turn
+    from bias_core.services import Services
+
+T = TypeVar("T")
+Handler = Callable[["Request"], Awaitable[Response]]
+
+MAX_BODY = 4096  # bytes; an answer has about 200
+CODE_HEADER = "x-rater-code"
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_THREADS = 4
+
+# How often, by token bucket (at once, then per second): more than people do, less than a runaway script.
+_ACTS = (60, 20.0)
+_JOINS = (400, 20.0)
+_MOST_BUCKETS = 20_000
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
+}
+_PRIVATE = _HEADERS | {"Cache-Control": "no-store"}
+_PICTURE = _HEADERS | {"Cache-Control": "private, max-age=3600, immutable"}
+
+_log = logging.getLogger(__name__)
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, str_max_length=64)
+
+
+class JoinBody(_Body):
+    """Consent is given by a rater who read the text, never by default."""
+
+    task: str
+    agreed: Literal[True]
+
+
+class UndoBody(_Body):
+    """``id`` is made by the screen for each act; sent again, nothing happens twice."""
+
+    id: str
+
+
+class SkipBody(UndoBody):
+    """An item is known by its token."""
+
+    item: str
+
+
+class AnswerBody(SkipBody):
+    """The key of an answer for each position."""
+
+    choices: dict[str, str] = Field(max_length=8)
+    duration_ms: int = 0
+
+
+class _Refused(BiasCoreError):
+    """An answer of HTTP's own."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class LabelDoor:
+    """Handlers of the routes; the labels open with the first request."""
+
+    def __init__(self, services: Services, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._services = services
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="labels")
+
+    def routes(self) -> list[Route]:
+        """For ``launch(app_kwargs={"routes": ...})``, where they come before Gradio's own."""
+        handlers: tuple[tuple[str, str, Handler], ...] = (
+            ("GET", "/label/task/{code}", self._task),
+            ("POST", "/label/join", self._join),
+            ("GET", "/label/mine", self._mine),
+            ("DELETE", "/label/mine", self._delete),
+            ("GET", "/label/next", self._next),
+            ("POST", "/label/answer", self._answer),
+            ("POST", "/label/skip", self._skip),
+            ("POST", "/label/undo", self._undo),
+            ("GET", "/label/picture/{token}", self._picture),
+        )
+        return [Route(path, _guarded(handler), methods=[method]) for method, path, handler in handlers]
+
+    async def _task(self, request: Request) -> Response:
+        from bias_core.annotation.rating import task_to_join
+
+        code = request.path_params["code"]
+        return _json(_task_json(*await self._run(lambda store: task_to_join(store, code))))
+
+    async def _join(self, request: Request) -> Response:
+        from bias_core.annotation.rating import join
+
+        body = await _read(request, JoinBody)
+        self._take("join", *_JOINS)
+        joined = await self._run(lambda store: join(store, body.task))
+        return _json({"code": joined.code, "task": _task_json(joined.task, "open")})
+
+    async def _mine(self, request: Request) -> Response:
+        from bias_core.annotation.rating import task_of
+
+        code = self._code(request)
+        return _json(_task_json(*await self._run(lambda store: task_of(store, code))))
+
+    async def _delete(self, request: Request) -> Response:
+        from bias_core.annotation.rating import delete_my_answers
+
+        code = self._code(request)
+        return _json({"deleted": await self._run(lambda store: delete_my_answers(store, code))})
+
+    async def _next(self, request: Request) -> Response:
+        from bias_core.annotation.rating import next_item
+
+        code = self._code(request)
+        return _turn(await self._run(lambda store: next_item(store, code)))
+
+    async def _answer(self, request: Request) -> Response:
+        from bias_core.annotation.rating import give_answer
+
+        code, body = self._code(request), await _read(request, AnswerBody)
+        return _turn(
+            await self._run(
+                lambda store: give_answer(
+                    store,
+                    code,
+                    answer_id=body.id,
+                    item=body.item,
+                    choices=body.choices,
+                    duration_ms=body.duration_ms,
+                )
+            )
+        )
+
+    async def _skip(self, request: Request) -> Response:
+        from bias_core.annotation.rating import skip
+
+        code, body = self._code(request), await _read(request, SkipBody)
+        return _turn(await self._run(lambda store: skip(store, code, answer_id=body.id, item=body.item)))
+
+    async def _undo(self, request: Request) -> Response:
+        from bias_core.annotation.rating import undo
+
+        code, body = self._code(request), await _read(request, UndoBody)
+        return _turn(await self._run(lambda store: undo(store, code, answer_id=body.id)))
+
+    async def _picture(self, request: Request) -> Response:
+        from bias_core.annotation.label_pictures import read_picture
+        from bias_core.annotation.rating import picture_of
+
+        token = request.path_params["token"]
+        if not _TOKEN.fullmatch(token):
+            raise _Refused(404, "no picture has this address")
+
+        def read(store: LabelStore) -> bytes:
+            try:
+                return read_picture(store.pictures, picture_of(store, token))
+            except NotAllowed as error:
+                raise _Refused(404, str(error)) from error
+
+        return Response(await self._run(read), media_type="image/png", headers=_PICTURE)
+
+    async def _run(self, act: Callable[[LabelStore], T]) -> T:
+        """Off the event loop: a commit waits for the disk."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, lambda: act(self._services.labels))
+
+    def _code(self, request: Request) -> str:
+        code: str = request.headers.get(CODE_HEADER, "")
+        if not 1 <= len(code) <= 64:
+            raise NotAllowed(f"the header {CODE_HEADER} must hold your rater's code")
+        self._take(code, *_ACTS)
+        return code
+
+    def _take(self, name: str, most: float, per_second: float) -> None:
+        """One from the bucket of this name; kept in memory only, the longest unused forgotten first."""
+        now = self._clock()
+        left, then = self._buckets.pop(name, (most, now))
+        left = min(most, left + (now - then) * per_second)
+        self._buckets[name] = (max(0.0, left - 1), now)
+        if len(self._buckets) > _MOST_BUCKETS:
+            self._buckets.popitem(last=False)
+        if left < 1:
+            raise _Refused(429, "too many requests at once; wait a second")
+
+
+def label_routes(services: Services) -> list[Route]:
+    """The routes of the rater's screen."""
+    return LabelDoor(services).routes()
+
+
+def _guarded(handler: Handler) -> Handler:
+    """Errors as JSON, and no service to pages of other sites."""
+
+    async def handle(request: Request) -> Response:
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return _json({"error": "only this site's own pages may ask"}, 403)
+        try:
+            return await handler(request)
+        except _Refused as error:
+            headers = {"Retry-After": "1"} if error.status == 429 else {}
+            return _json({"error": str(error)}, error.status, headers)
+        except NotAllowed as error:
+            return _json({"error": str(error)}, 403)
+        except InvalidInput as error:
+            return _json({"error": str(error)}, 400)
+        except StorageError as error:
+            _log.warning("labels: %s", error)
+            text = "this could not be stored or read just now; send it again. What was saved is safe."
+            return _json({"error": text}, 503, {"Retry-After": "1"})
+
+    return handle
+
+
+B = TypeVar("B", bound=_Body)
+
+
+async def _read(request: Request, model: type[B]) -> B:
+    """The body, when it is small JSON of this form."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise _Refused(415, "the body is JSON, with the content type application/json")
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > MAX_BODY:
+            raise _Refused(413, f"a request has at most {MAX_BODY:,} bytes")
+    try:
+        return model.model_validate_json(bytes(data))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(part)[:40] for part in first["loc"])
+        raise InvalidInput(f"{where or 'the body'}: {first['msg']}") from error
+
+
+def _json(
+    content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    return JSONResponse(content, status, headers={**_PRIVATE, **(headers or {})})
+
+
+def _task_json(task: Task, status: str) -> dict[str, Any]:
+    """What a rater reads before the first picture."""
+    return {
+        "title": task.title,
+        "kind": task.kind,
+        "status": status,
+        "instructions": task.instructions,
+        "consent": task.consent,
+        "content_note": task.content_note,
+        "positions": list(task.positions),
+        "answers": _answers(task),
+    }
+
+
+def _answers(task: Task) -> list[dict[str, Any]]:
+    return [vars(answer) for answer in task.answers]
+
+
+def _turn(turn: Turn) -> Response:
+    return _json(
+        {
+            "item": turn.item,
+            "picture": f"label/picture/{turn.item}" if turn.item else "",
+            "questions": [vars(question) for question in turn.questions],
+            "answers": _answers(turn.task),
+            "chosen": dict(turn.chosen),
+            "progress": {"answered": turn.n_answered, "left": turn.n_left},
+            "can_undo": turn.can_undo,
+            "done": turn.why_done,
+        }
+    )
