@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from bias_core.studies.program import Program
 from bias_core.studies.study_types import Design, Finding, Results, StudyFigure, StudyTable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bias_core.studies.oasis_cells import Cell
     from bias_core.studies.program import Measuring
     from bias_core.studies.study_data import StudyData
@@ -34,9 +37,18 @@ OWN_PICTURES = Design(
     ),
     options={"attributes": ["man", "old", "dark skin"], "groups": 0},
 )
+OF_ITS_WORLD = (
+    "The reader knows the calibration world only: unless these pictures are of that world, its answers mean "
+    "little. Choose a reader of photographs for photographs."
+)
 _FEWEST = 4  # pictures of a prompt that are scored by themselves
 _MOST_PROMPTS = 24
 _FOR_CLUSTERS = range(4, 3001)
+
+
+def own_pictures(attributes: Sequence[str], groups: int = 0) -> Design:
+    """The design with these attributes in it, which its command then need not name."""
+    return replace(OWN_PICTURES, options={"attributes": list(attributes), "groups": groups})
 
 
 def no_shots(design: Design, settings: StudySettings) -> list[Shot]:  # noqa: ARG001
@@ -59,11 +71,13 @@ def measure_own(design: Design, settings: StudySettings, data: StudyData) -> Mea
         data.check()
         cells += read_cells(data, prompt, frame.iloc[places], rows[places], attributes)
     few = f"{left_out:,} prompts have too few pictures, or come too late, to be scored by themselves"
+    notes = [f"{few}: they count in “{ALL}” only."] if left_out else []
+    notes += [OF_ITS_WORLD] if settings.encoder.startswith("calibration-") else []
     return Results(
         findings=tuple(finding for cell in cells for finding in _findings(cell)),
         tables=(_table(cells),),
         figures=(_shares(cells), *_compared(cells), *_alike(settings, data, frame, rows)),
-        notes=(f"{few}: they count in “{ALL}” only.",) if left_out else (),
+        notes=tuple(notes),
     )
 
 

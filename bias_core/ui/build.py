@@ -10,21 +10,23 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from bias_core.ui import api, explore
+from bias_core.ui.arrival import build_visitor
 from bias_core.ui.association import AssociationTab
 from bias_core.ui.internal import InternalTab
 from bias_core.ui.links import EXPLORE, notice_html, query_of, read_link
 from bias_core.ui.methods import MethodsTab
 from bias_core.ui.page import HEADER, HEADER_JS, LINK_IS_READ_JS, address_js
 from bias_core.ui.paired import PairedTab
+from bias_core.ui.runs import RunsTab
 from bias_core.ui.study_tab import QUIET
 from bias_core.ui.theme import CSS, FAVICON, build_theme
-from bias_core.ui.visitor import Visitor
 
 if TYPE_CHECKING:
     from bias_core.services import Services
 
 TITLE = "T2I Bias Explorer"
-TABS = (AssociationTab, PairedTab, InternalTab, MethodsTab)
+TABS = (AssociationTab, PairedTab, InternalTab, RunsTab, MethodsTab)
+EXAMPLES = "examples"  # the only folder of the assets that is served
 _CACHE_SECONDS = 3600
 
 
@@ -35,15 +37,21 @@ def build_app(services: Services) -> gr.Blocks:
     ) as demo:
         gr.HTML(HEADER, js_on_load=HEADER_JS)
         notice = gr.HTML(visible=False, elem_id="link-notice")
-        visitor = gr.State(Visitor(), delete_callback=Visitor.leave)
+        visitor, arrived = build_visitor(demo)
+        built = {tab.key: tab(services) for tab in TABS}
+        for tab in built.values():
+            tab.build_memory()
         with gr.Tabs(elem_id="tabs") as tabs:
             with gr.Tab("Explore", id=EXPLORE) as shown:
-                explore.build(demo, services, visitor)
+                explorer = explore.build(demo, services, visitor)
             shown.select(None, js=address_js(EXPLORE), **QUIET)
-            for tab in TABS:
-                with gr.Tab(tab.title, id=tab.key) as shown:
-                    tab(services).build(demo, visitor)
-                shown.select(None, js=address_js(tab.key), **QUIET)
+            places = {}
+            for key, tab in built.items():
+                with gr.Tab(tab.title, id=key) as places[key]:
+                    tab.build(demo, visitor)
+                places[key].select(None, js=address_js(key), **QUIET)
+        built[RunsTab.key].connect(tabs, places[RunsTab.key], built, explorer)
+        built[RunsTab.key].list_after(arrived)
         read = demo.load(_link_reader(services), None, [tabs, notice], **QUIET)
         read.then(None, js=LINK_IS_READ_JS, **QUIET)
         api.add_tools(services)
@@ -79,8 +87,11 @@ def launch_options(services: Services) -> dict[str, Any]:
         "mcp_server": importlib.util.find_spec("mcp") is not None,
         "state_session_capacity": 200,
         "max_file_size": "50mb",
-        "allowed_paths": [str(data / "images")],
-        "blocked_paths": [str(data / "runs"), str(data / "embeddings.sqlite"), str(settings.assets_dir)],
+        "allowed_paths": [str(data / "images"), str(settings.assets_dir / EXAMPLES)],
+        "blocked_paths": [
+            *(str(data / name) for name in ("runs", "reports", "embeddings.sqlite", "answers.sqlite")),
+            *(str(path) for path in settings.assets_dir.iterdir() if path.name != EXAMPLES),
+        ],
         "footer_links": ["api", "gradio", "settings"],
         "theme": build_theme(),
         "css_paths": [CSS],

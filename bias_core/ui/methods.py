@@ -29,6 +29,9 @@ class MethodsTab:
     def __init__(self, services: Services) -> None:
         self.services = services
 
+    def build_memory(self) -> None:
+        """Nothing is chosen here."""
+
     def build(self, demo: gr.Blocks, visitor: Any) -> None:  # noqa: ARG002
         """The tab; called inside of its ``gr.Tab``."""
         settings = self.services.settings

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from bias_core.studies.study_types import Design, StudySettings
 
 Updates = dict[Any, Any]
+_STORAGE_SECRET = "t2i-bias-explorer-settings-1"  # what is stored is not secret
 
 
 class Opening:
@@ -39,6 +42,12 @@ class Opening:
     form: Mapping[str, Any]
     own: Mapping[str, Any]
     parts: dict[str, Any]
+
+    def build_memory(self) -> None:
+        """What this browser chose last time; outside of the tabs, for a closed tab's is not read."""
+        self.parts["remembered"] = gr.BrowserState(
+            {}, storage_key=f"t2i-bias-{self.key}", secret=_STORAGE_SECRET
+        )
 
     def claims(self, design: Design) -> bool:
         """Whether this tab shows reports of such a design."""
@@ -122,6 +131,16 @@ class Opening:
     def outputs(self) -> list[Any]:
         """Everything that :meth:`finished` changes."""
         raise NotImplementedError
+
+
+def by_name(report: StudyReport) -> StudyReport:
+    """The report as a visitor may see it: where the server keeps an upload is nobody's business."""
+    settings = report.settings
+    return (
+        replace(report, settings=replace(settings, images=Path(settings.images).name))
+        if settings.images
+        else report
+    )
 
 
 def example_html(saved: SavedReport) -> str:

@@ -22,7 +22,7 @@ from bias_core.ui import messages, study_form, study_html
 from bias_core.ui.links import address_of, query_of, read_link
 from bias_core.ui.messages import user_errors
 from bias_core.ui.page import ABSOLUTE_JS
-from bias_core.ui.study_open import Opening
+from bias_core.ui.study_open import Opening, by_name
 from bias_core.ui.study_pictures import build_pictures, show_pictures, wire_pictures
 from bias_core.ui.study_words import headline
 from bias_core.ui.take import take
@@ -42,7 +42,6 @@ SHOWN = (
     "python", "link",
 )  # fmt: skip
 _PAUSE = 0.25  # seconds between two signs of life
-_STORAGE_SECRET = "t2i-bias-explorer-settings-1"  # what is stored is not secret
 
 
 class StudyTab(Opening):
@@ -122,9 +121,6 @@ class StudyTab(Opening):
         """The tab with its wiring; called inside of its ``gr.Tab``."""
         self.parts["visitor"] = visitor
         self.parts["report"] = gr.State(None)
-        self.parts["remembered"] = gr.BrowserState(
-            {}, storage_key=f"t2i-bias-{self.key}", secret=_STORAGE_SECRET
-        )
         gr.HTML(f'<p class="question">{escape(self.question)}</p><p class="quiet">{escape(self.caution)}</p>')
         self.build_top()
         with gr.Column(elem_classes="card ask"):
@@ -356,7 +352,7 @@ class StudyTab(Opening):
 
     def finished(self, report: StudyReport) -> Updates:
         """All of a report."""
-        parts = self.parts
+        parts, report = self.parts, by_name(report)
         text = f"Done in {report.seconds:.1f} s. {report.n_images:,} pictures scored."
         return {
             **self._buttons(running=False),

@@ -54,7 +54,9 @@ def test_what_is_planted_is_found_per_prompt(report):
     assert frame.loc[(LIGHT, "dark skin"), "P"] < 0.3
     assert list(frame["n"]) == [20, 20, 12, 12, 7, 7]
     assert frame.loc[(ALL, "dark skin"), "low"] < 12 / 20 < frame.loc[(ALL, "dark skin"), "high"]
-    assert "1 prompts have too few pictures" in report.results.notes[-1]
+    few, world = report.results.notes[-2:]
+    assert "1 prompts have too few pictures" in few
+    assert "knows the calibration world only" in world
 
 
 def test_every_picture_has_its_reading_and_its_group(report):

@@ -1,0 +1,332 @@
+"""The Runs tab: what this visitor ran before, and pictures from elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import gradio as gr
+
+from bias_core.errors import InvalidInput
+from bias_core.studies.catalogue import load_attribute_sets
+from bias_core.studies.designs import find_design
+from bias_core.studies.explore_export import attribute_text
+from bias_core.studies.explore_types import ExploreReport
+from bias_core.studies.history import (
+    Deleted,
+    delete_run,
+    go_on,
+    keep_run,
+    list_runs,
+    open_run,
+    restore_run,
+)
+from bias_core.studies.imports import Imported, look_through
+from bias_core.studies.own_pictures import OWN_PICTURES, own_pictures
+from bias_core.studies.run_study import followed, run_study
+from bias_core.studies.saved_reports import SavedReport
+from bias_core.studies.study_types import StudySettings
+from bias_core.ui import messages
+from bias_core.ui.messages import user_errors
+from bias_core.ui.runs_folder import FOLDER_HTML, FOLDER_JS
+from bias_core.ui.runs_html import ACT_JS, imported_html, runs_html
+from bias_core.ui.study_open import Opening
+from bias_core.ui.study_pictures import wire_pictures
+from bias_core.ui.study_tab import MODEL, PRIVATE, QUIET, StudyTab
+from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.saved_reports import Report
+    from bias_core.studies.study_types import Design
+    from bias_core.ui.explore import Handlers
+
+Updates = dict[Any, Any]
+_PAUSE = 0.25  # seconds between two signs of life
+_LAYOUTS = """<p class="quiet">A zip of up to 50 MB with pictures and their prompts, in one of these layouts:
+a <code>metadata.csv</code> or <code>metadata.jsonl</code> with <code>file_name</code> and <code>prompt</code>
+beside the pictures (Hugging Face imagefolder, and every zip of this program); folders named after their
+prompts, as DallEval keeps them (<code>a photo of a doctor/3.png</code>); or files named after their prompts
+(<code>a photo of a doctor_3.png</code>). Pictures of closed models come in this way, too. They stay on this
+server until you leave the page; reports of them stay in the list above.</p>"""
+
+
+class RunsTab(StudyTab):
+    """What was run, and what was brought along."""
+
+    key: ClassVar = "runs"
+    title: ClassVar = "Runs"
+    question: ClassVar = "What did I run before, and what do my own pictures show?"
+    caution: ClassVar = (
+        "The list belongs to this browser alone. A run that is not kept may lose its pictures, and in the "
+        "end its report, to newer ones when the store is full."
+    )
+    studies: ClassVar = ()
+    presets: ClassVar = ()
+    also: ClassVar = (OWN_PICTURES.kind,)
+
+    def connect(self, tabs: Any, shown: Any, others: Mapping[str, Any], explorer: Handlers) -> None:
+        """Wire what reaches into other tabs.
+
+        ``tabs`` holds them all, ``shown`` is this one's ``gr.Tab``, ``others`` are the builders by key.
+        """
+        self.tabs, self.explorer = tabs, explorer
+        self.others = [tab for tab in others.values() if isinstance(tab, Opening) and tab is not self]
+        parts, visitor = self.parts, self.parts["visitor"]
+        everywhere = [tabs, parts["list"], *explorer.outputs(), *self.outputs()]
+        for tab in self.others:
+            everywhere += tab.opened_outputs()
+        everywhere = list(dict.fromkeys(everywhere))
+        shown.select(self.on_list, visitor, parts["list"], **QUIET)
+        parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
+        buttons = [parts["status"], parts["run"], parts["stop"]]
+        wanted = parts["list"].submit(
+            self.on_wanted, visitor, [parts["wanted"], *buttons], queue=False, **QUIET
+        )
+        model: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "multiple", **MODEL, **PRIVATE}
+        again = wanted.then(self.on_again, [visitor, parts["wanted"]], everywhere, **model)
+        asked = parts["run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
+        measured = asked.then(self.on_measure, [visitor, *self._import_inputs()], everywhere, **model)
+        for run in (again, measured):
+            run.failure(self.on_crash, None, buttons, **QUIET)
+
+    def build_memory(self) -> None:
+        """There is no form to remember."""
+
+    def list_after(self, arrived: Any) -> None:
+        """Show the list as soon as it is known whose it is."""
+        arrived.then(self.on_list, self.parts["visitor"], self.parts["list"], **QUIET)
+
+    # Layout.
+
+    def _build_ask(self) -> None:
+        parts = self.parts
+        parts["deleted"], parts["wanted"], parts["imported"] = gr.State(None), gr.State(""), gr.State(None)
+        gr.HTML("<h3>Your runs</h3>")
+        parts["list"] = gr.HTML(js_on_load=ACT_JS, elem_id="runs-list")
+        with gr.Accordion(
+            "Bring pictures of your own", open=True, elem_classes="more", elem_id="runs-import"
+        ):
+            self._build_import()
+
+    def _build_import(self) -> None:
+        parts = self.parts
+        gr.HTML(_LAYOUTS)
+        with gr.Row():
+            with gr.Column(min_width=260):
+                parts["upload"] = gr.File(
+                    label="Pictures with their prompts (zip)",
+                    file_types=[".zip"],
+                    height=130,
+                    elem_id="runs-file",
+                )
+                gr.HTML(FOLDER_HTML, js_on_load=FOLDER_JS)
+            with gr.Column(min_width=320, scale=2):
+                parts["found"] = gr.HTML(elem_id="runs-found")
+        with gr.Column(visible=False, elem_id="runs-measure") as parts["measure"]:
+            self._build_measure()
+        with gr.Row(elem_classes="tools"):
+            parts["run"] = gr.Button(
+                "Measure these pictures",
+                variant="primary",
+                visible=False,
+                elem_id="runs-run",
+                scale=0,
+                min_width=200,
+            )
+            parts["stop"] = gr.Button(
+                "Stop", variant="stop", visible=False, elem_id="runs-stop", scale=0, min_width=200
+            )
+
+    def _build_measure(self) -> None:
+        parts = self.parts
+        sets = load_attribute_sets(self.services.settings.assets_dir / "studies")
+        with gr.Row():
+            parts["what"] = gr.Dropdown(
+                label="Measure", info="By attributes, or by a study", elem_id="runs-what", min_width=260
+            )
+            parts["set"] = gr.Dropdown(
+                [(item.title, item.key) for item in sets],
+                value=sets[0].key,
+                label="Attributes",
+                info="Sentences and real-world rates P*",
+                min_width=180,
+                elem_id="runs-set",
+            )
+            parts["encoder"] = gr.Dropdown(
+                [(item.name, item.id) for item in self.services.encoders()],
+                value=StudySettings().encoder,
+                label="Reader (encoder)",
+                info="Calibration CLIP knows its own flat world only; take another for photographs",
+                allow_custom_value=True,
+                min_width=260,
+                elem_id="runs-encoder",
+            )
+        parts["sentences"] = gr.Textbox(
+            "",
+            label="Or attributes of your own",
+            info="One a line: name | sentence of presence | sentence of absence | P* if known",
+            lines=2,
+            elem_id="runs-sentences",
+        )
+
+    def _import_inputs(self) -> list[Any]:
+        return [self.parts[name] for name in ("imported", "what", "set", "encoder", "sentences")]
+
+    def _wire(self, demo: gr.Blocks) -> None:  # noqa: ARG002
+        parts, visitor = self.parts, self.parts["visitor"]
+        parts["status"].value = ""
+        acted = [parts["list"], parts["status"], parts["deleted"]]
+        parts["list"].select(self.on_act, [visitor, parts["deleted"]], acted, **QUIET)
+        seen = [parts[name] for name in ("imported", "found", "what", "measure", "run", "status")]
+        parts["upload"].upload(self.on_import, [visitor, parts["upload"]], seen, **PRIVATE)
+        parts["upload"].clear(self.on_forget, None, seen, **QUIET)
+        parts["stop"].click(self.on_stop, visitor, parts["status"], queue=False, **QUIET)
+        for name in ("findings", "figures", "tables", "takes"):
+            self.wire_take(parts[name])
+        wire_pictures(self.pictures)
+
+    # Handlers.
+
+    def on_list(self, visitor: Visitor) -> str:
+        """The list as it is now."""
+        return self._list(visitor)
+
+    def on_act(self, visitor: Visitor, deleted: Deleted | None, event: gr.EventData) -> Updates:
+        """Keep a run or not, delete it, or undo that."""
+        parts = self.parts
+        with user_errors() as problem:
+            deleted = self._acted(visitor, deleted, str(event.act), str(event.run))
+        status = messages.error_html(problem.message) if problem else ""
+        return {
+            parts["list"]: self._list(visitor, deleted), parts["status"]: status, parts["deleted"]: deleted,
+        }  # fmt: skip
+
+    def on_open(self, visitor: Visitor, event: gr.EventData) -> Updates:
+        """Show the report of a run in the tab of its study."""
+        with user_errors() as problem:
+            return self._show(open_run(self.services, visitor.key, str(event.run)), visitor)
+        return {self.parts["status"]: messages.error_html(problem.message)}
+
+    def on_wanted(self, visitor: Visitor, event: gr.EventData) -> Updates:
+        """Take a turn in the queue for a run of the list."""
+        return self.on_click(visitor) | {self.parts["wanted"]: str(event.run)}
+
+    def on_again(self, visitor: Visitor, run_id: str) -> Iterator[Updates]:
+        """Run it again, or go on with it."""
+        cancelled = visitor.stop.is_set
+        yield from self._follow(
+            visitor, lambda: go_on(self.services, visitor.key, run_id, cancelled=cancelled)
+        )
+
+    def on_import(self, visitor: Visitor, path: str | None) -> Updates:
+        """Look through an upload and say what it can be measured by."""
+        parts = self.parts
+        with user_errors() as problem:
+            if not path:
+                raise InvalidInput("no file came")
+            found = look_through(_kept(Path(path), visitor.folder))
+            choices = [
+                (f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name)
+                for fit in found.fits
+                if fit.n_found
+            ]
+            return {
+                parts["imported"]: found, parts["found"]: imported_html(found), parts["status"]: "",
+                parts["what"]: gr.update(choices=choices, value=choices[0][1]),
+                parts["measure"]: gr.update(visible=True), parts["run"]: gr.update(visible=True),
+            }  # fmt: skip
+        return self.on_forget() | {parts["status"]: messages.error_html(problem.message)}
+
+    def on_forget(self) -> Updates:
+        """No pictures."""
+        parts = self.parts
+        hidden = {parts[name]: gr.update(visible=False) for name in ("measure", "run")}
+        return {parts["imported"]: None, parts["found"]: "", **hidden}
+
+    def on_measure(self, visitor: Visitor, imported: Imported | None, *values: Any) -> Iterator[Updates]:
+        """Measure the import by attributes or by a study."""
+        cancelled = visitor.stop.is_set
+
+        def start() -> Generator[Progress, None, Report]:
+            design, settings = self._asked(imported, *values)
+            return run_study(design, settings, self.services, cancelled=cancelled, session=visitor.key)
+
+        yield from self._follow(visitor, start)
+
+    # Steps of the handlers.
+
+    def _follow(self, visitor: Visitor, start: Any) -> Iterator[Updates]:
+        """A run's progress in this tab, then its report where it belongs."""
+        parts, shown = self.parts, 0.0
+        found: list[Any] = []
+        yield self._buttons(running=True) | {parts["status"]: messages.LOADING}
+        with user_errors() as problem:
+            for step in followed(start(), found):
+                if time.monotonic() - shown > _PAUSE:
+                    shown = time.monotonic()
+                    yield {parts["status"]: messages.progress_html(step)}
+        ended = self._buttons(running=False) | {parts["list"]: self._list(visitor)}
+        if found:
+            saved = SavedReport(report=found[0], created=time.time())
+            yield ended | self._show(saved, visitor)
+        else:
+            yield ended | {parts["status"]: messages.error_html(problem.message)}
+
+    def _show(self, saved: SavedReport, visitor: Visitor) -> Updates:
+        """A report in the tab that shows such reports, or here."""
+        report = saved.report
+        if isinstance(report, ExploreReport):
+            there = {self.tabs: gr.update(selected="explore"), self.parts["status"]: ""}
+            return there | self.explorer.opened(report, visitor.folder)
+        for tab in self.others:
+            if tab.claims(report.design):
+                there = {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
+                return there | tab.opened(saved)
+        return self.opened(saved)
+
+    def _acted(self, visitor: Visitor, deleted: Deleted | None, act: str, run_id: str) -> Deleted | None:
+        if act == "delete":
+            return delete_run(self.services, visitor.key, run_id)
+        if act == "undo" and deleted is not None:
+            restore_run(self.services, visitor.key, deleted)
+            return None
+        if act in ("keep", "free"):
+            keep_run(self.services, visitor.key, run_id, act == "keep")
+        return deleted
+
+    def _asked(
+        self, imported: Imported | None, what: str, chosen: str, encoder: str, sentences: str
+    ) -> tuple[Design, StudySettings]:
+        if imported is None or not imported.path.is_file():
+            raise InvalidInput("the pictures are no longer here: bring them again")
+        settings = StudySettings(images=str(imported.path), encoder=str(encoder))
+        if what != OWN_PICTURES.name:
+            return find_design(what), settings
+        own = ["|".join(part.strip() for part in line.split("|")) for line in (sentences or "").splitlines()]
+        texts = [line for line in own if line]
+        sets = {item.key: item for item in load_attribute_sets()}
+        if not texts and chosen in sets:
+            texts = [attribute_text(attribute) for attribute in sets[chosen].attributes]
+        return own_pictures(texts), settings
+
+    def _list(self, visitor: Visitor, deleted: Deleted | None = None) -> str:
+        with user_errors() as problem:
+            return runs_html(list_runs(self.services, visitor.key), deleted)
+        return messages.error_html(problem.message)
+
+    def _buttons(self, *, running: bool) -> Updates:
+        return {self.parts["stop"]: gr.update(visible=running)}
+
+
+def _kept(path: Path, folder: Path) -> Path:
+    """A copy that stays as long as its visitor: what was uploaded goes after an hour."""
+    target = folder / "imports" / path.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, target)
+    return target

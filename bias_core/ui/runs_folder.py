@@ -1,0 +1,72 @@
+"""A folder of the visitor's, packed into a zip by the page itself: uploads would lose its folders' names."""
+
+from __future__ import annotations
+
+FOLDER_HTML = (
+    '<div class="folder"><label class="folder-button" for="runs-folder">Or choose a folder</label>'
+    '<input id="runs-folder" type="file" webkitdirectory multiple>'
+    '<span class="quiet" role="status" id="runs-folder-status"></span></div>'
+)
+
+# Pictures are packed already, so they are stored as they are (method 0).
+FOLDER_JS = r"""
+const input = element.querySelector('#runs-folder');
+const status = element.querySelector('#runs-folder-status');
+const WANTED = /\.(png|jpe?g|webp|bmp)$|(^|\/)metadata\.(csv|jsonl)$/i;
+const MOST = 49e6;
+const table = Uint32Array.from({length: 256}, (_, n) => {
+  for (let k = 0; k < 8; k++) n = n & 1 ? 0xEDB88320 ^ (n >>> 1) : n >>> 1;
+  return n >>> 0;
+});
+const checksum = (bytes) => {
+  let sum = ~0;
+  for (const byte of bytes) sum = table[(sum ^ byte) & 255] ^ (sum >>> 8);
+  return ~sum >>> 0;
+};
+const packed = (...numbers) => {
+  const bytes = new DataView(new ArrayBuffer(numbers.reduce((n, [size]) => n + size, 0)));
+  let at = 0;
+  for (const [size, value] of numbers) {
+    size === 2 ? bytes.setUint16(at, value, true) : bytes.setUint32(at, value, true);
+    at += size;
+  }
+  return bytes.buffer;
+};
+const zip = async (files) => {
+  const parts = [], central = [];
+  let offset = 0, length = 0;
+  for (const file of files) {
+    const name = new TextEncoder().encode(file.webkitRelativePath);
+    const data = new Uint8Array(await file.arrayBuffer());
+    const common = [[2, 20], [2, 0x0800], [2, 0], [2, 0], [2, 33], [4, checksum(data)],
+      [4, data.length], [4, data.length], [2, name.length], [2, 0]];
+    const entry = [[4, 0x02014b50], [2, 20], ...common, [2, 0], [2, 0], [2, 0], [4, 0], [4, offset]];
+    parts.push(packed([4, 0x04034b50], ...common), name, data);
+    central.push(packed(...entry), name);
+    offset += 30 + name.length + data.length;
+    length += 46 + name.length;
+  }
+  const n = files.length;
+  const end = packed([4, 0x06054b50], [2, 0], [2, 0], [2, n], [2, n], [4, length], [4, offset], [2, 0]);
+  return new Blob([...parts, ...central, end], {type: 'application/zip'});
+};
+input.addEventListener('change', async () => {
+  const files = [...input.files].filter((file) => WANTED.test(file.webkitRelativePath));
+  const size = files.reduce((n, file) => n + file.size, 0);
+  if (!files.length) { status.textContent = 'No picture in this folder.'; return; }
+  if (size > MOST || files.length > 65000) {
+    status.textContent = 'More than 50 MB: take a part of it.';
+    return;
+  }
+  status.textContent = `Packing ${files.length} files …`;
+  const name = files[0].webkitRelativePath.split('/')[0] || 'folder';
+  const given = new DataTransfer();
+  given.items.add(new File([await zip(files)], `${name}.zip`, {type: 'application/zip'}));
+  const target = document.querySelector('#runs-file input[type=file]');
+  if (!target) { status.textContent = 'Remove the file above first.'; return; }
+  target.files = given.files;
+  target.dispatchEvent(new Event('change', {bubbles: true}));
+  status.textContent = `${files.length} files packed.`;
+  input.value = '';
+});
+"""
