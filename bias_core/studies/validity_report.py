@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from matplotlib import rc_context
 
+from bias_core.errors import StorageError
 from bias_core.registry import METRICS
 from bias_core.runs.export import csv_bytes
-from bias_core.runs.reports import ReportStore
 from bias_core.settings import ASSETS
 from bias_core.studies.figures import to_bytes
 from bias_core.studies.saved_reports import from_text, to_text
@@ -87,8 +87,11 @@ def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
     StorageError
         A file cannot be read.
     """
-    store = ReportStore(folder)
-    texts = [text for name in STUDIES if (text := store.find(name)) is not None]
+    paths = [path for name in STUDIES if (path := folder / f"{name}.json").is_file()]
+    try:
+        texts = [path.read_text(encoding="utf-8") for path in paths]
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError(f"cannot read the shipped reports: {error}") from error
     return tuple(from_text(text, folder) for text in texts)
 
 

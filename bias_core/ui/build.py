@@ -12,6 +12,7 @@ import gradio as gr
 from bias_core.ui import api, explore
 from bias_core.ui.arrival import build_visitor
 from bias_core.ui.association import AssociationTab
+from bias_core.ui.calibration import CalibrationTab
 from bias_core.ui.internal import InternalTab
 from bias_core.ui.links import EXPLORE, notice_html, query_of, read_link
 from bias_core.ui.methods import MethodsTab
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from bias_core.services import Services
 
 TITLE = "T2I Bias Explorer"
-TABS = (AssociationTab, PairedTab, InternalTab, RunsTab, MethodsTab)
+TABS = (AssociationTab, PairedTab, InternalTab, RunsTab, CalibrationTab, MethodsTab)
 EXAMPLES = "examples"  # the only folder of the assets that is served
 _CACHE_SECONDS = 3600
 

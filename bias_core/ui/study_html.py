@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bias_core.registry import METRICS
+from bias_core.registry.references import load_references
 from bias_core.studies.report import LIMITS, format_number
 from bias_core.studies.study_report import finding_rows, format_p
 from bias_core.ui.study_svg import figure_svg
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from bias_core.studies.study_types import StudyFigure, StudyReport, StudyTable
 
 MOST_ROWS = 60
+NULL = "no bias reads"
 FEW = 14  # findings that are shown without being asked for
 _STRIP = 132.0  # width of the small interval drawings
 _NAMES = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX", "png": "PNG", "svg": "SVG", "pdf": "PDF"}
@@ -36,16 +38,17 @@ element.addEventListener('click', (event) => {
 
 def header_html(report: StudyReport, headline: str) -> str:
     """What was found, in a sentence; what it was found on, in a line; what must be known, in notes."""
-    settings = report.settings
+    settings, design = report.settings, report.design
+    condition = ", ".join(settings.options.get("conditions", ())) or settings.condition
     facts = [
         report.design.title,
         f"{report.n_images:,} of {report.n_planned:,} pictures scored",
         *([f"{report.n_blocked:,} blocked by the model's safety checker"] if report.n_blocked else []),
-        " · ".join(filter(None, (settings.model, settings.condition))),
+        " · ".join(filter(None, (settings.model, condition))),
         f"read by {settings.encoder}",
         *([f"{100 * settings.scale:g} % of the published size"] if report.design.reference else []),
         f"{settings.confidence:.0%} intervals",
-        *([f"after {report.design.reference}, {report.design.where}"] if report.design.reference else []),
+        *([f"after {_work(design.reference)}, {design.where}"] if design.reference else []),
     ]
     return (
         f"<h2>{escape(headline)}</h2>"
@@ -53,22 +56,29 @@ def header_html(report: StudyReport, headline: str) -> str:
     )
 
 
-def findings_html(report: StudyReport) -> str:
-    """Every number of the study with its interval drawn, its n, null value and sentence."""
+def _work(key: str) -> str:
+    """Names and year of a reference; its key where the bibliography does not have it."""
+    works = load_references()
+    return works[key].short if key in works else key
+
+
+def findings_html(report: StudyReport, null: str = NULL) -> str:
+    """Every number of the study with its interval drawn, its n, null value (called ``null``) and sentence."""
     rows = finding_rows(report)
     if not rows:
         return ""
     scales = _scales(rows)
     published, planted = (any(_known(row[key]) for row in rows) for key in ("published", "planted"))
-    head = ["interval", "value", "n", "p", "no bias reads"]
+    head = ["interval", "value", "n", "p", null]
     head += ["published"] * published + ["planted"] * planted + ["in words"]
-    body = [_finding_row(row, scales[row["measure"]], published=published, planted=planted) for row in rows]
+    optional = {"published": published, "planted": planted}
+    body = [_finding_row(row, scales[row["measure"]], null, **optional) for row in rows]
     table = _table_html(["", *head], body[:FEW], "Findings")
     more = _table_html(["", *head], body[FEW:], "Further findings")
     rest = f"<details><summary>{len(rows) - FEW} more</summary>{more}</details>" if len(rows) > FEW else ""
     measures = dict.fromkeys(finding.metric for finding in report.results.findings)
     return (
-        f"<h3>The numbers</h3>{_legend(published, planted)}{table}{rest}"
+        f"<h3>The numbers</h3>{_legend(null, published, planted)}{table}{rest}"
         f"{takes_html('table', FINDINGS, TABLE_FORMS)}"
         f'<details class="how"><summary>What do these measures mean?</summary>'
         f"<dl>{''.join(_meaning(key) for key in measures)}</dl></details>"
@@ -85,17 +95,19 @@ def _meaning(key: str) -> str:
     )
 
 
-def _legend(published: bool, planted: bool) -> str:
+def _legend(null: str, published: bool, planted: bool) -> str:
     parts = [
         '<span class="k measured">measured, with its interval</span>',
-        '<span class="k null">what no bias reads</span>',
+        f'<span class="k null">what {null}</span>',
     ]
     parts += ['<span class="k reference">published in the paper</span>'] * published
     parts += ['<span class="k planted">planted in this world</span>'] * planted
     return f'<p class="legend">{"".join(parts)}</p>'
 
 
-def _finding_row(row: dict[str, Any], scale: tuple[float, float], *, published: bool, planted: bool) -> str:
+def _finding_row(
+    row: dict[str, Any], scale: tuple[float, float], null: str, *, published: bool, planted: bool
+) -> str:
     low, high = format_number(row["low"]), format_number(row["high"])
     says = row["note"] or row["says"]
     cells = [
@@ -103,7 +115,7 @@ def _finding_row(row: dict[str, Any], scale: tuple[float, float], *, published: 
         ("value", f"{format_number(row['value'])}<small>{low} to {high}</small>"),
         ("n", f"{row['n']:,}"),
         ("p", escape(format_p(row["p_value"]))),
-        ("no bias reads", format_number(row["null_value"])),
+        (null, format_number(row["null_value"])),
     ]
     cells += [("published", format_number(row["published"]))] * published
     cells += [("planted", format_number(row["planted"]))] * planted

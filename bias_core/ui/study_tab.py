@@ -8,7 +8,7 @@ the result. It stands in a file of its own beside this one.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,6 +30,7 @@ from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handle
 
 if TYPE_CHECKING:
     from bias_core.services import Services
+    from bias_core.studies.explore_types import Progress
     from bias_core.studies.study_types import Design, StudyFigure, StudyTable
     from bias_core.ui.study_form import Preset
 
@@ -55,6 +56,7 @@ class StudyTab(Opening):
     caution : what not to conclude from it.
     studies : names of its designs, the first one chosen.
     presets : one click each.
+    null_words : heading of the column of null values.
     """
 
     key: ClassVar[str]
@@ -63,6 +65,7 @@ class StudyTab(Opening):
     caution: ClassVar[str]
     studies: ClassVar[Sequence[str]]
     presets: ClassVar[Sequence[Preset]]
+    null_words: ClassVar[str] = study_html.NULL
 
     def __init__(self, services: Services) -> None:
         self.services = services
@@ -272,13 +275,11 @@ class StudyTab(Opening):
 
     def on_run(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
         """Run the study and show where it is, then what it found."""
-        cancelled, shown = visitor.stop.is_set, 0.0
         found: list[StudyReport] = []
+        shown = 0.0
         yield self._buttons(running=True) | {self.parts["status"]: messages.LOADING}
         with user_errors() as problem:
-            design, settings = self.asked(values)
-            steps = run_study(design, settings, self.services, cancelled=cancelled, session=visitor.key)
-            for step in followed(steps, found):
+            for step in followed(self.steps(visitor, values), found):
                 if time.monotonic() - shown > _PAUSE:
                     shown = time.monotonic()
                     yield {self.parts["status"]: messages.progress_html(step)}
@@ -340,6 +341,11 @@ class StudyTab(Opening):
 
     # Steps of the handlers.
 
+    def steps(self, visitor: Visitor, values: Sequence[Any]) -> Generator[Progress, None, StudyReport]:
+        """The run that the form asks for; it ends when this visitor stops it."""
+        design, settings = self.asked(values)
+        return run_study(design, settings, self.services, cancelled=visitor.stop.is_set, session=visitor.key)
+
     def asked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """The design and the settings that stand in the form; InvalidInput where they cannot be used."""
         n = len(study_form.FIELDS)
@@ -369,7 +375,7 @@ class StudyTab(Opening):
         return {
             parts["report"]: report,
             parts["header"]: study_html.header_html(report, self.headline(report)),
-            parts["findings"]: study_html.findings_html(report),
+            parts["findings"]: study_html.findings_html(report, self.null_words),
             parts["figures"]: study_html.figures_html(self.figures(report)),
             parts["tables"]: study_html.tables_html(self.tables(report)),
             parts["notes"]: study_html.notes_html(report),
