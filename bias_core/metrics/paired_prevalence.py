@@ -286,7 +286,7 @@ def stereotype_difference_test(
     moved = generator.integers(0, 2, size=(n_resamples, n)) @ gain / n  # what swapping gives to the first
     swapped = _stereotype(second.mean() - moved, reference) - _stereotype(first.mean() + moved, reference)
     if not (np.ptp(resampled) or np.ptp(swapped)):
-        note = "neither set comes near P*" if value == 0 else "all seeds agree"
+        note = "neither set comes near P*" if gain.any() else "no seed changed"
         nothing = Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=0.0, note=note)
         return PairedTest(estimate=nothing, p_value=math.nan, test="")
     return PairedTest(

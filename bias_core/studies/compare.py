@@ -17,6 +17,7 @@ from bias_core.studies.compare_scores import compare_arms
 from bias_core.studies.compare_types import DrawnArm, Pictures
 from bias_core.studies.explore import explore
 from bias_core.studies.explore_types import ExploreReport, Progress
+from bias_core.studies.saved_reports import keep_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -72,7 +73,10 @@ def compare(
     finally:
         with suppress(StorageError):  # must not hide the error that a full disk caused
             services.manifests.save(replace(manifest, status=status))
-    return replace(report, run_id=manifest.id, versions=manifest.versions, seconds=time.monotonic() - started)
+    seconds = time.monotonic() - started
+    report = replace(report, run_id=manifest.id, versions=manifest.versions, seconds=seconds)
+    keep_report(report, services)
+    return report
 
 
 def _draw(
@@ -133,7 +137,11 @@ def _manifest(settings: CompareSettings, plans: Sequence[ExplorePlan], session: 
         study=KIND,
         session=session,
         title=f"{settings.concept}: {' against '.join(arm_names(settings.arms))}",
-        settings=asdict(settings),
+        settings=asdict(settings)
+        | {
+            name: " and ".join(dict.fromkeys(filter(None, (getattr(arm, name) for arm in settings.arms))))
+            for name in ("model", "condition")
+        },  # these two are for the list of runs
         rows=tuple(row for plan in plans for row in plan.rows),
         versions=plans[0].manifest.versions,
     )

@@ -134,4 +134,5 @@ def compare_from_dict(values: Mapping[str, Any]) -> CompareSettings:
         "arms": tuple(Arm(**arm) for arm in values["arms"]),
         "attributes": tuple(Attribute(**item) for item in values.get("attributes", ())),
     }
-    return CompareSettings(**{**values, **parts})
+    known = {f.name for f in fields(CompareSettings)}
+    return CompareSettings(**{**{k: v for k, v in values.items() if k in known}, **parts})

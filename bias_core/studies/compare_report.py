@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 
 TITLES = {
     "prevalence": "P",
-    "corrected": "P, corrected for the reader's errors",
     "stereotype": "Ψ",
     "alignment": "WALS",
-    "spread": "spread",
     "association": "association",
+    "spread": "spread",
+    "corrected": "P, corrected for the reader's errors",
 }
+"""Names of the scores, in the order in which they are reported."""
 _METRICS = {
     "prevalence": "prevalence_difference",
     "corrected": "prevalence_difference",
@@ -137,10 +138,15 @@ def _study_settings(settings: CompareSettings, arms: Sequence[DrawnArm]) -> Stud
 def _findings(pairs: Sequence[ComparedPair]) -> Iterator[Finding]:
     several = len(pairs) > 1
     for score in TITLES:
+        if score == "spread":  # the rest is for who wants it all
+            yield from _changes(pairs, several=several)
         for pair in pairs:
             for place, difference in enumerate(pair.differences):
                 if difference.score == score:
                     yield _finding(difference, f"{score}_{place}", several=several)
+
+
+def _changes(pairs: Sequence[ComparedPair], *, several: bool) -> Iterator[Finding]:
     for pair in pairs:
         estimate = picture_change_estimate(1 - pair.changes)
         of = f", {pair.first} to {pair.second}" if several else ""

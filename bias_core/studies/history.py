@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from bias_core.studies.saved_reports import Report, SavedReport
 
 EXPLORE = "explore"
+_LONGEST = 60  # characters of an option in the list
+COMPARE = "compare"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,7 @@ class RunLine:
     Attributes
     ----------
     study : name of the design, "explore" for Explore.
+    asked : what tells it from other runs of the same study: size, options, seed.
     model, condition : that drew, or "imported:..." for one's own pictures.
     n_pictures, n_stored, n_bytes : asked for; still in the store; bytes of these.
     created, updated : seconds since 1970.
@@ -39,6 +42,7 @@ class RunLine:
     run_id: str
     study: str
     title: str
+    asked: str
     model: str
     condition: str
     n_pictures: int
@@ -125,6 +129,8 @@ def go_on(
     manifest = _mine(services, session, run_id)
     if manifest.study == EXPLORE:
         return _explore(manifest, services, cancelled)
+    if manifest.study == COMPARE:
+        return _compare(manifest, services, cancelled)
     return _study(manifest, services, cancelled)
 
 
@@ -140,6 +146,16 @@ def _explore(
             return step
         yield step
     raise BiasCoreError("the exploration ended without a report")
+
+
+def _compare(
+    manifest: Manifest, services: StudyServices, cancelled: Callable[[], bool]
+) -> Generator[Progress, None, Report]:
+    from bias_core.studies.compare import compare
+    from bias_core.studies.compare_plan import compare_from_dict
+
+    settings = compare_from_dict(manifest.settings)
+    return (yield from compare(settings, services, cancelled=cancelled, session=manifest.session))
 
 
 def _study(
@@ -179,6 +195,23 @@ def _known(session: str) -> str:
     return session
 
 
+def _asked(manifest: Manifest) -> str:
+    """What a visitor chose, as far as it was not the study's own."""
+    settings, design = manifest.settings, manifest.design
+    usual = design.get("options", {})
+    options = {k: v for k, v in settings.get("options", {}).items() if v != usual.get(k)}
+    parts = [f"{100 * settings['scale']:g} %"] if "scale" in settings else []
+    parts += [f"{name}: {_listed(value)}" for name, value in options.items()]
+    if settings.get("images"):
+        parts.append(f"pictures of {Path(settings['images']).name}")
+    return " · ".join([*parts, f"seed {settings.get('seed', 0)}"])
+
+
+def _listed(value: object) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
+
 def _line(services: StudyServices, manifest: Manifest) -> RunLine:
     ids = {row.id for row in manifest.rows}
     sizes = [path.stat().st_size for path in map(services.images.path, ids) if path.is_file()]
@@ -187,6 +220,7 @@ def _line(services: StudyServices, manifest: Manifest) -> RunLine:
         run_id=manifest.id,
         study=manifest.study,
         title=manifest.title,
+        asked=_asked(manifest),
         model=first.model if first else str(manifest.settings.get("model", "")),
         condition=first.condition if first else "",
         n_pictures=len(ids),

@@ -63,16 +63,16 @@ def read_settings(values: Sequence[Any]) -> StudySettings:
     """
     form = dict(zip(FIELDS, values, strict=False))
     return StudySettings(
-        model=_text(form["model"]),
-        condition=_text(form["condition"]),
-        encoder=_text(form["encoder"]),
-        scale=_number(form["percent"], "share of the published size") / 100,
-        seed=_whole(form["seed"], "seed"),
-        num_inference_steps=_whole(form["steps"], "denoising steps") if _given(form["steps"]) else None,
-        guidance_scale=_number(form["guidance"], "guidance") if _given(form["guidance"]) else None,
-        confidence=_number(form["confidence"], "confidence") / 100,
-        images=_text(form["images"]),
-        labels=_text(form["labels"]),
+        model=as_text(form["model"]),
+        condition=as_text(form["condition"]),
+        encoder=as_text(form["encoder"]),
+        scale=as_number(form["percent"], "share of the published size") / 100,
+        seed=as_whole(form["seed"], "seed"),
+        num_inference_steps=as_whole(form["steps"], "denoising steps") if is_given(form["steps"]) else None,
+        guidance_scale=as_number(form["guidance"], "guidance") if is_given(form["guidance"]) else None,
+        confidence=as_number(form["confidence"], "confidence") / 100,
+        images=as_text(form["images"]),
+        labels=as_text(form["labels"]),
         options=read_options(form["options"] or []),
     )
 
@@ -81,7 +81,7 @@ def read_options(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """Options from their table; an empty value leaves the design's own."""
     found = {}
     for row in rows:
-        name, value = (_text(cell) for cell in (*row, "", "")[:2])
+        name, value = (as_text(cell) for cell in (*row, "", "")[:2])
         if value and not name:
             raise InvalidInput(f"an option needs its name, got only the value {value!r}")
         if value:
@@ -238,15 +238,18 @@ WHOLE = (
 )
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """A form's value as text; nothing is ""."""
     return "" if value is None else str(value).strip()
 
 
-def _given(value: Any) -> bool:
+def is_given(value: Any) -> bool:
+    """Whether a number field holds anything."""
     return value is not None and value != "" and not (isinstance(value, float) and math.isnan(value))
 
 
-def _number(value: Any, what: str) -> float:
+def as_number(value: Any, what: str) -> float:
+    """A finite number; InvalidInput quotes what is none."""
     try:
         number = float(value)
     except (TypeError, ValueError) as error:
@@ -256,8 +259,9 @@ def _number(value: Any, what: str) -> float:
     return number
 
 
-def _whole(value: Any, what: str) -> int:
-    number = _number(value, what)
+def as_whole(value: Any, what: str) -> int:
+    """A whole number; InvalidInput quotes what is none."""
+    number = as_number(value, what)
     if number != int(number):
         raise InvalidInput(f"the {what} is a whole number, got {value!r}")
     return int(number)
