@@ -43,13 +43,13 @@ def visit(browser: Any, served: Served) -> Iterator[Callable[..., Any]]:
     """Open the app as a new visitor; every visitor has a browser profile of its own."""
     contexts = []
 
-    def open_page(*, width: int = 1280, scheme: str = "light") -> Any:
+    def open_page(*, width: int = 1280, scheme: str = "light", query: str = "") -> Any:
         context = browser.new_context(viewport={"width": width, "height": 860}, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)
-        page.goto(served.url)
-        page.wait_for_selector("#generate")
+        page.goto(served.url + query)
+        page.wait_for_selector("[role=tab]" if query else "#generate")
         return page
 
     yield open_page

@@ -25,6 +25,7 @@ _PATIENCE_SECONDS = 90
 class Served:
     url: str
     data_dir: Path
+    pid: int
 
 
 def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
@@ -52,7 +53,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
         try:
             _wait_for(f"http://127.0.0.1:{port}", process)
-            yield Served(url=f"http://127.0.0.1:{port}", data_dir=folder / "data")
+            yield Served(url=f"http://127.0.0.1:{port}", data_dir=folder / "data", pid=process.pid)
         finally:
             process.terminate()
             process.wait(timeout=20)
