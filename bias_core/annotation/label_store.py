@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import create_engine, event, func, insert, make_url, select
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from bias_core.annotation.group_commit import GroupCommit
 from bias_core.annotation.schema import metadata, task_versions, upgrade
 from bias_core.annotation.tasks import Task, task_from
 from bias_core.errors import StorageError
@@ -61,8 +62,7 @@ class LabelStore:
         self._clock = clock
         self._engine: Engine | None = None
         self._opening = threading.Lock()
-        # SQLite has one writer; waiting for it in a lock is fair and quick, polling the file is neither.
-        self._writing = threading.Lock() if self.is_sqlite else nullcontext()
+        self._group_commit = GroupCommit(self._begin_write)
         self._version = lru_cache(maxsize=256)(self._read_version)
 
     @property
@@ -84,20 +84,23 @@ class LabelStore:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction: on the disk when the block ends well, undone when it raises."""
-        engine = self._open()
-        with self._errors(), self._writing, engine.execution_options(write=True).begin() as connection:
-            yield connection
+        with self._errors():
+            if self.is_sqlite:
+                with self._group_commit.transaction() as connection:
+                    yield connection
+            else:
+                with self._open().begin() as connection:
+                    yield connection
 
     def task(self, task_id: str, version: int) -> Task:
         """The texts of one version; what never changes is read once."""
         return self._version(task_id, version)
 
     def erase_traces(self) -> None:
-        """After a deletion: no copy of the rows stays in SQLite's log."""
-        if self.is_sqlite:
-            with self._errors(), self._writing, self._open().connect() as connection:
-                driver: Any = connection.connection.driver_connection
-                driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        """After a deletion: no copy of the rows stays in SQLite's log, or until that is next full."""
+        if self.is_sqlite and self._url.database:
+            with self._errors(), closing(sqlite3.connect(self._url.database, timeout=2)) as log:
+                log.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def backup(self, target: Path) -> Path:
         """A copy of the whole SQLite file, whole at one moment while answers go on coming in.
@@ -109,14 +112,14 @@ class LabelStore:
         """
         if not self.is_sqlite:
             raise StorageError("a copy of the file exists of SQLite only; save the labels as JSONL")
-        with self.read() as connection, replaced_file(target) as temporary:
-            copy = sqlite3.connect(temporary)
-            try:
-                source: Any = connection.connection.driver_connection
-                source.backup(copy)
-                copy.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
-            finally:
-                copy.close()
+        with (
+            self.read() as connection,
+            replaced_file(target) as temporary,
+            closing(sqlite3.connect(temporary)) as copy,
+        ):
+            source: Any = connection.connection.driver_connection
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
         return target
 
     def dump(self, target: Path) -> Path:
@@ -172,6 +175,11 @@ class LabelStore:
                     upgrade(connection)
                 self._engine = engine
             return self._engine
+
+    def _begin_write(self) -> Connection:
+        connection = self._open().execution_options(write=True).connect()
+        connection.begin()
+        return connection
 
     def _new_engine(self) -> Engine:
         if not self.is_sqlite:

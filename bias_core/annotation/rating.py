@@ -11,9 +11,9 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from sqlalchemy import delete, exists, func, insert, select, update
+from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
 from bias_core.annotation.label_store import LabelStore, hashed
 from bias_core.annotation.schema import Found, answers, assignments, deletions, items, raters, tasks
@@ -22,7 +22,7 @@ from bias_core.annotation.turns import CLAIMS, Turn, move, turn
 from bias_core.errors import InvalidInput, NotAllowed
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import Connection
 
 MAX_RATERS = 10_000  # of a task: joining is free, the disk is not
 MAX_DURATION_MS = 24 * 3600 * 1000
@@ -157,11 +157,10 @@ def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
         rater = _rater(connection, code)
         if not _is_replay(connection, rater, answer_id, "undo"):
             _check_open(rater)
-            last = connection.execute(_holding(rater.id).order_by(answers.c.id.desc()).limit(1)).first()
+            last = connection.execute(_LAST, {"rater": rater.id}).first()
             if last is None:
                 raise InvalidInput("there is nothing to take back")
-            own = (assignments.c.rater_id == rater.id) & (assignments.c.item_id == last.item_id)
-            shown = connection.execute(select(assignments).where(own)).one()
+            shown = connection.execute(_OF_ITEM, {"rater": rater.id, "item": last.item_id}).one()
             _act(store, connection, rater, shown, answer_id, "undo", {}, withdraws=last.id)
             move(connection, shown, "shown", since_ms=store.now_ms)
         return turn(store, connection, rater)
@@ -174,8 +173,7 @@ def delete_my_answers(store: LabelStore, code: str) -> int:
     """
     with store.write() as connection:
         rater = _rater(connection, code)
-        held = _holding(rater.id, "answer").subquery()
-        n_answers = connection.scalar(select(func.count()).select_from(held)) or 0
+        n_answers = connection.scalar(_N_HELD, {"rater": rater.id}) or 0
         claimed = select(assignments.c.item_id).where(
             assignments.c.rater_id == rater.id, assignments.c.state.in_(CLAIMS)
         )
@@ -191,9 +189,8 @@ def delete_my_answers(store: LabelStore, code: str) -> int:
 
 def picture_of(store: LabelStore, token: str) -> str:
     """The SHA-256 of the picture that a rater was shown under this token; NotAllowed where none was."""
-    wanted = select(items.c.picture).join(assignments, assignments.c.item_id == items.c.id)
     with store.read() as connection:
-        found: str | None = connection.scalar(wanted.where(assignments.c.token == token))
+        found: str | None = connection.scalar(_PICTURE, {"token": token})
     if found is None:
         raise NotAllowed("no picture has this address")
     return found
@@ -228,10 +225,8 @@ def _task_row(connection: Connection, join_code: str) -> Found:
 
 def _rater(connection: Connection, code: str, *, lock: bool = True) -> Found:
     """The rater and their task, which is locked: on one task one rater acts at a time."""
-    columns = (raters.c.id, raters.c.name, tasks.c.id.label("task_id"), tasks.c.status, tasks.c.version)
-    wanted = select(*columns).join(tasks, tasks.c.id == raters.c.task_id)
-    wanted = wanted.where(raters.c.code_hash == hashed(plain_code(code)))
-    row = connection.execute(wanted.with_for_update(of=tasks) if lock else wanted).first()
+    code_hash = {"code_hash": hashed(plain_code(code))}
+    row = connection.execute(_RATER_LOCKED if lock else _RATER, code_hash).first()
     if row is None:
         raise NotAllowed("no rater has this code; it may be mistyped, or its answers were deleted")
     return row
@@ -247,8 +242,7 @@ def _is_replay(connection: Connection, rater: Found, answer_id: str, kind: Act) 
     """Whether this very act is kept already."""
     if not (isinstance(answer_id, str) and _CLIENT_ID.fullmatch(answer_id)):
         raise InvalidInput(f"an answer's id is 8 to 64 of A-Z, a-z, 0-9, _ and -; got {quoted(answer_id)}")
-    known = select(answers.c.kind).where(answers.c.rater_id == rater.id, answers.c.client_id == answer_id)
-    found = connection.scalar(known)
+    found = connection.scalar(_KNOWN, {"rater": rater.id, "client_id": answer_id})
     if found is not None and found != kind:
         raise InvalidInput(f"the id {quoted(answer_id)} was used for another act")
     return found is not None
@@ -257,8 +251,7 @@ def _is_replay(connection: Connection, rater: Found, answer_id: str, kind: Act) 
 def _shown(connection: Connection, rater: Found, token: str) -> Found:
     """The assignment of an item that waits for this rater's answer."""
     _check_open(rater)
-    wanted = select(assignments).where(assignments.c.token == token, assignments.c.rater_id == rater.id)
-    row = connection.execute(wanted).first()
+    row = connection.execute(_SHOWN, {"token": token, "rater": rater.id}).first()
     if row is None:
         raise NotAllowed("this picture was not shown to you")
     if row.state not in ("shown", "released"):
@@ -289,14 +282,34 @@ def _act(
         "at_ms": store.now_ms,
         "withdraws": withdraws,
     }
-    connection.execute(insert(answers).values(values))
+    connection.execute(_KEEP, values)
 
 
-def _holding(rater_id: int, *kinds: Act) -> Select[Any]:
-    """Acts of a rater that nothing withdraws."""
-    later = answers.alias()
-    return select(answers).where(
-        answers.c.rater_id == rater_id,
-        answers.c.kind.in_(kinds or ("answer", "skip")),
-        ~exists().where(later.c.withdraws == answers.c.id),
-    )
+# Built once: to build a statement takes longer than to run it.
+_RATER = (
+    select(raters.c.id, raters.c.name, tasks.c.id.label("task_id"), tasks.c.status, tasks.c.version)
+    .join(tasks, tasks.c.id == raters.c.task_id)
+    .where(raters.c.code_hash == bindparam("code_hash"))
+)
+_RATER_LOCKED = _RATER.with_for_update(of=tasks)
+_KNOWN = select(answers.c.kind).where(
+    answers.c.rater_id == bindparam("rater"), answers.c.client_id == bindparam("client_id")
+)
+_mine = assignments.c.rater_id == bindparam("rater")
+_SHOWN = select(assignments).where(assignments.c.token == bindparam("token"), _mine)
+_OF_ITEM = select(assignments).where(assignments.c.item_id == bindparam("item"), _mine)
+_KEEP = insert(answers)
+_later = answers.alias()
+_held = (answers.c.rater_id == bindparam("rater")) & ~exists().where(_later.c.withdraws == answers.c.id)
+_LAST = (
+    select(answers.c.id, answers.c.item_id)
+    .where(_held, answers.c.kind.in_(("answer", "skip")))
+    .order_by(answers.c.id.desc())
+    .limit(1)
+)
+_N_HELD = select(func.count()).select_from(answers).where(_held, answers.c.kind == "answer")
+_PICTURE = (
+    select(items.c.picture)
+    .join(assignments, assignments.c.item_id == items.c.id)
+    .where(assignments.c.token == bindparam("token"))
+)

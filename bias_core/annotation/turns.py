@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import exists, func, insert, select, update
+from sqlalchemy import Integer, bindparam, func, insert, select, update
 
 from bias_core.annotation.schema import Found, answers, assignments, items
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import Connection
 
     from bias_core.annotation.label_store import LabelStore
     from bias_core.annotation.tasks import Task
@@ -64,40 +64,84 @@ class Turn:
 
 def turn(store: LabelStore, connection: Connection, rater: Found) -> Turn:
     """What this rater sees; a new item is claimed for them where there is none on their screen."""
+    states: dict[str, int] = dict(connection.execute(_STATES, {"rater": rater.id}).all())
     task = store.task(rater.task_id, rater.version)
-    shown = _on_screen(connection, rater) if rater.status in ("open", "paused") else None
-    if shown is None and rater.status == "open":
-        _give_item(store, connection, rater, task)
-        shown = _on_screen(connection, rater)
-    states = _states(connection, rater)
+    wanted = {"task": rater.task_id, "rater": rater.id, "most": task.raters_per_item}
+    shown: Found = None
+    chosen: Mapping[str, str] = {}
+    n_left = 0
+    if rater.status in ("open", "paused") and states.get("shown"):
+        shown = connection.execute(_ON_SCREEN, {"rater": rater.id}).one()
+        mine = {"rater": rater.id, "item": shown.item_id}
+        chosen = connection.scalar(_TAKEN_BACK, mine) or {}
+        n_left = states["shown"] + (connection.scalar(_N_OPEN, wanted) or 0)
+    elif rater.status == "open":
+        shown = _claim(store, connection, rater, task, wanted)
+        n_left = shown.n_open if shown is not None else 0
+    asked = store.task(rater.task_id, shown.task_version) if shown is not None else task
     n_answered, n_skipped = states.get("answered", 0), states.get("skipped", 0)
-    n_left = connection.scalar(_open_items(rater, task).with_only_columns(func.count())) or 0
-    now = Turn(
-        task=task,
-        chosen={},
-        n_answered=n_answered,
-        n_left=n_left + states.get("shown", 0),
-        can_undo=rater.status in ("open", "paused") and n_answered + n_skipped > 0,
-        why_done="all" if rater.status == "open" else rater.status,
-    )
-    if shown is None:
-        return now
-    asked = store.task(rater.task_id, shown.task_version)
-    return replace(
-        now,
-        item=shown.token,
-        questions=_questions(asked, shown),
+    return Turn(
+        item="" if shown is None else shown.token,
+        questions=() if shown is None else _questions(asked, shown),
         task=asked,
-        chosen=_taken_back(connection, rater, shown),
-        why_done="",
+        chosen=chosen,
+        n_answered=n_answered,
+        n_left=n_left,
+        can_undo=rater.status in ("open", "paused") and n_answered + n_skipped > 0,
+        why_done="" if shown is not None else "all" if rater.status == "open" else rater.status,
     )
 
 
-def _states(connection: Connection, rater: Found) -> dict[str, int]:
-    """How many items this rater has in each state."""
-    mine = select(assignments.c.state, func.count()).where(assignments.c.rater_id == rater.id)
-    found: Found = connection.execute(mine.group_by(assignments.c.state))
-    return dict(found.all())
+def move(connection: Connection, shown: Found, state: str, since_ms: int | None = None) -> None:
+    """Give an assignment another state, with the item's count of claims."""
+    values = {"which": shown.id, "to": state, "since": since_ms or shown.since_ms}
+    connection.execute(_MOVE, values)
+    change = (state in CLAIMS) - (shown.state in CLAIMS)
+    if change:
+        connection.execute(_COUNT_CLAIM, {"item": shown.item_id, "change": change})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shown:
+    """An item that was just claimed, as the query of the one on the screen gives it."""
+
+    token: str
+    identities: Mapping[str, str]
+    question: str
+    task_version: int
+    n_open: int
+
+
+def _claim(
+    store: LabelStore, connection: Connection, rater: Found, task: Task, wanted: Mapping[str, Any]
+) -> _Shown | None:
+    """A new item for this rater, where there is one."""
+    picked = connection.execute(_FEWEST, wanted).first()
+    if picked is None and _release(store, connection, rater.task_id):
+        picked = connection.execute(_FEWEST, wanted).first()
+    if picked is None:
+        return None
+    n_open = picked.n_open
+    if store.rng.random() < task.gold_share:
+        picked = connection.execute(_GOLD, wanted).first() or picked
+    token = secrets.token_urlsafe(24)
+    claim = {
+        "rater_id": rater.id,
+        "item_id": picked.id,
+        "token": token,
+        "state": "shown",
+        "task_version": rater.version,
+        "since_ms": store.now_ms,
+    }
+    connection.execute(_ASSIGN, claim)
+    connection.execute(_COUNT_CLAIM, {"item": picked.id, "change": 1})
+    return _Shown(
+        token=token,
+        identities=picked.identities,
+        question=picked.question,
+        task_version=rater.version,
+        n_open=n_open,
+    )
 
 
 def _questions(task: Task, shown: Found) -> tuple[Question, ...]:
@@ -112,78 +156,61 @@ def _questions(task: Task, shown: Found) -> tuple[Question, ...]:
     )
 
 
-def _taken_back(connection: Connection, rater: Found, shown: Found) -> Mapping[str, str]:
-    mine = (answers.c.rater_id == rater.id) & (answers.c.item_id == shown.item_id)
-    last = select(answers.c.choices).where(mine, answers.c.kind == "answer").order_by(answers.c.id.desc())
-    return connection.scalar(last.limit(1)) or {}
-
-
-def _on_screen(connection: Connection, rater: Found) -> Found | None:
-    """The item that was shown last and waits for an answer."""
-    columns = (assignments, items.c.identities, items.c.question)
-    wanted = select(*columns).join(items, items.c.id == assignments.c.item_id)
-    wanted = wanted.where(assignments.c.rater_id == rater.id, assignments.c.state == "shown")
-    newest = wanted.order_by(assignments.c.since_ms.desc(), assignments.c.id.desc()).limit(1)
-    return connection.execute(newest).first()
-
-
-def _open_items(rater: Found, task: Task) -> Select[Any]:
-    """Ordinary items that this rater has not seen and that want more raters."""
-    return _unseen(rater).where(items.c.gold.is_(None), items.c.n_claims < task.raters_per_item)
-
-
-def _unseen(rater: Found) -> Select[Any]:
-    seen = exists().where(assignments.c.rater_id == rater.id, assignments.c.item_id == items.c.id)
-    return select(items.c.id).where(items.c.task_id == rater.task_id, ~seen)
-
-
-def _give_item(store: LabelStore, connection: Connection, rater: Found, task: Task) -> None:
-    """Claim an item for this rater, where there is one."""
-    fewest = _open_items(rater, task).order_by(items.c.n_claims, func.random()).limit(1)
-    item_id = connection.scalar(fewest)
-    if item_id is None and _release(store, connection, rater.task_id):
-        item_id = connection.scalar(fewest)
-    if item_id is None:
-        return
-    if store.rng.random() < task.gold_share:
-        known = _unseen(rater).where(items.c.gold.is_not(None)).order_by(func.random()).limit(1)
-        item_id = connection.scalar(known) or item_id
-    claim = {
-        "rater_id": rater.id,
-        "item_id": item_id,
-        "token": secrets.token_urlsafe(24),
-        "state": "shown",
-        "task_version": rater.version,
-        "since_ms": store.now_ms,
-    }
-    connection.execute(insert(assignments).values(claim))
-    _count_claims(connection, item_id, 1)
-
-
 def _release(store: LabelStore, connection: Connection, task_id: str) -> int:
     """Let others have what raters left on their screens long ago; who left it may still answer it."""
-    left = select(assignments.c.id, assignments.c.item_id, assignments.c.state).join(
-        items, items.c.id == assignments.c.item_id
-    )
     before = store.now_ms - RELEASE_AFTER_SECONDS * 1000
-    left = left.where(
-        items.c.task_id == task_id, assignments.c.state == "shown", assignments.c.since_ms < before
-    )
-    found = connection.execute(left).all()
-    for shown in found:
+    left = connection.execute(_LEFT_LYING, {"task": task_id, "before": before}).all()
+    for shown in left:
         move(connection, shown, "released")
-    return len(found)
+    return len(left)
 
 
-def move(connection: Connection, shown: Found, state: str, **values: int) -> None:
-    """Give an assignment another state, with the item's count of claims."""
-    changed = update(assignments).where(assignments.c.id == shown.id).values(state=state, **values)
-    connection.execute(changed)
-    change = (state in CLAIMS) - (shown.state in CLAIMS)
-    if change:
-        _count_claims(connection, shown.item_id, change)
-
-
-def _count_claims(connection: Connection, item_id: int, change: int) -> None:
-    counted = update(items).where(items.c.id == item_id).values(n_claims=items.c.n_claims + change)
-    connection.execute(counted)
+# Built once: to build a statement takes longer than to run it.
+_rater_is = assignments.c.rater_id == bindparam("rater")
+_STATES = select(assignments.c.state, func.count()).where(_rater_is).group_by(assignments.c.state)
+_ON_SCREEN = (
+    select(assignments, items.c.identities, items.c.question)
+    .join(items, items.c.id == assignments.c.item_id)
+    .where(_rater_is, assignments.c.state == "shown")
+    .order_by(assignments.c.since_ms.desc(), assignments.c.id.desc())
+    .limit(1)
+)
+_TAKEN_BACK = (
+    select(answers.c.choices)
+    .where(answers.c.rater_id == bindparam("rater"), answers.c.item_id == bindparam("item"))
+    .where(answers.c.kind == "answer")
+    .order_by(answers.c.id.desc())
+    .limit(1)
+)
+_UNSEEN = (items.c.task_id == bindparam("task")) & items.c.id.not_in(
+    select(assignments.c.item_id).where(_rater_is)
+)
+_OPEN = _UNSEEN & items.c.gold.is_(None) & (items.c.n_claims < bindparam("most"))
+_N_OPEN = select(func.count()).select_from(items).where(_OPEN)
+_ITEM = (items.c.id, items.c.identities, items.c.question)
+_picked = (  # of numbers alone: all open items are sorted here
+    select(items.c.id, func.count().over().label("n_open"))
+    .where(_OPEN)
+    .order_by(items.c.n_claims, func.random())
+    .limit(1)
+    .subquery()
+)
+_FEWEST = select(*_ITEM, _picked.c.n_open).join(_picked, _picked.c.id == items.c.id)
+_GOLD = select(*_ITEM).where(_UNSEEN, items.c.gold.is_not(None)).order_by(func.random()).limit(1)
+_LEFT_LYING = (
+    select(assignments)
+    .join(items, items.c.id == assignments.c.item_id)
+    .where(items.c.task_id == bindparam("task"), assignments.c.state == "shown")
+    .where(assignments.c.since_ms < bindparam("before"))
+)
+_ASSIGN = insert(assignments)
+_MOVE = (
+    update(assignments)
+    .where(assignments.c.id == bindparam("which"))
+    .values(state=bindparam("to"), since_ms=bindparam("since"))
+)
+_COUNT_CLAIM = (
+    update(items)
+    .where(items.c.id == bindparam("item"))
+    .values(n_claims=items.c.n_claims + bindparam("change", type_=Integer))
+)

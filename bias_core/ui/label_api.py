@@ -50,7 +50,7 @@ Handler = Callable[["Request"], Awaitable[Response]]
 MAX_BODY = 4096  # bytes; an answer has about 200
 CODE_HEADER = "x-rater-code"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_THREADS = 4
+_THREADS = 32  # so many answers may share a commit
 
 # How often, by token bucket (at once, then per second): more than people do, less than a runaway script.
 _ACTS = (60, 20.0)

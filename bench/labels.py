@@ -1,0 +1,80 @@
+"""Raters who all answer at once, through the real app: `python bench/labels.py [raters] [answers each]`."""
+
+import asyncio
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+
+from bias_core.annotation.label_store import LabelStore
+from tests.annotation.raters import WebRater, open_task
+
+N_RATERS, N_ANSWERS, N_ITEMS = 200, 50, 800
+LIMIT_MS = 500
+
+
+async def work(rater, join_code, n, pause, rng):
+    await asyncio.sleep(rng.random() * pause)
+    await rater.join(join_code)
+    _, turn = await rater.ask("GET", "/label/next")
+    for _ in range(n):
+        await asyncio.sleep(pause * (0.5 + rng.random()))
+        turn = await rater.answer(turn)
+
+
+async def everybody(port, join_code, n_raters, n_answers, pause):
+    rng = random.Random(0)
+    raters = [WebRater("127.0.0.1", port) for _ in range(n_raters)]
+    started = time.perf_counter()
+    await asyncio.gather(*(work(rater, join_code, n_answers, pause, rng) for rater in raters))
+    for rater in raters:
+        rater.close()
+    return raters, time.perf_counter() - started
+
+
+def wait_for(url):
+    for _ in range(600):
+        try:
+            urllib.request.urlopen(url).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise SystemExit(f"no answer from {url}")
+
+
+def main():
+    n_raters, n_answers = (int(word) for word in [*sys.argv[1:], N_RATERS, N_ANSWERS][:2])
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
+        data = Path(folder) / "data"
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        store = LabelStore(f"sqlite:///{data}/labels.sqlite", pictures=data / "label_pictures")
+        task = open_task(store, Path(folder) / "originals", N_ITEMS, raters_per_item=1000)
+        free.close()
+        environment = os.environ | {"GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_TEMP_DIR": f"{folder}/cache"}
+        command = [sys.executable, "-m", "tests.ui.serve", str(data), str(port)]
+        app = subprocess.Popen(command, env=environment)
+        try:
+            wait_for(f"http://127.0.0.1:{port}")
+            for pause, how in ((1.0, "a second between answers"), (0.0, "no pause at all")):
+                raters, seconds = asyncio.run(everybody(port, task.join_code, n_raters, n_answers, pause))
+                waits = 1000 * np.concatenate([rater.seconds for rater in raters])
+                p50, p99 = np.percentile(waits, [50, 99])
+                print(
+                    f"{n_raters} raters, {waits.size:,} answers, {how}: {waits.size / seconds:.0f} a second; "
+                    f"median {p50:.0f} ms, 99th percentile {p99:.0f} ms (under {LIMIT_MS} ms wanted)"
+                )
+        finally:
+            app.kill()
+            app.wait()
+
+
+if __name__ == "__main__":
+    main()

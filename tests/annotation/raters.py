@@ -1,0 +1,93 @@
+"""Tasks to test with, and raters who ask over HTTP as a browser does: one connection each, kept open."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from bias_core.annotation.task_owner import CreatedTask, TaskPicture, create_task, set_status
+from bias_core.annotation.tasks import pst_task
+
+CHOICES = {"left": "feminine", "right": "masculine"}
+GOLD = {"left": "feminine", "right": "feminine"}
+
+
+def pictures(folder: Path, n: int, *, n_gold: int = 0) -> list[TaskPicture]:
+    """``n`` ordinary pictures of one colour each, and then ``n_gold`` with a known answer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    for i in range(n + n_gold):
+        path = folder / f"{i}.png"
+        Image.new("RGB", (16, 16), (i % 256, i // 256, 7)).save(path)
+        identities = {"left": f"nurse {i}", "right": "CEO"}
+        gold = GOLD if i >= n else None
+        made.append(TaskPicture(path=path, image_id=f"picture-{i}", identities=identities, gold=gold))
+    return made
+
+
+def open_task(store: Any, folder: Path, n: int = 7, *, n_gold: int = 0, **changes: Any) -> CreatedTask:
+    """An open task about pairs with ``n`` ordinary items."""
+    made = create_task(store, pst_task(paired=True, **changes), pictures(folder, n, n_gold=n_gold))
+    set_status(store, made.key, "open")
+    return made
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+@dataclass
+class WebRater:
+    """Somebody with the rater's screen open.
+
+    ``acknowledged`` has the ids of the answers that the server said are kept; ``seconds`` how long each took.
+    """
+
+    host: str
+    port: int
+    code: str = ""
+    acknowledged: list[str] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    _streams: Any = None
+
+    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(self.host, self.port)
+        reader, writer = self._streams
+        data = b"" if body is None else json.dumps(body).encode()
+        head = [f"{method} {path} HTTP/1.1", f"Host: {self.host}:{self.port}", f"Content-Length: {len(data)}"]
+        head += ["Content-Type: application/json"] if data else []
+        head += [f"X-Rater-Code: {self.code}"] if self.code else []
+        writer.write("\r\n".join([*head, "", ""]).encode() + data)
+        received = await reader.readuntil(b"\r\n\r\n")
+        status = int(received.split(b" ", 2)[1])
+        lengths = [line for line in received.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+        content = await reader.readexactly(int(lengths[0].split(b":")[1]))
+        return status, json.loads(content)
+
+    async def join(self, join_code: str) -> None:
+        status, said = await self.ask("POST", "/label/join", {"task": join_code, "agreed": True})
+        assert status == 200, said
+        self.code = said["code"]
+
+    async def answer(self, turn: dict[str, Any], answer_id: str = "") -> dict[str, Any]:
+        answer_id = answer_id or new_id()
+        body = {"id": answer_id, "item": turn["item"], "choices": CHOICES, "duration_ms": 700}
+        started = time.perf_counter()
+        status, said = await self.ask("POST", "/label/answer", body)
+        assert status == 200, said
+        self.seconds.append(time.perf_counter() - started)
+        self.acknowledged.append(answer_id)
+        return said
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
