@@ -14,6 +14,7 @@ from bias_core.ui.arrival import build_visitor
 from bias_core.ui.association import AssociationTab
 from bias_core.ui.calibration import CalibrationTab
 from bias_core.ui.internal import InternalTab
+from bias_core.ui.label_api import label_routes
 from bias_core.ui.links import EXPLORE, notice_html, query_of, read_link
 from bias_core.ui.methods import MethodsTab
 from bias_core.ui.page import HEADER, HEADER_JS, LINK_IS_READ_JS, address_js
@@ -91,8 +92,10 @@ def launch_options(services: Services) -> dict[str, Any]:
         "allowed_paths": [str(data / "images"), str(settings.assets_dir / EXAMPLES)],
         "blocked_paths": [
             *(str(data / name) for name in ("runs", "reports", "embeddings.sqlite", "answers.sqlite")),
+            *(str(data / name) for name in ("labels.sqlite", "labels.sqlite-wal", "label_pictures")),
             *(str(path) for path in settings.assets_dir.iterdir() if path.name != EXAMPLES),
         ],
+        "app_kwargs": {"routes": label_routes(services)},
         "footer_links": ["api", "gradio", "settings"],
         "theme": build_theme(),
         "css_paths": [CSS],
