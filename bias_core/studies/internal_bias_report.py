@@ -198,7 +198,7 @@ def _summary_findings(design: Design, model: str, group: str, summary: InternalB
     printed = design.data.get("summary", {}).get(model, {}).get(group, {})
     name = "All targets" if group == "overall" else f"{group.capitalize()}-dominated targets"
     n = summary.n_undefined
-    says = f"{n} targets have no α: their texts hardly lean." if n else ""
+    says = f"Targets without α, as their texts hardly lean: {n}." if n else ""
     misprint = f"Published misprint, {printed['misprint']}." if "misprint" in printed else ""
     return [
         Finding(
@@ -207,6 +207,7 @@ def _summary_findings(design: Design, model: str, group: str, summary: InternalB
             metric="diffusion_bias",
             estimate=summary.diffusion_bias,
             published=printed["delta_mean"][0] if printed else None,
+            says="Never below 0, so its interval cannot hold 0: see II − TT of each target.",
         ),
         Finding(
             key=f"alpha {group}",
@@ -214,9 +215,17 @@ def _summary_findings(design: Design, model: str, group: str, summary: InternalB
             metric="bias_amplification",
             estimate=summary.bias_amplification,
             published=printed["alpha_mean"][0] if printed else None,
-            says=" ".join(filter(None, (says, misprint))),
+            says=" ".join(filter(None, (_alpha_says(summary.bias_amplification), says, misprint))),
         ),
     ]
+
+
+def _alpha_says(alpha: Estimate) -> str:
+    if math.isnan(alpha.value):
+        return ""
+    if alpha.low <= 1 <= alpha.high:
+        return "Neither more nor less strongly than the texts, as far as can be told."
+    return f"On average {'more' if alpha.value > 1 else 'less'} strongly than the texts."
 
 
 def _summary_table(design: Design, summaries: Mapping[str, InternalBiasSummary]) -> pd.DataFrame:

@@ -111,7 +111,8 @@ class AssociationTab(StudyTab):
     def build_extra(self) -> dict[str, Any]:
         """A closer look at one test or occupation."""
         extra: dict[str, Any] = {}
-        extra["closer"] = gr.Dropdown(label="Look closer at", elem_id=f"{self.key}-closer", visible=False)
+        with gr.Row(elem_classes="closer"):
+            extra["closer"] = gr.Dropdown(label="Look closer at", elem_id=f"{self.key}-closer", visible=False)
         extra["words"] = gr.HTML(js_on_load=TAKE_JS, elem_id=f"{self.key}-words", visible=False)
         extra["behind"] = gr.HTML(js_on_load=OPEN_JS, elem_id=f"{self.key}-behind", visible=False)
         extra["opened"] = gr.HTML(elem_id=f"{self.key}-opened")

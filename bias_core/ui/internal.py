@@ -84,7 +84,8 @@ class InternalTab(StudyTab):
     def build_extra(self) -> dict[str, Any]:
         """One target from text to picture."""
         extra: dict[str, Any] = {}
-        extra["target"] = gr.Dropdown(label="Target", info="Look closer at", elem_id=f"{self.key}-target")
+        with gr.Row(elem_classes="closer"):
+            extra["target"] = gr.Dropdown(label="Look closer at", elem_id=f"{self.key}-target")
         extra["flow"] = gr.HTML(elem_id=f"{self.key}-flow")
         extra["behind"] = gr.HTML(js_on_load=OPEN_JS, elem_id=f"{self.key}-behind")
         extra["opened"] = gr.HTML(elem_id=f"{self.key}-opened")

@@ -62,10 +62,17 @@ def flow_html(report: StudyReport, target: str) -> str:
     )
     table = frame_html(mine.reset_index().drop(columns="target"), f"The four scores of {target}")
     return (
-        f'<section class="card"><h3>{escape(target)}, from text to picture</h3>'
+        f'<section class="card"><h3>{escape(target)}, from text to picture</h3>{_prompt(report, target)}'
         f'<div class="flow">{stages}</div><dl class="words">{_words(rows.iloc[0])}</dl>'
         f"<details><summary>The four scores as a table</summary>{table}</details></section>"
     )
+
+
+def _prompt(report: StudyReport, target: str) -> str:
+    frame = report.pictures
+    drawn = [] if frame is None else frame.loc[frame["keyword"] == target, "prompt"]
+    prompts = ", ".join(f"“{prompt}”" for prompt in dict.fromkeys(drawn))
+    return f'<p class="quiet">Drawn {len(drawn)} times: {escape(prompts)}</p>'
 
 
 def _stage(title: str, scores: list[str]) -> str:

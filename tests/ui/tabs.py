@@ -1,0 +1,35 @@
+"""A study tab with its components, outside of a served app."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import gradio as gr
+
+from bias_core.ui.visitor import Visitor
+
+if TYPE_CHECKING:
+    from bias_core.services import Services
+    from bias_core.ui.study_tab import StudyTab
+
+    T = TypeVar("T", bound=StudyTab)
+
+
+def built(kind: type[T], services: Services) -> T:
+    """The tab, laid out and wired; inside of a loop, for Gradio would else make some that nobody closes."""
+
+    async def lay_out() -> T:
+        tab = kind(services)
+        with gr.Blocks(analytics_enabled=False) as demo:
+            tab.build_memory()
+            tab.build(demo, gr.State(Visitor()))
+        return tab
+
+    return asyncio.run(lay_out())
+
+
+def form_values(tab: StudyTab, **own: Any) -> list[Any]:
+    """What stands in the form at first; with words of one's own, these are the ones to run."""
+    named = {id(tab.own[name]): value for name, value in own.items()} | {id(tab.form["options"]): []}
+    return [*[named.get(id(c), c.value) for c in tab.inputs()][:-1], bool(own)]

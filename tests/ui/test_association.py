@@ -1,0 +1,185 @@
+"""The Association tab: what a person who knows none of the numbers is told, and what stands behind them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bias_core.studies.designs import find_design, program_of
+from bias_core.studies.run_study import complete, run_study, with_options
+from bias_core.studies.study_report import table_of
+from bias_core.studies.study_types import StudyReport, StudySettings, StudyTable
+from bias_core.studies.t2iat_own import own_association
+from bias_core.ui import association_view as view
+from bias_core.ui.association import AssociationTab
+from bias_core.ui.study_extremes import Ends, extremes_html, opened_html
+from bias_core.ui.study_html import header_html
+from bias_core.ui.visitor import Visitor
+from tests.ui.fakes import FakeServices
+from tests.ui.tabs import built, form_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+EVIL = "<img src=x onerror=alert(1)>"
+# The fake model draws a man where a prompt says "man", so edits with "man" and "woman" differ.
+OWN = own_association(
+    f"{EVIL}: math, physics, logic",
+    "Arts: poetry, music, dance",
+    "man",
+    "woman",
+    kind="gender",
+    template="a person who likes {}",
+    n=5,
+)
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
+    built = FakeServices(tmp_path_factory.mktemp("data"))
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def report(services: FakeServices) -> StudyReport:
+    return complete(run_study(OWN, StudySettings(options={"n_permutations": 100}), services))
+
+
+@pytest.fixture(scope="module")
+def tab(services: FakeServices) -> AssociationTab:
+    return built(AssociationTab, services)
+
+
+def changed(report: StudyReport, key: str, **values: Sequence[Any]) -> StudyReport:
+    """The report with other values in a table."""
+    tables = [
+        StudyTable(key=t.key, title=t.title, frame=t.frame.assign(**values) if t.key == key else t.frame)
+        for t in report.results.tables
+    ]
+    return replace(report, results=replace(report.results, tables=tuple(tables)))
+
+
+def test_every_number_is_said_in_words(report: StudyReport) -> None:
+    html = view.closer_html(report, "own")
+    row = table_of(report, "table1").frame.loc[0]
+    for name in ("S", "d"):
+        assert f"{name} = {row[name]:.3f}" in html
+    assert "of 1,000 such runs" in html
+    assert "With 3 prompts on a side this is rough" in html
+    assert "q =" not in html  # one test needs no correction
+    assert 'data-take="figure:influence_own:csv"' in html
+
+
+def test_a_score_that_rests_on_one_prompt_is_said_to(report: StudyReport) -> None:
+    turned = changed(report, "influence", **{"S changes its sign": [True] + [False] * 5})
+    first = table_of(report, "influence").frame.loc[0, "left out"]
+    assert f"without {first} it would change its sign" in view.closer_html(turned, "own")
+    firm = changed(report, "influence", **{"S changes its sign": [False] * 6})
+    assert "stays on the same side of 0" in view.closer_html(firm, "own")
+
+
+def test_a_headline_says_the_side_and_never_that_nothing_is_there(report: StudyReport) -> None:
+    clear = view.headline(changed(report, "table1", q=[0.01], S=[-0.2]))
+    assert clear.startswith(f"Pictures of Arts lean more to “man” than pictures of {EVIL} do: S = -0.200")
+    unclear = view.headline(changed(report, "table1", q=[0.3]))
+    assert "not told apart" in unclear
+    assert "no proof that they are drawn alike" in unclear
+
+
+def test_words_of_the_visitor_are_never_markup(report: StudyReport) -> None:
+    parts = (
+        view.closer_html(report, "own"),
+        view.behind_html(report, "own"),
+        header_html(report, view.headline(report)),
+    )
+    assert not any("<img src=x" in part for part in parts)
+    assert any("&lt;img" in part for part in parts)
+
+
+def test_the_extremes_are_the_lowest_and_highest_pictures_and_none_is_shown_twice(
+    report: StudyReport,
+) -> None:
+    frame = report.pictures
+    assert frame is not None
+    neutral = frame[frame["association"].notna() & (frame["side"] == "y")].sort_values("association")
+    html = extremes_html(report, "association", [Ends(title="Arts", frame=neutral)], low="l", high="h")
+    shown = [part.split('"')[0] for part in html.split('data-image="')[1:]]
+    ids = neutral["image_id"].tolist()
+    # Of 15 pictures the 4 lowest, the lowest first, and the 4 highest, the highest first.
+    assert shown == ids[:4] + ids[::-1][:4]
+    three = extremes_html(
+        report, "association", [Ends(title="Arts", frame=neutral.head(3))], low="l", high="h"
+    )
+    assert three.count("data-image") == 2
+    assert (
+        extremes_html(report, "association", [Ends(title="A", frame=neutral.head(1))], low="", high="") == ""
+    )
+
+
+def test_only_a_picture_of_this_report_opens(report: StudyReport) -> None:
+    assert report.pictures is not None
+    image_id = report.pictures["image_id"].iloc[0]
+    assert "<article" in opened_html(report, image_id)
+    assert opened_html(report, "../../etc/passwd") == opened_html(None, image_id) == ""
+
+
+@pytest.mark.parametrize(
+    ("study", "settings", "says"),
+    [
+        ("t2iat-tests", {"scale": 0.01, "options": {"n_permutations": 50}}, "of 8 tests"),
+        ("t2iat-occupations", {"scale": 0.02}, "occupations"),
+        ("t2iat-amplification", {"scale": 0.02}, "of 8 occupations"),
+        ("t2iat-human", {"scale": 0.001}, "τ ="),
+    ],
+)
+def test_every_study_has_a_headline_a_menu_and_pictures_behind_it(
+    services: FakeServices, study: str, settings: dict[str, Any], says: str
+) -> None:
+    found = complete(run_study(find_design(study), StudySettings(**settings), services))
+    assert says in view.headline(found).replace("none of 8", "of 8")
+    looks = view.closer_looks(found)
+    assert len(looks) == (4 if study == "t2iat-human" else 8)
+    assert view.behind_html(found, looks[0][1]).count("data-image") >= 2
+    assert bool(view.closer_html(found, looks[0][1])) == (study == "t2iat-tests")
+
+
+@pytest.mark.parametrize("place", range(len(AssociationTab.presets)))
+def test_a_preset_draws_a_few_hundred_pictures_at_most(tab: AssociationTab, place: int) -> None:
+    preset = tab.presets[place]
+    design = tab.designs[preset.study]
+    shots = program_of(design).shots(design, with_options(design, StudySettings(**preset.settings)))
+    assert 40 <= sum(shot.n for shot in shots) <= 320
+
+
+def test_own_words_are_run_whole_whatever_study_size_and_options_stand_above(tab: AssociationTab) -> None:
+    asked = form_values(tab, x="A: rose, tulip, lily", n=2)
+    asked[:5] = ["t2iat-human", "calibration-renderer", "fair", "calibration-clip", 1]
+    asked[9] = [["tests", "science_arts"], ["n_images", "5"], ["crossing", "full"]]
+    design, settings = tab.asked(asked)
+    assert design.name == "own-association"
+    assert settings.scale == 1.0
+    assert settings.options == {"crossing": "full"}
+    assert tab.asked(form_values(tab))[0] == tab.designs["t2iat-tests"]
+
+
+def test_a_run_shows_its_words_and_another_test_is_a_choice_away(tab: AssociationTab, tmp_path: Path) -> None:
+    *_, last = tab.on_run(Visitor(), *form_values(tab, x="a: math, logic", y="b: art, music", n=2))
+    shown = last[tab.parts["report"]]
+    assert "In words" in last[tab.extra["words"]]["value"]
+    assert not last[tab.extra["closer"]]["visible"]
+    assert "influence_own" not in last[tab.parts["figures"]]
+    assert tab.on_closer(None, "own") == {}
+    assert tab.extra["words"] in tab.on_closer(shown, "own")
+    image_id = shown.pictures["image_id"].iloc[0]
+    assert "<article" in tab.on_open(shown, SimpleNamespace(image=image_id))
+
+
+def test_words_that_make_no_test_are_an_error_in_place(tab: AssociationTab) -> None:
+    *_, last = tab.on_run(Visitor(), *form_values(tab, x="rose"))
+    assert "concept X needs 2 to 100 words" in last[tab.parts["status"]]
+    assert tab.parts["report"] not in last

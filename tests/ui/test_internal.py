@@ -1,0 +1,128 @@
+"""The Internal tab: the way from text to picture, in words that a stranger understands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bias_core.studies.designs import program_of
+from bias_core.studies.internal_bias_own import own_targets
+from bias_core.studies.run_study import complete, run_study, with_options
+from bias_core.studies.study_report import table_of
+from bias_core.studies.study_types import StudyReport, StudySettings, StudyTable
+from bias_core.ui import internal_view as view
+from bias_core.ui.internal import InternalTab
+from bias_core.ui.visitor import Visitor
+from tests.ui.fakes import FakeServices
+from tests.ui.tabs import built, form_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
+    built = FakeServices(tmp_path_factory.mktemp("data"))
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def report(services: FakeServices) -> StudyReport:
+    design = own_targets(f"woman | a photo of a woman\n{EVIL}\nman | a photo of a man", n=6, n_attribute=2)
+    return complete(run_study(design, StudySettings(condition="fair"), services))
+
+
+@pytest.fixture(scope="module")
+def tab(services: FakeServices) -> InternalTab:
+    return built(InternalTab, services)
+
+
+def changed(report: StudyReport, key: str = "table3", **values: Any) -> StudyReport:
+    """The report with other values in a table."""
+    tables = [
+        StudyTable(key=t.key, title=t.title, frame=t.frame.assign(**values) if t.key == key else t.frame)
+        for t in report.results.tables
+    ]
+    return replace(report, results=replace(report.results, tables=tuple(tables)))
+
+
+def test_the_flow_goes_from_the_words_to_the_pictures(report: StudyReport) -> None:
+    html = view.flow_html(report, "man")
+    places = [html.index(f"<b>{score} = ") for score in ("TT", "ITP", "IT", "II")]
+    assert places == sorted(places)
+    assert html.count('class="gauge"') == 4
+    assert "no interval: words are not drawn by chance" in html
+    assert "“a photo of a man”" in html
+    assert view.flow_html(report, "nobody") == ""
+
+
+def test_a_side_is_named_where_the_interval_lies_on_it(report: StudyReport) -> None:
+    for value, side in ((0.2, "Nearer to men:"), (-0.2, "Nearer to women:"), (0.0, "To neither clearly:")):
+        leaning = changed(report, "scores", value=value, low=value - 0.1, high=value + 0.1)
+        assert view.flow_html(leaning, "man").count(f"<strong>{side}</strong>") == 4
+    sides = changed(report, **{"MCAS low": [-0.3, -0.1, 0.1], "MCAS high": [-0.1, 0.1, 0.3]})
+    assert view.headline(sides).endswith("lean to men: man; to women: woman; to neither clearly: 1.")
+
+
+def test_an_interval_across_0_is_no_side_and_no_proof(report: StudyReport) -> None:
+    unclear = changed(report, **{"MCAS low": -0.1, "MCAS high": 0.1})
+    assert view.headline(unclear) == (
+        "None of 3 targets leans clearly to men or women; none is shown to be even."
+    )
+    even = changed(report, **{"II − TT low": -0.1, "II − TT high": 0.1})
+    assert "not told apart from nothing" in view.flow_html(even, "man")
+
+
+def test_where_there_is_no_alpha_its_reason_stands_there(report: StudyReport) -> None:
+    without = changed(report, **{"α": float("nan"), "why no α": "TT is 0.0010: the texts hardly lean"})
+    assert "There is no α: TT is 0.0010: the texts hardly lean." in view.flow_html(without, "man")
+    assert "times as strongly as the words alone (TT = " in view.flow_html(report, "man")
+
+
+def test_gauges_of_all_targets_have_one_scale(report: StudyReport) -> None:
+    scores = table_of(report, "scores").frame
+    reach = 1.08 * scores[["value", "low", "high"]].abs().max(axis=None)
+    for target in ("man", "woman"):
+        value = scores[(scores["target"] == target) & (scores["score"] == "II")]["value"].iloc[0]
+        assert f'cx="{120 + 112 * value / reach:.1f}"' in view.flow_html(report, target)
+
+
+def test_targets_of_the_visitor_are_never_markup(report: StudyReport) -> None:
+    for html in (view.flow_html(report, EVIL), view.behind_html(report, EVIL)):
+        assert "<img src=x" not in html
+        assert "&lt;img src=x" in html
+
+
+@pytest.mark.parametrize("place", range(len(InternalTab.presets)))
+def test_a_preset_draws_a_few_hundred_pictures_at_most(tab: InternalTab, place: int) -> None:
+    preset = tab.presets[place]
+    design = tab.designs[preset.study]
+    shots = program_of(design).shots(design, with_options(design, StudySettings(**preset.settings)))
+    assert 40 <= sum(shot.n for shot in shots) <= 300
+
+
+def test_own_targets_are_drawn_whole_and_shown_one_after_the_other(tab: InternalTab) -> None:
+    asked = form_values(tab, targets="judge\nman | a photo of a man", n=3, n_attribute=2)
+    design, settings = tab.asked(asked)
+    assert (design.name, settings.scale) == ("own-targets", 1.0)
+    *_, last = tab.on_run(Visitor(), *asked)
+    shown = last[tab.parts["report"]]
+    assert shown.n_images == 2 * 3 + 8 * 2
+    assert last[tab.extra["target"]]["choices"] == ["judge", "man"]
+    assert "judge, from text to picture" in last[tab.extra["flow"]]
+    other = tab.on_target(shown, "man")
+    assert "man, from text to picture" in other[tab.extra["flow"]]
+    assert tab.on_target(None, "man") == {}
+    image_id = shown.pictures["image_id"].iloc[0]
+    assert "<article" in tab.on_open(shown, SimpleNamespace(image=image_id))
+
+
+def test_targets_that_cannot_be_read_are_an_error_in_place(tab: InternalTab) -> None:
+    *_, last = tab.on_run(Visitor(), *form_values(tab, targets="judge | a judge | neither"))
+    assert "write a target as" in last[tab.parts["status"]]
