@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from bias_core.metrics.stereotype import stereotype_score
 from bias_core.studies.oasis_cells import (
     Cell,
     Published,
+    keep_readings,
     nationality_shots,
     own_attributes,
     read_cells,
@@ -55,6 +56,7 @@ def measure_nationalities(design: Design, settings: StudySettings, data: StudyDa
         chosen = data.frame[data.frame["nationality"] == nationality]
         attributes = _with_those_of_others(design, nationality, wanted)
         read = read_cells(data, nationality, chosen, rows[chosen.index], attributes)
+        keep_readings(data, chosen, read)
         cells += read
         own += read[: len(own_attributes(design, nationality))]
     table = pd.DataFrame([table_row(cell, published) for cell in own])
@@ -66,7 +68,12 @@ def measure_nationalities(design: Design, settings: StudySettings, data: StudyDa
             StudyTable(key="table1", title="Stereotype scores (Table 1)", frame=table, note=COLUMNS),
             StudyTable(key="figure4", title="Variety along attributes (Figure 4)", frame=variety, note=_WALS),
         ),
-        figures=(*_interval_figures(own, findings, settings), _variety_figure(variety), _plane(own)),
+        figures=(
+            *_heatmaps(cells),
+            _plane(own),
+            *_interval_figures(own, findings, settings),
+            _variety_figure(variety),
+        ),
         notes=(*published.notes(wanted), *_notes(own)),
     )
 
@@ -184,6 +191,34 @@ def _says_of_score(share: Estimate, reference: float, threshold: float) -> str:
     if share.high < reference:
         return "Shown less often than in the world, which is no stereotype."
     return f"Not told to be shown more often than in the world{more}."
+
+
+def _heatmaps(cells: Sequence[Cell]) -> list[StudyFigure]:
+    """P, Ψ and WALS of every nationality and attribute; Ψ only where there is a P*."""
+    wanted: tuple[tuple[str, str, str, Callable[[Cell], Estimate], str], ...] = (
+        ("prevalence", "P", "Who is shown with what", lambda c: c.prevalence, _READ_EVERYWHERE),
+        ("stereotype", "Ψ", "Shown beyond the world's rate (Table 1)", lambda c: c.stereotype, _NO_RATE),
+        ("variety", "WALS", "Variety along each attribute", lambda c: c.score.wals, _READ_EVERYWHERE),
+    )
+    figures = []
+    for key, unit, title, of, caption in wanted:
+        rows = [{"row": c.score.attribute.name, "column": c.concept, "value": of(c).value} for c in cells]
+        data = pd.DataFrame(rows).dropna()
+        figures.append(
+            StudyFigure(
+                key=f"map-{key}",
+                title=title,
+                kind="heatmap",
+                data=data,
+                labels={"unit": unit},
+                caption=caption,
+            )
+        )
+    return [figure for figure in figures if len(figure.data)]
+
+
+_READ_EVERYWHERE = "Attributes of the other nationalities are read here too; intervals are in the tables."
+_NO_RATE = "Empty where no real-world rate of this nationality is known: then there is no Ψ."
 
 
 def _interval_figures(

@@ -56,10 +56,10 @@ class Cell:
         return stereotype_estimate(self.score.corrected, reference)
 
 
-def nationality_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Per nationality its pictures, in equal shares of the templates."""
+def nationality_shots(design: Design, settings: StudySettings, *, least: int = FEWEST_PICTURES) -> list[Shot]:
+    """Per nationality its pictures, in equal shares of the templates; never fewer than ``least``."""
     templates = _templates(design, settings)
-    n = scaled(design.images_per_prompt, settings.scale, least=FEWEST_PICTURES)
+    n = scaled(design.images_per_prompt, settings.scale, least=least)
     firsts = [i * n // len(templates) for i in range(len(templates) + 1)]
     return [
         Shot(
@@ -119,6 +119,13 @@ def read_cells(
         neither = None if score.planted is None or absent is None else max(0.0, 1 - score.planted - absent)
         cells.append(Cell(concept=concept, score=score, neither=neither))
     return cells
+
+
+def keep_readings(data: StudyData, frame: pd.DataFrame, cells: Sequence[Cell]) -> None:
+    """Let every picture say how much nearer it is to the sentence of presence than to that of absence."""
+    for cell in cells:
+        nearer = cell.score.similarity_positive - cell.score.similarity_negative
+        data.keep(frame, **{f"{cell.score.attribute.name}: nearer by": nearer})
 
 
 class Published:

@@ -12,7 +12,7 @@ from bias_core.errors import InvalidInput
 from bias_core.prompts import fill_template
 from bias_core.statistics import benjamini_hochberg
 from bias_core.studies.oasis import columns, interval_row, or_nan, says_of_share
-from bias_core.studies.oasis_cells import FEWEST_PICTURES, Cell, read_cells, to_attribute
+from bias_core.studies.oasis_cells import FEWEST_PICTURES, Cell, keep_readings, read_cells, to_attribute
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import scaled
 from bias_core.studies.study_types import (
@@ -51,8 +51,9 @@ def measure_doctors(design: Design, settings: StudySettings, data: StudyData) ->
     rows = yield from data.embed(data.frame)
     attribute = to_attribute(design.data["doctor"]["attribute"])
     cells = {}
-    for concept, chosen in data.frame.groupby("concept", sort=False):
+    for concept, chosen in list(data.frame.groupby("concept", sort=False)):
         cells[str(concept)] = read_cells(data, str(concept), chosen, rows[chosen.index], [attribute])[0]
+        keep_readings(data, chosen, [cells[str(concept)]])
     added = {name: _added(cells.get(PLAIN), cell, settings.confidence) for name, cell in cells.items()}
     tested = [name for name in added if "p" in added[name]]
     if tested:

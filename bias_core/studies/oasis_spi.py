@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,13 @@ from bias_core.metrics.propagation import spi_band
 from bias_core.protocols import Traceable
 from bias_core.studies.explore_types import Progress
 from bias_core.studies.oasis import columns
-from bias_core.studies.oasis_cells import nationality_shots, own_attributes, wanted_nationalities
+from bias_core.studies.oasis_cells import (
+    Cell,
+    nationality_shots,
+    own_attributes,
+    read_cells,
+    wanted_nationalities,
+)
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.study_types import (
     Design,
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
+    from bias_core.studies.context import StudyServices
     from bias_core.studies.study_data import StudyData
     from bias_core.types import Attribute, Estimate
 
@@ -42,6 +51,7 @@ class Traced:
     Attributes
     ----------
     seeds, finished : of each trace, its seed and the file of its finished picture.
+    cells : of each attribute, how often the finished pictures are read to have it.
     """
 
     nationality: str
@@ -49,6 +59,7 @@ class Traced:
     seeds: tuple[int, ...]
     finished: tuple[Path, ...]
     traces: tuple[Trace, ...]
+    cells: tuple[Cell, ...]
     confidence: float
 
     @property
@@ -72,7 +83,28 @@ def trace_shots(design: Design, settings: StudySettings) -> list[Shot]:
         raise InvalidInput("n_samples and n_predicted must be at least 1")
     for nationality in wanted_nationalities(design, settings):
         _attributes(design, settings, nationality)
-    return nationality_shots(design, settings)
+    return nationality_shots(design, settings, least=_FEWEST_SEEDS)
+
+
+_FEWEST_SEEDS = 2  # one has no interval
+
+
+def model_ready(settings: StudySettings, services: StudyServices) -> None:
+    """Refuse pictures that were not made step by step."""
+    if settings.images:
+        raise InvalidInput(
+            "pictures that were brought along show nothing of the steps they were made in; SPI needs a "
+            "diffusion model that draws them here, such as calibration-diffusion"
+        )
+    _traceable(services.text_to_image(settings.model), settings.model)
+
+
+def _traceable(model: object, name: str) -> Traceable:
+    if isinstance(model, Traceable):
+        return model
+    raise InvalidInput(
+        f"{name} has no denoising steps to look into; choose a diffusion model, such as calibration-diffusion"
+    )
 
 
 def _attributes(design: Design, settings: StudySettings, nationality: str) -> list[Attribute]:
@@ -88,18 +120,16 @@ def _attributes(design: Design, settings: StudySettings, nationality: str) -> li
 
 def measure_propagation(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """SPI of every attribute over the steps, and predicted pictures."""
-    model = data.rows.model(data.services)
-    if not isinstance(model, Traceable):
-        raise InvalidInput(
-            f"{settings.model} has no denoising steps to look into; choose a diffusion model, such as "
-            "calibration-diffusion"
-        )
+    model = _traceable(data.rows.model(data.services), settings.model)
+    rows = yield from data.embed(data.frame)
     traced = []
     for nationality in wanted_nationalities(design, settings):
         frame = data.frame[data.frame["nationality"] == nationality]
         if len(frame):
             attributes = _attributes(design, settings, nationality)
-            traced.append((yield from _trace(data, model, nationality, frame, attributes)))
+            cells = read_cells(data, nationality, frame, rows[frame.index], attributes)
+            traced.append((yield from _trace(data, model, nationality, frame, cells)))
+            _keep_first_steps(data, frame, traced[-1])
     bands = {(t.nationality, i): t.band(i) for t in traced for i in range(len(t.attributes))}
     return Results(
         findings=tuple(_finding(t, i, bands) for t in traced for i in range(len(t.attributes))),
@@ -117,13 +147,24 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
 
 
 _COLUMNS = (
-    "SPI at the first step and over all steps, means over seeds. Strongest: step, counted from 1, at which "
-    "the mean is farthest from 0. Last: SPI at the last step."
+    "SPI at the first step and over all steps, means over seeds. Steps are counted from 1. First clear: the "
+    "first step whose interval excludes 0. Strongest: the step at which the mean is farthest from 0. Last: "
+    "SPI at the last step. Finished P: share of the finished pictures that the reader sees the attribute in, "
+    "corrected for its known errors."
 )
 _SIGN = (
     "SPI is a cosine: above 0 a step adds the attribute, below 0 it takes it away. It says nothing of how "
-    "much, and the intervals of the steps are each on its own."
+    "much, and the intervals of the steps are each on its own: of 100 steps that do nothing, 5 of those at "
+    "95 % exclude 0."
 )
+
+
+def _keep_first_steps(data: StudyData, frame: pd.DataFrame, traced: Traced) -> None:
+    """Let every picture say what its first step did, and all steps on average."""
+    for i, attribute in enumerate(traced.attributes):
+        curves = traced.curves[:, :, i]
+        data.keep(frame, **{f"{attribute.name}: SPI, first step": curves[:, 0]})
+        data.keep(frame, **{f"{attribute.name}: SPI, all steps": curves.mean(axis=1)})
 
 
 def _wording(trace: Trace) -> str:
@@ -132,10 +173,11 @@ def _wording(trace: Trace) -> str:
 
 
 def _trace(
-    data: StudyData, model: Traceable, nationality: str, frame: pd.DataFrame, attributes: Sequence[Attribute]
+    data: StudyData, model: Traceable, nationality: str, frame: pd.DataFrame, cells: Sequence[Cell]
 ) -> Generator[Progress, None, Traced]:
     """Trace every picture of a nationality; predicted pictures of the first ones."""
     stored, options = data.stored(frame), data.settings.options
+    attributes = [cell.score.attribute for cell in cells]
     traces = []
     for i, picture in enumerate(stored):
         data.check()
@@ -163,6 +205,7 @@ def _trace(
         seeds=tuple(picture.row.seed for picture in stored),
         finished=tuple(picture.path for picture in stored),
         traces=tuple(traces),
+        cells=tuple(cells),
         confidence=data.settings.confidence,
     )
 
@@ -183,13 +226,19 @@ Bands = dict[tuple[str, int], list["Estimate"]]
 
 def _finding(traced: Traced, attribute: int, bands: Bands) -> Finding:
     band, name = bands[traced.nationality, attribute], traced.attributes[attribute].name
-    strongest = _strongest(band)
+    strongest, clear = _strongest(band), first_clear_step(band)
+    when = (
+        "No step's interval excludes 0."
+        if clear is None
+        else f"The first interval that excludes 0 is that "
+        f"of step {clear + 1}, which {'adds it' if band[clear].value > 0 else 'takes it away'}."
+    )
     return Finding(
         key=f"{traced.nationality} {name}",
         title=f"{traced.nationality}, {name}: first step",
         metric="stereotype_propagation_index",
         estimate=band[0],
-        says=f"{_says(band[0])} It is farthest from 0 at step {strongest + 1} of {len(band)}: "
+        says=f"{_says(band[0])} {when} It is farthest from 0 at step {strongest + 1} of {len(band)}: "
         f"{band[strongest].value:+.3f}.",
     )
 
@@ -204,24 +253,38 @@ def _strongest(band: Sequence[Estimate]) -> int:
     return int(np.argmax([abs(step.value) for step in band]))
 
 
+def first_clear_step(band: Sequence[Estimate]) -> int | None:
+    """The first step, from 0, whose interval excludes 0; None where there is none.
+
+    Examples
+    --------
+    >>> from bias_core.metrics.propagation import spi_band
+    >>> first_clear_step(spi_band([[0.1, 0.5], [-0.1, 0.6], [0.0, 0.55]]))
+    1
+    """
+    return next((i for i, step in enumerate(band) if step.low > 0 or step.high < 0), None)
+
+
 def _row(traced: Traced, attribute: int, bands: Bands) -> dict[str, Any]:
     band = bands[traced.nationality, attribute]
-    strongest = _strongest(band)
+    strongest, clear = _strongest(band), first_clear_step(band)
     return {
         "nationality": traced.nationality,
         "attribute": traced.attributes[attribute].name,
         **columns("first step", band[0]),
+        "first clear": math.nan if clear is None else clear + 1,
         "strongest": strongest + 1,
         **columns("SPI there", band[strongest]),
         "last": band[-1].value,
         **columns("all steps", traced.whole(attribute)),
+        **columns("finished P", traced.cells[attribute].prevalence),
         "seeds": len(traced.seeds),
         "steps": len(band),
     }
 
 
 def _figures(traced: Traced, bands: Bands, settings: StudySettings) -> list[StudyFigure]:
-    key, n_samples = traced.nationality.lower(), settings.options["n_samples"]
+    key, n_samples = _key(traced.nationality), settings.options["n_samples"]
     singles = [
         _figure(
             f"figure6-{key}-{seed}",
@@ -244,12 +307,30 @@ def _figures(traced: Traced, bands: Bands, settings: StudySettings) -> list[Stud
             for step, e in enumerate(bands[traced.nationality, i])
         ],
         "Mean over seeds; the band is its interval at each step.",
+        concept=traced.nationality,
+        velocities=_wording(traced.traces[0]),
+        predicted=f"figure7-{key}",
+        singles=[figure.key for figure in singles],
     )
     return [average, *singles, _filmstrip(traced, n_samples)]
 
 
-def _figure(key: str, title: str, rows: list[dict[str, Any]], caption: str) -> StudyFigure:
-    labels = {"x": "denoising step", "y": "SPI", "null": 0.0}
+def _key(name: str) -> str:
+    """For names of files.
+
+    Examples
+    --------
+    >>> _key("Iranian"), _key("a nurse / carer")
+    ('iranian', 'a-nurse-carer')
+    """
+    return re.sub(r"\W+", "-", name.lower())
+
+
+def _figure(
+    key: str, title: str, rows: list[dict[str, Any]], caption: str, **more: str | list[str]
+) -> StudyFigure:
+    """Curves; ``more`` says what goes with them on a page."""
+    labels = {"x": "denoising step", "y": "SPI", "null": 0.0, **more}
     return StudyFigure(
         key=key, title=title, kind="curves", data=pd.DataFrame(rows), labels=labels, caption=caption
     )
@@ -266,7 +347,7 @@ def _filmstrip(traced: Traced, n_samples: int) -> StudyFigure:
             {"row": seed, "column": "finished", "path": str(finished), "text": f"finished, seed {seed}"}
         )
     return StudyFigure(
-        key=f"figure7-{traced.nationality.lower()}",
+        key=f"figure7-{_key(traced.nationality)}",
         title=f"What each step is heading for, {traced.nationality} (Figure 7)",
         kind="pictures",
         data=pd.DataFrame(rows),
@@ -274,4 +355,4 @@ def _filmstrip(traced: Traced, n_samples: int) -> StudyFigure:
     )
 
 
-PROGRAMS = {"propagation": Program(shots=trace_shots, measure=measure_propagation)}
+PROGRAMS = {"propagation": Program(shots=trace_shots, measure=measure_propagation, ready=model_ready)}

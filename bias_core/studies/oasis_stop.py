@@ -18,8 +18,10 @@ from bias_core.studies.oasis_cells import nationality_shots, own_attributes, wan
 from bias_core.studies.oasis_stop_report import (
     Cluster,
     Drawn,
+    closeness_of_own,
     cluster_figures,
     cluster_findings,
+    cluster_name,
     cluster_tables,
 )
 from bias_core.studies.program import Measuring, Program
@@ -78,6 +80,8 @@ def _search(
     settings, options = data.settings, data.settings.options
     wanted = min(options["n_clusters"], len(rows)) or None
     found = spectral_clusters(rows, n_clusters=wanted, seed=settings.seed)
+    data.keep(frame, cluster=[cluster_name(nationality, k + 1) for k in found.labels])
+    data.keep(frame, **{TYPICAL: _typical(rows, found.labels)})
     searched = min(found.n_clusters, options["max_clusters"])
     for k in range(searched):
         data.check()
@@ -105,6 +109,20 @@ def _search(
     chosen = "asked for" if wanted else "by the largest eigengap"
     eigenvalues = ", ".join(f"{value:.2f}" for value in found.eigenvalues)
     return f"{found.n_clusters} clusters, {chosen}; smallest eigenvalues {eigenvalues}. {found.note}".rstrip()
+
+
+TYPICAL = "similarity to its cluster"
+"""Name of the column: mean cosine to the cluster's pictures, of one of them to the others."""
+
+
+def _typical(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Mean cosine of every picture to the others of its cluster; nan for one that is alone."""
+    means = np.full(len(rows), np.nan)
+    for label in np.unique(labels):
+        inside = labels == label
+        if inside.sum() > 1:
+            means[inside] = closeness_of_own(rows[inside])
+    return means
 
 
 def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[OptimisedPrompt, ...]:
@@ -140,7 +158,7 @@ def _draw(
             prompt=cluster.prompts[0].text,
             n=n,
             group=cluster.name,
-            facts={"nationality": cluster.nationality, "cluster": cluster.number},
+            facts={"nationality": cluster.nationality, "cluster": cluster.name},
             first_seed=design.images_per_prompt,
         )
         for cluster in clusters
@@ -148,9 +166,15 @@ def _draw(
     frame = yield from data.draw(shots)
     rows = yield from data.embed(frame)
     groups = frame["group"].to_numpy(dtype=str)
-    return {
+    drawn = {
         name: Drawn(frame=frame[groups == name], rows=rows[groups == name]) for name in dict.fromkeys(groups)
     }
+    for cluster in clusters:
+        if cluster.name in drawn:
+            in_report = data.frame[data.frame["group"] == cluster.name]
+            similar = drawn[cluster.name].rows @ cluster.rows.mean(axis=0)
+            data.keep(in_report, **{TYPICAL: similar})
+    return drawn
 
 
 def _attributes(

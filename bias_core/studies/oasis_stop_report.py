@@ -50,7 +50,7 @@ class Cluster:
     @property
     def name(self) -> str:
         """For titles."""
-        return f"{self.nationality}, cluster {self.number}"
+        return cluster_name(self.nationality, self.number)
 
     def closeness(self, rows: np.ndarray, confidence: float, seed: int) -> Estimate:
         """Mean cosine of other pictures to the pictures of the cluster."""
@@ -58,8 +58,25 @@ class Cluster:
 
     def own_closeness(self) -> float:
         """Mean cosine of its pictures to each other; nan for a single one."""
-        n, total = len(self.rows), float(np.sum(self.rows.sum(axis=0, dtype=np.float64) ** 2))
-        return (total - n) / (n * (n - 1)) if n > 1 else float("nan")
+        return float(closeness_of_own(self.rows).mean()) if len(self.rows) > 1 else float("nan")
+
+
+def cluster_name(concept: str, number: int) -> str:
+    """How a cluster is called on pages and in tables; numbers start at 1 with the largest."""
+    return f"{concept}, cluster {number}"
+
+
+def closeness_of_own(rows: np.ndarray) -> np.ndarray:
+    """Mean cosine of each of two or more unit rows ``(n, d)`` to the others, ``(n,)``.
+
+    Examples
+    --------
+    >>> closeness_of_own(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
+    array([0.5, 0.5, 0. ])
+    """
+    exact = rows.astype(np.float64)
+    own: np.ndarray = (exact @ exact.sum(axis=0) - (exact**2).sum(axis=1)) / (len(exact) - 1)
+    return own
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,14 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_score
 from bias_core.statistics import percentile_estimate
 from bias_core.studies.oasis import columns, or_nan, stereotype_shots
-from bias_core.studies.oasis_cells import Cell, Published, own_attributes, read_cells, wanted_nationalities
+from bias_core.studies.oasis_cells import (
+    Cell,
+    Published,
+    keep_readings,
+    own_attributes,
+    read_cells,
+    wanted_nationalities,
+)
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.study_types import (
     Design,
@@ -73,6 +80,7 @@ def measure_users(design: Design, settings: StudySettings, data: StudyData) -> M
         chosen = data.frame[data.frame["nationality"] == name]
         if len(chosen):
             cells = read_cells(data, name, chosen, rows[chosen.index], own_attributes(design, name))
+            keep_readings(data, chosen, cells)
             found.append(_nationality(name, float(design.data["internet_users"][name]), cells, data))
     published = Published(design)
     table = pd.DataFrame([_row(n, published) for n in found])

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bias_core.errors import Cancelled, InvalidInput, StorageError
 from bias_core.runs.manifests import Manifest
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from bias_core.studies.program import Program
     from bias_core.studies.rows import Rows
     from bias_core.studies.study_types import Design, Shot, StudySettings
+
+T = TypeVar("T")
 
 
 def run_study(
@@ -101,10 +103,8 @@ def complete(steps: Generator[Progress, None, StudyReport]) -> StudyReport:
     return found[0]
 
 
-def followed(
-    steps: Generator[Progress, None, StudyReport], found: list[StudyReport]
-) -> Generator[Progress, None, None]:
-    """The steps of a run; its report is put into ``found`` at the end."""
+def followed(steps: Generator[Progress, None, T], found: list[T]) -> Generator[Progress, None, None]:
+    """The steps of a run; its report (or whatever it returns) is put into ``found`` at the end."""
     found.append((yield from steps))
 
 

@@ -69,7 +69,10 @@ def test_planted_steps_are_found(services, planted):
     assert row["all steps"] == pytest.approx((0.6 + 0.0 - 0.8) / 3, abs=1e-6)
     finding = findings(report)["Iranian man"]
     assert finding.estimate.n == N_SEEDS == planted.traced
-    assert finding.says == "The first step adds it. It is farthest from 0 at step 3 of 3: -0.800."
+    assert finding.says == (
+        "The first step adds it. The first interval that excludes 0 is that of step 1, which adds it. "
+        "It is farthest from 0 at step 3 of 3: -0.800."
+    )
     curves = figures(report)["figure9-iranian"].data
     np.testing.assert_allclose(curves["value"], Planted.towards, atol=1e-6)
     assert curves["x"].tolist() == [1, 2, 3]

@@ -1,0 +1,73 @@
+"""What an OASIS study found, in a sentence or two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bias_core.studies.report import format_number
+from bias_core.ui.origins_film import films
+from bias_core.ui.origins_stop import texts_of
+from bias_core.ui.study_words import headline
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bias_core.studies.study_types import StudyReport
+    from bias_core.ui.origins_film import Film
+
+
+def origins_headline(report: StudyReport) -> str:
+    """By the kind of study."""
+    if report.design.kind == "propagation":
+        return " ".join(_film_sentence(film) for film in films(report))
+    if report.design.kind == "optimised_prompts":
+        return _stop_sentence(report)
+    if report.design.kind == "nationality_stereotypes":
+        table = next(table.frame for table in report.results.tables if table.key == "table1")
+        return _stereotype_sentence(table)
+    return headline(report)
+
+
+def _film_sentence(film: Film) -> str:
+    early = sorted((line for line in film.lines if line.clear is not None), key=lambda line: line.clear or 0)
+    if not early:
+        return (
+            f"{film.concept}: with {film.n_seeds} seeds no step clearly moves towards an attribute or away."
+        )
+    parts = []
+    for line in early:
+        step = line.clear or 0
+        way = "towards" if line.band[step].value > 0 else "away from"
+        parts.append(f"{way} {line.name} at step {step + 1}")
+    unclear = [line.name for line in film.lines if line.clear is None]
+    rest = f" {', '.join(unclear)}: not told." if unclear else ""
+    return f"{film.concept}: of {film.n_steps} steps, the first clear move is {', '.join(parts)}.{rest}"
+
+
+def _stop_sentence(report: StudyReport) -> str:
+    texts = texts_of(report).drop_duplicates("name")
+    clear = texts[~(texts["specificity low"] <= 0)]  # nan: nothing to be told apart from
+    found = "; ".join(
+        f"{row['name']} ({100 * row['share']:.0f} % of the concept's pictures): “{row['prompt']}”"
+        for _, row in clear.iterrows()
+    )
+    rest = texts["name"][~texts["name"].isin(clear["name"])].tolist()
+    none = f"No text tells {', '.join(rest)} from the concept's other pictures." if rest else ""
+    return " ".join(filter(None, [f"For this reader, {found}." if found else "", none]))
+
+
+def _stereotype_sentence(table: pd.DataFrame) -> str:
+    known = table.dropna(subset=["P*"])
+    if known.empty:
+        return f"{len(table)} shares were measured; without real-world rates none can be called too high."
+    corrected = known["P corrected low"].fillna(known["P low"])
+    above = known[corrected > known["P*"]]
+    if above.empty:
+        return f"None of {len(known)} attributes is told to be shown more often than in the world."
+    most = above.loc[(above["P"] - above["P*"]).idxmax()]
+    return (
+        f"{len(above)} of {len(known)} attributes are shown more often than in the world. Farthest: "
+        f"{most['attribute']} for {most['nationality']}, {format_number(most['P'])} of the pictures "
+        f"[{format_number(most['P low'])}, {format_number(most['P high'])}] against "
+        f"{format_number(most['P*'])}."
+    )
