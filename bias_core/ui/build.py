@@ -13,10 +13,13 @@ from bias_core.ui import api, explore
 from bias_core.ui.arrival import build_visitor
 from bias_core.ui.association import AssociationTab
 from bias_core.ui.calibration import CalibrationTab
+from bias_core.ui.compare import CompareTab
 from bias_core.ui.internal import InternalTab
 from bias_core.ui.label_api import label_routes
 from bias_core.ui.links import EXPLORE, notice_html, query_of, read_link
 from bias_core.ui.methods import MethodsTab
+from bias_core.ui.objects import ObjectsTab
+from bias_core.ui.origins import OriginsTab
 from bias_core.ui.page import HEADER, HEADER_JS, LINK_IS_READ_JS, address_js
 from bias_core.ui.paired import PairedTab
 from bias_core.ui.runs import RunsTab
@@ -27,7 +30,17 @@ if TYPE_CHECKING:
     from bias_core.services import Services
 
 TITLE = "T2I Bias Explorer"
-TABS = (AssociationTab, PairedTab, InternalTab, RunsTab, CalibrationTab, MethodsTab)
+TABS = (
+    AssociationTab,
+    PairedTab,
+    ObjectsTab,
+    InternalTab,
+    OriginsTab,
+    CompareTab,
+    RunsTab,
+    CalibrationTab,
+    MethodsTab,
+)
 EXAMPLES = "examples"  # the only folder of the assets that is served
 _CACHE_SECONDS = 3600
 

@@ -113,7 +113,8 @@ def comparison_html(found: Regenerated) -> str:
     )
     return (
         f'<h3>{escape(_verdict(found))}</h3><p class="quiet">Below each picture: its similarity to the '
-        f'cluster, the mean cosine to its pictures.</p><div class="sides">{sides}</div>{_plot(found)}{_numbers(found)}'
+        f'cluster, the mean cosine to its pictures.</p><div class="sides">{sides}</div>'
+        f"{_plot(found)}{_numbers(found)}"
         '<p class="quiet">Similarity is what this reader sees, not what people see. Pictures that come close '
         "to a cluster show that the text is enough to bring it about; pictures that do not, that the words "
         "found carry less than the concept's name did. Neither says what the model means by the concept.</p>"
