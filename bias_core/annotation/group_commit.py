@@ -70,6 +70,7 @@ class GroupCommit:
             group.error = None
         except SQLAlchemyError as error:
             group.error = error
+            group.connection.invalidate()  # closed for good, with what it had not committed
         finally:
             group.connection.close()
             group.done.set()

@@ -24,7 +24,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from bias_core.annotation.group_commit import GroupCommit
 from bias_core.annotation.schema import metadata, task_versions, upgrade
 from bias_core.annotation.tasks import Task, task_from
-from bias_core.errors import StorageError
+from bias_core.errors import BiasCoreError, StorageError
 from bias_core.runs.files import replaced_file
 
 if TYPE_CHECKING:
@@ -170,10 +170,14 @@ class LabelStore:
     def _open(self) -> Engine:
         with self._opening:
             if self._engine is None:
-                engine = self._new_engine()
-                with self._errors(), engine.execution_options(write=True).begin() as connection:
-                    upgrade(connection)
-                self._engine = engine
+                self._engine = self._new_engine()
+                try:
+                    with self._errors(), self._engine.execution_options(write=True).begin() as connection:
+                        upgrade(connection)
+                except BiasCoreError:
+                    self._engine.dispose()
+                    self._engine = None
+                    raise
             return self._engine
 
     def _begin_write(self) -> Connection:

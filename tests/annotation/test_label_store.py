@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import create_engine, insert, inspect, text
+
+from bias_core.annotation import schema
+from bias_core.annotation.collected import given_answers, task_progress
+from bias_core.annotation.label_store import LabelStore
+from bias_core.annotation.rating import give_answer, join, next_item
+from bias_core.annotation.task_owner import OwnerKey, owned_task
+from bias_core.errors import InvalidInput, StorageError
+from tests.annotation.raters import CHOICES, new_id, open_task
+
+if TYPE_CHECKING:
+    from tests.annotation.conftest import MakeStore
+
+V1 = Path(__file__).parent / "labels_v1.sql"
+
+
+def columns(store: LabelStore) -> dict[str, Any]:
+    """Every table with its columns, and what must be unique in it."""
+    with store.read() as connection:
+        found = inspect(connection)
+        return {
+            table: (
+                [
+                    (c["name"], str(c["type"]), c["nullable"])
+                    for c in sorted(found.get_columns(table), key=str)
+                ],
+                sorted(str(u["column_names"]) for u in found.get_unique_constraints(table)),
+            )
+            for table in sorted(found.get_table_names())
+        }
+
+
+def answered(store: LabelStore, folder: Path) -> tuple[OwnerKey, str]:
+    """A task with one answer: its owner's key and its rater's code."""
+    task = open_task(store, folder, 3)
+    code = join(store, task.join_code).code
+    turn = next_item(store, code)
+    give_answer(store, code, answer_id=new_id(), item=turn.item, choices=CHOICES, duration_ms=900)
+    return task.key, code
+
+
+def test_a_database_of_version_1_is_brought_up_to_date_with_its_answers(
+    tmp_path: Path, make_store: MakeStore
+) -> None:
+    file = tmp_path / "old.sqlite"
+    with sqlite3.connect(file) as old:
+        old.executescript(V1.read_text())
+    old.close()
+    words = V1.read_text().splitlines()[0].split()
+    key, code = OwnerKey.parse(words[-3].rstrip(",")), words[-1].rstrip(".")
+    store = LabelStore(f"sqlite:///{file}", pictures=tmp_path)
+    assert [given.choices for given in given_answers(store, key)] == [CHOICES]
+    assert next_item(store, code).n_answered == 1
+    assert columns(store) == columns(make_store("sqlite"))
+    store.close()
+
+
+def test_postgresql_of_version_1_is_brought_up_to_date(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store("postgresql")
+    key, _ = answered(store, tmp_path)
+    new = columns(store)
+    with store.write() as connection:
+        connection.execute(text("ALTER TABLE tasks DROP COLUMN hub_user"))
+        connection.execute(text("DELETE FROM schema_version"))
+        connection.execute(text("INSERT INTO schema_version VALUES (1)"))
+    store.close()
+    assert columns(store) == new
+    assert owned_task(store, key)[0].title
+
+
+def test_labels_of_a_newer_program_are_left_alone(store: LabelStore) -> None:
+    with store.write() as connection:
+        connection.execute(insert(schema.metadata.tables["schema_version"]).values(version=99))
+    store.close()
+    with pytest.raises(StorageError, match="newer version"), store.read():
+        pass
+
+
+def test_two_programs_may_open_a_new_database_at_once(store: LabelStore) -> None:
+    # str() of a URL hides the password; there is none here.
+    stores = [LabelStore(store._url, pictures=store.pictures) for _ in range(4)]
+    errors: list[BaseException] = []
+
+    def open_it(some: LabelStore) -> None:
+        try:
+            with some.read() as connection:
+                connection.execute(text("SELECT count(*) FROM tasks"))
+        except StorageError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=open_it, args=(some,)) for some in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for some in stores:
+        some.close()
+    assert not errors
+
+
+def test_a_commit_of_sqlite_is_on_the_disk_before_it_returns(make_store: MakeStore) -> None:
+    with make_store("sqlite").write() as connection:
+        found = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "secure_delete")
+        }
+    assert found == {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "foreign_keys": 1,
+        "secure_delete": 1,
+    }  # 2: FULL
+
+
+def test_a_block_that_raises_leaves_nothing_behind(store: LabelStore) -> None:
+    row = {"id": "x", "join_code": "y", "owner_hash": "z", "status": "open", "version": 1, "created_ms": 0}
+
+    def put(*, fails: bool = False) -> None:
+        with store.write() as connection:
+            connection.execute(insert(schema.tasks).values(row))
+            if fails:
+                raise InvalidInput("no")
+
+    with pytest.raises(InvalidInput):
+        put(fails=True)
+    put()
+    with pytest.raises(StorageError):
+        put()
+    with store.read() as connection:
+        assert connection.execute(text("SELECT count(*) FROM tasks")).scalar() == 1
+
+
+def test_blocks_that_wait_share_a_commit_and_none_of_them_is_lost(make_store: MakeStore) -> None:
+    store = make_store("sqlite")
+    commits: list[int] = []
+    entered, go_on = threading.Event(), threading.Event()
+
+    def put(number: int) -> None:
+        with store.write() as connection:
+            if number == 0:
+                entered.set()
+                go_on.wait(10)  # the others come meanwhile
+            values = {"id": f"t{number}", "join_code": f"j{number}", "owner_hash": "", "status": "open"}
+            connection.execute(insert(schema.tasks).values(**values, version=1, created_ms=0))
+            if number == 5:
+                raise InvalidInput("this one not")
+
+    def quietly(number: int) -> None:
+        try:
+            put(number)
+        except InvalidInput:
+            commits.append(-number)
+
+    with store.read():
+        pass
+    group = store._group_commit
+    real = group._commit
+    group._commit = lambda some: (commits.append(some.n_blocks), real(some))  # type: ignore[assignment]
+    threads = [threading.Thread(target=quietly, args=(number,)) for number in range(12)]
+    threads[0].start()
+    entered.wait(10)
+    for thread in threads[1:]:
+        thread.start()
+    while group._n_waiting < 11:
+        pass
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    with store.read() as connection:
+        kept = connection.execute(text("SELECT id FROM tasks")).scalars().all()
+    assert sorted(kept) == sorted(f"t{number}" for number in range(12) if number != 5)
+    assert sorted(commits) == [-5, 12]  # one commit for all twelve
+
+
+def test_a_commit_that_fails_is_told_to_everybody_in_it(make_store: MakeStore) -> None:
+    store = make_store("sqlite")
+
+    def of_no_task() -> None:
+        with store.write() as connection:
+            connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")  # checked when committing
+            values = {"task_id": "none", "name": "a", "code_hash": "b", "joined_ms": 0}
+            connection.execute(insert(schema.raters).values(values))
+
+    with pytest.raises(StorageError, match="FOREIGN KEY"):
+        of_no_task()
+    with store.write() as connection:  # and the next one works
+        assert connection.execute(text("SELECT count(*) FROM raters")).scalar() == 0
+
+
+def test_a_copy_of_the_file_is_whole_while_answers_come_in(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store("sqlite")
+    key, _ = answered(store, tmp_path)
+    copy = LabelStore(f"sqlite:///{store.backup(tmp_path / 'copy.sqlite')}", pictures=store.pictures)
+    assert given_answers(copy, key) == given_answers(store, key)
+    copy.close()
+
+
+@pytest.mark.parametrize(("source", "target"), [("sqlite", "postgresql"), ("postgresql", "sqlite")])
+def test_labels_move_from_one_database_to_the_other(
+    make_store: MakeStore, tmp_path: Path, source: str, target: str
+) -> None:
+    old, new = make_store(source), make_store(target)
+    key, code = answered(old, tmp_path)
+    new.restore(old.dump(tmp_path / "all.jsonl"))
+    assert given_answers(new, key) == given_answers(old, key)
+    assert task_progress(new, key) == task_progress(old, key)
+    turn = next_item(new, code)  # numbering goes on where it was
+    give_answer(new, code, answer_id=new_id(), item=turn.item, choices=CHOICES)
+    assert len(given_answers(new, key)) == 2
+    with pytest.raises(StorageError, match="empty database"):
+        new.restore(tmp_path / "all.jsonl")
+
+
+@pytest.mark.parametrize("line", ['{"table": "tasks"}', "[]", "no json", '{"table": "x", "row": {}}'])
+def test_what_is_no_dump_is_not_restored(make_store: MakeStore, tmp_path: Path, line: str) -> None:
+    file = tmp_path / "bad.jsonl"
+    good = {"table": "tasks", "row": {"id": "a", "join_code": "b", "owner_hash": "c", "status": "open"}}
+    good["row"] |= {"version": 1, "created_ms": 0}
+    file.write_text(json.dumps(good) + "\n" + line)
+    store = make_store("sqlite")
+    with pytest.raises(StorageError, match=r"bad\.jsonl"):
+        store.restore(file)
+    with store.read() as connection:
+        assert connection.execute(text("SELECT count(*) FROM tasks")).scalar() == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "message"), [("no url", "no valid URL"), ("postgresql+pg8000://h/x", "driver of")]
+)
+def test_a_database_that_cannot_be_reached_is_named(tmp_path: Path, url: str, message: str) -> None:
+    with pytest.raises(StorageError, match=message), LabelStore(url, pictures=tmp_path).read():
+        pass
+
+
+def test_an_error_repeats_neither_the_password_nor_what_was_said(tmp_path: Path) -> None:
+    url = "postgresql+psycopg://someone:hunter2@127.0.0.1:9/x?connect_timeout=2"
+    with pytest.raises(StorageError) as caught, LabelStore(url, pictures=tmp_path).read():
+        pass
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_shipped_tables_are_those_of_version_1_and_its_steps() -> None:
+    assert len(schema.STEPS) == 1
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        schema.upgrade(connection)
+        schema.upgrade(connection)  # a second time changes nothing
+        assert connection.execute(text("SELECT version FROM schema_version")).scalars().all() == [2]
+    engine.dispose()
