@@ -12,19 +12,19 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from PIL import Image
 
 from bias_core.calibration.balanced import balanced_scene
 from bias_core.calibration.render import render
 from bias_core.crops import person_halves
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.types import GeneratedImage, ImageRow, ReaderErrors
+from bias_core.types import GeneratedImage, ImageRow, ReaderErrors, Step
 
 if TYPE_CHECKING:
-    from PIL import Image
-
     from bias_core.calibration.scene import Scene
     from bias_core.crops import Box
+    from bias_core.types import Attribute
 
 RATES = {"published": 0.75, "fair": 0.5, "extreme": 0.95, "trigger": 0.5}
 CUES: Mapping[str, dict[str, Any]] = {
@@ -91,6 +91,54 @@ class SlowRenderer:
             yield GeneratedImage(row=row, image=image, truth=scene.truth(), blocked=row.seed == 13)
 
 
+class TracedRenderer(SlowRenderer):
+    """A renderer with denoising steps: towards the first attribute from the start, and from the second step
+    on away from the second one; towards others or away from them by the seed."""
+
+    def trace(
+        self,
+        row: ImageRow,
+        attributes: Sequence[Attribute],
+        *,
+        guided: bool = False,
+        predicted: bool = True,
+        on_step: Any = None,
+    ) -> Iterator[Step]:
+        axes = np.eye(16, dtype=np.float32).reshape(16, 4, 2, 2)
+        (finished,) = (drawn.image for drawn in self.generate([row]))
+        grey, n_steps = Image.new("RGB", finished.size, "grey"), max(1, row.num_inference_steps)
+        wiggle = 0.02 * Random(row.seed).uniform(-1, 1)
+        for i in range(n_steps):
+            parts = [0.5 + wiggle, -0.4 + wiggle if i else 10 * wiggle, 10 * wiggle]
+            parts = [*parts, *[10 * wiggle] * len(attributes)][: len(attributes)]
+            rest = np.sqrt(1 - sum(part**2 for part in parts))
+            yield Step(
+                index=i,
+                sigma=1 - i / n_steps,
+                xt=axes[15],
+                velocity=rest * axes[14] + sum(part * axes[k] for k, part in enumerate(parts)),
+                velocity_positive=axes[: len(parts)] + axes[15],
+                velocity_negative=np.stack([axes[15]] * len(parts)),
+                predicted=Image.blend(grey, finished, (i + 1) / n_steps) if predicted else None,
+                guided=guided,
+            )
+            if on_step is not None:
+                on_step(i + 1, n_steps)
+
+
+class FewTexts:
+    """A language model that goes on with one of four words."""
+
+    name = "few-texts"
+    WORDS = ("glasses", "a beard", "dark skin", "light skin")
+
+    def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
+        return [[f"{prefix} {word}" for word in self.WORDS[:n]] for prefix in prefixes]
+
+    def complete(self, prompt: str, max_new_tokens: int) -> str:
+        raise NotImplementedError
+
+
 class RecordFinder:
     """Knows which pictures show two people; the others show one."""
 
@@ -150,8 +198,7 @@ class FakeServices(Services):
         super().__init__(Settings(data_dir=data_dir, offline=True, device="cpu"))
 
     def text_to_image(self, name: str) -> Any:
-        self.model_info(name)
-        return SlowRenderer()
+        return SlowRenderer() if self.model_info(name).family == "renderer" else TracedRenderer()
 
     def encoder(self, name: str) -> Any:
         self.catalogue.encoder(name)
@@ -159,6 +206,9 @@ class FakeServices(Services):
 
     def person_finder(self, name: str) -> Any:
         return RecordFinder()
+
+    def language_model(self, name: str) -> Any:
+        return FewTexts()
 
     def captioner(self, name: str) -> Any:
         return FewWords()

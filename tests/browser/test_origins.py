@@ -1,0 +1,95 @@
+"""Origins in a real page: the film of steps follows mouse and keys, a text is drawn beside its cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.browser
+Visit = Callable[..., Any]
+
+
+def run_preset(page: Any, name: str) -> None:
+    page.get_by_role("tab", name="Origins", exact=True).click()
+    page.get_by_role("button", name=name, exact=True).click()
+    page.wait_for_selector("#origins-results table")
+
+
+def at(page: Any, share: float) -> None:
+    """Move over the curves, as far from their left end as ``share`` says."""
+    plot = page.locator(".film-plot")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + share * box["width"], box["y"] + 40)
+
+
+def test_a_step_shows_its_predicted_pictures_and_what_it_does(visit: Visit, tmp_path: Path) -> None:
+    page = visit()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    run_preset(page, "When does the beard enter?")
+    film, output = page.locator(".film"), page.locator(".film output")
+    assert page.locator(".film-strip").count() == 3
+    assert page.locator(".film-strip img").count() == 3 * 13
+    first = page.locator(".film-seeds .large").first.get_attribute("src")
+    at(page, 6.5 / 13)
+    assert output.inner_text() == "step 7 of 12"
+    assert "Step 7 of 12" in film.inner_text()
+    shown = page.locator(".film-seeds .large").first.get_attribute("src")
+    assert shown != first
+    assert shown == page.locator(".film-strip img.here").first.get_attribute("src")
+    page.locator(".film input[type=range]").focus()
+    page.keyboard.press("ArrowLeft")
+    assert output.inner_text() == "step 6 of 12"
+    page.keyboard.press("End")
+    assert output.inner_text() == "finished"
+    page.get_by_role("button", name="Play", exact=True).click()
+    page.wait_for_function("document.querySelector('.film output').textContent === 'step 2 of 12'")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.get_by_role("button", name="turban", exact=True).click()
+    assert page.locator(".film-plot .line-1.off").count() >= 1
+    with page.expect_download() as download:
+        page.locator(".film [data-take^='figure:figure9'][data-take$=':csv']").click()
+    download.value.save_as(tmp_path / "spi.csv")
+    assert (tmp_path / "spi.csv").read_text().startswith("group,x,value")
+    assert not errors
+
+
+def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(visit: Visit) -> None:
+    page = visit(width=390, scheme="dark")
+    run_preset(page, "Clusters and their texts")
+    page.locator("#origins-clusters [data-text]").nth(1).click()
+    page.wait_for_function("document.querySelector('#origins-text input, #origins-text textarea').value")
+    page.fill("#origins-text textarea, #origins-text input", "a photo of a man")
+    page.click("#origins-go")
+    page.wait_for_selector("#origins-compared table")
+    text = page.inner_text("#origins-compared")
+    assert "Drawn from “a photo of a man”: 6 new pictures" in text
+    assert "not what people see" in text
+    assert page.is_visible("#origins-go")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_steps_are_told_to_need_another_model_and_axe_finds_nothing_serious(
+    visit: Visit, axe: Path
+) -> None:
+    page = visit()
+    run_preset(page, "Doctors with a nationality")
+    page.locator("#origins-study input").click()
+    page.get_by_role("option", name="When stereotypes enter a picture").click()
+    page.wait_for_function("document.querySelector('#origins-model input').value.includes('diffusion')")
+    assert "has none" in page.inner_text("#origins-status")
+    page.get_by_role("button", name="The sombrero, step by step", exact=True).click()
+    page.wait_for_selector(".film")
+    page.wait_for_timeout(500)
+    page.add_script_tag(path=str(axe))
+    found = page.evaluate("axe.run('#origins-results').then(result => result.violations)")
+    serious = {
+        item["id"]: [node["html"][:120] for node in item["nodes"][:3]]
+        for item in found
+        if item["impact"] in {"serious", "critical"}
+    }
+    assert not serious

@@ -1,0 +1,184 @@
+"""The Origins tab: its film of steps, its clusters, and what its handlers do with a visitor's wishes."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bias_core.studies.designs import find_design
+from bias_core.studies.oasis_own import own_concepts
+from bias_core.studies.run_study import complete, run_study
+from bias_core.studies.study_types import StudyReport, StudySettings
+from bias_core.types import Attribute
+from bias_core.ui.origins import OriginsTab
+from bias_core.ui.origins_film import FILM_JS, films, films_html
+from bias_core.ui.origins_stop import clusters_html
+from bias_core.ui.origins_words import origins_headline
+from bias_core.ui.visitor import Visitor
+from tests.ui.fakes import FakeServices
+from tests.ui.tabs import built, form_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EVIL = "<img src=x onerror=alert(1)>"
+ATTRIBUTES = tuple(
+    Attribute(name=name, positive=f"{name}, shown", negative=f"{name}, not shown")
+    for name in ("beard", EVIL, "hat")
+)
+STEPS = 6
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
+    built = FakeServices(tmp_path_factory.mktemp("data"))
+    yield built
+    built.close()
+
+
+def own(study: str, n: int) -> Any:
+    template = "a photo of a {}"
+    design = find_design(study)
+    return own_concepts(design, concepts=[f"nurse {EVIL}"], template=template, attributes=ATTRIBUTES, n=n)
+
+
+@pytest.fixture(scope="module")
+def traced(services: FakeServices) -> StudyReport:
+    settings = StudySettings(
+        model="calibration-diffusion", num_inference_steps=STEPS, options={"n_predicted": 100}
+    )
+    return complete(run_study(own("oasis-spi", 5), settings, services))
+
+
+@pytest.fixture(scope="module")
+def clustered(services: FakeServices) -> StudyReport:
+    options = {"prefix": "a photo of a person with", "n_tokens": 1, "n_clusters": 2, "n_generated": 2}
+    return complete(run_study(own("oasis-stop", 11), StudySettings(options=options), services))
+
+
+@pytest.fixture(scope="module")
+def tab(services: FakeServices) -> OriginsTab:
+    return built(OriginsTab, services)
+
+
+def test_every_step_has_its_predicted_picture_and_its_reading(traced: StudyReport) -> None:
+    html = films_html(traced)
+    assert html.count("data-step=") == 2 * (STEPS + 1)  # two seeds, every step and the finished picture
+    assert re.findall(r'data-at="(\d)"( hidden)?', html) == [
+        (str(i), " hidden" if i > 1 else "") for i in range(1, STEPS + 2)
+    ]
+    assert html.count("<polyline") == 3 * (1 + 2)  # a mean and two seeds for each attribute
+    assert html.count("<polygon") == 3
+
+
+def test_planted_steps_are_said_in_words(traced: StudyReport) -> None:
+    # The fake model moves towards the first attribute from step 1, away from the second one from step 2.
+    (film,) = films(traced)
+    assert [line.clear for line in film.lines] == [0, 1, None]
+    html = films_html(traced)
+    assert "<b>beard</b>: step 1 of 6 (from pure noise) moves towards it" in html
+    assert "step 2 of 6 (17 % of the way) moves away from it" in html
+    assert "<b>hat</b>: at none of the 6 steps, which is no proof" in html
+    assert "about 1 of these 18 intervals" in html  # 18 x 0.05
+    assert "Velocities are conditional on each text alone" in html
+    assert "towards beard at step 1" in origins_headline(traced)
+    assert "hat: not told" in origins_headline(traced)
+
+
+def test_what_is_typed_is_escaped_everywhere(traced: StudyReport, clustered: StudyReport) -> None:
+    for html in (films_html(traced), clusters_html(clustered)):
+        assert EVIL not in html
+        assert "&lt;img src=x" in html
+
+
+def test_steps_without_a_picture_show_the_one_before(services: FakeServices) -> None:
+    settings = StudySettings(model="calibration-diffusion", num_inference_steps=STEPS)
+    options = {"n_predicted": 2, "n_samples": 1}
+    report = complete(
+        run_study(own("oasis-spi", 2), StudySettings(**{**vars(settings), "options": options}), services)
+    )
+    assert re.findall(r"grid-column:(\d/\d)", films_html(report)) == ["1/6", "6/7", "7/8"]
+
+
+def test_one_seed_promises_nothing(services: FakeServices) -> None:
+    settings = StudySettings(model="calibration-diffusion", num_inference_steps=2)
+    html = films_html(complete(run_study(own("oasis-spi", 1), settings, services)))
+    assert "one seed: not known" in html
+    assert "one seed has no interval" in html
+    assert "<polygon" not in html
+
+
+def test_the_script_asks_the_server_for_nothing_but_files() -> None:
+    assert FILM_JS.count("trigger(") == 1
+
+
+def test_a_report_shows_what_belongs_to_its_study(
+    tab: OriginsTab, traced: StudyReport, clustered: StudyReport
+) -> None:
+    shown = tab.show_extra(traced)
+    assert shown[tab.extra["film"]]["visible"]
+    assert not shown[tab.extra["clusters"]]["visible"]
+    assert not shown[tab.extra["box"]]["visible"]
+    shown = tab.show_extra(clustered)
+    assert not shown[tab.extra["film"]]["visible"]
+    assert shown[tab.extra["clusters"]]["visible"]
+    assert shown[tab.extra["text"]].startswith("a photo of a person with ")
+    assert {figure.kind for figure in tab.figures(clustered)} == {"heatmap"}
+    assert {figure.key.split("-")[0] for figure in tab.figures(traced)} == {"figure6"}
+
+
+def test_a_chosen_text_is_drawn_and_compared(tab: OriginsTab, clustered: StudyReport) -> None:
+    event: Any = SimpleNamespace(cluster="a, cluster 1", text="a photo")
+    assert tab.on_text(event) == ("a, cluster 1", "a photo")
+    name = f"nurse {EVIL}, cluster 1"
+    steps = list(tab.on_draw(Visitor(), clustered, name, "a photo of a person with a beard", 5))
+    html = str(steps[-1][tab.extra["compared"]])
+    assert "4 new pictures" in html  # of 5, seed 13 is blocked
+    assert "This text" in html
+    assert EVIL not in html
+    assert steps[-1][tab.extra["go"]]["visible"]
+
+
+@pytest.mark.parametrize(
+    ("text", "n", "words"), [("", 5, "the text is empty"), ("a photo", None, "1 to 64 pictures")]
+)
+def test_a_mistake_keeps_what_was_compared(
+    tab: OriginsTab, clustered: StudyReport, text: str, n: int | None, words: str
+) -> None:
+    (last,) = tab.on_draw(Visitor(), clustered, f"nurse {EVIL}, cluster 1", text, n)
+    assert words in last[tab.extra["said"]]
+    assert tab.extra["compared"] not in last
+
+
+def test_stopping_ends_the_drawing(tab: OriginsTab, clustered: StudyReport) -> None:
+    visitor = Visitor()
+    visitor.stop.set()
+    *_, last = tab.on_draw(visitor, clustered, f"nurse {EVIL}, cluster 1", "slow text", 5)
+    assert "stopped" in last[tab.extra["said"]]
+
+
+def test_the_steps_get_a_model_that_has_some(tab: OriginsTab) -> None:
+    changed = tab.on_suit("oasis-spi", "calibration-renderer")
+    assert changed[tab.form["model"]] == "calibration-diffusion"
+    assert "has none" in changed[tab.parts["status"]]
+    assert tab.on_suit("oasis-spi", "calibration-diffusion") == {}
+    assert tab.on_suit("oasis-stop", "calibration-renderer") == {}
+    assert tab.on_suit("oasis-spi", "no such model") == {}
+    rows = dict(tab.on_study("oasis-spi")[tab.form["options"]])
+    assert rows["n_samples"] == "3"
+    assert int(rows["n_predicted"]) > 100
+
+
+def test_own_words_go_with_the_chosen_study(tab: OriginsTab) -> None:
+    values = form_values(tab, concepts="nurse, judge", n=7)
+    design, settings = tab.asked(values)
+    assert design.name == "own-oasis-nationalities"
+    assert list(design.data["nationalities"]) == ["nurse", "judge"]
+    assert settings.scale == 1.0
+    assert "14 pictures of 2 prompts" in tab.on_count(*values)
+    values[0] = "oasis-doctors"
+    *_, last = tab.on_run(Visitor(), *values)
+    assert "compares with printed numbers" in last[tab.parts["status"]]
