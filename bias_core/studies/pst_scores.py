@@ -57,7 +57,7 @@ def gap_finding(
     """Score of ``one`` minus that of ``other``; ``more`` says what a positive difference means."""
     gap = stereotype_gap(one, other, confidence=settings.confidence, rng=settings.seed).gap
     true = true_score(one), true_score(other)
-    if gap.low <= 0 <= gap.high:
+    if not is_clear(gap):
         says = "No clear difference."
     else:
         says = f"{gap.value:+.1f}: {more if gap.value > 0 else more.replace('more', 'less', 1)}."
@@ -70,6 +70,14 @@ def gap_finding(
         expected=None if true[0] is None or true[1] is None else true[0] - true[1],
         says=says,
     )
+
+
+def is_clear(estimate: Estimate) -> bool:
+    """Whether the interval leaves out 0, by more than the arithmetic errs."""
+    return round(estimate.low, _DIGITS) > 0 or round(estimate.high, _DIGITS) < 0
+
+
+_DIGITS = 9
 
 
 def true_score(people: pd.DataFrame) -> float | None:
@@ -304,9 +312,9 @@ def _columns(name: str, estimate: Estimate | None) -> dict[str, float]:
 def _direction(score: Estimate) -> str:
     if math.isnan(score.value):
         return "Undefined."
-    if score.low > 0:
-        return "Conforms to the stereotypes."
-    return "Goes against the stereotypes." if score.high < 0 else "No clear lean either way."
+    if not is_clear(score):
+        return "No clear lean either way."
+    return "Conforms to the stereotypes." if score.value > 0 else "Goes against the stereotypes."
 
 
 def _coverage(found: StereotypeTestScore, n_people: int) -> str:

@@ -82,8 +82,8 @@ def design_of_two(
         name="pst-two",
         title=f"Paired stereotype test, {' and '.join(names)}",
         kind="paired_two",
-        reference=base.reference,
-        where="the prompts of Tables 5 and 9",
+        reference="",  # no published study has these pictures
+        where="",
         summary="Do two identities look as their stereotypes have it, side by side and alone.",
         data={**{key: base.data[key] for key in ("settings", "vqa")}, "identities": names},
         images_per_prompt=n_paired,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 FEWEST = 2  # objects, professions, or prompts of a trigger
 ALL = "all prompts"
+SETS = ("objects", "professions")
 
 
 def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -52,9 +53,13 @@ def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
         for row in thinned(read_table(occupations["file"]), share, least=FEWEST, seed=settings.seed)
         for column in occupations["columns"]["actions"]
     ]
+    wanted = settings.options.get("sets", SETS)
+    if not wanted or (unknown := sorted(set(wanted) - set(SETS))):
+        raise InvalidInput(f"sets are {' and '.join(SETS)}; got {', '.join(unknown) if wanted else 'none'}")
     return [
         Shot(prompt=fix_articles(prompt), n=n, group=kind, facts={"set": kind, "object": name})
         for kind, name, prompt in prompts
+        if kind in wanted
     ]
 
 

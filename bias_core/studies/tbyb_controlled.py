@@ -78,12 +78,12 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
     compared, dropped = _compared(parts, sets, settings)
     return Results(
         findings=(
-            *[finding for name in names for finding in findings(name, sets[name])],
             *[
                 finding
                 for name, change in changes.items()
                 for finding in _change_findings(name, names[0], change)
             ],
+            *[finding for name in names for finding in findings(name, sets[name])],
         ),
         tables=(
             StudyTable(

@@ -42,8 +42,8 @@ def design_of_prompts(base: Design, prompts: Sequence[str], images_per_prompt: i
         name="tbyb-prompts",
         title="Objects in pictures of one's own prompts",
         kind="prompted_object_bias",
-        reference=base.reference,
-        where="the measures of Table II",
+        reference="",  # no published study has these pictures
+        where="",
         summary="Which objects appear, how many of them nobody asked for, and how often a prompt is missed.",
         data={"gender_shares": base.data["gender_shares"], "prompts": list(told)},
         images_per_prompt=images_per_prompt,

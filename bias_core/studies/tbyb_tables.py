@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bias_core.types import Estimate
 
 TOP = 10
+MOST_CHANGED = 6
 RUN = "this run"
 NOTES = (
     "B_D is lower where a few objects tower over the others. It grows with pictures and vocabulary: compare "
@@ -45,7 +46,7 @@ def findings(name: str, scores: Scores, published: Mapping[str, str] | None = No
             metric=key,
             estimate=estimate,
             published=printed.get("Dist. Bias") if key == "distribution_bias" else None,
-            says=f"{scores.distribution.n_objects} different objects." if key == "distribution_bias" else "",
+            says=_in_words(key, estimate.value, scores.distribution.n_objects),
         )
         for key, title in _COMPANIONS.items()
         if scores.distribution is not None
@@ -58,6 +59,7 @@ def findings(name: str, scores: Scores, published: Mapping[str, str] | None = No
             metric="jaccard_hallucination",
             estimate=scores.hallucination,
             published=printed.get("Hallucination"),
+            says=_in_words("hallucination", scores.hallucination.value),
         )
     )
     found += [
@@ -67,10 +69,26 @@ def findings(name: str, scores: Scores, published: Mapping[str, str] | None = No
             metric="generative_miss_rate",
             estimate=estimate,
             published=printed.get("Gen. Miss Rate") if negative == BLANK else None,
+            says=_in_words(negative, estimate.value),
         )
         for negative, estimate in scores.miss.items()
     ]
     return tuple(found)
+
+
+def _in_words(key: str, value: float, n_objects: int = 0) -> str:
+    if math.isnan(value):
+        return ""
+    return {
+        "distribution_bias": f"{n_objects:,} different objects.",
+        "normalised_entropy": "1 would be all objects equally often.",
+        "gini": "0 would be all objects equally often.",
+        "effective_number": f"As varied as {value:.0f} objects that are equally frequent.",
+        "hallucination": f"On average {100 * value:.0f} % of the objects of prompt and caption are in one of "
+        "them only.",
+        BLANK: f"{100 * value:.0f} % of the pictures fit an empty text better than their prompt.",
+        STRONGER: f"{100 * value:.0f} % of the pictures fit another text better than their prompt.",
+    }[key]
 
 
 def measures_table(sets: Mapping[str, Scores], *, first: str = "pictures") -> pd.DataFrame:
@@ -253,7 +271,7 @@ def change_figure(sets: Mapping[str, Scores], base: str) -> StudyFigure:
         for word in sorted({word for found in (before, *others.values()) for word in found})
         if others
     }
-    most = sorted(moved, key=lambda word: -moved[word])[:TOP]
+    most = sorted(moved, key=lambda word: -moved[word])[:MOST_CHANGED]
     rows = [
         {"name": word, "group": name, "value": found.get(word, 0)}
         for word in most
@@ -262,7 +280,7 @@ def change_figure(sets: Mapping[str, Scores], base: str) -> StudyFigure:
     n = {scores.n_images for scores in sets.values()}
     return StudyFigure(
         key="changed_objects",
-        title=f"The {TOP} objects that change most (Table III)",
+        title="The objects that change most (Table III)",
         kind="bars",
         data=pd.DataFrame(rows),
         labels={"y": f"pictures with it, of {' or '.join(f'{count:,}' for count in sorted(n))}"},

@@ -47,7 +47,7 @@ class ObjectsTab(StudyTab):
             name="A planted object, three conditions",
             study="tbyb-controlled",
             says="Figures 2 and 4: the same scenes with a burger under three conditions",
-            settings={"scale": 0.04, "options": {"triggers": ["burger"]}},
+            settings={"scale": 0.06, "options": {"triggers": ["burger"]}},
         ),
         Preset(
             name="Scenes with a drink or a coffee",
@@ -56,10 +56,10 @@ class ObjectsTab(StudyTab):
             settings={"scale": 0.04, "options": {"triggers": ["coffee", "drink"]}},
         ),
         Preset(
-            name="People with things and at work",
+            name="People at work",
             study="tbyb-general",
-            says="Tables I, II and IV on a few of the paper's 420 prompts",
-            settings={"scale": 0.01},
+            says="Tables I, II and IV on a few of the paper's 40 professions",
+            settings={"scale": 0.03, "options": {"sets": ["professions"]}},
         ),
     )
 

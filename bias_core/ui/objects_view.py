@@ -34,10 +34,8 @@ _CURVE = {
     "n": "n, pictures",
     "objects": "vocabulary",
     "B_D": "B_D",
-    "B_D low": "low",
-    "B_D high": "high",
-    "normalised entropy": "entropy, 0 to 1",
-    "Gini": "Gini, 0 to 1",
+    "normalised entropy": "entropy",
+    "Gini": "Gini",
     "effective number": "effective number",
 }
 
@@ -79,16 +77,21 @@ def _changed(report: StudyReport, changes: Sequence[Finding]) -> str:
     """Of a controlled experiment: what each condition adds."""
     top = _frame(report, "top_objects")
     base = next((c.removeprefix("with it in ") for c in top if c.startswith("with it in ")), "the base")
-    parts = []
+    said: dict[str, list[str]] = {}  # conditions by what is said of them
     for name, rows in top.groupby("pictures", sort=False):
         most = rows.sort_values("Δn", ascending=False, kind="stable").iloc[0]
         change = next((f.estimate for f in changes if f.key == f"{name} change H_J"), None)
-        parts.append(
-            f"“{most['object']}” is in {most['Δn']:+,} pictures under {name}{_moves(change)}"
-            if most["Δn"] > 0
-            else f"no object is gained under {name}{_moves(change)}"
-        )
+        gained = f"in {most['Δn']:,} more pictures of {_n_images(report, str(name))}"
+        first = f"“{most['object']}” is {gained}" if most["Δn"] > 0 else "no object is gained"
+        said.setdefault(f"{first}{_moves(change)}", []).append(str(name))
+    parts = [f"under {' and '.join(names)} {what}" for what, names in said.items()]
     return f"Against {base}, on the same prompts: {'; '.join(parts)}."
+
+
+def _n_images(report: StudyReport, name: str) -> str:
+    table = _frame(report, "conditions")
+    n = table.loc[table["condition"] == name, "n"] if not table.empty else []
+    return f"{int(n.iloc[0]):,}" if len(n) else "all"
 
 
 def _moves(change: Estimate | None) -> str:
@@ -111,11 +114,16 @@ def curve_html(report: StudyReport) -> str:
     table = _frame(report, key)
     if figure is None or table.empty:
         return ""
-    few = table[[table.columns[0], *(c for c in _CURVE if c in table)]].rename(columns=_CURVE)
+    ends = zip(table["B_D"], table["B_D low"], table["B_D high"], strict=True)
+    told = table.assign(
+        B_D=[f"{format_number(v)} [{format_number(low)}, {format_number(high)}]" for v, low, high in ends]
+    )
+    few = told[[told.columns[0], *(c for c in _CURVE if c in told)]].rename(columns=_CURVE)
     note = (
         "B_D is the area under the curve; lower is more biased. It has no upper end and grows with n and "
-        "with the vocabulary, so compare it at equal n only. Entropy (1 is even), Gini (0 is even) and the "
-        "effective number of objects (at most the vocabulary) are bounded companions."
+        "with the vocabulary, so compare it at equal n only. Its companions are bounded: normalised "
+        "entropy (0 to 1, 1 is even), Gini (0 to 1, 0 is even), and the effective number of objects, at most "
+        "the vocabulary."
     )
     return _beside(figure, "B_D with what it depends on", note, few, key)
 
@@ -126,7 +134,9 @@ def space_html(report: StudyReport) -> str:
     if figure is None or table.empty:
         return ""
     note = next(t.note for t in report.results.tables if t.key == "comparison")
-    return _beside(figure, "The same in numbers", note, table, "comparison")
+    first = [c for c in ("condition", "rank", "distance") if c in table]
+    ordered = table[[*first, *table.columns.difference(first, sort=False)]]
+    return _beside(figure, "The same in numbers", note, ordered, "comparison")
 
 
 def _beside(figure: StudyFigure, title: str, note: str, frame: pd.DataFrame, key: str) -> str:

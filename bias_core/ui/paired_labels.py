@@ -109,6 +109,7 @@ class Labelling:
 
     def _chosen(self) -> list[str]:
         people = self.people()
+        people = people[people["image_id"].isin(list(self.drawn.stored))]  # of an old run some may be gone
         if self.which == "doubtful":
             people = people.assign(clear=people["lean"].abs()).sort_values("clear", kind="stable")
         label = people["perceived_gender"]

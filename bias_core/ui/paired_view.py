@@ -6,6 +6,7 @@ import math
 from html import escape
 from typing import TYPE_CHECKING
 
+from bias_core.studies.pst_scores import is_clear
 from bias_core.studies.report import format_number
 from bias_core.studies.study_report import table_of
 
@@ -28,10 +29,8 @@ def headline(report: StudyReport) -> str:
         return "Nobody could be scored: no picture shows the two people who were asked for."
     score = first.estimate
     conform = (score.value + 100) / 2
-    if score.low > 0:
-        lean = "That leans with the stereotypes."
-    elif score.high < 0:
-        lean = "That leans against the stereotypes."
+    if is_clear(score):
+        lean = f"That leans {'with' if score.value > 0 else 'against'} the stereotypes."
     else:
         lean = "That is no clear lean either way: the interval includes 0."
     numbers = (
@@ -53,7 +52,7 @@ def _change(finding: Finding | None) -> str:
     asked = finding.key.startswith("difference")
     subject = "Asked to be fair, the model draws them" if asked else "Beside another person they look"
     interval = f"{_signed(change.value)} [{_signed(change.low)}, {_signed(change.high)}]"
-    if change.low <= 0 <= change.high:
+    if not is_clear(change):
         return f" {subject} neither clearly more nor clearly less stereotyped ({interval})."
     more = "more" if change.value > 0 else "less"
     return f" {subject} {more} stereotyped{'' if asked else ' than alone'} ({interval})."
@@ -112,4 +111,4 @@ def _percent(value: float, low: float, high: float) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{value:+.1f}".replace("-", "−")
+    return f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")  # + 0.0: no "-0.0"

@@ -371,3 +371,11 @@ def test_the_diffusion_model_runs_from_end_to_end(services):
     assert frame["B_D"].isna().all()
     assert frame["note"].str.contains("differ").all()
     assert "normalised B_D" not in table_of(report, "comparison").frame
+
+
+def test_objects_or_professions_alone_can_be_asked_for():
+    assert {shot.group for shot in shots(GENERAL, options={"sets": ["professions"]})} == {"professions"}
+    with pytest.raises(InvalidInput, match="objects and professions; got colours"):
+        shots(GENERAL, options={"sets": ["colours"]})
+    with pytest.raises(InvalidInput, match="none"):
+        shots(GENERAL, options={"sets": []})

@@ -66,8 +66,9 @@ def test_the_headline_names_the_object_that_towers_and_how_far_pictures_stray(ow
 def test_the_headline_of_conditions_says_what_each_adds(controlled: StudyReport) -> None:
     text = headline(controlled)
     assert text.startswith("Against fair, on the same prompts: ")
-    assert "under trigger" in text
-    assert "under extreme" in text
+    assert "under trigger " in text
+    assert "extreme" in text
+    assert "no object is gained" in text or "more pictures of" in text
 
 
 def test_the_curve_stands_beside_n_vocabulary_and_bounded_companions(own: StudyReport) -> None:

@@ -14,6 +14,7 @@ from bias_core.errors import InvalidInput
 from bias_core.studies.designs import find_design
 from bias_core.studies.pst_two import design_of_two
 from bias_core.studies.run_study import complete, run_study
+from bias_core.studies.saved_reports import open_report
 from bias_core.studies.study_types import StudyReport, StudySettings
 from bias_core.types import Estimate
 from bias_core.ui.paired import PairedTab
@@ -176,6 +177,21 @@ def test_a_label_that_cannot_be_is_refused_in_place(
     for labelling in (Labelling(drawn=report), None):
         (said,) = tab.on_label(labelling, None, event)
         assert "alert" in said["status"]
+
+
+def test_labels_of_a_reopened_run_can_be_corrected_without_its_lost_pictures(
+    services: FakeServices, report: StudyReport
+) -> None:
+    saved = open_report(report.run_id, services)
+    assert saved is not None
+    assert isinstance(saved.report, StudyReport)
+    labelling = Labelling(drawn=saved.report)
+    one = first_pair(labelling)
+    changed = ((one["image_id"], one["position"]), other(one["perceived_gender"]))
+    again, fresh = labelling.correct(*changed).report(), Labelling(drawn=report).correct(*changed).report()
+    assert again.results.findings == fresh.results.findings
+    stored = {key: image for key, image in report.stored.items() if key != one["image_id"]}
+    assert one["image_id"] not in labels_html(Labelling(drawn=replace(report, stored=stored)))
 
 
 def test_own_identities_are_run_whole_and_checked(tab: PairedTab) -> None:
