@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
 from bias_core.errors import BiasCoreError
-from bias_core.studies.catalogue import find_attribute, load_attribute_sets, suggest_set
+from bias_core.studies.catalogue import load_attribute_sets
 from bias_core.studies.explore_types import ExploreReport, ExploreSettings
 from bias_core.studies.report import to_dict
+from bias_core.ui.api_studies import StudyTools, attributes_of, new_session, tool_errors
 
 if TYPE_CHECKING:
     from bias_core.services import Services
-    from bias_core.types import Attribute
 
 
 class Tools:
@@ -69,11 +66,11 @@ class Tools:
             n_clusters: Number of groups of look-alikes; left out: found from the pictures.
             confidence: Of every interval, for example 0.95.
         """
-        with _tool_errors():
+        with tool_errors():
             settings = ExploreSettings(
                 concept=concept,
                 template=template,
-                attributes=self._attributes(concept, attributes),
+                attributes=attributes_of(self.services, concept, attributes),
                 attribute_a=attribute_a,
                 attribute_b=attribute_b,
                 model=model,
@@ -109,31 +106,25 @@ class Tools:
         """List the built-in attributes per concept, with their sentences, rates P* and sources."""
         return [asdict(item) for item in self.sets]
 
-    def _attributes(self, concept: str, texts: list[str] | None) -> tuple[Attribute, ...]:
-        if texts is None:
-            return suggest_set(concept, self.sets).attributes
-        return tuple(find_attribute(text, concept, self.sets) for text in texts)
-
     def _run(self, settings: ExploreSettings) -> ExploreReport:
         from bias_core.studies.explore import explore
 
-        *_, report = explore(settings, self.services, session=secrets.token_hex(16))
+        *_, report = explore(settings, self.services, session=new_session())
         if not isinstance(report, ExploreReport):
             raise BiasCoreError("the exploration ended without a report")
         return report
 
 
-@contextmanager
-def _tool_errors() -> Iterator[None]:
-    try:
-        yield
-    except BiasCoreError as error:
-        raise gr.Error(str(error), print_exception=False) from error
-
-
 def add_tools(services: Services) -> None:
     """Offer the tools; called inside of the blocks."""
-    tools = Tools(services)
-    gr.api(tools.explore, api_name="explore", concurrency_id="model", concurrency_limit=1)
-    gr.api(tools.list_models, api_name="list_models")
-    gr.api(tools.list_attribute_sets, api_name="list_attribute_sets")
+    tools, studies = Tools(services), StudyTools(services)
+    for run in (tools.explore, studies.run_study, studies.compare):
+        gr.api(run, api_name=run.__name__, concurrency_id="model", concurrency_limit=1)
+    for look in (
+        studies.get_report,
+        studies.list_studies,
+        tools.list_models,
+        tools.list_attribute_sets,
+        studies.list_measures,
+    ):
+        gr.api(look, api_name=look.__name__)

@@ -122,7 +122,7 @@ class RunsTab(StudyTab):
                 parts["upload"] = gr.File(
                     label="Pictures with their prompts (zip)",
                     file_types=[".zip"],
-                    height=130,
+                    height=180,
                     elem_id="runs-file",
                 )
                 gr.HTML(FOLDER_HTML, js_on_load=FOLDER_JS)
@@ -137,7 +137,7 @@ class RunsTab(StudyTab):
                 visible=False,
                 elem_id="runs-run",
                 scale=0,
-                min_width=200,
+                min_width=240,
             )
             parts["stop"] = gr.Button(
                 "Stop", variant="stop", visible=False, elem_id="runs-stop", scale=0, min_width=200
@@ -274,21 +274,20 @@ class RunsTab(StudyTab):
         ended = self._buttons(running=False) | {parts["list"]: self._list(visitor)}
         if found:
             saved = SavedReport(report=found[0], created=time.time())
-            yield ended | self._show(saved, visitor)
+            yield ended | self._show(saved, visitor, f"Done in {found[0].seconds:.1f} s.")
         else:
             yield ended | {parts["status"]: messages.error_html(problem.message)}
 
-    def _show(self, saved: SavedReport, visitor: Visitor) -> Updates:
+    def _show(self, saved: SavedReport, visitor: Visitor, says: str = "") -> Updates:
         """A report in the tab that shows such reports, or here."""
         report = saved.report
         if isinstance(report, ExploreReport):
             there = {self.tabs: gr.update(selected="explore"), self.parts["status"]: ""}
             return there | self.explorer.opened(report, visitor.folder)
-        for tab in self.others:
-            if tab.claims(report.design):
-                there = {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
-                return there | tab.opened(saved)
-        return self.opened(saved)
+        tab = next((tab for tab in self.others if tab.claims(report.design)), self)
+        there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
+        status = {tab.parts["status"]: messages.done_html(says)} if says else {}
+        return there | tab.opened(saved) | status
 
     def _acted(self, visitor: Visitor, deleted: Deleted | None, act: str, run_id: str) -> Deleted | None:
         if act == "delete":

@@ -56,6 +56,7 @@ def runs_html(lines: Sequence[RunLine], deleted: Deleted | None = None) -> str:
 
 
 def _row(line: RunLine) -> str:
+    asked = escape(f"{line.study} · {line.asked}")
     model = escape(" · ".join(filter(None, (line.model, line.condition))))
     kept = " · kept" if line.kept else ""
     stored = "" if line.n_stored == line.n_pictures else f"<small>{line.n_stored:,} still stored</small>"
@@ -67,7 +68,7 @@ def _row(line: RunLine) -> str:
         ("", f'<span class="takes">{_acts(line)}</span>'),
     )
     inside = "".join(f'<td data-label="{name}"><span>{text}</span></td>' for name, text in cells)
-    return f'<tr><th scope="row">{escape(line.title)}<small>{escape(line.study)}</small></th>{inside}</tr>'
+    return f'<tr><th scope="row">{escape(line.title)}<small>{asked}</small></th>{inside}</tr>'
 
 
 def _acts(line: RunLine) -> str:

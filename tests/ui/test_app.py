@@ -59,11 +59,6 @@ def test_the_page_comes_at_once(served: Served) -> None:
     assert time.monotonic() - started < 3
 
 
-def test_only_the_tools_are_public(client: Any) -> None:
-    endpoints = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
-    assert set(endpoints) == {"/explore", "/list_models", "/list_attribute_sets"}
-
-
 def test_api_cli_and_python_give_identical_numbers(
     client: Any, served: Served, fakes: FakeServices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,235 @@
+"""Typed tools for the papers' studies and for comparisons, over HTTP and MCP."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from bias_core.errors import BiasCoreError, InvalidInput
+from bias_core.registry import METRICS
+from bias_core.studies import report as explore_report
+from bias_core.studies.catalogue import find_attribute, load_attribute_sets, suggest_set
+from bias_core.studies.compare import compare
+from bias_core.studies.compare_export import parse_arms
+from bias_core.studies.compare_types import CompareSettings
+from bias_core.studies.designs import find_design, list_designs, program_of
+from bias_core.studies.run_study import complete, run_study, with_options
+from bias_core.studies.saved_reports import open_report
+from bias_core.studies.study_report import plain, to_dict
+from bias_core.studies.study_types import StudyReport, StudySettings
+
+if TYPE_CHECKING:
+    from bias_core.services import Services
+    from bias_core.studies.study_types import Design
+    from bias_core.types import Attribute
+
+_API = "api-"  # sessions of programs begin with this; only their reports can be asked for by their id
+
+
+@contextmanager
+def tool_errors() -> Iterator[None]:
+    """Our own errors reach a program as their message."""
+    try:
+        yield
+    except BiasCoreError as error:
+        raise gr.Error(str(error), print_exception=False) from error
+
+
+def new_session() -> str:
+    """A session for one call of a program; the run's id, which is made of it, cannot be guessed."""
+    return _API + secrets.token_hex(16)
+
+
+def attributes_of(services: Services, concept: str, texts: Sequence[str] | None) -> tuple[Attribute, ...]:
+    """By built-in names or in full; the set suggested for the concept where none is named."""
+    sets = load_attribute_sets(services.settings.assets_dir / "studies")
+    if texts is None:
+        return suggest_set(concept, sets).attributes
+    return tuple(find_attribute(text, concept, sets) for text in texts)
+
+
+class StudyTools:
+    """What programs may ask of studies."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+
+    def run_study(
+        self,
+        study: str,
+        model: str = "calibration-renderer",
+        condition: str = "published",
+        encoder: str = "calibration-clip",
+        scale: float = 0.05,
+        seed: int = 0,
+        num_inference_steps: int | None = None,
+        guidance_scale: float | None = None,
+        confidence: float = 0.95,
+        options: list[str] | None = None,
+    ) -> dict[str, Any]:
+        """Run a published study of bias on a text-to-image model and report its numbers.
+
+        The report has findings (each with interval, n, null value, p-value where there is a test), tables,
+        the data of the figures, notes, and a run_id for get_report.
+
+        Args:
+            study: A study of list_studies, for example "t2iat-tests".
+            model: A model of list_models, or org/name of the hub.
+            condition: Which bias was planted in the calibration world: published, fair, extreme or trigger.
+            encoder: Reader of the pictures.
+            scale: Share of the published number of pictures, above 0 and up to 1.
+            seed: Picture i of a prompt has seed + i.
+            num_inference_steps: Denoising steps; left out: the model's default.
+            guidance_scale: Guidance; left out: the model's default.
+            confidence: Of every interval, for example 0.95.
+            options: Of the study, each as "name=value"; see list_studies.
+        """
+        with tool_errors():
+            design = _shipped(study)
+            settings = StudySettings(
+                model=model,
+                condition=condition,
+                encoder=encoder,
+                scale=scale,
+                seed=seed,
+                num_inference_steps=num_inference_steps,
+                guidance_scale=guidance_scale,
+                confidence=confidence,
+                options=dict(_name_and_value(text) for text in options or []),
+            )
+            self._check_size(design, settings)
+            return to_dict(complete(run_study(design, settings, self.services, session=new_session())))
+
+    def compare(
+        self,
+        concept: str,
+        arms: list[str],
+        attributes: list[str] | None = None,
+        encoder: str = "calibration-clip",
+        n_images: int = 60,
+        n_attribute_images: int = 16,
+        attribute_a: str = "",
+        attribute_b: str = "",
+        seed: int = 0,
+        confidence: float = 0.95,
+    ) -> dict[str, Any]:
+        """Draw a concept in two to four ways on the same seeds and test what differs.
+
+        Every difference has its interval, p-value (corrected for their number) and n.
+
+        Args:
+            concept: Who or what is drawn, for example "doctor".
+            arms: Two to four, each "key=value|key=value" with name, model, condition, template, negative,
+                guidance, steps; for example "condition=fair".
+            attributes: Built-in names such as "man", or "name|positive sentence|negative sentence|P*|source".
+                Left out: the set suggested for the concept.
+            encoder: Reader of the pictures.
+            n_images: Seeds, that is pictures of each arm.
+            n_attribute_images: Pictures of each arm guided to each association word.
+            attribute_a: First word of the association; both empty for none.
+            attribute_b: Second word of the association.
+            seed: The i-th picture of every arm has seed + i.
+            confidence: Of every interval, for example 0.95.
+        """
+        with tool_errors():
+            settings = CompareSettings(
+                concept=concept,
+                arms=parse_arms(arms),
+                attributes=attributes_of(self.services, concept, attributes),
+                attribute_a=attribute_a,
+                attribute_b=attribute_b,
+                encoder=encoder,
+                n_images=n_images,
+                n_attribute_images=n_attribute_images,
+                seed=seed,
+                confidence=confidence,
+            )
+            return to_dict(complete(compare(settings, self.services, session=new_session())))
+
+    def get_report(self, run_id: str) -> dict[str, Any]:
+        """Get the report of an earlier explore, run_study or compare call again; nothing is run.
+
+        Args:
+            run_id: As the report of that call names it.
+        """
+        with tool_errors():
+            manifest = self.services.manifests.find(run_id)
+            saved = open_report(run_id, self.services)
+            if manifest is None or saved is None or not manifest.session.startswith(_API):
+                raise InvalidInput(f"no report of a run {run_id!r}; its id is in the report of the call")
+            if isinstance(saved.report, StudyReport):
+                return to_dict(saved.report)
+            return explore_report.to_dict(saved.report)
+
+    def list_studies(self) -> list[dict[str, Any]]:
+        """List the studies of run_study: what each asks, after which paper, its size and its options."""
+        return [
+            {
+                "name": design.name,
+                "title": design.title,
+                "summary": design.summary,
+                "reference": design.reference,
+                "redraws": design.where,
+                "pictures_at_full_size": _full_size(design.name),
+                "options": plain(dict(design.options)),
+            }
+            for design in list_designs()
+            if _full_size(design.name)
+        ]
+
+    def list_measures(self) -> list[dict[str, Any]]:
+        """List the measures with their ranges, what "no bias" reads, what higher means, and their limits."""
+        return [
+            plain(
+                {
+                    "key": metric.key,
+                    "name": metric.name,
+                    "summary": metric.summary,
+                    "reference": metric.reference,
+                    "equation": metric.equation,
+                    "bounds": list(metric.bounds),
+                    "null_value": metric.null_value,
+                    "higher_means": metric.higher_means,
+                    "inputs": [asdict(item) for item in metric.inputs],
+                    "limits": metric.limits,
+                }
+            )
+            for metric in METRICS.values()
+        ]
+
+    def _check_size(self, design: Design, settings: StudySettings) -> None:
+        most = self.services.settings.max_images
+        n = sum(shot.n for shot in program_of(design).shots(design, with_options(design, settings)))
+        if n > most:
+            raise InvalidInput(
+                f"{design.name} would draw {n:,} pictures at scale {settings.scale:g}; at most {most:,} are "
+                "allowed here"
+            )
+
+
+def _shipped(name: str) -> Design:
+    """A shipped design; never a file of this machine."""
+    known = [design.name for design in list_designs()]
+    if name not in known:
+        raise InvalidInput(f"no study {name!r}; there are {', '.join(known)}")
+    return find_design(name)
+
+
+@cache
+def _full_size(name: str) -> int:
+    """Pictures that a study asks for; 0 where it reads somebody's own."""
+    design = find_design(name)
+    return sum(shot.n for shot in program_of(design).shots(design, with_options(design, StudySettings())))
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    name, sign, value = str(text).partition("=")
+    if not sign or not name.strip():
+        raise InvalidInput(f"write an option as name=value, got {text!r}")
+    return name.strip(), value.strip()

@@ -1,0 +1,137 @@
+"""The eight tools that programs see: typed, limited, and with the numbers of the command line."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bias_core.registry import METRICS
+from bias_core.ui.api_studies import StudyTools
+from tests.ui.fakes import FakeServices
+from tests.ui.served import Served  # noqa: TC001
+
+TOOLS = {
+    "explore", "run_study", "compare", "get_report", "list_studies", "list_models", "list_attribute_sets",
+    "list_measures",
+}  # fmt: skip
+STUDY: dict[str, Any] = {
+    "study": "t2iat-tests",
+    "scale": 0.02,
+    "options": ["tests=science_arts", "n_permutations=200"],
+}
+
+
+@pytest.fixture(scope="module")
+def client(served: Served) -> Iterator[Any]:
+    from gradio_client import Client
+
+    client = Client(served.url, verbose=False, analytics_enabled=False)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def study(client: Any) -> dict[str, Any]:
+    report: dict[str, Any] = client.predict(**STUDY, api_name="/run_study")
+    return report
+
+
+def test_exactly_the_tools_are_public(client: Any, served: Served) -> None:
+    endpoints = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
+    assert set(endpoints) == {f"/{name}" for name in TOOLS}
+    with urllib.request.urlopen(f"{served.url}/gradio_api/mcp/schema") as answer:
+        tools = json.load(answer)
+    assert {name for name in TOOLS if any(tool["name"].endswith(name) for tool in tools)} == TOOLS
+    assert len(tools) == len(TOOLS)
+
+
+def test_a_study_over_http_has_the_numbers_of_the_command_line(
+    study: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bias_core import cli, services
+
+    monkeypatch.setattr(services, "Services", lambda: FakeServices(tmp_path / "cli"))
+    arguments = ["study", "run", "t2iat-tests", "--scale", "0.02", "--out", str(tmp_path / "out")]
+    for option in STUDY["options"]:
+        arguments += ["--option", option]
+    run = CliRunner().invoke(cli.app, arguments)
+    assert run.exit_code == 0, run.output
+    by_command = json.loads((tmp_path / "out" / "report.json").read_text())
+    for part in ("findings", "tables", "figures", "notes", "n_images", "settings"):
+        assert json.loads(json.dumps(study[part])) == by_command[part], part
+
+
+def test_a_report_comes_again_by_its_id_and_nothing_else_does(client: Any, study: dict[str, Any]) -> None:
+    from gradio_client.exceptions import AppError
+
+    assert client.predict(run_id=study["run_id"], api_name="/get_report") == study
+    for other in ("0" * 16, "../runs/x"):
+        with pytest.raises(AppError, match="run"):
+            client.predict(run_id=other, api_name="/get_report")
+
+
+def test_a_visitors_own_report_is_not_for_programs(fakes: FakeServices) -> None:
+    import gradio as gr
+
+    from bias_core.studies.designs import find_design
+    from bias_core.studies.run_study import complete, run_study
+    from bias_core.studies.study_types import StudySettings
+
+    settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
+    report = complete(run_study(find_design("t2iat-tests"), settings, fakes, session="a" * 32))
+    with pytest.raises(gr.Error, match="no report"):
+        StudyTools(fakes).get_report(report.run_id)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        ("run_study", {"study": "no-such"}, "no study"),
+        ("run_study", {"study": "/etc/passwd.yaml"}, "no study"),
+        ("run_study", {"study": "t2iat-tests", "scale": 2.0}, "share above 0"),
+        ("run_study", {"study": "t2iat-tests", "options": ["colour=red"]}, "no option"),
+        ("run_study", {"study": "t2iat-tests", "options": ["tests"]}, "name=value"),
+        ("run_study", {"study": "tbyb-dataset"}, "needs a folder or zip"),
+        ("compare", {"concept": "doctor", "arms": ["condition=fair"]}, "arm"),
+        ("compare", {"concept": "doctor", "arms": ["condition=fair", "colour=red"]}, "colour"),
+    ],
+)
+def test_a_tool_says_what_is_wrong(client: Any, tool: str, arguments: dict[str, Any], message: str) -> None:
+    from gradio_client.exceptions import AppError
+
+    with pytest.raises(AppError, match=message):
+        client.predict(**arguments, api_name=f"/{tool}")
+
+
+def test_a_run_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    import gradio as gr
+
+    services = FakeServices(tmp_path)
+    services.settings = services.settings.model_copy(update={"max_images": 10})
+    with pytest.raises(gr.Error, match="at most 10"):
+        StudyTools(services).run_study("t2iat-tests")
+
+
+def test_two_conditions_are_compared(client: Any) -> None:
+    report = client.predict(
+        concept="doctor", arms=["condition=fair", "condition=extreme"], attributes=["man"], n_images=12,
+        api_name="/compare",
+    )  # fmt: skip
+    assert report["findings"]
+    assert all(row["n"] <= 24 for row in report["findings"])
+
+
+def test_the_lists_tell_what_can_be_asked(client: Any) -> None:
+    studies = {entry["name"]: entry for entry in client.predict(api_name="/list_studies")}
+    assert studies["t2iat-tests"]["pictures_at_full_size"] > 1000
+    assert "tests" in studies["t2iat-tests"]["options"]
+    assert "tbyb-dataset" not in studies  # it needs a dataset, which cannot be sent
+    measures = {entry["key"]: entry for entry in client.predict(api_name="/list_measures")}
+    assert set(measures) == set(METRICS)
+    assert measures["stereotype_score"]["null_value"] == 0
