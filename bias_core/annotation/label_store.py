@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 import sqlite3
 import threading
 import time
@@ -30,6 +31,7 @@ from bias_core.runs.files import replaced_file
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
 
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PATIENCE_SECONDS = 30  # for a database that another process is writing to
 
 
@@ -216,6 +218,17 @@ class LabelStore:
         wanted = select(table.texts).where(table.task_id == task_id, table.version == version)
         with self.read() as connection:
             return task_from(connection.execute(wanted).scalar_one(), id=task_id, version=version)
+
+
+def token(text: str) -> str:
+    """``text`` where it could be a token of ours, else "", which is nobody's.
+
+    Examples
+    --------
+    >>> token("zJ8s-_"), token("' OR 1=1")
+    ('zJ8s-_', '')
+    """
+    return text if _TOKEN.fullmatch(text) else ""
 
 
 def hashed(secret: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
-from bias_core.annotation.label_store import LabelStore, hashed
+from bias_core.annotation.label_store import LabelStore, hashed, token
 from bias_core.annotation.schema import Found, answers, assignments, deletions, items, raters, tasks
 from bias_core.annotation.tasks import Task, checked_choices, quoted
 from bias_core.annotation.turns import CLAIMS, Turn, move, turn
@@ -162,7 +162,8 @@ def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
                 raise InvalidInput("there is nothing to take back")
             shown = connection.execute(_OF_ITEM, {"rater": rater.id, "item": last.item_id}).one()
             _act(store, connection, rater, shown, answer_id, "undo", {}, withdraws=last.id)
-            move(connection, shown, "shown", since_ms=store.now_ms)
+            newest = connection.scalar(_NEWEST, {"rater": rater.id}) or 0
+            move(connection, shown, "shown", since_ms=max(store.now_ms, newest + 1))
         return turn(store, connection, rater)
 
 
@@ -187,10 +188,10 @@ def delete_my_answers(store: LabelStore, code: str) -> int:
     return n_answers
 
 
-def picture_of(store: LabelStore, token: str) -> str:
-    """The SHA-256 of the picture that a rater was shown under this token; NotAllowed where none was."""
+def picture_of(store: LabelStore, item: str) -> str:
+    """SHA-256 of the picture that a rater was shown under this item's token; NotAllowed where none was."""
     with store.read() as connection:
-        found: str | None = connection.scalar(_PICTURE, {"token": token})
+        found: str | None = connection.scalar(_PICTURE, {"token": token(item)})
     if found is None:
         raise NotAllowed("no picture has this address")
     return found
@@ -217,7 +218,7 @@ _IN_WORDS = {"draft": "not open yet", "paused": "paused", "closed": "closed", "o
 
 
 def _task_row(connection: Connection, join_code: str) -> Found:
-    row = connection.execute(select(tasks).where(tasks.c.join_code == join_code)).first()
+    row = connection.execute(select(tasks).where(tasks.c.join_code == token(join_code))).first()
     if row is None:
         raise NotAllowed("this link opens no task; ask whoever gave it to you for a new one")
     return row
@@ -248,10 +249,10 @@ def _is_replay(connection: Connection, rater: Found, answer_id: str, kind: Act) 
     return found is not None
 
 
-def _shown(connection: Connection, rater: Found, token: str) -> Found:
+def _shown(connection: Connection, rater: Found, item: str) -> Found:
     """The assignment of an item that waits for this rater's answer."""
     _check_open(rater)
-    row = connection.execute(_SHOWN, {"token": token, "rater": rater.id}).first()
+    row = connection.execute(_SHOWN, {"token": token(item), "rater": rater.id}).first()
     if row is None:
         raise NotAllowed("this picture was not shown to you")
     if row.state not in ("shown", "released"):
@@ -298,6 +299,7 @@ _KNOWN = select(answers.c.kind).where(
 _mine = assignments.c.rater_id == bindparam("rater")
 _SHOWN = select(assignments).where(assignments.c.token == bindparam("token"), _mine)
 _OF_ITEM = select(assignments).where(assignments.c.item_id == bindparam("item"), _mine)
+_NEWEST = select(func.max(assignments.c.since_ms)).where(_mine)
 _KEEP = insert(answers)
 _later = answers.alias()
 _held = (answers.c.rater_id == bindparam("rater")) & ~exists().where(_later.c.withdraws == answers.c.id)

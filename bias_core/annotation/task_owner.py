@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from sqlalchemy import insert, select, update
 
 from bias_core.annotation.label_pictures import keep_picture
-from bias_core.annotation.label_store import LabelStore, hashed
+from bias_core.annotation.label_store import LabelStore, hashed, token
 from bias_core.annotation.schema import Found, items, task_versions, tasks
 from bias_core.annotation.tasks import (
     MAX_LINE,
@@ -176,7 +176,7 @@ def iso(milliseconds: int) -> str:
 
 def owned_row(connection: Connection, key: OwnerKey, *, change: bool = False) -> Found:
     """The row of the task that this key opens, locked for a change; NotAllowed where it opens none."""
-    wanted = select(tasks).where(tasks.c.id == key.task_id)
+    wanted = select(tasks).where(tasks.c.id == token(key.task_id))
     row = connection.execute(wanted.with_for_update() if change else wanted).first()
     if row is not None:
         if key.secret and hmac.compare_digest(row.owner_hash, hashed(key.secret)):

@@ -1,0 +1,496 @@
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import func, select
+
+from bias_core.annotation import schema
+from bias_core.annotation.collected import given_answers, task_progress
+from bias_core.annotation.rating import (
+    delete_my_answers,
+    give_answer,
+    join,
+    next_item,
+    picture_of,
+    plain_code,
+    shown_code,
+    skip,
+    task_of,
+    task_to_join,
+    undo,
+)
+from bias_core.annotation.task_owner import change_task, owned_task, set_status
+from bias_core.annotation.turns import RELEASE_AFTER_SECONDS, Turn
+from bias_core.errors import InvalidInput, NotAllowed
+from tests.annotation.raters import CHOICES, GOLD, new_id, open_task
+
+if TYPE_CHECKING:
+    from bias_core.annotation.label_store import LabelStore
+    from tests.annotation.conftest import Clock, MakeStore
+
+FAILED = {"left": "not_two_people", "right": "not_two_people"}
+# What somebody might try in place of an id, a token or a text.
+TRICKS = (
+    "",
+    "1",
+    "' OR 1=1 --",
+    "x'; DROP TABLE answers; --",
+    "../../etc/passwd",
+    "..%2f..%2fetc%2fpasswd",
+    "/etc/passwd",
+    "C:\\Windows\\win.ini",
+    "<script>alert(1)</script>",
+    "{0.__class__}",
+    "%s%s%n",
+    "\x00",
+    "𝟙" * 30,
+    "a" * 5000,
+    "\ud800",
+)
+
+
+def say(store: LabelStore, code: str, turn: Turn, choices: Any = CHOICES, **more: Any) -> Turn:
+    more = {"answer_id": new_id(), "item": turn.item, "duration_ms": 500} | more
+    return give_answer(store, code, choices=choices, **more)
+
+
+def counts_are_right(store: LabelStore) -> bool:
+    """Every item's count of claims is the number of assignments that claim it."""
+    claimed = (
+        select(schema.assignments.c.item_id, func.count())
+        .where(schema.assignments.c.state.in_(("shown", "answered")))
+        .group_by(schema.assignments.c.item_id)
+    )
+    with store.read() as connection:
+        counted = dict(connection.execute(select(schema.items.c.id, schema.items.c.n_claims)).all())
+        real = dict(connection.execute(claimed).all())
+    return counted == {item: real.get(item, 0) for item in counted}
+
+
+def n_rows(store: LabelStore, table: str) -> int:
+    with store.read() as connection:
+        return connection.scalar(select(func.count()).select_from(schema.metadata.tables[table])) or 0
+
+
+def test_a_rater_answers_everything_once_and_is_done(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 5)
+    code = join(store, task.join_code).code
+    turn, seen = next_item(store, code), []
+    for i in range(5):
+        assert (turn.n_answered, turn.n_left, turn.can_undo, turn.why_done) == (i, 5 - i, i > 0, "")
+        assert next_item(store, code).item == turn.item  # asked again, the same
+        seen.append(turn.questions[0].identity)
+        turn = say(store, code, turn)
+    assert (turn.item, turn.questions, turn.why_done) == ("", (), "all")
+    assert (turn.n_answered, turn.n_left) == (5, 0)
+    assert sorted(seen) == [f"nurse {i}" for i in range(5)]
+    kept = given_answers(store, task.key)
+    assert [(one.choices, one.seconds, one.task_version) for one in kept] == [(CHOICES, 0.5, 1)] * 5
+    assert {one.item.image_id for one in kept} == {f"picture-{i}" for i in range(5)}
+
+
+def test_a_rater_sees_nothing_but_the_picture_the_identity_and_how_far_they_are(
+    store: LabelStore, tmp_path: Path
+) -> None:
+    task = open_task(store, tmp_path, 1)
+    codes = [join(store, task.join_code).code for _ in range(2)]
+    first, second = (next_item(store, code) for code in codes)
+    assert set(vars(first)) == {
+        *("item", "questions", "task", "chosen", "n_answered", "n_left", "can_undo", "why_done"),
+    }
+    assert first.questions[0].text == "Does the nurse 0 on the left demonstrate feminine or masculine traits?"
+    assert first.questions[1].text == "Does the CEO on the right demonstrate feminine or masculine traits?"
+    say(store, codes[0], first)
+    assert vars(next_item(store, codes[1])) == vars(second)  # the other's answer leaves no trace
+    assert first.item != second.item  # nor does the address of the picture tell that it is the same
+    assert picture_of(store, first.item) == picture_of(store, second.item)
+    assert "picture-0" not in repr(first)
+
+
+def test_raters_see_items_in_an_order_of_their_own(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 12, raters_per_item=50)
+    orders = []
+    for _ in range(4):
+        code = join(store, task.join_code).code
+        turn, order = next_item(store, code), []
+        while turn.item:
+            order.append(turn.questions[0].identity)
+            turn = say(store, code, turn)
+        orders.append(tuple(order))
+    assert len(set(orders)) == 4  # equal by chance once in 10^17
+    assert all(len(set(order)) == 12 for order in orders)
+
+
+def test_the_least_answered_items_come_first_and_none_goes_to_too_many(
+    store: LabelStore, tmp_path: Path
+) -> None:
+    task = open_task(store, tmp_path, 4, raters_per_item=2)
+    codes = [join(store, task.join_code).code for _ in range(3)]
+    turn = next_item(store, codes[0])
+    first_two = []
+    for _ in range(2):
+        first_two.append(turn.questions[0].identity)
+        turn = say(store, codes[0], turn)
+    on_screen = turn.questions[0].identity
+    turn = next_item(store, codes[1])
+    assert turn.questions[0].identity not in [*first_two, on_screen]  # the only one that nobody has
+    while turn.item:
+        turn = say(store, codes[1], turn)
+    turn = next_item(store, codes[0])
+    while turn.item:
+        turn = say(store, codes[0], turn)
+    assert next_item(store, codes[2]).why_done == "all"  # every item has its two
+    progress = task_progress(store, task.key)
+    assert (progress.n_complete, progress.n_answers, progress.n_wanted) == (4, 8, 8)
+    assert counts_are_right(store)
+
+
+def test_an_answer_sent_again_changes_nothing(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 5)
+    code = join(store, task.join_code).code
+    turn = next_item(store, code)
+    once = say(store, code, turn, answer_id="the-same-id")
+    again = say(store, code, turn, answer_id="the-same-id")
+    late = say(store, code, turn, FAILED, answer_id="the-same-id")  # what was said first holds
+    assert once == again == late
+    assert [one.choices for one in given_answers(store, task.key)] == [CHOICES]
+    with pytest.raises(InvalidInput, match="another act"):
+        undo(store, code, answer_id="the-same-id")
+    with pytest.raises(InvalidInput, match="answered or skipped already"):
+        say(store, code, turn)
+
+
+def test_two_raters_may_make_the_same_id(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 5)
+    for _ in range(2):
+        code = join(store, task.join_code).code
+        say(store, code, next_item(store, code), answer_id="0000-0000")
+    assert len(given_answers(store, task.key)) == 2
+
+
+def test_undo_is_a_new_row_and_shows_the_item_again(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 5)
+    code = join(store, task.join_code).code
+    first = next_item(store, code)
+    second = say(store, code, first)
+    third = skip(store, code, answer_id=new_id(), item=second.item)
+    back = undo(store, code, answer_id="undo-skip")
+    assert back == undo(store, code, answer_id="undo-skip")  # sent again
+    assert (back.item, dict(back.chosen), back.n_answered) == (second.item, {}, 1)
+    back = undo(store, code, answer_id=new_id())
+    assert (back.item, back.chosen, back.n_answered) == (first.item, CHOICES, 0)
+    assert not back.can_undo
+    with pytest.raises(InvalidInput, match="nothing to take back"):
+        undo(store, code, answer_id=new_id())
+    assert given_answers(store, task.key) == []
+    again = say(store, code, back, FAILED)
+    assert again.item == second.item  # and on from where they were
+    assert say(store, code, again).item == third.item
+    assert [one.choices for one in given_answers(store, task.key)] == [FAILED, CHOICES]
+    assert n_rows(store, "answers") == 6  # answer, skip, undo, undo, answer, answer: nothing was overwritten
+    assert counts_are_right(store)
+
+
+def test_a_skipped_item_goes_to_others_and_does_not_come_back(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 2, raters_per_item=1)
+    ours, theirs = (join(store, task.join_code).code for _ in range(2))
+    turn = next_item(store, ours)
+    skipped = turn.questions[0].identity
+    turn = skip(store, ours, answer_id=new_id(), item=turn.item)
+    assert say(store, ours, turn).why_done == "all"
+    assert next_item(store, theirs).questions[0].identity == skipped
+    assert counts_are_right(store)
+
+
+def test_what_lies_on_a_screen_for_long_is_given_to_others_and_may_still_be_answered(
+    store: LabelStore, tmp_path: Path, clock: Clock
+) -> None:
+    task = open_task(store, tmp_path, 1, raters_per_item=1)
+    slow, quick = (join(store, task.join_code).code for _ in range(2))
+    left = next_item(store, slow)
+    assert next_item(store, quick).why_done == "all"
+    clock.now += RELEASE_AFTER_SECONDS + 1
+    say(store, quick, next_item(store, quick))
+    say(store, slow, left)
+    assert len(given_answers(store, task.key)) == 2
+    assert counts_are_right(store)
+
+
+def test_an_answer_about_the_whole_picture_holds_for_both_people(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 5)
+    code = join(store, task.join_code).code
+    say(store, code, next_item(store, code), {"left": "feminine", "right": "not_two_people"})
+    assert [one.choices for one in given_answers(store, task.key)] == [FAILED]
+
+
+def test_known_items_are_mixed_in_and_counted_apart(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 30, n_gold=6, gold_share=0.4, raters_per_item=1)
+    code = join(store, task.join_code).code
+    turn = next_item(store, code)
+    while turn.item:
+        turn = say(store, code, turn, GOLD if turn.n_answered % 2 else CHOICES)
+    progress = task_progress(store, task.key)
+    (rater,) = progress.raters
+    assert (progress.n_items, progress.n_gold_items) == (30, 6)
+    assert (progress.n_complete, progress.n_answers) == (30, 30)
+    assert rater.n_answered == 30 + rater.n_gold
+    assert 3 <= rater.n_gold <= 6  # 0.4 of the pictures, as far as there are any
+    assert rater.n_gold_right < rater.n_gold
+    assert rater.median_seconds == 0.5
+
+
+def test_no_known_item_is_shown_when_none_is_wanted(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 6, n_gold=6, gold_share=0.0)
+    code = join(store, task.join_code).code
+    turn = next_item(store, code)
+    while turn.item:
+        turn = say(store, code, turn)
+    assert turn.n_answered == 6
+
+
+def test_a_rater_goes_on_on_another_device_with_the_code_alone(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 5)
+    code = join(store, task.join_code).code
+    turn = say(store, code, next_item(store, code))
+    typed = f"  {code.lower().replace('-', ' ')} "
+    assert next_item(store, typed) == turn
+    assert task_of(store, typed)[0].title == task.task.title
+    assert undo(store, typed, answer_id=new_id()).n_answered == 0
+
+
+def test_codes_are_long_and_kept_as_a_hash_only(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 5)
+    codes = [join(store, task.join_code).code for _ in range(5)]
+    assert {len(plain_code(code)) for code in codes} == {20}  # 20 letters of 32: 100 bits
+    assert {shown_code(plain_code(code)) for code in codes} == set(codes)
+    dump = store.dump(tmp_path / "dump.jsonl").read_text()
+    for secret in (*codes, *map(plain_code, codes), task.key.secret):
+        assert secret not in dump
+
+
+def test_deleting_removes_every_row_and_leaves_a_number(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 5, raters_per_item=1)
+    gone, stays = (join(store, task.join_code).code for _ in range(2))
+    turn = say(store, gone, next_item(store, gone))
+    turn = say(store, gone, turn)
+    undo(store, gone, answer_id=new_id())
+    say(store, stays, next_item(store, stays))
+    assert delete_my_answers(store, gone) == 1
+    for act in (
+        lambda: next_item(store, gone),
+        lambda: say(store, gone, turn),
+        lambda: delete_my_answers(store, gone),
+        lambda: picture_of(store, turn.item),
+    ):
+        with pytest.raises(NotAllowed):
+            act()
+    progress = task_progress(store, task.key)
+    assert (progress.n_deleted_raters, progress.n_deleted_answers, len(progress.raters)) == (1, 1, 1)
+    assert [n_rows(store, table) for table in ("raters", "answers", "deletions")] == [1, 1, 1]
+    assert counts_are_right(store)
+    turn = next_item(store, stays)
+    while turn.item:  # what the other had is there for others
+        turn = say(store, stays, turn)
+    assert turn.n_answered == 5
+
+
+def test_what_was_deleted_is_nowhere_in_the_files(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store("sqlite")
+    task = open_task(store, tmp_path / "originals", 5)
+    code = join(store, task.join_code).code
+    say(store, code, next_item(store, code), answer_id="find-me-if-you-can")
+    files = list(tmp_path.glob("labels-0.sqlite*"))
+    assert any(b"find-me-if-you-can" in file.read_bytes() for file in files)
+    delete_my_answers(store, code)
+    store.close()
+    assert not any(b"find-me-if-you-can" in file.read_bytes() for file in tmp_path.glob("labels-0.sqlite*"))
+
+
+@pytest.mark.parametrize(
+    ("status", "may_join", "gets_new", "may_answer"),
+    [("open", True, True, True), ("paused", False, False, True), ("closed", False, False, False)],
+)
+def test_a_task_can_be_paused_and_closed(
+    store: LabelStore, tmp_path: Path, status: Any, *, may_join: bool, gets_new: bool, may_answer: bool
+) -> None:
+    task = open_task(store, tmp_path, 5)
+    code, fresh = (join(store, task.join_code).code for _ in range(2))
+    turn = next_item(store, code)
+    set_status(store, task.key, status)
+    assert works(lambda: join(store, task.join_code)) == may_join
+    assert (next_item(store, fresh).item != "") == gets_new
+    assert next_item(store, fresh).why_done == ("" if gets_new else status)
+    assert works(lambda: say(store, code, turn)) == may_answer
+    assert task_to_join(store, task.join_code)[1] == status
+    delete_my_answers(store, code)  # always
+
+
+def works(act: Any) -> bool:
+    try:
+        act()
+    except NotAllowed:
+        return False
+    return True
+
+
+def test_answers_keep_the_version_that_was_shown(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 5)
+    code = join(store, task.join_code).code
+    shown = next_item(store, code)
+    change_task(store, task.key, replace(task.task, title="Another title"))
+    assert next_item(store, code).task.title == task.task.title  # what is on the screen stays
+    after = say(store, code, shown)
+    assert after.task.title == "Another title"
+    say(store, code, after)
+    assert [one.task_version for one in given_answers(store, task.key)] == [1, 2]
+    assert owned_task(store, task.key)[0].version == 2
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"left": "feminine"}, "no answer for right"),
+        ({}, "no answer for left, right"),
+        ({**CHOICES, "middle": "feminine"}, "middle"),
+        ({"left": "feminine", "right": "female"}, "'female' is no answer"),
+        ({"left": "feminine", "right": "x'; DROP TABLE answers; --"}, "DROP TABLE"),
+    ],
+)
+def test_only_answers_to_the_question_are_taken(
+    store: LabelStore, tmp_path: Path, choices: Any, message: str
+) -> None:
+    task = open_task(store, tmp_path, 5)
+    code = join(store, task.join_code).code
+    with pytest.raises(InvalidInput, match=message):
+        say(store, code, next_item(store, code), choices)
+    assert given_answers(store, task.key) == []
+
+
+@pytest.mark.parametrize("milliseconds", [-1, 10**9, 1.5, True, "5", None])
+def test_only_times_are_taken_as_times(store: LabelStore, tmp_path: Path, milliseconds: Any) -> None:
+    task = open_task(store, tmp_path, 5)
+    code = join(store, task.join_code).code
+    with pytest.raises(InvalidInput, match="duration_ms"):
+        say(store, code, next_item(store, code), duration_ms=milliseconds)
+
+
+def test_no_trick_in_place_of_an_id_opens_anything(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 5)
+    code = join(store, task.join_code).code
+    turn = next_item(store, code)
+    before = store.dump(tmp_path / "before.jsonl").read_text()
+    for trick in TRICKS:
+        acts = (
+            lambda text: join(store, text),
+            lambda text: task_to_join(store, text),
+            lambda text: next_item(store, text),
+            lambda text: delete_my_answers(store, text),
+            lambda text: picture_of(store, text),
+            lambda text: say(store, text, turn),
+            lambda text: say(store, code, turn, item=text),
+            lambda text: skip(store, code, answer_id=new_id(), item=text),
+        )
+        for act in acts:
+            with pytest.raises(NotAllowed) as refused:
+                act(trick)
+            assert len(str(refused.value)) < 300
+        with pytest.raises(InvalidInput, match="answer's id"):
+            say(store, code, turn, answer_id=trick)
+    assert store.dump(tmp_path / "after.jsonl").read_text() == before
+
+
+def test_nobody_reaches_another_raters_items(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 5)
+    ours, theirs = (join(store, task.join_code).code for _ in range(2))
+    turn, other = next_item(store, ours), next_item(store, theirs)
+    for act in (
+        lambda: say(store, ours, other),
+        lambda: skip(store, ours, answer_id=new_id(), item=other.item),
+    ):
+        with pytest.raises(NotAllowed, match="not shown to you"):
+            act()
+    say(store, ours, turn)
+    with pytest.raises(InvalidInput, match="nothing to take back"):
+        undo(store, theirs, answer_id=new_id())
+    delete_my_answers(store, theirs)
+    assert len(given_answers(store, task.key)) == 1
+
+
+def test_a_changed_code_or_token_is_another(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store("sqlite")
+    task = open_task(store, tmp_path, 2)
+    code = plain_code(join(store, task.join_code).code)
+    item = next_item(store, code).item
+
+    @given(place=st.integers(0, 10**6), letter=st.sampled_from("0123456789ABCDEFGHJKMNPQRSTVWXYZ"))
+    @settings(max_examples=50, deadline=None)
+    def change(place: int, letter: str) -> None:
+        for secret, opens in ((code, next_item), (item, picture_of)):
+            changed = list(secret)
+            changed[place % len(secret)] = letter
+            if "".join(changed) != secret:
+                with pytest.raises(NotAllowed):
+                    opens(store, "".join(changed))
+
+    change()
+
+
+def test_raters_at_once_lose_nothing_and_double_nothing(store: LabelStore, tmp_path: Path) -> None:
+    n_raters, n_items, per_item = 8, 12, 3
+    task = open_task(store, tmp_path, n_items, raters_per_item=per_item)
+    acknowledged: list[str] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            code = join(store, task.join_code).code
+            turn = next_item(store, code)
+            while turn.item:
+                answer_id, shown = new_id(), turn
+                for _ in range(2):  # every request is sent twice
+                    turn = say(store, code, shown, answer_id=answer_id)
+                    acknowledged.append(answer_id)
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    threads = [threading.Thread(target=work) for _ in range(n_raters)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    kept = given_answers(store, task.key)
+    assert len(kept) == len(set(acknowledged)) == n_items * per_item
+    assert set(Counter(one.item.id for one in kept).values()) == {per_item}
+    assert max(Counter((one.rater, one.item.id) for one in kept).values()) == 1
+    assert counts_are_right(store)
+
+
+def test_one_rater_on_two_devices_answers_each_item_once(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 20)
+    code = join(store, task.join_code).code
+
+    def work() -> None:
+        turn = next_item(store, code)
+        while turn.item:
+            with suppress(InvalidInput):  # the other device was quicker
+                say(store, code, turn)
+            turn = next_item(store, code)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    kept = given_answers(store, task.key)
+    assert len(kept) == len({one.item.id for one in kept}) == 20
+    assert counts_are_right(store)
