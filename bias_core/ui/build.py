@@ -95,6 +95,7 @@ def launch_options(services: Services) -> dict[str, Any]:
         "server_name": os.environ.get("GRADIO_SERVER_NAME", settings.host),
         "server_port": int(os.environ.get("GRADIO_SERVER_PORT", settings.port)),
         "share": False,
+        "_frontend": False,  # else Gradio asks itself for the page and gives up if that takes three seconds
         "enable_monitoring": False,
         "run_history": False,
         "show_error": False,
