@@ -50,8 +50,9 @@ def picture_path(folder: Path, name: str) -> Path:
 
 def read_picture(folder: Path, name: str) -> bytes:
     """The file that a rater sees, as PNG; StorageError where it is gone."""
+    path = picture_path(folder, name)
     try:
-        return picture_path(folder, name).read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise StorageError(f"the picture {name[:12]} of this task is missing") from error
 
