@@ -266,7 +266,7 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
 _MOST_CELLS = 80
 
 
-def _ink_on(colour: tuple[float, float, float, float]) -> str:
+def _ink_on(colour: Any) -> str:
     """Dark or light text, whichever is read better on a colour; both stay as they are in the dark."""
     red, green, blue, _ = colour
     return "#111111" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#fefefe"
@@ -320,7 +320,7 @@ def _finish(axes: Axes, labels: dict[str, Any]) -> None:
 def _legend_above(axes: Axes) -> None:
     """The legend where it hides nothing."""
     handles, names = axes.get_legend_handles_labels()
-    axes.legend(handles, names, fontsize=7, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
+    axes.legend(handles, names, fontsize=7, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=5)
 
 
 _DRAW: dict[str, Callable[[Figure, pd.DataFrame, dict[str, Any]], None]] = {

@@ -163,8 +163,8 @@ def _keep_first_steps(data: StudyData, frame: pd.DataFrame, traced: Traced) -> N
     """Let every picture say what its first step did, and all steps on average."""
     for i, attribute in enumerate(traced.attributes):
         curves = traced.curves[:, :, i]
-        data.keep(frame, **{f"{attribute.name}: SPI, first step": curves[:, 0]})
-        data.keep(frame, **{f"{attribute.name}: SPI, all steps": curves.mean(axis=1)})
+        data.keep(frame, **{f"{attribute.name}: SPI, first step": curves[:, 0].tolist()})
+        data.keep(frame, **{f"{attribute.name}: SPI, all steps": curves.mean(axis=1).tolist()})
 
 
 def _wording(trace: Trace) -> str:

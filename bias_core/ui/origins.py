@@ -13,9 +13,10 @@ from bias_core.studies.run_study import followed
 from bias_core.studies.stop_regenerate import cluster_names, regenerate
 from bias_core.studies.study_types import StudyReport  # noqa: TC001 (Gradio reads the handlers' annotations)
 from bias_core.types import Attribute
-from bias_core.ui import messages, origins_film, origins_stop, study_form
+from bias_core.ui import messages, origins_film_html, origins_stop, study_form
 from bias_core.ui.form import HEADERS, attribute_rows, read_attributes
 from bias_core.ui.messages import user_errors
+from bias_core.ui.origins_film import AVERAGE
 from bias_core.ui.origins_words import origins_headline
 from bias_core.ui.study_form import Preset
 from bias_core.ui.study_tab import MODEL, PRIVATE, QUIET, StudyTab, Updates
@@ -36,7 +37,13 @@ _NEEDS_STEPS = (
     "SPI looks into denoising steps, and {} has none: the diffusion model of the calibration world is chosen."
 )
 _OWN = (
-    Attribute(name="man", positive="The person is a man.", negative="The person is a woman."),
+    Attribute(
+        name="man",
+        positive="The person is a man.",
+        negative="The person is a woman.",
+        reference=0.5,
+        reference_source="assumed 50 %, a choice",
+    ),
     Attribute(
         name="glasses", positive="The person is wearing glasses.", negative="The person has no glasses."
     ),
@@ -105,7 +112,7 @@ class OriginsTab(StudyTab):
             name="Doctors with a nationality",
             study="oasis-doctors",
             says="Table 2: are doctors shown as men more often once a nationality is named?",
-            settings={"scale": 0.4},
+            settings={"scale": 0.2},
         ),
         Preset(
             name="Internet users",
@@ -158,7 +165,7 @@ class OriginsTab(StudyTab):
     def build_extra(self) -> dict[str, Any]:
         """The film of the steps; clusters, and a form that draws from a text."""
         key, extra = self.key, {}
-        extra["film"] = gr.HTML(js_on_load=origins_film.FILM_JS, elem_id=f"{key}-film", visible=False)
+        extra["film"] = gr.HTML(js_on_load=origins_film_html.FILM_JS, elem_id=f"{key}-film", visible=False)
         extra["clusters"] = gr.HTML(
             js_on_load=origins_stop.CHOOSE_TEXT_JS,
             elem_id=f"{key}-clusters",
@@ -187,7 +194,7 @@ class OriginsTab(StudyTab):
 
     def show_extra(self, report: StudyReport) -> Updates:
         """What belongs to this kind of study; the rest is hidden."""
-        film, clusters = origins_film.films_html(report), origins_stop.clusters_html(report)
+        film, clusters = origins_film_html.films_html(report), origins_stop.clusters_html(report)
         names = cluster_names(report)
         texts = origins_stop.texts_of(report)
         text = "" if texts.empty else str(texts["prompt"].iloc[0])
@@ -234,7 +241,7 @@ class OriginsTab(StudyTab):
         return [
             figure
             for figure in report.results.figures
-            if figure.kind != "pictures" and not figure.key.startswith(origins_film.AVERAGE)
+            if figure.kind != "pictures" and not figure.key.startswith(AVERAGE)
         ]
 
     def on_study(self, name: str) -> Updates:

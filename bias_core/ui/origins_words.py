@@ -64,7 +64,7 @@ def _stereotype_sentence(table: pd.DataFrame) -> str:
     above = known[corrected > known["P*"]]
     if above.empty:
         return f"None of {len(known)} attributes is told to be shown more often than in the world."
-    most = above.loc[(above["P"] - above["P*"]).idxmax()]
+    most = above.assign(beyond=above["P"] - above["P*"]).nlargest(1, "beyond").iloc[0]
     return (
         f"{len(above)} of {len(known)} attributes are shown more often than in the world. Farthest: "
         f"{most['attribute']} for {most['nationality']}, {format_number(most['P'])} of the pictures "

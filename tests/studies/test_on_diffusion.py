@@ -49,8 +49,8 @@ CASES = {
     # 3 nationalities x 8 pictures.
     "oasis-internet-users": Case(n_images=24, n={8}),
     "oasis-nationalities": Case(n_images=24, n={8}),
-    # 2 nationalities x 8 seeds, traced.
-    "oasis-spi": Case(n_images=16, n={8}, options={"n_predicted": 2, "n_samples": 1}),
+    # 2 nationalities x 2 seeds, traced.
+    "oasis-spi": Case(n_images=4, n={2}, options={"n_predicted": 2, "n_samples": 1}),
     # 8 pictures in two clusters, at most 7 in one, and 1 of the text that was found.
     "oasis-stop": Case(n_images=9, n={1, 7}, up_to=True, options=STOP),
     # (6 targets + 8 attribute prompts) x 2; an MCAS compares 2 pictures with 2 x 4 x 2; means of 3 and 6.
