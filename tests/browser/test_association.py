@@ -60,8 +60,7 @@ def test_own_words_are_run_once_they_are_typed_and_a_mistake_loses_nothing(visit
 
 
 def test_the_internal_preset_flows_from_text_to_picture_on_a_phone(visit: Visit) -> None:
-    page = visit(width=390, scheme="dark")
-    page.goto(page.url + "?tab=internal")
+    page = visit(width=390, scheme="dark", query="?tab=internal")
     page.wait_for_selector("#internal-run")
     page.get_by_role("button", name="Four occupations", exact=True).click()
     page.wait_for_selector("#internal-flow .score")
