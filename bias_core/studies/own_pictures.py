@@ -76,7 +76,7 @@ def measure_own(design: Design, settings: StudySettings, data: StudyData) -> Mea
     return Results(
         findings=tuple(finding for cell in cells for finding in _findings(cell)),
         tables=(_table(cells),),
-        figures=(_shares(cells), *_compared(cells), *_alike(settings, data, frame, rows)),
+        figures=(*_shares(cells), *_compared(cells), *_alike(settings, data, frame, rows)),
         notes=tuple(notes),
     )
 
@@ -160,7 +160,8 @@ def _record(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _shares(cells: list[Cell]) -> StudyFigure:
+def _shares(cells: list[Cell]) -> list[StudyFigure]:
+    """Of all pictures; an attribute that the reader cannot tell has no share."""
     rows = [
         {
             "name": cell.score.attribute.name,
@@ -169,16 +170,20 @@ def _shares(cells: list[Cell]) -> StudyFigure:
             "high": cell.prevalence.high,
         }
         for cell in cells
-        if cell.concept == ALL
+        if cell.concept == ALL and np.isfinite(cell.prevalence.value)
     ]
-    return StudyFigure(
-        key="shares",
-        title="How often each attribute is perceived",
-        kind="intervals",
-        data=pd.DataFrame(rows),
-        labels={"x": "share of all pictures"},
-        caption="A dot is the share of all imported pictures; its line is the interval.",
-    )
+    if not rows:
+        return []
+    return [
+        StudyFigure(
+            key="shares",
+            title="How often each attribute is perceived",
+            kind="intervals",
+            data=pd.DataFrame(rows),
+            labels={"x": "share of all pictures"},
+            caption="A dot is the share of all imported pictures; its line is the interval.",
+        )
+    ]
 
 
 def _compared(cells: list[Cell]) -> list[StudyFigure]:
@@ -186,7 +191,7 @@ def _compared(cells: list[Cell]) -> list[StudyFigure]:
     rows = [
         {"row": c.concept, "column": c.score.attribute.name, "value": c.prevalence.value}
         for c in cells
-        if c.concept != ALL
+        if c.concept != ALL and np.isfinite(c.prevalence.value)
     ]
     if not rows:
         return []

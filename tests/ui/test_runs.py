@@ -1,0 +1,199 @@
+"""The Runs tab's handlers, and what it says of a run and of an import."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import gradio as gr
+import pytest
+
+from bias_core.calibration.render import render
+from bias_core.errors import InvalidInput
+from bias_core.studies.designs import find_design
+from bias_core.studies.explore import explore
+from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.history import list_runs
+from bias_core.studies.imports import look_through
+from bias_core.studies.run_study import complete, run_study
+from bias_core.studies.study_types import StudySettings
+from bias_core.ui import build
+from bias_core.ui.arrival import on_arrive
+from bias_core.ui.runs import RunsTab
+from bias_core.ui.runs_html import imported_html, runs_html
+from bias_core.ui.visitor import Visitor
+from tests.ui.fakes import FakeServices, _portrait
+
+EVIL = "<img src=x onerror=alert(1)>"
+SETTINGS = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
+    built = FakeServices(tmp_path_factory.mktemp("data"))
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def tab(services: FakeServices) -> RunsTab:
+    """The tab as it stands in the whole app."""
+    kept: list[RunsTab] = []
+
+    class Kept(RunsTab):
+        def __init__(self, services: Any) -> None:
+            super().__init__(services)
+            kept.append(self)
+
+    async def lay_out() -> None:  # Gradio's queue wants a running loop
+        build.build_app(services)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "TABS", tuple(Kept if tab is RunsTab else tab for tab in build.TABS))
+        patch.setattr(build, "RunsTab", Kept)
+        asyncio.run(lay_out())
+    return kept[0]
+
+
+@pytest.fixture
+def visitor() -> Iterator[Visitor]:
+    visitor = Visitor()
+    yield visitor
+    visitor.leave()
+
+
+def event(**values: str) -> Any:
+    return SimpleNamespace(**values)
+
+
+def zipped(path: Path, prompts: dict[str, int]) -> Path:
+    rng = Random(2)
+    with zipfile.ZipFile(path, "w") as archive:
+        for prompt, n in prompts.items():
+            for i in range(n):
+                buffer = io.BytesIO()
+                render(_portrait(rng), 32).save(buffer, "PNG")
+                archive.writestr(f"{prompt}/{i}.png", buffer.getvalue())
+    return path
+
+
+def test_a_key_is_32_hex_digits_or_nobodys(visitor: Visitor) -> None:
+    own = visitor.key
+    for key in ("", "a" * 31, "A" * 32, "a" * 31 + "/", "../" * 10 + "aa", None, 7):
+        with pytest.raises(InvalidInput):
+            visitor.key = key  # type: ignore[assignment]
+    assert on_arrive(visitor, "no key") == own
+    assert on_arrive(visitor, "c" * 32) == "c" * 32 == visitor.key
+
+
+def test_keep_delete_and_undo(tab: RunsTab, services: FakeServices, visitor: Visitor) -> None:
+    report = complete(run_study(find_design("t2iat-tests"), SETTINGS, services, session=visitor.key))
+    parts, run = tab.parts, report.run_id
+    told = tab.on_act(visitor, None, event(act="keep", run=run))
+    assert "Do not keep" in told[parts["list"]]
+    told = tab.on_act(visitor, None, event(act="delete", run=run))
+    assert list_runs(services, visitor.key) == []
+    assert "Undo" in told[parts["list"]]
+    told = tab.on_act(visitor, told[parts["deleted"]], event(act="undo", run=""))
+    assert told[parts["deleted"]] is None
+    assert list_runs(services, visitor.key)[0].kept
+    stranger = Visitor()
+    told = tab.on_act(stranger, None, event(act="delete", run=run))
+    assert "no run" in told[parts["status"]]
+
+
+def test_a_run_opens_in_the_tab_of_its_study_with_its_form(
+    tab: RunsTab, services: FakeServices, visitor: Visitor
+) -> None:
+    report = complete(run_study(find_design("t2iat-tests"), SETTINGS, services, session=visitor.key))
+    shown = tab.on_open(visitor, event(run=report.run_id))
+    assert shown[tab.tabs]["selected"] == "association"
+    there = next(other for other in tab.others if other.claims(report.design))
+    assert shown[there.form["percent"]] == 2
+    assert "Opened: a run of" in shown[there.parts["status"]]
+    assert set(shown) <= {tab.tabs, tab.parts["status"], *there.opened_outputs()}
+
+
+def test_an_exploration_opens_in_explore(tab: RunsTab, services: FakeServices, visitor: Visitor) -> None:
+    settings = ExploreSettings(concept="nurse", n_images=5, attribute_a="", attribute_b="")
+    *_, report = explore(settings, services, session=visitor.key)
+    shown = tab.on_open(visitor, event(run=report.run_id))
+    assert shown[tab.tabs]["selected"] == "explore"
+    assert shown[tab.explorer.ui.form["concept"]] == "nurse"
+    assert shown[tab.explorer.ui.form["n_images"]] == 5
+    assert set(shown) <= {tab.tabs, tab.parts["status"], *tab.explorer.outputs()}
+
+
+def test_a_run_that_is_no_longer_there_is_said(tab: RunsTab, visitor: Visitor) -> None:
+    for run in ("0" * 16, "../../etc"):
+        assert "That did not work" in tab.on_open(visitor, event(run=run))[tab.parts["status"]]
+        *_, last = tab.on_again(visitor, run)
+        assert "That did not work" in last[tab.parts["status"]]
+
+
+def test_running_again_ends_where_the_study_is_shown(
+    tab: RunsTab, services: FakeServices, visitor: Visitor
+) -> None:
+    report = complete(run_study(find_design("t2iat-tests"), SETTINGS, services, session=visitor.key))
+    *_, last = tab.on_again(visitor, report.run_id)
+    assert last[tab.tabs]["selected"] == "association"
+    assert any("Done in" in str(value) for value in last.values())
+
+
+def test_an_import_is_looked_through_and_measured(tab: RunsTab, visitor: Visitor, tmp_path: Path) -> None:
+    path = zipped(tmp_path / "mine.zip", {"a photo of a nurse": 5, EVIL.replace("/", ""): 4})
+    seen = tab.on_import(visitor, str(path))
+    parts = tab.parts
+    assert "9 pictures of 2 prompts" in seen[parts["found"]]
+    assert seen[parts["what"]]["value"] == "own-pictures"
+    imported = seen[parts["imported"]]
+    path.unlink()  # the upload goes after a while; the visitor's copy stays
+    *_, last = tab.on_measure(visitor, imported, "own-pictures", "people", "calibration-clip", "")
+    assert "9 of 9 pictures scored" in last[parts["header"]]
+    assert str(visitor.folder) not in last[parts["shell"]] + last[parts["python"]]
+    assert str(visitor.folder) not in str(last[parts["report"]].settings)
+    own = "tall | a photo of a tall man | a photo of a short man\n\n"
+    *_, last = tab.on_measure(visitor, imported, "own-pictures", "people", "calibration-clip", own)
+    assert "tall, all pictures" in last[parts["findings"]]
+
+
+def test_errors_of_an_import_stay_in_place(tab: RunsTab, visitor: Visitor, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.zip"
+    bad.write_bytes(b"no zip")
+    parts = tab.parts
+    for path in (str(bad), None):
+        assert "That did not work" in tab.on_import(visitor, path)[parts["status"]]
+    *_, last = tab.on_measure(visitor, None, "own-pictures", "people", "calibration-clip", "")
+    assert "bring them again" in last[parts["status"]]
+    found = look_through(zipped(tmp_path / "good.zip", {"a photo of a nurse": 5}))
+    *_, last = tab.on_measure(visitor, found, "own-pictures", "people", "calibration-clip", "tall|x")
+    assert "name|positive sentence|negative sentence" in last[parts["status"]]
+    *_, last = tab.on_measure(visitor, found, "/etc/passwd.yaml", "people", "calibration-clip", "")
+    assert "no study" in last[parts["status"]]
+
+
+def test_what_others_wrote_is_only_text(services: FakeServices, tmp_path: Path, visitor: Visitor) -> None:
+    settings = ExploreSettings(concept=EVIL, n_images=2, attribute_a="", attribute_b="")
+    list(explore(settings, services, session=visitor.key))
+    html = runs_html(list_runs(services, visitor.key))
+    html += imported_html(look_through(zipped(tmp_path / "x.zip", {EVIL.replace("/", ""): 1})))
+    assert "<img" not in html
+    assert "&lt;img" in html
+
+
+def test_no_run_yet_says_what_will_be_here() -> None:
+    assert "Nothing yet" in runs_html([])
+
+
+def test_every_report_of_a_shipped_study_has_a_tab(tab: RunsTab) -> None:
+    from bias_core.studies.designs import list_designs
+
+    homeless = [d.name for d in list_designs() if not any(t.claims(d) for t in (*tab.others, tab))]
+    assert homeless == []
+    assert isinstance(tab.tabs, gr.Tabs)
