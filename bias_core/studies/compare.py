@@ -137,11 +137,7 @@ def _manifest(settings: CompareSettings, plans: Sequence[ExplorePlan], session: 
         study=KIND,
         session=session,
         title=f"{settings.concept}: {' against '.join(arm_names(settings.arms))}",
-        settings=asdict(settings)
-        | {
-            name: " and ".join(dict.fromkeys(filter(None, (getattr(arm, name) for arm in settings.arms))))
-            for name in ("model", "condition")
-        },  # these two are for the list of runs
+        settings=asdict(settings),
         rows=tuple(row for plan in plans for row in plan.rows),
         versions=plans[0].manifest.versions,
     )

@@ -46,6 +46,8 @@ _METRICS = {
     "spread": "spread_difference",
     "association": "differential_association",
 }
+SEED_GIVES_ANOTHER = "The same seed gives"
+"""How the note begins that says that pairs are no before and after."""
 NEW_PICTURE = 0.9  # share of the distance between seeds from which a change is as good as another seed
 
 
@@ -276,7 +278,7 @@ def _notes(
             )
         if pair.changes.mean() >= NEW_PICTURE * pair.change_elsewhere:
             yield (
-                f"The same seed gives {names} pictures that are as far apart as those of different seeds. "
+                f"{SEED_GIVES_ANOTHER} {names} pictures that are as far apart as those of different seeds. "
                 "The comparison stays right, but a pair shows no before and after, and pairing makes "
                 "nothing sharper."
             )

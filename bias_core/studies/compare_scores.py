@@ -233,7 +233,11 @@ def _errors(
 ) -> tuple[ReaderErrors | None, ...]:
     """The reader's errors where they are known, the same for both arms, and not refuted by their pictures."""
     pairs = [(a.positive, a.negative) for a in settings.attributes]
-    known = [services.reader_errors(settings.encoder, arm.report.settings.model, pairs) for arm in arms]
+    models = [arm.report.settings.model for arm in arms]
+    by_model = {
+        model: services.reader_errors(settings.encoder, model, pairs) for model in dict.fromkeys(models)
+    }
+    known = [by_model[model] for model in models]
     return tuple(
         one if one == other and all(arm.report.attributes[i].corrected is not None for arm in arms) else None
         for i, (one, other) in enumerate(zip(*known, strict=True))

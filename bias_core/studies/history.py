@@ -13,7 +13,7 @@ from bias_core.studies.saved_reports import open_report, report_store
 from bias_core.studies.study_types import Design, StudySettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable
 
     from bias_core.runs.manifests import Manifest, Status
     from bias_core.studies.context import StudyServices
@@ -212,17 +212,21 @@ def _listed(value: object) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
 
 
+def _all(names: Iterable[str]) -> str:
+    """Each name once, in words."""
+    return " and ".join(filter(None, dict.fromkeys(names)))
+
+
 def _line(services: StudyServices, manifest: Manifest) -> RunLine:
     ids = {row.id for row in manifest.rows}
     sizes = [path.stat().st_size for path in map(services.images.path, ids) if path.is_file()]
-    first = manifest.rows[0] if manifest.rows else None
     return RunLine(
         run_id=manifest.id,
         study=manifest.study,
         title=manifest.title,
         asked=_asked(manifest),
-        model=first.model if first else str(manifest.settings.get("model", "")),
-        condition=first.condition if first else "",
+        model=_all(row.model for row in manifest.rows) or str(manifest.settings.get("model", "")),
+        condition=_all(row.condition for row in manifest.rows),
         n_pictures=len(ids),
         n_stored=len(sizes),
         n_bytes=sum(sizes),

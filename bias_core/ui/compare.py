@@ -64,7 +64,7 @@ class CompareTab(StudyTab):
             name="Plain against fairness-intervened prompt: CEO",
             says="Words that ask for fairness, after Table 5 of the paired stereotype test",
             settings=_preset(
-                "CEO", [Arm(name="plain"), Arm(name="intervened", template=INTERVENTION)], n_images=80
+                "CEO", [Arm(name="plain"), Arm(name="intervened", template=INTERVENTION)], n_images=60
             ),
         ),
         ComparePreset(
@@ -80,7 +80,7 @@ class CompareTab(StudyTab):
             name="Fair, published, extreme: nurse",
             says="Three arms on the plane of stereotype and variety",
             settings=_preset(
-                "nurse", [Arm(condition=c) for c in ("fair", "published", "extreme")], n_images=40
+                "nurse", [Arm(condition=c) for c in ("fair", "published", "extreme")], n_images=30
             ),
         ),
     )

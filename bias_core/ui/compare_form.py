@@ -167,7 +167,7 @@ def build_form(key: str, first: CompareSettings, services: Services) -> dict[str
     for k in range(MOST_ARMS):
         with gr.Row(visible=shown[f"row_{k}"], elem_classes="line arm", elem_id=f"{key}-arm-{k}") as row:
             form[f"name_{k}"] = gr.Textbox(
-                values[f"name_{k}"], label=f"Arm {LETTERS[k]}", info="Its name; empty: by what differs",
+                values[f"name_{k}"], label=f"Arm {LETTERS[k]}", info="Its name, if you like",
                 scale=2, min_width=150, max_lines=1, elem_id=f"{key}-name-{k}",
             )  # fmt: skip
             _build_arm_fields(form, f"_{k}", values, shown, services)

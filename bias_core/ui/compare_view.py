@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from bias_core.studies.compare_report import SEED_GIVES_ANOTHER
 from bias_core.studies.report import format_number
 from bias_core.ui.pictures import data_uri
 
@@ -18,15 +19,22 @@ _LARGE, _SMALL = 512, 64  # pixels
 _SMOOTH = 256  # from this size on a picture is enlarged smoothly
 _PLAIN = ("first", "second", "seed", "change", "first picture", "second picture")
 
+# Where the slider stands is kept from seed to seed; an update of the page draws it anew.
 SLIDE_JS = """
+let cut = '50';
+const sync = () => element.querySelectorAll('input[type=range]').forEach((range) => {
+  if (range.value !== cut) range.value = cut;
+});
 element.addEventListener('input', (event) => {
-  const range = event.target.closest('input[type=range]');
-  if (range) range.closest('.slide').style.setProperty('--cut', range.value + '%');
+  if (!event.target.matches('input[type=range]')) return;
+  cut = event.target.value;
+  element.style.setProperty('--cut', cut + '%');
 });
 element.addEventListener('click', (event) => {
   const node = event.target.closest('[data-seed]');
   if (node) trigger('select', {seed: node.dataset.seed});
 });
+new MutationObserver(sync).observe(element, {childList: true, subtree: true});
 """
 
 
@@ -114,9 +122,14 @@ def strip_html(report: StudyReport, pair: str, seed: str) -> str:
     first, second = (
         (escape(str(rows.iloc[0][side])) for side in ("first", "second")) if len(rows) else ("", "")
     )
+    alike = "".join(
+        f'<p class="notes">{escape(note)}</p>'
+        for note in report.results.notes
+        if note.startswith(SEED_GIVES_ANOTHER) and f"“{first}” and “{second}”" in escape(note)
+    )
     return (
-        f'<p class="quiet">Above “{first}”, below “{second}”, by how much the reader sees changed.{more} '
-        "A mark: an attribute is seen in one of the two only.</p>"
+        f'{alike}<p class="quiet">Above “{first}”, below “{second}”, the most changed first.{more} '
+        "A mark: the reader sees an attribute in one of the two only.</p>"
         f'<div class="pairs">{buttons}</div>'
     )
 
