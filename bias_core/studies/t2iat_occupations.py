@@ -74,11 +74,7 @@ def measure_occupations(design: Design, settings: StudySettings, data: StudyData
     points = pd.DataFrame([{"group": name, "value": value} for name in sets for value in singles[name]])
     return Results(
         findings=tuple(_finding(name, mean, _side(beyond[name])) for name, mean in means.items()),
-        tables=(
-            StudyTable(
-                key="occupations", title="Associations of occupations with gender", frame=table, note=_EVEN
-            ),
-        ),
+        tables=(StudyTable(key="occupations", title="Associations of occupations", frame=table, note=_EVEN),),
         figures=(
             StudyFigure(
                 key="figure3",

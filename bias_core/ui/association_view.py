@@ -66,7 +66,7 @@ def _tests_headline(table: pd.DataFrame) -> str:
         return f"{_lean(row)}: S = {_interval(row, 'S')}, where 0 would be no difference."
     if clear.empty:
         return f"In none of {len(table)} tests are the two concepts told apart; none is shown to be alike."
-    lead = clear.loc[clear["q"].idxmin()]
+    lead = clear.sort_values("q", kind="stable").iloc[0]
     return (
         f"In {len(clear)} of {len(table)} tests the two concepts are told apart, all tests counted. "
         f"Clearest: {_lean(lead).replace('P', 'p', 1)}, S = {_interval(lead, 'S')}."

@@ -51,16 +51,17 @@ def headline(report: StudyReport) -> str:
 def flow_html(report: StudyReport, target: str) -> str:
     """The four scores from text to picture, δ and α, in words and as a table."""
     scores = table_of(report, "scores").frame
-    reach = 1.08 * float(scores[["value", "low", "high"]].abs().max(axis=None))
-    mine = scores[scores["target"] == target].set_index("score")
+    reach = 1.08 * float(scores[["value", "low", "high"]].abs().max().max())
+    mine = scores[scores["target"] == target].drop(columns="target")
+    by_score = {row["score"]: row for _, row in mine.iterrows()}
     rows = table_of(report, "table3").frame
     rows = rows[rows["target"] == target]
     if rows.empty:
         return ""
     stages = '<div class="step" aria-hidden="true"></div>'.join(
-        _stage(title, [_score(mine.loc[key], key, reach) for key in keys]) for title, keys in _STAGES
+        _stage(title, [_score(by_score[key], key, reach) for key in keys]) for title, keys in _STAGES
     )
-    table = frame_html(mine.reset_index().drop(columns="target"), f"The four scores of {target}")
+    table = frame_html(mine, f"The four scores of {target}")
     return (
         f'<section class="card"><h3>{escape(target)}, from text to picture</h3>{_prompt(report, target)}'
         f'<div class="flow">{stages}</div><dl class="words">{_words(rows.iloc[0])}</dl>'
@@ -70,7 +71,7 @@ def flow_html(report: StudyReport, target: str) -> str:
 
 def _prompt(report: StudyReport, target: str) -> str:
     frame = report.pictures
-    drawn = [] if frame is None else frame.loc[frame["keyword"] == target, "prompt"]
+    drawn = [] if frame is None else frame.loc[frame["keyword"] == target, "prompt"].tolist()
     prompts = ", ".join(f"“{prompt}”" for prompt in dict.fromkeys(drawn))
     return f'<p class="quiet">Drawn {len(drawn)} times: {escape(prompts)}</p>'
 

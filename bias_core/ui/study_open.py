@@ -36,7 +36,7 @@ class Opening:
     """
 
     also: ClassVar[Sequence[str]] = ()
-    key: Any
+    key: ClassVar[str]
     services: Services
     designs: Mapping[str, Design]
     form: Mapping[str, Any]
