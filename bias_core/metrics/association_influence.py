@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -97,7 +97,8 @@ def leave_one_out(
     sets_y = (targets_y, y_attributes_a, y_attributes_b), (groups_y, ya, yb)
     (prompts_x, mean_x, without_x), (prompts_y, mean_y, without_y) = _side(*sets_x), _side(*sets_y)
     score = mean_x - mean_y
-    x, y = cast("tuple[Side, Side]", ("x", "y"))
+    x: Side = "x"
+    y: Side = "y"
     scores = np.concatenate([without_x - mean_y, mean_x - without_y])
     return LeaveOneOut(
         score=score,

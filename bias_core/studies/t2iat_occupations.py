@@ -122,13 +122,9 @@ def measure_amplification(design: Design, settings: StudySettings, data: StudyDa
     )
     return Results(
         findings=tuple(
-            _finding(
-                name,
-                mean,
-                f"Its prompt alone leans by {texts[name]:+.4f}.",
-                published.get(name, {}).get("image"),
-            )
+            _finding(name, mean, f"Its prompt alone leans by {texts[name]:+.4f}.", printed.get("image"))
             for name, mean in means.items()
+            for printed in [published.get(name, {})]
         ),
         tables=(StudyTable(key="amplification", title="From text to picture", frame=table),),
         figures=(_arrows(table),),
