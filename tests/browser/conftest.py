@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ __all__ = ["served"]
 ROOT = Path(__file__).parent.parent.parent
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-PATIENCE_MS = 60_000
+PATIENCE_MS = int(os.environ.get("BROWSER_PATIENCE_MS", "60000"))  # more on a machine that is busy
 
 
 def _chromium() -> str | None:
