@@ -65,8 +65,10 @@ def build_app(services: Services) -> gr.Blocks:
                 with gr.Tab(tab.title, id=key) as places[key]:
                     tab.build(demo, visitor)
                 places[key].select(None, js=address_js(key), **QUIET)
-        built[RunsTab.key].connect(tabs, places[RunsTab.key], built, explorer)
-        built[RunsTab.key].list_after(arrived)
+        for key, tab in built.items():
+            if isinstance(tab, RunsTab):
+                tab.connect(tabs, places[key], built, explorer)
+                tab.list_after(arrived)
         read = demo.load(_link_reader(services), None, [tabs, notice], **QUIET)
         read.then(None, js=LINK_IS_READ_JS, **QUIET)
         api.add_tools(services)

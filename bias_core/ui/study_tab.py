@@ -332,7 +332,7 @@ class StudyTab(Opening):
         kept |= {k: v for k, v in link.values.items() if k in study_form.FIELDS}
         with user_errors():
             model = kept.get("model", self.form["model"].value)
-            filled = {self.form[k]: v for k, v in kept.items()}
+            filled: Updates = {self.form[k]: v for k, v in kept.items()}
             if "study" in kept:
                 filled[self.form["options"]] = study_form.option_rows(self.designs[kept["study"]])
             condition = self._conditions(model, kept.get("condition", "published"))
