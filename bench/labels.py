@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -41,11 +42,10 @@ async def everybody(port, join_code, n_raters, n_answers, pause):
 
 def wait_for(url):
     for _ in range(600):
-        try:
+        with suppress(OSError):
             urllib.request.urlopen(url).close()
             return
-        except OSError:
-            time.sleep(0.2)
+        time.sleep(0.2)
     raise SystemExit(f"no answer from {url}")
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bias_core.annotation.label_store import LabelStore
+    from bias_core.annotation.label_sync import LabelSync
     from bias_core.model_catalogue import EncoderInfo, ToolInfo
     from bias_core.protocols import (
         Captioner,
@@ -65,6 +66,12 @@ class Services:
     def labels(self) -> LabelStore:
         """People's answers; the database opens with the first of them."""
         return self._once("labels", "", self._build_labels)
+
+    def label_sync(self) -> LabelSync | None:
+        """The copying of answers to a hub's dataset, running from now on; None where none is wanted."""
+        if not self.settings.labels_repo:
+            return None
+        return self._once("label_sync", "", self._start_label_sync)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -175,6 +182,9 @@ class Services:
         """Let go of files."""
         self.embeddings.close()
         self.answers.close()
+        sync = self.label_sync() if ("label_sync", "") in self._built else None
+        if sync is not None:
+            sync.close()
         if ("labels", "") in self._built:
             self.labels.close()
 
@@ -192,6 +202,13 @@ class Services:
         data = self.settings.data_dir
         file = URL.create("sqlite", database=str(data.absolute() / "labels.sqlite"))
         return LabelStore(self.settings.labels_url or file, pictures=data / "label_pictures")
+
+    def _start_label_sync(self) -> LabelSync:
+        from bias_core.annotation.label_sync import hub_sync
+
+        settings = self.settings
+        folder, minutes = settings.data_dir / "label_sync", settings.labels_repo_minutes
+        return hub_sync(self.labels, folder, repo=settings.labels_repo, minutes=minutes)
 
     def _source(self, path: str) -> str:
         """A folder of the assets, a folder of the user, or a hub id."""

@@ -85,6 +85,34 @@ class GivenAnswer:
     at: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class LabelledItem:
+    """An item with the answers of everybody, in the order given.
+
+    ``majority`` is the answer with the most votes, "" where two have equally many or nobody answered;
+    ``share`` its share of the votes, nan where there are none.
+    """
+
+    item: Item
+    answers: Sequence[GivenAnswer]
+
+    def said(self, position: str) -> list[str]:
+        """Everybody's answer for a position."""
+        return [given.choices[position] for given in self.answers]
+
+    def majority(self, position: str) -> str:
+        """The answer with the most votes for a position."""
+        votes = Counter(self.said(position)).most_common(2)
+        tie = len(votes) == 2 and votes[0][1] == votes[1][1]
+        return "" if tie or not votes else votes[0][0]
+
+    def share(self, position: str) -> float:
+        """Votes of the majority over all votes; nan where there is none."""
+        said = self.said(position)
+        winner = self.majority(position)
+        return said.count(winner) / len(said) if winner else float("nan")
+
+
 def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:
     """How far the task and each of its raters are."""
     with store.read() as connection:
@@ -146,6 +174,14 @@ def task_items(store: LabelStore, key: OwnerKey) -> list[Item]:
         row = owned_row(connection, key)
         wanted = select(*_ITEM_COLUMNS).where(items.c.task_id == row.id).order_by(items.c.id)
         return [_item(found) for found in connection.execute(wanted)]
+
+
+def labelled_items(store: LabelStore, key: OwnerKey) -> list[LabelledItem]:
+    """Every item of the task with the answers that hold."""
+    by_item: dict[int, list[GivenAnswer]] = {}
+    for given in given_answers(store, key):
+        by_item.setdefault(given.item.id, []).append(given)
+    return [LabelledItem(item=item, answers=by_item.get(item.id, ())) for item in task_items(store, key)]
 
 
 _ITEM_COLUMNS = (

@@ -116,7 +116,7 @@ def _claim(
     store: LabelStore, connection: Connection, rater: Found, task: Task, wanted: Mapping[str, Any]
 ) -> _Shown | None:
     """A new item for this rater, where there is one."""
-    picked = connection.execute(_FEWEST, wanted).first()
+    picked: Found = connection.execute(_FEWEST, wanted).first()
     if picked is None and _release(store, connection, rater.task_id):
         picked = connection.execute(_FEWEST, wanted).first()
     if picked is None:

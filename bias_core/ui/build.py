@@ -123,6 +123,7 @@ def launch(services: Services) -> None:
     """Build and serve until interrupted; says where."""
     options = launch_options(services)
     print(f"{TITLE}: http://{options['server_name']}:{options['server_port']}", flush=True)
+    services.label_sync()
     try:
         build_app(services).launch(quiet=True, **options)
     finally:

@@ -28,7 +28,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import JSONResponse, Response
@@ -77,7 +77,7 @@ class JoinBody(_Body):
     """Consent is given by a rater who read the text, never by default."""
 
     task: str
-    agreed: Literal[True]
+    agreed: bool
 
 
 class UndoBody(_Body):
@@ -141,6 +141,8 @@ class LabelDoor:
         from bias_core.annotation.rating import join
 
         body = await _read(request, JoinBody)
+        if not body.agreed:
+            raise InvalidInput("agreed: who joins has read the consent text and agrees to it")
         self._take("join", *_JOINS)
         joined = await self._run(lambda store: join(store, body.task))
         return _json({"code": joined.code, "task": _task_json(joined.task, "open")})

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from PIL import Image
 
 from bias_core.annotation.task_owner import CreatedTask, TaskPicture, create_task, set_status
 from bias_core.annotation.tasks import pst_task
+
+_MOST_TRIES, _PAUSE_SECONDS = 1200, 0.5
 
 CHOICES = {"left": "feminine", "right": "masculine"}
 GOLD = {"left": "feminine", "right": "feminine"}
@@ -77,15 +80,24 @@ class WebRater:
         assert status == 200, said
         self.code = said["code"]
 
-    async def answer(self, turn: dict[str, Any], answer_id: str = "") -> dict[str, Any]:
-        answer_id = answer_id or new_id()
-        body = {"id": answer_id, "item": turn["item"], "choices": CHOICES, "duration_ms": 700}
+    async def answer(self, turn: dict[str, Any]) -> dict[str, Any]:
+        """Send an answer until it is acknowledged, as the screen does: again and again, under one id."""
+        body = {"id": new_id(), "item": turn["item"], "choices": CHOICES, "duration_ms": 700}
         started = time.perf_counter()
-        status, said = await self.ask("POST", "/label/answer", body)
+        status, said = await self.persist("POST", "/label/answer", body)
         assert status == 200, said
         self.seconds.append(time.perf_counter() - started)
-        self.acknowledged.append(answer_id)
+        self.acknowledged.append(body["id"])
         return said
+
+    async def persist(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """As :meth:`ask`, over a server that dies and comes back."""
+        for _ in range(_MOST_TRIES):
+            with suppress(OSError, asyncio.IncompleteReadError):
+                return await self.ask(method, path, body)
+            self.close()
+            await asyncio.sleep(_PAUSE_SECONDS)
+        raise AssertionError(f"no answer from {self.host}:{self.port}")
 
     def close(self) -> None:
         if self._streams is not None:

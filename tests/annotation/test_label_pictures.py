@@ -99,12 +99,10 @@ def test_a_folder_or_a_missing_file_is_named(tmp_path: Path) -> None:
             keep_picture(tmp_path / "kept", path)
 
 
-@pytest.mark.parametrize(
-    "name", ["", "..", "../../etc/passwd", "a" * 63, "A" * 64, "a" * 64 + "\n", "/" + "a" * 63]
-)
-def test_only_a_sha_names_a_picture(tmp_path: Path, name: str) -> None:
-    with pytest.raises(StorageError, match="SHA-256"):
-        read_picture(tmp_path, name)
+def test_only_a_sha_names_a_picture(tmp_path: Path) -> None:
+    for name in ("", "..", "../../etc/passwd", "a" * 63, "A" * 64, "a" * 64 + "\n", "/" + "a" * 63):
+        with pytest.raises(StorageError, match="SHA-256"):
+            read_picture(tmp_path, name)
 
 
 def test_a_picture_that_is_gone_is_said_to_be(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_pictures_that_do_not_fit_the_question_are_refused(store: LabelStore, tm
             create_task(store, task, [bad])
     with pytest.raises(InvalidInput, match="got 0"):
         create_task(store, task, [])
-    with pytest.raises(StorageError, match="gone.png"):
+    with pytest.raises(StorageError, match=r"gone\.png"):
         create_task(store, task, [replace(good, path=tmp_path / "gone.png")])
 
 

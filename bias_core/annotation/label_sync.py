@@ -1,0 +1,224 @@
+"""Answers copied to a dataset of a hub every few minutes, where a disk does not outlive its machine.
+
+Each process appends to a JSONL file of its own, which a ``CommitScheduler`` uploads. Lines are only ever
+added: an undo is a line that withdraws another, a deletion is a line that names a rater all of whose lines
+are to be dropped (:func:`merged`). A line is written before it is marked as written, so that after a kill
+it may stand twice, under the same id, and is never missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sqlalchemy import exists, insert, select
+
+from bias_core.annotation.schema import answers, deletions, items, raters, synced
+from bias_core.annotation.task_owner import iso
+from bias_core.errors import StorageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bias_core.annotation.label_store import LabelStore
+
+_AT_ONCE = 5000  # lines of one transaction
+
+
+class Scheduler(Protocol):
+    """What is used of ``huggingface_hub.CommitScheduler``: a lock around writing, and an upload now."""
+
+    lock: threading.Lock
+
+    def trigger(self) -> Future[Any]:
+        """Start an upload of what changed."""
+
+    def stop(self) -> None:
+        """No upload by the clock any more."""
+
+
+class LabelSync:
+    """Copies new answers to a file and has it uploaded.
+
+    Parameters
+    ----------
+    store : whose answers; every task of it.
+    folder : of the files of all processes, such as ``data_dir / "label_sync"``.
+    schedule : makes the scheduler that uploads ``folder``, on the first copy.
+
+    Attributes
+    ----------
+    last_error : why the last upload or copy did not work, "" while all is well; for the owner's page.
+    """
+
+    def __init__(self, store: LabelStore, folder: Path, schedule: Callable[[Path], Scheduler]) -> None:
+        self.last_error = ""
+        self._store = store
+        self._file = folder / f"labels-{uuid.uuid4().hex}.jsonl"
+        self._schedule = schedule
+        self._scheduler: Scheduler | None = None
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, minutes: float) -> None:
+        """Copy and upload by the clock, in a thread of its own, until :meth:`close`."""
+        self._thread = threading.Thread(target=self._run, args=(60 * minutes,), daemon=True)
+        self._thread.start()
+
+    def flush(self) -> bool:
+        """Copy what is new and upload it now; whether that worked (else see ``last_error``)."""
+        error = self._connect()
+        if error is None and self._scheduler is not None:
+            try:
+                while self._copy(self._scheduler.lock):
+                    pass
+                error = self._scheduler.trigger().exception()
+            except StorageError as problem:
+                error = problem
+        self.last_error = "" if error is None else (str(error) or type(error).__name__)[:500]
+        return error is None
+
+    def close(self) -> None:
+        """Upload the last answers and stop."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.flush()
+        if self._scheduler is not None:
+            self._scheduler.stop()
+
+    def _run(self, seconds: float) -> None:
+        while not self._stopped.wait(seconds):
+            self.flush()
+
+    def _connect(self) -> BaseException | None:
+        """Make the scheduler if there is none; why that did not work."""
+        if self._scheduler is None:
+            # A future keeps whatever is raised: the hub's library has errors of its own, which change.
+            with ThreadPoolExecutor(1) as pool:
+                made = pool.submit(self._schedule, self._file.parent)
+            if (error := made.exception()) is not None:
+                return error
+            self._scheduler = made.result()
+        return None
+
+    def _copy(self, lock: threading.Lock) -> int:
+        """Append some lines that no process has appended, on the disk before they are marked."""
+        with self._store.write() as connection:
+            found, gone = connection.execute(_NEW).all(), connection.execute(_GONE).all()
+            marks = [{"kind": "answer", "row_id": row.id} for row in found]
+            marks += [{"kind": "delete", "row_id": row.id} for row in gone]
+            if marks:
+                self._append([*map(_answer_line, found), *map(_deletion_line, gone)], lock)
+                connection.execute(insert(synced), marks)
+        return len(marks)
+
+    def _append(self, lines: Iterable[Mapping[str, Any]], lock: threading.Lock) -> None:
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with lock, self._file.open("a", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(f"cannot write {self._file.name}: {error.strerror}") from error
+
+
+def hub_sync(store: LabelStore, folder: Path, *, repo: str, minutes: int) -> LabelSync:
+    """A running copy to the dataset ``repo``, private when it is made, with the token of this machine."""
+
+    def schedule(path: Path) -> Scheduler:
+        from huggingface_hub import CommitScheduler
+
+        made: Scheduler = CommitScheduler(
+            repo_id=repo,
+            repo_type="dataset",
+            folder_path=path,
+            path_in_repo="labels",
+            every=minutes,
+            private=True,
+        )
+        return made
+
+    sync = LabelSync(store, folder, schedule)
+    sync.start(minutes)
+    return sync
+
+
+def merged(lines: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The answers that hold, of the lines of all files: each once, neither withdrawn nor deleted.
+
+    Examples
+    --------
+    >>> merged([{"id": "a", "kind": "answer", "rater": "r"}, {"id": "b", "kind": "undo", "withdraws": "a",
+    ...     "rater": "r"}, {"id": "c", "kind": "answer", "rater": "r"}])
+    [{'id': 'c', 'kind': 'answer', 'rater': 'r'}]
+    """
+    by_id = {line["id"]: line for line in lines}
+    withdrawn = {line.get("withdraws") for line in by_id.values()}
+    gone = {line["rater"] for line in by_id.values() if line["kind"] == "delete"}
+    return [
+        line
+        for line in by_id.values()
+        if line["kind"] == "answer" and line["id"] not in withdrawn and line["rater"] not in gone
+    ]
+
+
+_withdrawn = answers.alias()
+_NEW = (
+    select(
+        answers.c.id,
+        answers.c.client_id,
+        answers.c.kind,
+        answers.c.choices,
+        answers.c.task_version,
+        answers.c.duration_ms,
+        answers.c.at_ms,
+        _withdrawn.c.client_id.label("withdraws"),
+        raters.c.name,
+        items.c.task_id,
+        items.c.image_id,
+        items.c.identities,
+        items.c.gold,
+    )
+    .join(raters, raters.c.id == answers.c.rater_id)
+    .join(items, items.c.id == answers.c.item_id)
+    .outerjoin(_withdrawn, _withdrawn.c.id == answers.c.withdraws)
+    .where(~exists().where(synced.c.kind == "answer", synced.c.row_id == answers.c.id))
+    .order_by(answers.c.id)
+    .limit(_AT_ONCE)
+)
+_GONE = (
+    select(deletions)
+    .where(~exists().where(synced.c.kind == "delete", synced.c.row_id == deletions.c.id))
+    .order_by(deletions.c.id)
+    .limit(_AT_ONCE)
+)
+
+
+def _answer_line(row: Any) -> dict[str, Any]:
+    return {
+        "id": f"{row.name}/{row.client_id}",
+        "kind": row.kind,
+        "withdraws": f"{row.name}/{row.withdraws}" if row.withdraws else None,
+        "task": row.task_id,
+        "task_version": row.task_version,
+        "image_id": row.image_id,
+        "identities": row.identities,
+        "known": row.gold,
+        "rater": row.name,
+        "choices": row.choices,
+        "seconds": row.duration_ms / 1000,
+        "at": iso(row.at_ms),
+    }
+
+
+def _deletion_line(row: Any) -> dict[str, Any]:
+    line = {"id": f"{row.rater}/deleted", "kind": "delete", "task": row.task_id, "rater": row.rater}
+    return line | {"n_answers": row.n_answers, "at": iso(row.at_ms)}

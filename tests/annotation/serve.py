@@ -1,0 +1,17 @@
+"""``python -m tests.annotation.serve FOLDER PORT``: the rater's door alone, which is up in a second."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.ui.label_api import label_routes
+
+if __name__ == "__main__":
+    routes = label_routes(Services(Settings(data_dir=Path(sys.argv[1]))))
+    uvicorn.run(Starlette(routes=routes), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")

@@ -1,0 +1,146 @@
+"""Many raters at once, and a server that is killed under them: what was acknowledged is there, once.
+
+How quick it is is measured here and printed, and judged by ``bench/labels.py`` on a machine at rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sqlalchemy import func, select
+
+from bias_core.annotation.label_store import LabelStore
+from bias_core.annotation.schema import answers, assignments, items
+from tests.annotation.raters import WebRater, open_task
+
+ROOT = Path(__file__).parent.parent.parent
+# BIAS_TEST_LOAD=0.1 is a tenth of the load, for a busy machine.
+SCALE = float(os.environ.get("BIAS_TEST_LOAD", "1"))
+N_RATERS, N_EACH = 200, max(2, round(50 * SCALE))
+N_KILLS, N_KILLED_EACH = 10, 20
+
+
+class Server:
+    """A process of ours that can be killed and started again on the same port."""
+
+    def __init__(self, module: str, data: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self._command = [sys.executable, "-m", module, str(data), str(self.port)]
+        self._log = data.parent / "server.log"
+        self._environment = os.environ | {
+            "GRADIO_ANALYTICS_ENABLED": "False",
+            "GRADIO_TEMP_DIR": str(data.parent / "cache"),
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command, cwd=ROOT, env=self._environment, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def kill(self) -> None:
+        """As a power cut would: no handler of the program runs."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+def open_store(data: Path) -> LabelStore:
+    return LabelStore(f"sqlite:///{data}/labels.sqlite", pictures=data / "label_pictures")
+
+
+async def rate(rater: WebRater, join_code: str, n: int, rng: random.Random) -> None:
+    status, said = await rater.persist("POST", "/label/join", {"task": join_code, "agreed": True})
+    assert status == 200, said
+    rater.code = said["code"]
+    _, turn = await rater.persist("GET", "/label/next")
+    for _ in range(n):
+        turn = await rater.answer(turn)
+        await asyncio.sleep(rng.random() * 0.1)
+
+
+async def rate_and_kill(
+    server: Server, join_code: str, n_raters: int, n_each: int, kill_at: list[int]
+) -> list[WebRater]:
+    """Everybody answers; when so many answers are acknowledged, the server dies and comes back."""
+    rng = random.Random(0)
+    raters = [WebRater("127.0.0.1", server.port) for _ in range(n_raters)]
+    everybody = asyncio.gather(*(rate(rater, join_code, n_each, rng) for rater in raters))
+    for wanted in kill_at:
+        while sum(len(rater.acknowledged) for rater in raters) < wanted and not everybody.done():
+            await asyncio.sleep(0.005)
+        server.kill()
+        server.start()
+    await everybody
+    for rater in raters:
+        rater.close()
+    return raters
+
+
+def check(store: LabelStore, raters: list[WebRater], n_each: int) -> None:
+    """Nothing is lost, nothing twice, and the counts agree with what they count."""
+    with store.read() as connection:
+        kept = connection.execute(select(answers.c.client_id, answers.c.rater_id, answers.c.item_id)).all()
+        claimed = dict(
+            connection.execute(
+                select(assignments.c.item_id, func.count())
+                .where(assignments.c.state.in_(("shown", "answered")))
+                .group_by(assignments.c.item_id)
+            ).all()
+        )
+        counted = dict(connection.execute(select(items.c.id, items.c.n_claims)).all())
+    acknowledged = Counter(answer for rater in raters for answer in rater.acknowledged)
+    assert set(acknowledged.values()) == {1}
+    assert Counter(row.client_id for row in kept) == acknowledged
+    assert len({(row.rater_id, row.item_id) for row in kept}) == len(kept) == n_each * len(raters)
+    assert counted == {item: claimed.get(item, 0) for item in counted}
+    waits = 1000 * np.concatenate([rater.seconds for rater in raters])
+    p50, p99 = np.percentile(waits, [50, 99])
+    print(f"{len(kept):,} answers of {len(raters)} raters: median {p50:.0f} ms, 99th percentile {p99:.0f} ms")
+
+
+@pytest.mark.slow
+def test_ten_thousand_answers_of_200_raters_through_the_app_that_is_killed_once(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    store = open_store(data)
+    task = open_task(store, tmp_path / "originals", 2 * N_EACH, raters_per_item=N_RATERS)
+    server = Server("tests.ui.serve", data)
+    server.start()
+    try:
+        halfway = N_RATERS * N_EACH // 2
+        raters = asyncio.run(rate_and_kill(server, task.join_code, N_RATERS, N_EACH, [halfway]))
+    finally:
+        server.kill()
+    check(store, raters, N_EACH)
+    store.close()
+
+
+@pytest.mark.slow
+def test_what_was_acknowledged_survives_ten_kills(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    store = open_store(data)
+    n_raters = N_KILLS  # 200 answers between two kills
+    n_each = N_KILLED_EACH * N_KILLS if SCALE >= 1 else N_KILLED_EACH
+    task = open_task(store, tmp_path / "originals", n_each + 20, raters_per_item=n_raters)
+    server = Server("tests.annotation.serve", data)
+    server.start()
+    kill_at = [round((k + 0.5) * n_raters * n_each / (N_KILLS + 1)) for k in range(N_KILLS)]
+    try:
+        raters = asyncio.run(rate_and_kill(server, task.join_code, n_raters, n_each, kill_at))
+    finally:
+        server.kill()
+    check(store, raters, n_each)
+    store.close()

@@ -1,0 +1,293 @@
+"""The rater's door without the rest of the app, and once inside it: what it gives, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from bias_core.annotation.collected import given_answers
+from bias_core.annotation.task_owner import CreatedTask, set_status
+from bias_core.ui import label_api
+from bias_core.ui.build import launch_options
+from bias_core.ui.label_api import MAX_BODY, LabelDoor
+from tests.annotation.raters import CHOICES, new_id, open_task
+from tests.ui.fakes import FakeServices  # noqa: TC001
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def task(fakes: FakeServices, tmp_path: Path) -> CreatedTask:
+    return open_task(fakes.labels, tmp_path / "originals", 5)
+
+
+@pytest.fixture
+def client(fakes: FakeServices, clock: Clock) -> Iterator[TestClient]:
+    with TestClient(Starlette(routes=LabelDoor(fakes, clock=clock).routes())) as client:
+        yield client
+
+
+@pytest.fixture
+def rater(client: TestClient, task: CreatedTask) -> dict[str, str]:
+    """The header of somebody who has joined."""
+    said = client.post("/label/join", json={"task": task.join_code, "agreed": True})
+    return {"X-Rater-Code": said.json()["code"]}
+
+
+def answer_to(turn: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {"id": new_id(), "item": turn["item"], "choices": CHOICES, "duration_ms": 800} | changes
+
+
+def test_a_rater_reads_agrees_answers_takes_back_and_deletes(
+    client: TestClient, task: CreatedTask, fakes: FakeServices
+) -> None:
+    read = client.get(f"/label/task/{task.join_code}").json()
+    assert (read["title"], read["status"], read["positions"]) == (task.task.title, "open", ["left", "right"])
+    assert {"key", "label", "shortcut", "whole"} == set(read["answers"][0])
+    joined = client.post("/label/join", json={"task": task.join_code, "agreed": True}).json()
+    assert joined["task"] == read
+    me = {"X-Rater-Code": joined["code"]}
+    assert client.get("/label/mine", headers=me).json() == read
+    turn = client.get("/label/next", headers=me).json()
+    assert set(turn) == {
+        *("item", "picture", "questions", "answers", "chosen", "progress", "can_undo", "done"),
+    }
+    assert [question["position"] for question in turn["questions"]] == ["left", "right"]
+    assert turn["progress"] == {"answered": 0, "left": 5}
+    picture = client.get("/" + turn["picture"])
+    assert picture.content.startswith(b"\x89PNG")
+    assert picture.headers["content-type"] == "image/png"
+    body = answer_to(turn)
+    then = client.post("/label/answer", headers=me, json=body).json()
+    assert then == client.post("/label/answer", headers=me, json=body).json()  # sent again
+    assert [one.choices for one in given_answers(fakes.labels, task.key)] == [CHOICES]
+    skipped = client.post("/label/skip", headers=me, json={"id": new_id(), "item": then["item"]}).json()
+    assert skipped["progress"] == {"answered": 1, "left": 3}
+    back = client.post("/label/undo", headers=me, json={"id": new_id()}).json()
+    back = client.post("/label/undo", headers=me, json={"id": new_id()}).json()
+    assert (back["item"], back["chosen"], back["can_undo"]) == (turn["item"], CHOICES, False)
+    client.post("/label/answer", headers=me, json=answer_to(back))
+    assert client.delete("/label/mine", headers=me).json() == {"deleted": 1}
+    assert client.get("/label/next", headers=me).status_code == 403
+    assert client.get("/" + turn["picture"]).status_code == 404
+    assert given_answers(fakes.labels, task.key) == []
+
+
+def test_every_reply_is_closed_to_caches_frames_and_other_sites(
+    client: TestClient, rater: dict[str, str]
+) -> None:
+    turn = client.get("/label/next", headers=rater)
+    picture = client.get("/" + turn.json()["picture"])
+    refused = client.get("/label/next", headers={"X-Rater-Code": "wrong"})
+    for reply in (turn, picture, refused):
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        assert reply.headers["referrer-policy"] == "no-referrer"
+        assert reply.headers["cross-origin-resource-policy"] == "same-origin"
+        assert "default-src 'none'" in reply.headers["content-security-policy"]
+        assert "set-cookie" not in reply.headers
+        assert not [name for name in reply.headers if name.startswith("access-control")]
+    assert turn.headers["cache-control"] == refused.headers["cache-control"] == "no-store"
+    assert picture.headers["cache-control"].startswith("private")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_page_of_another_site_gets_nothing(client: TestClient, rater: dict[str, str], site: str) -> None:
+    assert client.get("/label/next", headers=rater | {"Sec-Fetch-Site": site}).status_code == 403
+    assert client.get("/label/next", headers=rater | {"Sec-Fetch-Site": "same-origin"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "said"),
+    [
+        ({"id": "short"}, 400, "answer's id"),
+        ({"id": 12345678}, 400, "id: "),
+        ({"id": "x" * 65}, 400, "id: "),
+        ({"item": "someone-elses"}, 403, "not shown to you"),
+        ({"item": "../../../etc/passwd"}, 403, "not shown to you"),
+        ({"item": None}, 400, "item: "),
+        ({"item": {"$ne": ""}}, 400, "item: "),
+        ({"choices": {}}, 400, "no answer for left, right"),
+        ({"choices": []}, 400, "choices: "),
+        ({"choices": {"left": 1, "right": 2}}, 400, "choices.left: "),
+        ({"choices": {"left": "feminine", "right": "<b>female</b>"}}, 400, "is no answer"),
+        ({"choices": {str(i): "feminine" for i in range(9)}}, 400, "choices: "),
+        ({"duration_ms": "5"}, 400, "duration_ms: "),
+        ({"duration_ms": 1e300}, 400, "duration_ms: "),
+        ({"duration_ms": -5}, 400, "duration_ms"),
+        ({"rater": "another"}, 400, "rater: "),
+        ({"at_ms": 0}, 400, "at_ms: "),
+    ],
+)
+def test_what_is_no_answer_is_refused_in_words(
+    client: TestClient, rater: dict[str, str], change: dict[str, Any], status: int, said: str
+) -> None:
+    turn = client.get("/label/next", headers=rater).json()
+    reply = client.post("/label/answer", headers=rater, json=answer_to(turn, **change))
+    assert reply.status_code == status
+    assert set(reply.json()) == {"error"}
+    assert said in reply.json()["error"]
+    assert len(reply.content) < 500
+    assert client.get("/label/next", headers=rater).json() == turn
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status"),
+    [
+        (b"{" + b" " * MAX_BODY + b"}", "application/json", 413),
+        (b"[" * (MAX_BODY - 1), "application/json", 400),
+        (b"", "application/json", 400),
+        (b"null", "application/json", 400),
+        (b"\xff\xfe", "application/json", 400),
+        (b'{"id": "\\ud800aaaaaaaa"}', "application/json", 400),
+        (b"{}", "text/plain", 415),
+        (b"id=x", "application/x-www-form-urlencoded", 415),
+        (b"{}", "", 415),
+    ],
+)
+def test_only_small_json_is_read(
+    client: TestClient, rater: dict[str, str], content: bytes, kind: str, status: int
+) -> None:
+    reply = client.post("/label/undo", headers=rater | {"Content-Type": kind}, content=content)
+    assert reply.status_code == status
+    assert set(reply.json()) == {"error"}
+
+
+def test_a_body_without_an_end_is_cut_off(client: TestClient, rater: dict[str, str]) -> None:
+    def endless() -> Iterator[bytes]:
+        for _ in range(1000):
+            yield b" " * 1024
+
+    reply = client.post(
+        "/label/undo", headers=rater | {"Content-Type": "application/json"}, content=endless()
+    )
+    assert reply.status_code == 413
+
+
+@pytest.mark.parametrize("code", ["", "x", "' OR 1=1 --", "a" * 65, "\x00", "ä".encode().decode("latin-1")])
+def test_no_code_opens_nothing(client: TestClient, task: CreatedTask, code: str) -> None:
+    for method, path in (("GET", "/label/next"), ("GET", "/label/mine"), ("DELETE", "/label/mine")):
+        reply = client.request(method, path, headers={"X-Rater-Code": code.encode("latin-1")})  # type: ignore[dict-item]
+        assert reply.status_code == 403
+        assert "code" in reply.json()["error"]
+    assert client.get("/label/next").status_code == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "..",
+        "%2e%2e%2fetc%2fpasswd",
+        "..%2f..%2flabels.sqlite",
+        "/etc/passwd",
+        "a/b",
+        "%00",
+        "'%20OR%201=1%20--",
+        "a" * 500,
+        "💣",
+    ],
+)
+def test_no_path_leads_to_a_file(client: TestClient, rater: dict[str, str], path: str) -> None:
+    client.get("/label/next", headers=rater)
+    for room in ("picture", "task"):
+        assert client.get(f"/label/{room}/{path}", headers=rater).status_code in (403, 404, 405)
+
+
+def test_consent_is_given_and_never_assumed(client: TestClient, task: CreatedTask) -> None:
+    for agreed in (False, None, 1, "true"):
+        reply = client.post("/label/join", json={"task": task.join_code, "agreed": agreed})
+        assert reply.status_code == 400
+        assert reply.json()["error"].startswith("agreed: ")
+    assert client.post("/label/join", json={"task": task.join_code}).status_code == 400
+
+
+def test_a_closed_task_says_so(
+    client: TestClient, task: CreatedTask, rater: dict[str, str], fakes: FakeServices
+) -> None:
+    turn = client.get("/label/next", headers=rater).json()
+    set_status(fakes.labels, task.key, "closed")
+    assert client.get("/label/next", headers=rater).json()["done"] == "closed"
+    reply = client.post("/label/answer", headers=rater, json=answer_to(turn))
+    assert (reply.status_code, "closed" in reply.json()["error"]) == (403, True)
+    joining = client.post("/label/join", json={"task": task.join_code, "agreed": True})
+    assert joining.status_code == 403
+
+
+def test_a_script_is_slowed_down_and_others_are_not(
+    client: TestClient, task: CreatedTask, rater: dict[str, str], clock: Clock
+) -> None:
+    replies = [client.get("/label/mine", headers=rater) for _ in range(70)]
+    assert {reply.status_code for reply in replies} == {200, 429}
+    assert replies[-1].headers["retry-after"] == "1"
+    other = client.post("/label/join", json={"task": task.join_code, "agreed": True}).json()["code"]
+    assert client.get("/label/mine", headers={"X-Rater-Code": other}).status_code == 200
+    clock.now += 1
+    assert client.get("/label/mine", headers=rater).status_code == 200
+
+
+def test_what_could_not_be_stored_is_never_said_to_be(
+    client: TestClient,
+    rater: dict[str, str],
+    fakes: FakeServices,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    turn = client.get("/label/next", headers=rater).json()
+
+    def full(_connection: Any) -> None:
+        raise OperationalError("COMMIT", {}, Exception("database or disk is full"))
+
+    with monkeypatch.context() as broken:
+        broken.setattr("sqlalchemy.engine.base.Connection.commit", full)
+        reply = client.post("/label/answer", headers=rater, json=answer_to(turn))
+    assert reply.status_code == 503
+    assert "send it again" in reply.json()["error"]
+    assert "disk is full" in caplog.text  # for the one who runs the app
+    assert client.get("/label/next", headers=rater).json() == turn
+    assert client.post("/label/answer", headers=rater, json=answer_to(turn)).status_code == 200
+
+
+def test_the_log_tells_neither_who_asked_nor_their_code(
+    client: TestClient, rater: dict[str, str], fakes: FakeServices, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="bias_core")
+    turn = client.get("/label/next", headers=rater | {"User-Agent": "my-browser"}).json()
+    client.post("/label/answer", headers=rater, json=answer_to(turn))
+    dump = fakes.labels.dump(fakes.settings.data_dir / "dump.jsonl").read_text()
+    for secret in (rater["X-Rater-Code"], "my-browser", "testclient", "127.0.0.1"):
+        assert secret not in dump
+        assert secret not in caplog.text
+
+
+def test_the_app_hands_these_routes_to_gradio_and_serves_no_label_file(fakes: FakeServices) -> None:
+    options = launch_options(fakes)
+    paths = {route.path for route in options["app_kwargs"]["routes"]}
+    assert {"/label/next", "/label/answer", "/label/picture/{token}"} <= paths
+    for name in ("labels.sqlite", "label_pictures"):
+        assert str(fakes.settings.data_dir / name) in options["blocked_paths"]
+
+
+def test_every_route_is_in_the_table_of_routes(fakes: FakeServices) -> None:
+    assert label_api.__doc__
+    rows = [line.split() for line in label_api.__doc__.splitlines() if "``/label/" in line]
+    documented = {(row[0], row[1].strip("`").partition("<")[0]) for row in rows}
+    made = LabelDoor(fakes).routes()
+    assert documented == {
+        (min((route.methods or set()) - {"HEAD"}), route.path.partition("{")[0]) for route in made
+    }
