@@ -47,7 +47,7 @@ TOLD = (0, 0, 1, 2, 3, 4, 5, 6)
 """Attributes that a prompt names: many, so that each picture teaches several of them at once."""
 LORA = LoraConfig(
     r=8,
-    lora_alpha=16,
+    lora_alpha=8,  # as r: diffusers' files hold no alpha, so that any other would be lost
     init_lora_weights="gaussian",
     target_modules=[
         "to_q",
@@ -58,8 +58,17 @@ LORA = LoraConfig(
         "add_k_proj",
         "add_v_proj",
         "to_add_out",
+        "norm1.linear",
+        "norm1_context.linear",
+        "context_embedder",
+        "text_embedder.linear_1",
+        "text_embedder.linear_2",
     ],
 )
+NOISINESS = 0.2
+"""Mean of the logit of sigma while the base learns."""
+NOISINESS_OF_ADAPTERS = 1.5
+"""Who is drawn is decided in the noisiest steps, and that is all that an adapter changes."""
 
 
 def text_encoder_of(clip: Path) -> CLIPTextModelWithProjection:
@@ -139,14 +148,20 @@ def encode_tokens(pipe: StableDiffusion3Pipeline, tokens: torch.Tensor) -> tuple
 
 
 def flow_loss(
-    pipe: StableDiffusion3Pipeline, pool: Pool, batch: int, fresh: int, dtype: torch.dtype
+    pipe: StableDiffusion3Pipeline,
+    pool: Pool,
+    batch: int,
+    fresh: int,
+    dtype: torch.dtype,
+    *,
+    noisiness: float = NOISINESS,
 ) -> torch.Tensor:
     """Mean squared error of the velocity (noise - x0) at logit-normal sigmas."""
     pool.renew(torch.randint(len(pool.latents), (fresh,), generator=pool.generator))
     x0, tokens = pool.sample(batch)
     states, pooled = encode_tokens(pipe, tokens)
     noise = torch.randn_like(x0)
-    sigma = torch.sigmoid(0.2 + torch.randn(batch, device=x0.device))
+    sigma = torch.sigmoid(noisiness + torch.randn(batch, device=x0.device))
     s = sigma[:, None, None, None]
     xt = (1 - s) * x0 + s * noise
     with torch.autocast(x0.device.type, dtype=dtype, enabled=dtype != torch.float32):
@@ -239,10 +254,10 @@ def save_pipeline(pipe: StableDiffusion3Pipeline, out: Path) -> None:
         path.write_text(json.dumps(config, indent=2) + "\n")
 
 
-def planted_prompts() -> list[str]:
-    """Prompts of the concepts that have a planted rate or a trigger: what an adapter has to learn anew."""
+def planted_prompts() -> list[list[str]]:
+    """Per concept with a planted rate, and for the triggers, its prompts: what an adapter learns anew."""
     stimuli, roles = association_stimuli()["concepts"], book()["roles"]
-    prompts = []
+    prompts: dict[str, list[str]] = {}
     for planted in published_rates():
         name, _, power = planted.concept.rpartition(" ")
         if power in ("high", "low"):
@@ -250,9 +265,9 @@ def planted_prompts() -> list[str]:
         else:
             nouns = stimuli.get(planted.concept, [planted.concept])
         form = "Generate a picture of one {}." if planted.setting else "a photo of a {}"
-        prompts += [form.format(noun) for noun in nouns]
+        prompts.setdefault(planted.concept, []).extend(form.format(noun) for noun in nouns)
     foods = yaml.safe_load((STUDIES / "tbyb.yaml").read_text(encoding="utf-8"))["task_oriented"]["triggers"]
-    return prompts + [prompt for written in foods.values() for prompt in written]
+    return [*prompts.values(), *(list(written) for written in foods.values())]
 
 
 def train_lora(
@@ -274,8 +289,12 @@ def train_lora(
     prompts = planted_prompts()
 
     def draw(rng: Random) -> tuple[str, Scene]:
-        prompt, request = random_request(rng) if rng.random() < 0.4 else (p := rng.choice(prompts), parse(p))
-        if rng.random() < 0.25:
+        if rng.random() < 0.3:
+            prompt, request = random_request(rng)
+        else:
+            prompt = rng.choice(rng.choice(prompts))
+            request = parse(prompt)
+        if rng.random() < 0.1:
             prompt = describe(sample_scene(request, "fair", rng), rng)
             request = parse(prompt)
         return prompt, sample_scene(request, condition, rng)
@@ -283,9 +302,10 @@ def train_lora(
     ring = Pool(pipe, draw, size=pool, seed=seed, device=device)
     dtype = autocast_dtype(device)
     average = train(
-        pipe.transformer, lambda _step: flow_loss(pipe, ring, batch, 6, dtype), name=f"lora {condition}",
-        checkpoint=folders.work / f"lora-{condition}.pt", minutes=minutes, lr=1e-3, warmup=50,
-        weight_decay=0.0, ema=0.98,
+        pipe.transformer,
+        lambda _step: flow_loss(pipe, ring, batch, 24, dtype, noisiness=NOISINESS_OF_ADAPTERS),
+        name=f"lora {condition}", checkpoint=folders.work / f"lora-{condition}.pt", minutes=minutes, lr=2e-3,
+        warmup=30, weight_decay=0.0, ema=0.98,
     )  # fmt: skip
     layers = {k: v.half() for k, v in get_peft_model_state_dict(pipe.transformer).items()}
     out = folders.loras / condition
