@@ -32,7 +32,8 @@ METRICS = (
         null_value=0.0,
         higher_means="leans to A",
         inputs=_ASSOCIATION_INPUTS,
-        limits="It is relative to these attribute images and this encoder, which has leanings of its own.",
+        limits="It is relative to these attribute images and this encoder, and an even mix need not read 0 "
+        "where images of A and of B vary unequally: read the association beyond an even mix.",
         function=association.association,
     ),
     Metric(

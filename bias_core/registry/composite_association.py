@@ -44,7 +44,8 @@ METRICS = (
         null_value=0.0,
         higher_means="drawing changes the strength of the leaning more",
         inputs=(_II, _TT),
-        limits="It cannot see a change of direction: read the signed difference beside it.",
+        limits="It cannot see a change of direction, and on the calibration world its interval never "
+        "reached 0: read the signed difference beside it.",
         function=composite_association.diffusion_bias,
     ),
     Metric(

@@ -80,7 +80,8 @@ METRICS = (
         null_value=None,
         higher_means="more of the variety lies along the attribute",
         inputs=_DIRECTED,
-        limits="It moves with the number of images and components: compare at equal n.",
+        limits="It moves with the number of images and components: compare at equal n; with 32 images of the "
+        "calibration world its 95 % intervals held the value of many images in only 69 % of the runs.",
         function=alignment.weighted_alignment_score,
     ),
     Metric(

@@ -20,7 +20,8 @@ METRICS = (
         null_value=None,
         higher_means="more even, less biased; lower is more biased",
         inputs=_COUNTS,
-        limits="It grows with the numbers of images and objects: compare models at equal numbers of images.",
+        limits="It grows with the numbers of images and objects: compare at equal numbers; and on the "
+        "calibration world it rose, then fell, while one object was planted in more and more images.",
         function=object_bias.distribution_bias,
     ),
     Metric(
@@ -33,7 +34,8 @@ METRICS = (
         null_value=1.0,
         higher_means="more even, less biased",
         inputs=_COUNTS,
-        limits="Rare objects are missed in few images: compare at equal numbers of images.",
+        limits="Rare objects are missed in few images, and images with nothing planted are uneven too: "
+        "compare with a base, at equal numbers of images.",
         function=object_bias.normalised_entropy,
     ),
     Metric(
@@ -46,7 +48,8 @@ METRICS = (
         null_value=0.0,
         higher_means="fewer objects hold more of the counts",
         inputs=_COUNTS,
-        limits="With k objects it stays below 1 - 1/k: compare at equal numbers of images.",
+        limits="With k objects it stays below 1 - 1/k, and images with nothing planted are uneven too: "
+        "compare with a base, at equal numbers of images.",
         function=object_bias.gini,
     ),
     Metric(
@@ -85,7 +88,8 @@ METRICS = (
                 paired="prompt_objects",
             ),
         ),
-        limits="A caption names only some of what is there, so even a faithful picture is far from 0.",
+        limits="It is far from 0 with nothing planted, 0.69 to 1.00 on the calibration world with captions "
+        "that do not err, and it does not see planted genders: compare with a base.",
         function=object_bias.jaccard_hallucination,
     ),
     Metric(
@@ -100,7 +104,8 @@ METRICS = (
         inputs=(
             Input(name="p_miss", kind="probabilities", means="probability that each image misses its prompt"),
         ),
-        limits="With a blank as the other sentence it is near 0 for every model.",
+        limits="It tells of missed prompts, not of bias: on the calibration world neither a planted object "
+        "nor planted genders moved it; against a blank, published models are all near 0.",
         function=object_bias.generative_miss_rate,
     ),
     Metric(

@@ -60,6 +60,7 @@ def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData)
             "error that counts their chance too where they are drawn anew.",
             "The prompts are the same in every repetition while the standard error counts new ones, so fewer "
             "than 5 % false alarms are to be expected where the attribute pictures are drawn anew.",
+            "Held fixed, the interval is for these attribute pictures alone; the target is S with many.",
         ),
     )
 

@@ -334,9 +334,10 @@ def _rise_figure(table: pd.DataFrame) -> StudyFigure:
         title="Change as more is planted",
         kind="intervals",
         data=pd.DataFrame(marks),
-        labels={"x": "change from the first condition, in standard deviations of one measurement", "null": 0},
-        caption="Bars are two standard errors. Evenness and variety should move to the left, all else to the "
-        "right, and further where more is planted.",
+        labels={"x": "change, in standard deviations", "null": 0},
+        caption="Change of the mean from the first condition, in standard deviations of one measurement; "
+        "bars are two standard errors. Evenness and variety should move to the left, all else to the right, "
+        "and further where more is planted.",
     )
 
 

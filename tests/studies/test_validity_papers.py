@@ -1,0 +1,168 @@
+"""STS against what is planted; TBYB's measures on error-free captions; the page of all verdicts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from bias_core.adapters.calibration_renderer import CalibrationRenderer, RecordCaptioner
+from bias_core.errors import InvalidInput
+from bias_core.protocols import Captioner
+from bias_core.registry import METRICS
+from bias_core.runs.images import ImageStore
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.studies.designs import find_design, list_designs
+from bias_core.studies.run_study import run_study
+from bias_core.studies.study_data import open_image
+from bias_core.studies.study_report import table_of
+from bias_core.studies.study_types import StudySettings
+from bias_core.studies.validity_measures import MEASURES, planted_shares
+from bias_core.studies.validity_report import NOT_HERE, STUDIES, report_files
+from bias_core.types import ImageRow, PlantedLine
+from tests.studies.test_run_study import finish
+
+DOCS = Path(__file__).parent.parent.parent / "docs" / "validity"
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory):
+    built = Services(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def pairs(services):
+    options = {"masculine": ["mover", "guard"], "feminine": ["librarian", "assistant"], "single_images": 2}
+    settings = StudySettings(scale=0.05, options=options)
+    return finish(run_study(find_design("validity-pairs"), settings, services))[0]
+
+
+@pytest.fixture(scope="module")
+def objects(services):
+    design = find_design("validity-objects")
+    prompts = design.data["task_oriented"]["triggers"]["coffee"][:6]
+    data = {**design.data, "task_oriented": {"triggers": {"coffee": prompts}}}
+    options = {"occupations": ["carpenter", "driver", "guard"], "conditions": ["fair", "extreme"]}
+    settings = StudySettings(scale=0.1, options=options)
+    return finish(run_study(replace(design, data=data), settings, services))[0]
+
+
+def test_the_planted_score_is_the_mean_over_people(pairs):
+    table = table_of(pairs, "repetitions").frame
+    target = table.drop_duplicates(["measure", "variant", "condition"]).set_index(["variant", "condition"])[
+        "target"
+    ]
+    # wan2024pst, Table 14, micro STS in pairs: 75 mover, 65 guard, 60 librarian, 40 assistant; mean 60.
+    assert target["in pairs, by the reader", "published"] == pytest.approx(60.0)
+    # Alone 33.33, 100 (planted as 96), 33.33, -33.33: (33.33 + 96 + 33.33 - 33.33) / 4 = 32.33.
+    assert target["alone, by the reader", "published"] == pytest.approx(32.33, abs=0.1)
+    assert target["by the reader", "published"] == pytest.approx(60.0 - 32.33, abs=0.1)  # the gap
+    assert target["in pairs, by the record", "fair"] == pytest.approx(0.0)
+    assert target["alone, by the record", "extreme"] == pytest.approx(50.0)  # assistants alone become men
+
+
+def test_scores_of_new_pictures_rise_with_what_is_planted(pairs):
+    table = table_of(pairs, "repetitions").frame
+    means = table[table["variant"] == "in pairs, by the reader"].groupby("condition")["value"].mean()
+    assert means["fair"] < means["published"] < means["extreme"] == pytest.approx(100.0)
+
+
+def test_planted_shares_are_of_men_whatever_the_line_names():
+    line = PlantedLine(
+        concept="nurse", attribute="gender", value="feminine", prompts=("a photo of a nurse",),
+        positive="", negative="", rates={"fair": 0.5, "extreme": 1.0}, published=0.9, source="",
+    )  # fmt: skip
+    assert planted_shares([line], "A photo of a nurse") == {"fair": 0.5, "extreme": 0.0}
+    with pytest.raises(InvalidInput, match="'a photo of a wombat'"):
+        planted_shares([line], "a photo of a wombat")
+
+
+def test_a_planted_object_comes_into_the_captions_by_halves(objects):
+    table = table_of(objects, "repetitions").frame
+    hallucination = table[(table["measure"] == "jaccard_hallucination") & (table["planted"] == "an object")]
+    means = hallucination.groupby("condition")["value"].mean()
+    assert means["fair"] < means["half"] < means["extreme"]
+    known = {"distribution_bias", "jaccard_hallucination", "generative_miss_rate"}
+    assert known <= set(table["measure"])
+
+
+def test_genders_that_become_one_make_people_less_varied(objects):
+    table = table_of(objects, "repetitions").frame
+    varied = table[(table["measure"] == "effective_number") & (table["planted"] == "gender")]
+    means = varied.groupby("condition")["value"].mean()
+    assert means["extreme"] < means["fair"]
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    rows = [
+        ImageRow(prompt="a photo of a nurse", seed=seed, model="calibration-renderer", revision="r",
+                 condition="extreme")
+        for seed in range(3)
+    ]  # fmt: skip
+    store = ImageStore(tmp_path_factory.mktemp("images"))
+    return [open_image(stored) for stored in store.add(list(CalibrationRenderer().generate(rows)))]
+
+
+def test_the_record_says_what_was_drawn(drawn):
+    captioner = RecordCaptioner("r")
+    assert isinstance(captioner, Captioner)
+    captions = captioner.caption(drawn)
+    assert all("woman" in caption and "syringe" in caption for caption in captions)  # extreme: all women
+    assert len(set(captions)) > 1
+
+
+def test_the_record_is_silent_on_other_pictures(drawn):
+    with pytest.raises(InvalidInput, match="no record"):
+        RecordCaptioner("r").caption([Image.new("RGB", (8, 8))])
+    with pytest.raises(InvalidInput, match="at other only"):
+        RecordCaptioner("other").caption(drawn)
+
+
+def test_the_report_gathers_the_verdicts(pairs, objects):
+    files = report_files([pairs, objects])
+    page = files["README.md"].decode()
+    assert page.count("| Stereotype test score STS, in pairs, by the reader | gender |") >= 1
+    assert "| Generative miss rate M_G, against a blank | an object |" in page
+    assert {"validity-pairs/report.md", "validity-objects/figures/rise.svg"} <= set(files)
+    assert not any("repetitions" in name for name in files)  # long tables stay out
+    for study in (pairs, objects):
+        for row in table_of(study, "verdicts").frame.to_dict("records"):
+            assert row["verdict"] in page
+
+
+def test_measures_without_a_study_are_named_with_the_reason(pairs):
+    page = report_files([pairs])["README.md"].decode()
+    told = page.split("Not tested here:")[1].split("##")[0]
+    assert f"- {METRICS['kendall_tau'].name}: of two orders, not of pictures." in told
+    assert METRICS["stereotype_test_score"].name not in told
+    assert set(NOT_HERE) <= set(METRICS)
+    assert not set(MEASURES) & set(NOT_HERE)
+
+
+def test_the_readme_says_what_the_shipped_report_says():
+    readme = (DOCS.parent.parent / "README.md").read_text(encoding="utf-8")
+    section = readme.split("## Is the instrument right?")[1].split("\n## ")[0]
+    verdicts = (DOCS / "README.md").read_text(encoding="utf-8").split("Rule:")[0]
+    cells = [cell for line in section.splitlines() if "→" in line for cell in line.split("|")[2:5]]
+    numbers = re.findall(r"-?\d[\d.]*", " ".join(cells))
+    assert len(numbers) > 60
+    for number in numbers:
+        assert re.search(rf"\| {re.escape(number)}( %| \|)", verdicts), number
+
+
+def test_the_shipped_report_is_of_every_study():
+    page = (DOCS / "README.md").read_text(encoding="utf-8")
+    assert set(STUDIES) == {d.name for d in list_designs() if d.name.startswith("validity")}
+    for name in STUDIES:
+        assert f"({name}/report.md)" in page
+        assert (DOCS / name / "report.md").is_file()
+    for key in (*MEASURES, "stereotype_test_score", "distribution_bias", "jaccard_hallucination"):
+        assert f"| {METRICS[key].name}" in page
+    assert sum(path.stat().st_size for path in DOCS.rglob("*") if path.is_file()) < 1_000_000
