@@ -1,4 +1,4 @@
-"""Two image sets on the same seeds: differences of variety (OASIS) and of association (T2IAT), and change.
+"""Two image sets on the same seeds: differences of variety (OASIS), and how far the images changed.
 
 Every difference is second minus first.
 """
@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 from threadpoolctl import threadpool_limits
 
 from bias_core.arrays import all_equal, finite_vector, same_dimension, same_length, unit_rows
 from bias_core.errors import InvalidInput
-from bias_core.intervals import bootstrap_interval, check_confidence, normal_estimate, percent
+from bias_core.intervals import bootstrap_interval, normal_estimate
 from bias_core.metrics.alignment import Decomposition, alignment_score, decompose, spread_along
-from bias_core.metrics.association import association
 from bias_core.metrics.paired_prevalence import PairedTest, swap_p_value
 from bias_core.types import Estimate
 
@@ -43,18 +41,6 @@ class VarietyTests:
 
     alignment: tuple[PairedTest, ...]
     spread: tuple[PairedTest, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Neutral:
-    """One side of a difference of associations: unguided images, and those guided to A and to B.
-
-    Shapes ``(n, d)``, ``(n_a, d)``, ``(n_b, d)``.
-    """
-
-    targets: Floats
-    attributes_a: Floats
-    attributes_b: Floats
 
 
 def alignment_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLike) -> float:
@@ -218,60 +204,6 @@ def variety_difference_tests(
     )
 
 
-def association_difference_test(first: Neutral, second: Neutral, *, confidence: float = 0.95) -> PairedTest:
-    """How much more the second set leans to attribute A than the first, on the same seeds.
-
-    S = E_i [Asc(x₂ᵢ) - Asc(x₁ᵢ)], each set against guided images of its own   [wang2023t2iat, Eq. 1 and 2].
-    S is linear in the mean of each set, so its variance is the sum of the variances of the three means of
-    paired terms: of the targets along a - b, and of the guided images of each side along the targets' mean.
-
-    Parameters
-    ----------
-    first, second : Neutral
-        Row i of each array of both is of the same seed.
-    confidence : float in (0, 1)
-
-    Returns
-    -------
-    PairedTest
-        In [-4, 4], null value 0. Interval and p from Student's t with the degrees of freedom of the smallest
-        set; nan where a set has one image.
-
-    Raises
-    ------
-    InvalidInput
-        For malformed embeddings, or sizes that differ between first and second.
-
-    Examples
-    --------
-    >>> east, north = [[1.0, 0.0]] * 2, [[0.0, 1.0]] * 2
-    >>> lean = [Neutral(targets=x, attributes_a=east, attributes_b=north) for x in (north, east)]
-    >>> association_difference_test(*lean).estimate.value
-    2.0
-    """
-    check_confidence(confidence)
-    sides = [_checked(first), _checked(second)]
-    for name in ("targets", "attributes_a", "attributes_b"):
-        same_length(first=getattr(sides[0], name), second=getattr(sides[1], name))
-    before, after = (association(s.targets, s.attributes_a, s.attributes_b) for s in sides)
-    centres = [side.targets.mean(axis=0) for side in sides]
-    terms = [
-        after - before,
-        *(
-            getattr(sides[1], name) @ centres[1] - getattr(sides[0], name) @ centres[0]
-            for name in ("attributes_a", "attributes_b")
-        ),
-    ]
-    value, n, fewest = float(terms[0].mean()), len(before), min(map(len, terms))
-    if fewest < 2:
-        note = "a set with one image has no standard error"
-        return _test(_estimate(value, math.nan, n, confidence, note), math.nan, "")
-    error = math.sqrt(sum(float(term.var(ddof=1)) / len(term) for term in terms))
-    reach = float(stats.t.ppf((1 + confidence) / 2, fewest - 1)) * error
-    p_value = float(2 * stats.t.sf(abs(value) / error, fewest - 1)) if error > 0 else math.nan
-    return _test(_estimate(value, reach, n, confidence), p_value, f"Student's t, {fewest - 1} df")
-
-
 def picture_change(similarities: ArrayLike) -> float:
     """How far the two images of a seed lie apart on average.
 
@@ -338,23 +270,8 @@ def _undefined(rows: Sequence[Floats]) -> str:
 
 
 def _nothing(n: int, note: str) -> PairedTest:
-    return _test(_estimate(math.nan, math.nan, n, 0.95, note), math.nan, "")
-
-
-def _estimate(value: float, reach: float, n: int, confidence: float, note: str = "") -> Estimate:
-    return Estimate(
-        value=value,
-        low=value - reach,
-        high=value + reach,
-        n=n,
-        null_value=0.0,
-        method="" if note else f"Student's t {percent(confidence)}",
-        note=note,
-    )
-
-
-def _test(estimate: Estimate, p_value: float, test: str) -> PairedTest:
-    return PairedTest(estimate=estimate, p_value=p_value, test=test)
+    nothing = Estimate(value=math.nan, low=math.nan, high=math.nan, n=n, null_value=0.0, note=note)
+    return PairedTest(estimate=nothing, p_value=math.nan, test="")
 
 
 def _tests(
@@ -366,10 +283,10 @@ def _tests(
         return tuple(_nothing(n, "too few different images for an interval") for _ in values)
     errors = np.maximum(resampled.std(axis=0), swapped.std(axis=0))
     return tuple(
-        _test(
-            normal_estimate(value, float(error), n=n, confidence=confidence, null_value=0.0),
-            swap_p_value(value, swaps),
-            _SWAPPED,
+        PairedTest(
+            estimate=normal_estimate(value, float(error), n=n, confidence=confidence, null_value=0.0),
+            p_value=swap_p_value(value, swaps),
+            test=_SWAPPED,
         )
         for value, error, swaps in zip(values, errors, swapped.T, strict=True)
     )
@@ -407,12 +324,3 @@ def _spreads(projections: Floats, weights: NDArray[np.int_]) -> Floats:
     squares = weights @ centred**2 - (weights @ centred) ** 2 / n
     spreads: Floats = np.sqrt(np.maximum(squares, 0.0) / (n - 1))
     return spreads
-
-
-def _checked(side: Neutral) -> Neutral:
-    parts = {
-        name: unit_rows(getattr(side, name), name).astype(np.float64)
-        for name in ("targets", "attributes_a", "attributes_b")
-    }
-    same_dimension(**parts)
-    return Neutral(**parts)

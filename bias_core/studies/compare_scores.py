@@ -12,18 +12,14 @@ import numpy as np
 from bias_core.errors import InvalidInput
 from bias_core.metrics.alignment import spread_along, text_direction
 from bias_core.metrics.association import association
+from bias_core.metrics.paired_association import Neutral, association_difference_test
 from bias_core.metrics.paired_prevalence import (
     PairedTest,
     corrected_difference,
     prevalence_difference_test,
     stereotype_difference_test,
 )
-from bias_core.metrics.paired_variety import (
-    Neutral,
-    aligned_alike,
-    association_difference_test,
-    variety_difference_tests,
-)
+from bias_core.metrics.paired_variety import aligned_alike, variety_difference_tests
 from bias_core.statistics import benjamini_hochberg
 from bias_core.studies.compare_types import ComparedPair, Difference
 

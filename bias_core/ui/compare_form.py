@@ -140,25 +140,7 @@ def build_form(key: str, first: CompareSettings, services: Services) -> dict[str
     """Every component by its name in ``FIELDS``, the rows of the arms, and the menu of attribute sets."""
     values, form = form_values(first), {}
     shown = shown_fields(values["differs"], values["n_arms"])
-    sets = load_attribute_sets()
-    with gr.Row(equal_height=True, elem_classes="line"):
-        form["concept"] = gr.Textbox(
-            first.concept, label="Concept", info="Who or what every arm draws", elem_id=f"{key}-concept",
-            placeholder="for example: doctor", scale=4, min_width=220, max_lines=1,
-        )  # fmt: skip
-        form["set"] = gr.Dropdown(
-            [(item.title, item.key) for item in sets], value=suggest_set(first.concept, sets).key,
-            label="Attributes", info="What is looked for in the pictures", elem_id=f"{key}-set", scale=3,
-            min_width=200,
-        )  # fmt: skip
-        form["n_images"] = gr.Number(
-            first.n_images, label="Seeds", info="Pictures of each arm", precision=0, scale=2, min_width=130,
-            elem_id=f"{key}-seeds",
-        )  # fmt: skip
-        form["n_arms"] = gr.Dropdown(
-            list(range(2, MOST_ARMS + 1)), value=values["n_arms"], label="Arms", info="Ways to draw it",
-            elem_id=f"{key}-arms", scale=2, min_width=120,
-        )  # fmt: skip
+    _build_what(key, form, first)
     form["differs"] = gr.Radio(
         list(DIFFERS), value=values["differs"], label="In what do the arms differ?", elem_id=f"{key}-differs"
     )
@@ -183,6 +165,29 @@ def build_form(key: str, first: CompareSettings, services: Services) -> dict[str
         with gr.Row():
             _build_sampling(form, "", values, shown)
     return form
+
+
+def _build_what(key: str, form: dict[str, Any], first: CompareSettings) -> None:
+    """What is drawn and looked for, how often, and in how many ways."""
+    sets = load_attribute_sets()
+    with gr.Row(equal_height=True, elem_classes="line"):
+        form["concept"] = gr.Textbox(
+            first.concept, label="Concept", info="Who or what every arm draws", elem_id=f"{key}-concept",
+            placeholder="for example: doctor", scale=4, min_width=220, max_lines=1,
+        )  # fmt: skip
+        form["set"] = gr.Dropdown(
+            [(item.title, item.key) for item in sets], value=suggest_set(first.concept, sets).key,
+            label="Attributes", info="What is looked for in the pictures", elem_id=f"{key}-set", scale=3,
+            min_width=200,
+        )  # fmt: skip
+        form["n_images"] = gr.Number(
+            first.n_images, label="Seeds", info="Pictures of each arm", precision=0, scale=2, min_width=130,
+            elem_id=f"{key}-seeds",
+        )  # fmt: skip
+        form["n_arms"] = gr.Dropdown(
+            list(range(2, MOST_ARMS + 1)), value=len(first.arms), label="Arms", info="Ways to draw it",
+            elem_id=f"{key}-arms", scale=2, min_width=120,
+        )  # fmt: skip
 
 
 def _build_arm_fields(

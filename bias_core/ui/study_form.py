@@ -148,15 +148,9 @@ def build_form(key: str, designs: Sequence[Design], services: Services) -> dict[
             min_width=150,
         )
         form["percent"] = gr.Slider(
-            1,
-            100,
-            10,
-            step=1,
-            label="Size, % of the published",
-            elem_id=f"{key}-percent",
-            scale=3,
+            1, 100, 10, step=1, label="Size, % of the published", elem_id=f"{key}-percent", scale=3,
             min_width=200,
-        )
+        )  # fmt: skip
     return form
 
 
@@ -189,32 +183,37 @@ def build_more(key: str, form: dict[str, Any], design: Design, services: Service
                 info="Who reads the pictures",
                 allow_custom_value=True,
             )
-        with gr.Row():
-            form["options"] = gr.Dataframe(
-                option_rows(design),
-                headers=["option", "value"],
-                datatype="str",
-                type="array",
-                interactive=True,
-                wrap=True,
-                label="Options of the study",
-                buttons=[],
-                elem_id=f"{key}-options",
-                max_height=260,
+        _build_options(key, form, design)
+
+
+def _build_options(key: str, form: dict[str, Any], design: Design) -> None:
+    """The study's options, and one's own files."""
+    with gr.Row():
+        form["options"] = gr.Dataframe(
+            option_rows(design),
+            headers=["option", "value"],
+            datatype="str",
+            type="array",
+            interactive=True,
+            wrap=True,
+            label="Options of the study",
+            buttons=[],
+            elem_id=f"{key}-options",
+            max_height=260,
+        )
+        with gr.Column(min_width=240):
+            form["images"] = gr.File(
+                label="Your own pictures instead (zip with their prompts)",
+                file_types=[".zip"],
+                height=110,
+                elem_id=f"{key}-images",
             )
-            with gr.Column(min_width=240):
-                form["images"] = gr.File(
-                    label="Your own pictures instead (zip with their prompts)",
-                    file_types=[".zip"],
-                    height=110,
-                    elem_id=f"{key}-images",
-                )
-                form["labels"] = gr.File(
-                    label="People's answers instead of automatic labels (CSV)",
-                    file_types=[".csv"],
-                    height=110,
-                    elem_id=f"{key}-labels",
-                )
+            form["labels"] = gr.File(
+                label="People's answers instead of automatic labels (CSV)",
+                file_types=[".csv"],
+                height=110,
+                elem_id=f"{key}-labels",
+            )
 
 
 def build_take(key: str) -> dict[str, Any]:

@@ -29,7 +29,8 @@ def test_a_preset_runs_to_pairs_that_can_be_compared_by_keyboard(visit: Visit, t
     slider = page.locator("#compare-slide input[type=range]")
     slider.focus()
     slider.press("Home")
-    assert page.evaluate("document.querySelector('#compare-slide').style.getPropertyValue('--cut')") == "0%"
+    cut = "getComputedStyle(document.querySelector('#compare-slide .slide')).getPropertyValue('--cut')"
+    assert page.evaluate(cut) == "0%"
     other = page.locator("#compare-strip button").nth(2)
     seed = other.get_attribute("data-seed")
     other.press("Enter")

@@ -1,4 +1,4 @@
-"""Differences of variety and association on the same seeds: arithmetic, a naive loop, calibration."""
+"""Differences of variety on the same seeds: arithmetic, a naive loop, calibration."""
 
 import math
 
@@ -7,14 +7,11 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.alignment import alignment_score, decompose, spread_along
-from bias_core.metrics.association import association_test
 from bias_core.metrics.paired_variety import (
-    Neutral,
     _alignments,
     _spreads,
     aligned_alike,
     alignment_difference,
-    association_difference_test,
     picture_change,
     picture_change_estimate,
     spread_difference,
@@ -125,48 +122,6 @@ def test_sets_of_unequal_size_are_no_pairs():
     rng = np.random.default_rng(4)
     with pytest.raises(InvalidInput, match=r"first 3.*second 5"):
         variety_difference_tests(images(rng, 3), images(rng, 5), [AXIS])
-
-
-def neutral(rng, n, m, shift=0.0):
-    return Neutral(
-        targets=images(rng, n, shift=shift),
-        attributes_a=images(rng, m, shift=1.0),
-        attributes_b=images(rng, m, shift=-1.0),
-    )
-
-
-def test_the_association_difference_is_t2iats_score():
-    rng = np.random.default_rng(5)
-    first, second = neutral(rng, 13, 5), neutral(rng, 13, 5, shift=0.4)
-    found = association_difference_test(first, second)
-    oracle = association_test(
-        second.targets,
-        first.targets,
-        second.attributes_a,
-        second.attributes_b,
-        first.attributes_a,
-        first.attributes_b,
-    )
-    assert found.estimate.value == pytest.approx(oracle.score)
-    assert found.p_value < 0.05
-    assert found.estimate.low > 0
-    assert "4 df" in found.test
-
-
-def test_equal_associations_are_called_different_in_about_five_percent():
-    rng = np.random.default_rng(6)
-    p_values = [
-        association_difference_test(neutral(rng, 13, 5), neutral(rng, 13, 5)).p_value for _ in range(500)
-    ]
-    assert np.mean(np.array(p_values) <= 0.05) <= 0.07
-
-
-def test_one_guided_image_has_no_standard_error():
-    rng = np.random.default_rng(7)
-    found = association_difference_test(neutral(rng, 5, 1), neutral(rng, 5, 1))
-    assert math.isnan(found.p_value)
-    assert math.isnan(found.estimate.low)
-    assert "one image" in found.estimate.note
 
 
 def test_change_is_one_minus_the_cosine():

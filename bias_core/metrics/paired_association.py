@@ -1,0 +1,105 @@
+"""T2IAT's association of two image sets on the same seeds; the difference is second minus first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from bias_core.arrays import same_dimension, same_length, unit_rows
+from bias_core.intervals import check_confidence, percent
+from bias_core.metrics.association import association
+from bias_core.metrics.paired_prevalence import PairedTest
+from bias_core.types import Estimate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neutral:
+    """One side of a difference of associations: unguided images, and those guided to A and to B.
+
+    Shapes ``(n, d)``, ``(n_a, d)``, ``(n_b, d)``.
+    """
+
+    targets: Floats
+    attributes_a: Floats
+    attributes_b: Floats
+
+
+def association_difference_test(first: Neutral, second: Neutral, *, confidence: float = 0.95) -> PairedTest:
+    """How much more the second set leans to attribute A than the first, on the same seeds.
+
+    S = E_i [Asc(x₂ᵢ) - Asc(x₁ᵢ)], each set against guided images of its own   [wang2023t2iat, Eq. 1 and 2].
+    S is linear in the mean of each set, so its variance is the sum of the variances of the three means of
+    paired terms: of the targets along a - b, and of the guided images of each side along the targets' mean.
+
+    Parameters
+    ----------
+    first, second : Neutral
+        Row i of each array of both is of the same seed.
+    confidence : float in (0, 1)
+
+    Returns
+    -------
+    PairedTest
+        In [-4, 4], null value 0. Interval and p from Student's t with the degrees of freedom of the smallest
+        set; nan where a set has one image.
+
+    Raises
+    ------
+    InvalidInput
+        For malformed embeddings, or sizes that differ between first and second.
+
+    Examples
+    --------
+    >>> east, north = [[1.0, 0.0]] * 2, [[0.0, 1.0]] * 2
+    >>> lean = [Neutral(targets=x, attributes_a=east, attributes_b=north) for x in (north, east)]
+    >>> association_difference_test(*lean).estimate.value
+    2.0
+    """
+    check_confidence(confidence)
+    sides = [_checked(first), _checked(second)]
+    for name in ("targets", "attributes_a", "attributes_b"):
+        same_length(first=getattr(sides[0], name), second=getattr(sides[1], name))
+    before, after = (association(s.targets, s.attributes_a, s.attributes_b) for s in sides)
+    centres = [side.targets.mean(axis=0) for side in sides]
+    terms = [
+        after - before,
+        *(
+            getattr(sides[1], name) @ centres[1] - getattr(sides[0], name) @ centres[0]
+            for name in ("attributes_a", "attributes_b")
+        ),
+    ]
+    value, n, fewest = float(terms[0].mean()), len(before), min(map(len, terms))
+    if fewest < 2:
+        return _test(value, math.nan, n, math.nan, "", note="a set with one image has no standard error")
+    error = math.sqrt(sum(float(term.var(ddof=1)) / len(term) for term in terms))
+    reach = float(stats.t.ppf((1 + confidence) / 2, fewest - 1)) * error
+    p_value = float(2 * stats.t.sf(abs(value) / error, fewest - 1)) if error > 0 else math.nan
+    return _test(
+        value, reach, n, p_value, f"Student's t, {fewest - 1} df", f"Student's t {percent(confidence)}"
+    )
+
+
+def _test(
+    value: float, reach: float, n: int, p_value: float, test: str, method: str = "", *, note: str = ""
+) -> PairedTest:
+    low, high = value - reach, value + reach
+    estimate = Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, note=note)
+    return PairedTest(estimate=estimate, p_value=p_value, test=test)
+
+
+def _checked(side: Neutral) -> Neutral:
+    parts = {
+        name: unit_rows(getattr(side, name), name).astype(np.float64)
+        for name in ("targets", "attributes_a", "attributes_b")
+    }
+    same_dimension(**parts)
+    return Neutral(**parts)
