@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,23 +41,31 @@ def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
     raise AssertionError(f"no answer from {url}")
 
 
-@pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The address of an app that serves this test session only."""
-    folder = tmp_path_factory.mktemp("served")
+@contextmanager
+def serving(folder: Path, **environment: str) -> Iterator[Served]:
+    """The address of an app that keeps everything below ``folder``."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "tests.ui.serve", str(folder / "data"), str(port)]
-    environment = os.environ | {"GRADIO_TEMP_DIR": str(folder / "cache"), "GRADIO_ANALYTICS_ENABLED": "False"}
+    own = {"GRADIO_TEMP_DIR": str(folder / "cache"), "GRADIO_ANALYTICS_ENABLED": "False"}
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=os.environ | own | environment, stdout=log, stderr=subprocess.STDOUT
+        )
         try:
             _wait_for(f"http://127.0.0.1:{port}", process)
             yield Served(url=f"http://127.0.0.1:{port}", data_dir=folder / "data", pid=process.pid)
         finally:
             process.terminate()
             process.wait(timeout=20)
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """An app that serves this test session only."""
+    with serving(tmp_path_factory.mktemp("served")) as found:
+        yield found
 
 
 @pytest.fixture

@@ -1,0 +1,109 @@
+"""Links, the note on content, Methods and Calibration: what opens without anything being run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bias_core.registry import METRICS
+from bias_core.studies.validity_report import load_shipped
+
+pytestmark = pytest.mark.browser
+Visit = Callable[..., Any]
+LINK = (
+    "?tab=association&study=t2iat-occupations&model=calibration-renderer&condition=extreme&percent=20&seed=7"
+)
+
+
+def chosen(page: Any) -> str:
+    return str(page.locator("#tabs [role=tab][aria-selected=true]").first.inner_text())
+
+
+def test_a_link_fills_the_form_runs_nothing_and_leaves_with_its_tab(visit: Visit) -> None:
+    page = visit(query=LINK)
+    page.wait_for_selector("#association-run")
+    page.wait_for_function("document.querySelector('#association-condition input').value === 'extreme'")
+    assert page.input_value("#association-study input") == "Occupations and gender"
+    assert page.input_value("#association-percent input[type=number]") == "20"
+    assert page.input_value("#association-model input") == "Calibration world, renderer"
+    assert not page.is_visible("#association-results")
+    assert page.url.endswith(LINK)
+    page.get_by_role("tab", name="Methods", exact=True).click()
+    page.wait_for_function("location.search === '?tab=methods'")
+    page.reload()
+    page.wait_for_selector("#measures .measure")
+    assert chosen(page) == "Methods"
+
+
+def test_a_link_to_what_is_not_known_says_so_and_hurts_nobody(visit: Visit) -> None:
+    page = visit(
+        query="?tab=explore&concept=%3Cimg src=x onerror=hacked=1%3E&model=no such model&percent=999"
+    )
+    page.wait_for_selector("#link-notice [role=status]")
+    notice = page.inner_text("#link-notice")
+    assert "no such model" in notice
+    assert "999" in notice
+    page.wait_for_function(
+        "document.querySelector('#concept textarea, #concept input').value.includes('<img')"
+    )
+    assert page.evaluate("window.hacked") is None
+    assert page.is_visible("#generate")
+
+
+def test_the_note_on_content_is_read_once(visit: Visit) -> None:
+    page = visit()
+    note = page.locator(".content-note")
+    assert "perceives" in note.inner_text()
+    note.get_by_role("button").click()
+    assert not note.is_visible()
+    page.reload()
+    page.wait_for_selector("#generate")
+    assert not page.locator(".content-note").is_visible()
+
+
+def test_measures_are_searched_in_the_page_and_opened_by_a_link(visit: Visit) -> None:
+    page = visit(query="?tab=methods&measure=gini")
+    page.wait_for_function("document.activeElement?.id === 'measure-gini'")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.fill("#measures input", "gender perceived")
+    page.wait_for_function(
+        "document.querySelector('#measures [role=status]').innerText.match(/^[0-9] measure/)"
+    )
+    assert page.locator(".measure:visible").count() < 10
+    page.fill("#measures input", "xyzzy")
+    assert "No measure has all of these words" in page.inner_text("#measures [role=status]")
+    page.fill("#measures input", "")
+    page.select_option("#measures select", "wang2023t2iat")
+    assert page.locator(".measure:visible").count() == sum(
+        metric.reference == "wang2023t2iat" for metric in METRICS.values()
+    )
+    assert not [url for url in asked if "heartbeat" not in url]
+    page.locator(".measure:visible button", has_text="Association").first.click()
+    page.wait_for_selector("#association-run")
+
+
+@pytest.mark.skipif(not load_shipped(), reason="no shipped report")
+def test_calibration_opens_with_the_shipped_report(visit: Visit) -> None:
+    page = visit(query="?tab=calibration")
+    page.wait_for_selector("#calibration-verdicts table")
+    assert "ways of measuring tell what was planted" in page.inner_text("#calibration-verdicts h2")
+    page.wait_for_selector("#calibration-figures svg")
+    assert "comes with the program" in page.inner_text("#calibration-header")
+    assert "should read" in page.inner_text("#calibration-findings")
+
+
+def test_calibration_measures_anew_and_gives_a_whole_link(visit: Visit) -> None:
+    page = visit(query="?tab=calibration")
+    page.get_by_role("button", name="Pairs of people, twice", exact=True).click()
+    page.wait_for_function("document.querySelector('#calibration-status')?.innerText.includes('Done in')")
+    assert "ways of measuring" in page.inner_text("#calibration-header h2")
+    assert "256 of 256 pictures" in page.inner_text("#calibration-header")
+    page.locator("#calibration-command > button").first.click()
+    link = page.locator("#calibration-command textarea").last
+    page.wait_for_function(
+        "[...document.querySelectorAll('#calibration-command textarea')].at(-1).value.startsWith('http')"
+    )
+    assert "/?tab=calibration&study=validity-pairs" in link.input_value()
