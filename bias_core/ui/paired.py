@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from bias_core.studies.study_types import Design, StudyReport, StudySettings
 
 _OCCUPATIONS = "pst-occupations"
+# Two labels that are chosen fast are both heeded, one after the other.
+_IN_TURN: dict[str, Any] = QUIET | {
+    "trigger_mode": "multiple",
+    "concurrency_id": "paired-labels",
+    "concurrency_limit": 1,
+}
 _GENDERS = [("masculine", "masculine"), ("feminine", "feminine")]
 _CHECK = """<h3>Check the labels</h3>
 <p class="quiet">A reader finds the people, cuts each out and says whether they look feminine or masculine:
@@ -175,9 +181,9 @@ class PairedTab(StudyTab):
             *(parts[n] for n in ("python", "link", "status")),
         ]  # fmt: skip
         inputs = [state, self.pictures.look]
-        extra["labels"].select(self.on_label, inputs, changed, **QUIET)
-        parts["confirm"].click(self.on_confirm, inputs, changed, **QUIET)
-        parts["undo"].click(self.on_undo, inputs, changed, **QUIET)
+        extra["labels"].select(self.on_label, inputs, changed, **_IN_TURN)
+        parts["confirm"].click(self.on_confirm, inputs, changed, **_IN_TURN)
+        parts["undo"].click(self.on_undo, inputs, changed, **_IN_TURN)
         extra["which"].input(self.on_which, [state, extra["which"]], page, **QUIET)
         parts["before"].click(self.on_before, state, page, **QUIET)
         parts["after"].click(self.on_after, state, page, **QUIET)
@@ -237,6 +243,7 @@ class PairedTab(StudyTab):
         settings = replace(report.settings, labels=file or report.settings.labels)
         yield {
             **self._page(labelling),
+            parts["report"]: report,
             parts["header"]: header_html(report, self.headline(report)),
             parts["findings"]: findings_html(report),
             self.extra["summary"]: paired_view.summary_html(report),

@@ -36,20 +36,31 @@ WORDS = {
 }
 _ALONE = "not one person"
 
-# A picture fails as a whole, so the label of the other person follows; the server does the same.
+# A picture fails as a whole, so the label of the other person follows; the server does the same. The page
+# renews attributes only, and a menu that was used no longer heeds them: so it is set by hand.
 LABEL_JS = """
+const menus = (node) => [...node.querySelectorAll('select[data-image]')];
+const choose = (menu, answer) => {
+  for (const option of menu.options) option.toggleAttribute('selected', option.value === answer);
+};
 element.addEventListener('change', (event) => {
   const menu = event.target.closest('select[data-image]');
   if (!menu) return;
-  const failed = 'not_two_people', sheet = menu.closest('figure');
-  for (const other of sheet.querySelectorAll('select[data-image]')) {
-    if (other === menu) continue;
-    if (menu.value === failed) other.value = failed;
-    else if (other.value === failed) other.value = 'cannot_identify';
+  const failed = 'not_two_people', sheet = menu.closest('figure'), answer = menu.value;
+  for (const other of menus(sheet)) {
+    if (other === menu || answer === failed) choose(other, answer);
+    else if (other.value === failed) choose(other, 'cannot_identify');
   }
   sheet.classList.add('by-hand');
-  trigger('select', {image: menu.dataset.image, position: menu.dataset.position, answer: menu.value});
+  trigger('select', {image: menu.dataset.image, position: menu.dataset.position, answer});
 });
+new MutationObserver(() => {
+  for (const menu of menus(element)) {
+    const chosen = menu.querySelector('option[selected]');
+    if (chosen && menu.value !== chosen.value) menu.value = chosen.value;
+  }
+}).observe(element, {subtree: true, childList: true, attributes: true,
+  attributeFilter: ['selected', 'data-version']});
 """
 
 
@@ -62,12 +73,14 @@ class Labelling:
     drawn : the report as the run gave it.
     steps : what was chosen, oldest first; one is undone at a time.
     which, page : what is looked at.
+    version : how many steps were taken or taken back, so that no page is mistaken for an earlier one.
     """
 
     drawn: StudyReport
     steps: tuple[Answers, ...] = ()
     which: str = "drawn"
     page: int = 0
+    version: int = 0
 
     @property
     def answers(self) -> dict[Person, str]:
@@ -84,7 +97,7 @@ class Labelling:
 
     def correct(self, person: Person, answer: str) -> Labelling:
         """One label chosen."""
-        return replace(self, steps=(*self.steps, chosen(self.people(), person, answer)))
+        return self._with((*self.steps, chosen(self.people(), person, answer)))
 
     def confirm(self) -> Labelling:
         """Everybody on this page was looked at, and is as the labels say."""
@@ -92,11 +105,14 @@ class Labelling:
         people = self.people()
         here = people[people["image_id"].isin(page)].dropna(subset="perceived_gender")
         step = {(str(p.image_id), str(p.position)): str(p.perceived_gender) for p in here.itertuples()}
-        return replace(self, steps=(*self.steps, step)) if step else self
+        return self._with((*self.steps, step)) if step else self
 
     def undo(self) -> Labelling:
         """Without the last step."""
-        return replace(self, steps=self.steps[:-1])
+        return self._with(self.steps[:-1])
+
+    def _with(self, steps: tuple[Answers, ...]) -> Labelling:
+        return replace(self, steps=steps, version=self.version + 1)
 
     def turn(self, by: int) -> Labelling:
         """Another page, as far as there is one."""
@@ -137,7 +153,9 @@ def labels_html(labelling: Labelling) -> str:
     here = people[people["image_id"].isin(labelling.pictures())]
     groups = dict(list(here.groupby("image_id", sort=False)))
     sheets = "".join(_sheet(labelling.drawn, groups[image_id]) for image_id in labelling.pictures())
-    return f'<div class="sheets">{sheets}</div>' if sheets else '<p class="quiet">There is none.</p>'
+    if not sheets:
+        return '<p class="quiet">There is none.</p>'
+    return f'<div class="sheets" data-version="{labelling.version}">{sheets}</div>'
 
 
 def _sheet(report: StudyReport, people: pd.DataFrame) -> str:

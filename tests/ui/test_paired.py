@@ -133,6 +133,8 @@ def test_a_correction_is_counted_and_can_be_undone(report: StudyReport) -> None:
     assert "1 label corrected by hand" in changed.place()
     assert changed.report().results.findings[0] != report.results.findings[0]
     assert changed.undo().report() is report
+    # The page would not renew what it believes unchanged, and keep the menu as it was set by hand.
+    assert labels_html(changed.undo()) != labels_html(labelling)
     confirmed = changed.confirm()
     n = confirmed.people()["image_id"].isin(confirmed.pictures()).sum()
     assert f"1 label corrected by hand, {n - 1} looked at" in confirmed.place()

@@ -1,0 +1,68 @@
+"""The Paired tab in a real page: a preset, a label corrected in place, two identities of one's own."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.browser
+Visit = Callable[..., Any]
+
+
+def score(page: Any) -> float:
+    found = re.search(r"stereotype test score ([+−][\d.]+)", page.inner_text("#paired-header"))
+    assert found
+    return float(found.group(1).replace("−", "-"))
+
+
+def test_a_preset_gives_labels_that_can_be_corrected_undone_and_taken_along(
+    visit: Visit, tmp_path: Path
+) -> None:
+    page = visit(query="?tab=paired")
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.click("#paired-preset-0")
+    page.wait_for_selector("#paired-results table")
+    assert "lean" in page.inner_text("#paired-header")
+    assert "0 of 32" in page.inner_text("#paired-summary")
+    menus = page.locator("#paired-labels figure select:first-of-type")
+    before, first = score(page), menus.first.input_value()
+    for place in (0, 2):  # of two pictures, one right after the other
+        menu = menus.nth(place)
+        menu.select_option("feminine" if menu.input_value() == "masculine" else "masculine")
+    page.wait_for_selector("#paired-labels-place:has-text('2 labels corrected by hand')")
+    with page.expect_download() as download:
+        page.click("#paired-labels-take button")
+    download.value.save_as(tmp_path / "labels.csv")
+    with (tmp_path / "labels.csv").open(encoding="utf-8-sig", newline="") as file:
+        raters = [row["rater"] for row in csv.DictReader(file)]
+    assert raters.count("by hand") == 2
+    for left in ("1 label", "0 labels"):
+        page.click("#paired-labels-undo")
+        page.wait_for_selector(f"#paired-labels-place:has-text('{left} corrected by hand')")
+    assert score(page) == before
+    page.wait_for_function(f"document.querySelector('#paired-labels select').value === '{first}'")
+    assert not errors
+
+
+def test_two_identities_of_ones_own_are_run_in_both_orders(visit: Visit) -> None:
+    page = visit(width=390, scheme="dark", query="?tab=paired")  # its tab is in a menu here
+    page.click("#paired-own > button")
+    page.locator("#paired-first input, #paired-first textarea").fill("pilot")
+    page.wait_for_selector("#paired-count:has-text('36 pictures')")  # 2 x 6 plain, 2 x 6 fair, 2 x 6 alone
+    page.click("#paired-run")
+    page.wait_for_selector("#paired-results table")
+    text = page.inner_text("#paired-results")
+    assert "pilot and assistant" in text
+    assert "Asked to be fair" in text
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.locator("#paired-first input, #paired-first textarea").fill("assistant")
+    page.click("#paired-run")
+    page.wait_for_selector("#paired-status [role=alert]")
+    assert "two different identities" in page.inner_text("#paired-status")
+    assert page.is_visible("#paired-results table")
