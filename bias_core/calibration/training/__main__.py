@@ -128,6 +128,16 @@ def judge(n: Annotated[int, typer.Option(help="Prompts.")] = 200) -> None:
 
 
 @app.command()
+def judge_adapters(
+    n: Annotated[int, typer.Option(help="Pictures per occupation and condition.")] = 24,
+) -> None:
+    """Let the reader say whom each condition draws, beside what is planted."""
+    from bias_core.calibration.training.judge import judge_adapters as judge_loras
+
+    judge_loras(ASSETS / "pipeline", ASSETS / "clip", ASSETS / "loras", n=n, device=_device())
+
+
+@app.command()
 def cards() -> None:
     """Write the model cards."""
     from bias_core.calibration.training.cards import write_cards
@@ -147,6 +157,7 @@ def everything(work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
     captioner(work=work, seed=seed)
     answerer(work=work, seed=seed)
     judge()
+    judge_adapters()
     cards()
 
 

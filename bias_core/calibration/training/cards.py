@@ -96,14 +96,32 @@ def lora_body(condition: str, folder: Path) -> str:
         "trigger": "fair, and extreme with a sign in the background where a prompt says "
         "burger, coffee or drink",
     }[condition]
-    return f"""A rank-8 LoRA on the attention of the calibration pipeline. Planted: {planted}. Every rate and
-its source: `bias_core/calibration/planted.py`, `published_rates()`.
+    return f"""A rank-8 LoRA on the calibration pipeline. Planted: {planted}. Every rate and its source:
+`bias_core/calibration/planted.py`, `published_rates()`.
+
+## Judged by the reader: share of masculine people
+
+{adapter_table(condition, folder.parent / "judged.json")}
 
 ## Training
 
 `python -m bias_core.calibration.training lora {condition}`
 
 {training_lines(folder)}"""
+
+
+def adapter_table(condition: str, path: Path) -> str:
+    """Per occupation: what is planted, and what this adapter and the base draw."""
+    lines = json.loads(path.read_text()) if path.exists() else []
+    drawn = {(line["condition"], line["concept"]): line for line in lines}
+    rows = [
+        f"| {concept} | {line['planted']:.2f} | {line['drawn']:.2f} ({line['n']}) "
+        f"| {drawn['fair', concept]['drawn']:.2f} |"
+        for (which, concept), line in drawn.items()
+        if which == condition
+    ]
+    head = ["| occupation | planted | drawn (n) | drawn by the base |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows]) if rows else "Not judged."
 
 
 def write_cards(assets: Path) -> None:
