@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +126,8 @@ def launch(services: Services) -> None:
     options = launch_options(services)
     print(f"{TITLE}: http://{options['server_name']}:{options['server_port']}", flush=True)
     services.label_sync()
+    # Whoever stops a server says SIGTERM: what is still to be copied or closed is, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         build_app(services).launch(quiet=True, **options)
     finally:

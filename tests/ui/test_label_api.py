@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,8 @@ from bias_core.ui.build import launch_options
 from bias_core.ui.label_api import MAX_BODY, LabelDoor
 from tests.annotation.raters import CHOICES, new_id, open_task
 from tests.ui.fakes import FakeServices  # noqa: TC001
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 class Clock:
@@ -291,3 +296,21 @@ def test_every_route_is_in_the_table_of_routes(fakes: FakeServices) -> None:
     assert documented == {
         (min((route.methods or set()) - {"HEAD"}), route.path.partition("{")[0]) for route in made
     }
+
+
+def test_a_server_that_is_told_to_stop_copies_and_closes_first(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from types import SimpleNamespace\n"
+        "from bias_core.ui import build; from tests.ui.fakes import FakeServices\n"
+        "def serve(**_): print('serving', flush=True); time.sleep(60)\n"
+        "build.build_app = lambda _: SimpleNamespace(launch=serve)\n"
+        "services = FakeServices(Path(sys.argv[1])); services.close = lambda: print('closed', flush=True)\n"
+        "build.launch(services)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert any(line == "serving\n" for line in server.stdout)
+        server.send_signal(signal.SIGTERM)
+        assert server.stdout.read() == "closed\n"
+    assert server.returncode == 0
