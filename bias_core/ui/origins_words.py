@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bias_core.studies.report import format_number
+from bias_core.studies.study_report import table_of
 from bias_core.ui.origins_film import films
 from bias_core.ui.origins_stop import texts_of
 from bias_core.ui.study_words import headline
@@ -23,8 +24,11 @@ def origins_headline(report: StudyReport) -> str:
     if report.design.kind == "optimised_prompts":
         return _stop_sentence(report)
     if report.design.kind == "nationality_stereotypes":
-        table = next(table.frame for table in report.results.tables if table.key == "table1")
-        return _stereotype_sentence(table)
+        return _stereotype_sentence(table_of(report, "table1").frame)
+    if report.design.kind == "doctor_prevalence":
+        return _doctor_sentence(table_of(report, "table2").frame)
+    if report.design.kind == "stereotypes_by_internet_users":
+        return _users_sentence(table_of(report, "figure3").frame)
     return headline(report)
 
 
@@ -71,3 +75,35 @@ def _stereotype_sentence(table: pd.DataFrame) -> str:
         f"[{format_number(most['P low'])}, {format_number(most['P high'])}] against "
         f"{format_number(most['P*'])}."
     )
+
+
+def _doctor_sentence(table: pd.DataFrame) -> str:
+    plain, others = table.iloc[0], table.dropna(subset=["added"])
+    parts = [
+        f"{row['concept']} {row['added']:+.2f} [{row['added low']:+.2f}, {row['added high']:+.2f}]"
+        for _, row in others.iterrows()
+    ]
+    clear = others[(others["added low"] > 0) | (others["added high"] < 0)]
+    verdict = "" if len(clear) else ", which is not told apart from nothing"
+    first = (
+        f"Shown as men: {format_number(plain['P'])} of the pictures of a {plain['concept']} "
+        f"[{format_number(plain['P low'])}, {format_number(plain['P high'])}]."
+    )
+    return f"{first} A nationality adds to that: {', '.join(parts)}{verdict}." if parts else first
+
+
+def _users_sentence(table: pd.DataFrame) -> str:
+    ordered = table.sort_values("users")
+    parts = [
+        f"{row['nationality']} {row['mean Ψ']:.2f} ({row['users']:g} million)"
+        for _, row in ordered.iterrows()
+    ]
+    few = (
+        " So few nationalities cannot show a trend: by chance alone, one order in three looks as clear."
+        if len(table) == _THREE
+        else ""
+    )
+    return f"Mean stereotype score, fewest internet users first: {', '.join(parts)}.{few}"
+
+
+_THREE = 3  # whose orders are 6; a perfect trend, up or down, is 2 of them

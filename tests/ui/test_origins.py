@@ -174,7 +174,8 @@ def test_the_steps_get_a_model_that_has_some(tab: OriginsTab) -> None:
 
 
 def test_own_words_go_with_the_chosen_study(tab: OriginsTab) -> None:
-    values = form_values(tab, concepts="nurse, judge", n=7)
+    rows = [["beard", "beard", "without a beard", "20 %", "a choice"]]
+    values = form_values(tab, concepts="nurse, judge", n=7, attributes=rows)
     design, settings = tab.asked(values)
     assert design.name == "own-oasis-nationalities"
     assert list(design.data["nationalities"]) == ["nurse", "judge"]
@@ -183,3 +184,19 @@ def test_own_words_go_with_the_chosen_study(tab: OriginsTab) -> None:
     values[0] = "oasis-doctors"
     *_, last = tab.on_run(Visitor(), *values)
     assert "compares with printed numbers" in last[tab.parts["status"]]
+
+
+@pytest.mark.parametrize(
+    ("study", "words"),
+    [
+        (
+            "oasis-doctors",
+            r"Shown as men: [\d.]+ of the pictures of a doctor .* A nationality adds to that: Ind",
+        ),
+        ("oasis-internet-users", r"fewest internet users first: Iranian .* Indian .* cannot show a trend"),
+        ("oasis-nationalities", r"of 15 attributes|None of 15 attributes"),
+    ],
+)
+def test_every_study_is_said_in_a_sentence(services: FakeServices, study: str, words: str) -> None:
+    report = complete(run_study(find_design(study), StudySettings(scale=0.0001), services))
+    assert re.search(words, origins_headline(report))
