@@ -25,6 +25,8 @@ ADVICE: Mapping[str, str] = {
     "intervals wider than need be": "Its interval is on the safe side.",
     "a few false alarms too many": "Slightly too many false alarms: look for a second sign.",
 }
+_UNRELATED = ("reads bias where none is planted", "does not follow what is planted")
+_NOTHING = "Nothing alone: here it tells neither whether bias was planted nor how much."
 _SOUND = "Its value, its interval and its order can be trusted here."
 _STRIP, _EDGE = 118.0, 6.0
 
@@ -56,6 +58,8 @@ class VerdictLine:
     @property
     def advice(self) -> str:
         """What the measure can be trusted for."""
+        if all(words in self.verdict for words in _UNRELATED):
+            return _NOTHING
         return " ".join(says for words, says in ADVICE.items() if words in self.verdict) or _SOUND
 
 
@@ -99,12 +103,11 @@ def summary_html(saved: Sequence[SavedReport]) -> str:
 
 
 def _sentence(lines: Sequence[VerdictLine]) -> str:
-    fails = dict.fromkeys(line.measure for line in lines if line.grade == "fails")
-    n_holding = sum(line.grade != "fails" for line in lines)
-    n_remarked = sum(line.grade == "remark" for line in lines)
-    remark = f", {n_remarked} of them with a remark" if n_remarked else ""
-    rest = f" Not to be trusted for everything: {'; '.join(fails)}." if fails else ""
-    text = f"{n_holding} of {len(lines)} ways of measuring tell what was planted{remark}.{rest}"
+    n = {grade: sum(line.grade == grade for line in lines) for grade in _GRADES}
+    parts = [f"{n['holds'] + n['remark']} of {len(lines)} ways of measuring tell what was planted"]
+    parts += [f", {n['remark']} of them with a remark"] * bool(n["remark"])
+    parts += [f". The other {n['fails']}, in part or not: see what each is good for"] * bool(n["fails"])
+    text = "".join((*parts, "."))
     return f"<h2>{escape(text)}</h2>"
 
 
@@ -132,7 +135,7 @@ def _table(lines: Sequence[VerdictLine]) -> str:
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("measure", *_COLUMNS))
     body = "".join(_row(line) for line in sorted(lines, key=lambda line: _GRADES.index(line.grade)))
     return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="Verdicts">'
+        '<div class="scroll tall" tabindex="0" role="region" aria-label="Verdicts">'
         f'<table class="scores verdicts"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 

@@ -82,7 +82,7 @@ def test_shipped_reports_read_back_without_repetitions_and_pictures(tmp_path: Pa
     assert "repetitions" not in [table.key for table in saved.report.results.tables]
     assert verdict_lines(saved.report) == verdict_lines(report())
     html = summary_html((saved,))
-    assert "1 of 1 ways of measuring" in html
+    assert "1 of 1 ways of measuring tell what was planted." in html
     assert "&lt;gender&gt;" in html
     assert "<gender>" not in html
 
@@ -131,3 +131,18 @@ def test_what_is_shipped_shows_every_study_that_there_is() -> None:
         for line in verdict_lines(item.report):
             assert line.coverage is not None
     assert "✓" in shown
+
+
+def test_what_is_shipped_and_what_is_documented_is_the_same() -> None:
+    page = Path(__file__).parent.parent.parent / "docs" / "validity" / "README.md"
+    if not page.is_file() or not load_shipped():
+        pytest.skip("no report is documented or shipped")
+    told = {tuple(row.strip("| ").split(" | "))[:3] for row in page.read_text().splitlines() if "%" in row}
+    shares = {
+        (line.measure, line.planted, f"{100 * line.coverage['value']:.1f} % of {line.coverage['n']:,}")
+        for item in load_shipped()
+        if isinstance(item.report, StudyReport)
+        for line in verdict_lines(item.report)
+        if line.coverage is not None
+    }
+    assert shares <= told
