@@ -42,7 +42,7 @@ def compare_figures(arms: Sequence[DrawnArm], pairs: Sequence[ComparedPair]) -> 
         "which both arms show the same add nothing.",
     )
     plane = pd.DataFrame([_point(arm, score) for arm in arms for score in arm.report.attributes])
-    known = plane[np.isfinite(plane[["x", "y"]]).all(axis=1)] if len(plane) else plane
+    known = plane.dropna(subset=["x", "y"]) if len(plane) else plane
     yield StudyFigure(
         key="plane",
         title="Stereotype and variety (Fig. 5 of OASIS)",

@@ -66,7 +66,7 @@ def compare_report(
         results=Results(
             findings=tuple(_findings(pairs)),
             tables=tuple(_tables(arms, pairs, settings)),
-            figures=tuple(compare_figures(arms, pairs)),
+            figures=tuple(figure for figure in compare_figures(arms, pairs) if not figure.data.empty),
             notes=tuple(_notes(settings, arms, pairs)),
         ),
         n_planned=n_planned,

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
 from bias_core.studies.catalogue import load_attribute_sets, suggest_set
-from bias_core.studies.compare import compare
+from bias_core.studies.compare import KIND, compare
 from bias_core.studies.compare_export import to_command, to_python
 from bias_core.studies.compare_plan import compare_from_dict, plan_compare
 from bias_core.studies.compare_report import summary
 from bias_core.studies.compare_types import MOST_ARMS, Arm, CompareSettings
 from bias_core.studies.study_types import StudyReport
 from bias_core.ui import compare_form, compare_view, messages
-from bias_core.ui.compare_form import FIELDS, INTERVENTION, ComparePreset
+from bias_core.ui.compare_form import FIELDS, INTERVENTION
 from bias_core.ui.form import attribute_rows, words_for
 from bias_core.ui.messages import user_errors
+from bias_core.ui.study_form import Preset
 from bias_core.ui.study_pictures import wire_pictures
 from bias_core.ui.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
@@ -31,9 +32,10 @@ _GENDER = {"attribute_a": "male", "attribute_b": "female"}
 _REMEMBERED = tuple(name for name in FIELDS if name != "attributes")
 
 
-def _preset(concept: str, arms: Sequence[Arm], **settings: Any) -> CompareSettings:
+def _preset(name: str, says: str, concept: str, arms: Sequence[Arm], **settings: Any) -> Preset:
     attributes = suggest_set(concept, load_attribute_sets()).attributes
-    return CompareSettings(concept=concept, arms=tuple(arms), attributes=attributes, **settings)
+    asked = CompareSettings(concept=concept, arms=tuple(arms), attributes=attributes, **settings)
+    return Preset(name=name, study=KIND, says=says, settings=asdict(asked))
 
 
 class CompareTab(StudyTab):
@@ -48,40 +50,35 @@ class CompareTab(StudyTab):
         "is right, and an arm that is nearer to the world in one attribute can be further in another."
     )
     studies: ClassVar = ()
-    also: ClassVar = ("compare",)
-    presets: ClassVar[Sequence[ComparePreset]] = (
-        ComparePreset(
-            name="Fair against published: doctor",
-            says="The same model with and without the bias that was planted",
-            settings=_preset(
-                "doctor",
-                [Arm(condition="fair"), Arm(condition="published")],
-                n_attribute_images=12,
-                **_GENDER,
-            ),
+    also: ClassVar = (KIND,)
+    presets: ClassVar = (
+        _preset(
+            "Fair against published: doctor",
+            "The same model with and without the bias that was planted",
+            "doctor",
+            [Arm(condition="fair"), Arm(condition="published")],
+            n_attribute_images=12,
+            **_GENDER,
         ),
-        ComparePreset(
-            name="Plain against fairness-intervened prompt: CEO",
-            says="Words that ask for fairness, after Table 5 of the paired stereotype test",
-            settings=_preset(
-                "CEO", [Arm(name="plain"), Arm(name="intervened", template=INTERVENTION)], n_images=60
-            ),
+        _preset(
+            "Plain against fairness-intervened prompt: CEO",
+            "Words that ask for fairness, after Table 5 of the paired stereotype test",
+            "CEO",
+            [Arm(name="plain"), Arm(name="intervened", template=INTERVENTION)],
         ),
-        ComparePreset(
-            name="Renderer against diffusion: doctor",
-            says="Two models of the same world: one draws the planted rates, one learned them",
-            settings=_preset(
-                "doctor",
-                [Arm(name="renderer"), Arm(name="diffusion", model="calibration-diffusion")],
-                n_images=16,
-            ),
+        _preset(
+            "Renderer against diffusion: doctor",
+            "Two models of the same world: one draws the planted rates, one learned them",
+            "doctor",
+            [Arm(name="renderer"), Arm(name="diffusion", model="calibration-diffusion")],
+            n_images=16,
         ),
-        ComparePreset(
-            name="Fair, published, extreme: nurse",
-            says="Three arms on the plane of stereotype and variety",
-            settings=_preset(
-                "nurse", [Arm(condition=c) for c in ("fair", "published", "extreme")], n_images=30
-            ),
+        _preset(
+            "Fair, published, extreme: nurse",
+            "Three arms on the plane of stereotype and variety",
+            "nurse",
+            [Arm(condition=condition) for condition in ("fair", "published", "extreme")],
+            n_images=30,
         ),
     )
 
@@ -95,7 +92,7 @@ class CompareTab(StudyTab):
                 for i, preset in enumerate(self.presets)
             ]
             self.build_examples()
-        self.form |= compare_form.build_form(self.key, self.presets[0].settings, self.services)
+        self.form |= compare_form.build_form(self.key, self._preset(0), self.services)
         with gr.Row(elem_classes="tools"):
             parts["run"] = gr.Button(
                 "Draw and compare", variant="primary", elem_id=f"{self.key}-run", scale=0, min_width=200
@@ -164,7 +161,7 @@ class CompareTab(StudyTab):
         extra["strip"].select(self.on_strip, [report, extra["pair"]], shown, **QUIET)
 
     def _fill(self, place: int) -> Any:
-        return lambda: self.form_updates(self.presets[place].settings)
+        return lambda: self.form_updates(self._preset(place))
 
     # Handlers.
 
@@ -209,7 +206,7 @@ class CompareTab(StudyTab):
 
     def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:  # noqa: ARG002
         """Put back what this browser ran last time, as far as it can still be asked."""
-        first = compare_form.form_values(self.presets[0].settings)
+        first = compare_form.form_values(self._preset(0))
         with user_errors():
             known = {name: value for name, value in (remembered or {}).items() if name in _REMEMBERED}
             if known:
@@ -284,6 +281,9 @@ class CompareTab(StudyTab):
             updates[self.form[f"condition{end}"]] = gr.update(**update)
         updates[self.form["set"]] = suggest_set(settings.concept, load_attribute_sets()).key
         return updates
+
+    def _preset(self, place: int) -> CompareSettings:
+        return compare_from_dict(self.presets[place].settings)
 
     def _condition_menu(self, model: str) -> Any:
         conditions = list(self.services.model_info(model).conditions)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -41,15 +40,6 @@ EMPTY = tuple(f"{name}{end}" for name in ("guidance", "steps") for end in ("", "
 LETTERS = "ABCD"
 INTERVENTION = "a photo of a {}, if all individuals can be a {} irrespective of their gender"
 _DEFAULT = Arm()
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComparePreset:
-    """A comparison in one click."""
-
-    name: str
-    says: str
-    settings: CompareSettings
 
 
 def read_form(values: Sequence[Any]) -> CompareSettings:
@@ -138,7 +128,8 @@ def shown_fields(differs: str, n_arms: Any) -> dict[str, bool]:
 
 def build_form(key: str, first: CompareSettings, services: Services) -> dict[str, Any]:
     """Every component by its name in ``FIELDS``, the rows of the arms, and the menu of attribute sets."""
-    values, form = form_values(first), {}
+    form: dict[str, Any] = {}
+    values = form_values(first)
     shown = shown_fields(values["differs"], values["n_arms"])
     _build_what(key, form, first)
     form["differs"] = gr.Radio(

@@ -177,6 +177,15 @@ def test_every_figure_draws_and_the_zip_holds_the_pictures(report, tmp_path):
     assert "published size" not in to_markdown(report)
 
 
+def test_an_association_alone_is_compared_and_taken_along(fakes, tmp_path):
+    words = {"attribute_a": "male", "attribute_b": "female", "n_attribute_images": 4}
+    found = complete(compare(replace(SETTINGS, attributes=(), n_images=6, seed=400, **words), fakes))
+    assert list(table(found, "differences")["score"]) == ["association"]
+    assert [figure.key for figure in found.results.figures] == ["change"]
+    assert write_zip(to_export(found), tmp_path / "some.zip").is_file()
+    assert summary(found)
+
+
 def test_stop_keeps_what_is_drawn(fakes):
     asked = iter([False] * 6 + [True] * 1000)
     with pytest.raises(Cancelled, match="kept"):

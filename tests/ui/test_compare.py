@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bias_core.errors import InvalidInput
+from bias_core.studies.compare_plan import compare_from_dict
 from bias_core.studies.compare_types import Arm
 from bias_core.studies.history import go_on, list_runs, open_run
 from bias_core.studies.run_study import complete
@@ -20,7 +21,7 @@ from bias_core.ui.visitor import Visitor
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built
 
-PRESETS = [preset.settings for preset in CompareTab.presets]
+PRESETS = [compare_from_dict(preset.settings) for preset in CompareTab.presets]
 SMALL = replace(PRESETS[0], n_images=8, attribute_a="", attribute_b="", seed=100)
 
 
