@@ -42,7 +42,7 @@ class CalibrationTab(StudyTab):
         "more, and differently: do not trust there what fails here, and check again what holds here."
     )
     studies: ClassVar = STUDIES
-    null_words: ClassVar = "should read"
+    null_words: ClassVar = "it should read"
     presets: ClassVar = (
         Preset(
             name="A few planted rates",
