@@ -29,6 +29,7 @@ element.addEventListener('click', (event) => {
 });
 """
 _MOST_GROUPS = 4
+_BASE = "with it in "  # how the column of the base begins
 _EXAMPLES = 3
 _CURVE = {
     "n": "n, pictures",
@@ -76,7 +77,8 @@ def _genders(report: StudyReport) -> str:
 def _changed(report: StudyReport, changes: Sequence[Finding]) -> str:
     """Of a controlled experiment: what each condition adds."""
     top = _frame(report, "top_objects")
-    base = next((c.removeprefix("with it in ") for c in top if c.startswith("with it in ")), "the base")
+    given = [str(c).removeprefix(_BASE) for c in top if str(c).startswith(_BASE)]
+    base = given[0] if given else "the base"
     said: dict[str, list[str]] = {}  # conditions by what is said of them
     for name, rows in top.groupby("pictures", sort=False):
         most = rows.sort_values("Δn", ascending=False, kind="stable").iloc[0]
@@ -90,8 +92,8 @@ def _changed(report: StudyReport, changes: Sequence[Finding]) -> str:
 
 def _n_images(report: StudyReport, name: str) -> str:
     table = _frame(report, "conditions")
-    n = table.loc[table["condition"] == name, "n"] if not table.empty else []
-    return f"{int(n.iloc[0]):,}" if len(n) else "all"
+    counts = [] if table.empty else table.loc[table["condition"] == name, "n"].tolist()
+    return f"{counts[0]:,}" if counts else "all"
 
 
 def _moves(change: Estimate | None) -> str:

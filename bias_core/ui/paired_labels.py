@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bias_core.metrics.paired_labels import ANSWERS, NOT_TWO_PEOPLE
 from bias_core.studies.pst_hand import Person, chosen, labelled_people, relabelled, with_answers
@@ -162,14 +161,14 @@ def _sheet(report: StudyReport, people: pd.DataFrame) -> str:
     stored = report.stored[people["image_id"].iloc[0]]
     small = " pixels" if max(stored.row.width, stored.row.height) < _SMALL else ""
     hand = " by-hand" if (people["rater"] == BY_HAND).any() else ""
-    menus = "".join(_menu(row._asdict()) for row in people.itertuples(index=False))
+    menus = "".join(_menu(person) for _, person in people.iterrows())
     return (
         f'<figure class="sheet{hand}"><img class="{small.strip()}" src="{data_uri(stored.path, 320)}" '
         f'alt="{escape(stored.row.prompt)}, seed {stored.row.seed}"><figcaption>{menus}</figcaption></figure>'
     )
 
 
-def _menu(person: Mapping[str, object]) -> str:
+def _menu(person: pd.Series[Any]) -> str:
     position, identity = str(person["position"]), str(person["identity"])
     alone = position == SINGLE
     who = identity if alone else f"{position}: {identity}"
