@@ -123,7 +123,7 @@ class RunsTab(StudyTab):
                     label="Pictures with their prompts (zip)",
                     file_types=[".zip"],
                     height=180,
-                    elem_id="runs-file",
+                    elem_id="runs-upload",
                 )
                 gr.HTML(FOLDER_HTML, js_on_load=FOLDER_JS)
             with gr.Column(min_width=320, scale=2):

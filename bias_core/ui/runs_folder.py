@@ -62,7 +62,7 @@ input.addEventListener('change', async () => {
   const name = files[0].webkitRelativePath.split('/')[0] || 'folder';
   const given = new DataTransfer();
   given.items.add(new File([await zip(files)], `${name}.zip`, {type: 'application/zip'}));
-  const target = document.querySelector('#runs-file input[type=file]');
+  const target = document.querySelector('#runs-upload input[type=file]');
   if (!target) { status.textContent = 'Remove the file above first.'; return; }
   target.files = given.files;
   target.dispatchEvent(new Event('change', {bubbles: true}));

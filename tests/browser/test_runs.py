@@ -48,6 +48,7 @@ def test_a_run_is_listed_after_a_reload_and_opens_in_its_tab(visit: Visit) -> No
 def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(visit: Visit) -> None:
     page = visit()
     page.fill("#concept textarea, #concept input", "slow nurse")
+    page.fill("#n-images input", "40")  # long enough for a press of the button in time
     page.click("#generate")
     page.wait_for_selector("#grid .thumbnail-item")
     page.click("#stop")
@@ -61,8 +62,8 @@ def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(visit: Visit) -> Non
     page.click("#runs-list [data-act=undo]")
     page.wait_for_selector("#runs-list table")
     act(page, "Go on: a photo of a slow nurse")
-    page.wait_for_function("document.querySelectorAll('#grid .thumbnail-item').length === 16")
-    assert "of 16 pictures that were finished" not in page.inner_text("#header")
+    page.wait_for_function("document.querySelectorAll('#grid .thumbnail-item').length === 40")
+    assert "of 40 pictures that were finished" not in page.inner_text("#header")
 
 
 def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(visit: Visit, tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(visit: Visit, t
     page = visit()
     tab(page, "Runs")
     page.wait_for_selector("#runs-folder", state="attached")
-    page.wait_for_selector("#runs-file input[type=file]", state="attached")
+    page.wait_for_selector("#runs-upload input[type=file]", state="attached")
     page.set_input_files("#runs-folder", tmp_path / "mine")
     page.wait_for_selector("#runs-found h3")
     assert "11 pictures of 2 prompts in “mine”" in page.inner_text("#runs-found")
