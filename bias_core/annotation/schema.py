@@ -21,6 +21,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    column,
     func,
     insert,
     inspect,
@@ -73,7 +74,14 @@ items = Table(
     Column("question", Text, nullable=False),
     # How many raters have it on their screen or have answered it; kept beside the assignments it counts.
     Column("n_claims", Integer, nullable=False),
-    Index("items_by_claims", "task_id", "n_claims"),
+    # What still wants raters is found and counted from the index alone.
+    Index(
+        "open_items",
+        "task_id",
+        "n_claims",
+        sqlite_where=column("gold").is_(None),
+        postgresql_where=column("gold").is_(None),
+    ),
 )
 
 raters = Table(
@@ -141,8 +149,12 @@ _version = Table("schema_version", metadata, Column("version", Integer, primary_
 
 # Statements that lead from version 1 to 2, from 2 to 3, ...
 STEPS: tuple[tuple[str, ...], ...] = (
-    ("ALTER TABLE tasks ADD COLUMN hub_user VARCHAR(100) DEFAULT '' NOT NULL",),
-    ("CREATE TABLE synced (kind VARCHAR(8) NOT NULL, row_id INTEGER NOT NULL, PRIMARY KEY (kind, row_id))",),
+    (
+        "ALTER TABLE tasks ADD COLUMN hub_user VARCHAR(100) DEFAULT '' NOT NULL",
+        "CREATE TABLE synced (kind VARCHAR(8) NOT NULL, row_id INTEGER NOT NULL, PRIMARY KEY (kind, row_id))",
+        "DROP INDEX items_by_claims",
+        "CREATE INDEX open_items ON items (task_id, n_claims) WHERE gold IS NULL",
+    ),
 )
 
 _UPGRADE_LOCK = 5_201_314  # any number: PostgreSQL's name for "one upgrade at a time"
