@@ -22,6 +22,7 @@ def data(tmp_path):
     spread = {"value": [1.0, 2.0, 3.0], "low": [0.5, 1.0, np.nan], "high": [1.5, 3.0, np.nan]}
     return {
         "intervals": {"name": NAMES, **spread, "published": [1.0, None, 2.0], "expected": [1.1, 2.0, 2.5]},
+        "pairs": {"name": NAMES, "group": ["a", "b", "a"], **spread, "reference": [1.0, np.nan, 2.0]},
         "bars": {"name": [*NAMES, *NAMES], "value": range(6), "group": ["single"] * 3 + ["paired"] * 3},
         "distributions": {"group": ["a", "b"] * 20, "value": RNG.normal(size=40)},
         "arrows": {"name": NAMES, "start": [0.0, 0.1, -0.1], "end": [0.2, -0.1, 0.1]},
@@ -50,6 +51,21 @@ def test_each_kind_is_drawn(kind, data):
     marks = axes.lines + axes.patches + axes.collections + axes.images + axes.texts
     assert len(marks) >= 1
     assert to_bytes(figure(kind, data[kind], **labels), "png").startswith(b"\x89PNG")
+
+
+def test_joined_dots_share_one_name_and_a_line():
+    points = {"name": ["man", "old"] * 2, "group": ["a", "a", "b", "b"], "x": [1, 2, 3, 4], "y": [4, 3, 2, 1]}
+    plain, joined = (draw(figure("scatter", points, join=join)).axes[0] for join in (False, True))
+    assert [text.get_text() for text in joined.texts] == ["man", "old"]
+    assert len(plain.texts) == 4
+    assert len(joined.lines) == len(plain.lines) + 2
+
+
+def test_a_line_joins_the_dots_of_each_name():
+    values = {"value": [0.1, 0.4, 0.9], "low": [0.0, 0.3, 0.8], "high": [0.2, 0.5, 1.0]}
+    drawn = draw(figure("pairs", {"name": ["man"] * 3, "group": ["a", "b", "c"], **values})).axes[0]
+    assert list(drawn.lines[0].get_xdata()) == [0.1, 0.4, 0.9]
+    assert len(set(drawn.lines[0].get_ydata())) == 3  # a little apart: no interval hides another
 
 
 def test_the_same_data_give_the_same_file(data):
