@@ -101,8 +101,8 @@ def _moves(change: Estimate | None) -> str:
         return ""
     numbers = f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]".replace("-", "−")
     if change.low <= 0 <= change.high:
-        return f" (H_J does not clearly change, {numbers})"
-    return f" (H_J {'rises' if change.low > 0 else 'falls'}, {numbers})"
+        return f" (how far pictures stray from their prompts does not clearly change, H_J {numbers})"
+    return f" (pictures stray {'further' if change.low > 0 else 'less'} from their prompts, H_J {numbers})"
 
 
 def _percent(share: Estimate) -> str:
