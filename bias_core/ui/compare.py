@@ -19,6 +19,7 @@ from bias_core.ui import compare_form, compare_view, messages
 from bias_core.ui.compare_form import FIELDS, INTERVENTION
 from bias_core.ui.form import attribute_rows, words_for
 from bias_core.ui.messages import user_errors
+from bias_core.ui.page import ABSOLUTE_JS
 from bias_core.ui.study_form import Preset
 from bias_core.ui.study_pictures import wire_pictures
 from bias_core.ui.study_tab import QUIET, StudyTab, Updates
@@ -148,6 +149,7 @@ class CompareTab(StudyTab):
         kept = [form[name] for name in _REMEMBERED]
         parts["run"].click(self.on_remember, kept, parts["remembered"], queue=False, **QUIET)
         demo.load(self.on_load, parts["remembered"], [*self.filled(), parts["count"]], **QUIET)
+        parts["link"].change(None, parts["link"], parts["link"], js=ABSOLUTE_JS, **QUIET)
         wire_pictures(self.pictures)
         self.wire_examples()
         self.wire_extra()
