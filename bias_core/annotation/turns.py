@@ -122,8 +122,11 @@ def _claim(
     if picked is None:
         return None
     n_open = picked.n_open
+    known: Found = None
     if store.rng.random() < task.gold_share:
-        picked = connection.execute(_GOLD, wanted).first() or picked
+        known = connection.execute(_GOLD, wanted).first()
+    if known is not None:
+        picked, n_open = known, n_open + 1  # it comes on top of those that want raters
     token = secrets.token_urlsafe(24)
     claim = {
         "rater_id": rater.id,

@@ -236,6 +236,7 @@ def test_known_items_are_mixed_in_and_counted_apart(store: LabelStore, tmp_path:
     code = join(store, task.join_code).code
     turn = next_item(store, code)
     while turn.item:
+        assert next_item(store, code) == turn
         turn = say(store, code, turn, GOLD if turn.n_answered % 2 else CHOICES)
     progress = task_progress(store, task.key)
     (rater,) = progress.raters
