@@ -22,7 +22,7 @@ from bias_core.ui.links import EXPLORE, notice_html, query_of, read_link
 from bias_core.ui.methods import MethodsTab
 from bias_core.ui.objects import ObjectsTab
 from bias_core.ui.origins import OriginsTab
-from bias_core.ui.page import HEADER, HEADER_JS, LINK_IS_READ_JS, address_js
+from bias_core.ui.page import HEADER, LINK_IS_READ_JS, address_js, header_js
 from bias_core.ui.paired import PairedTab
 from bias_core.ui.runs import RunsTab
 from bias_core.ui.study_tab import QUIET
@@ -49,17 +49,18 @@ _CACHE_SECONDS = 3600
 
 def build_app(services: Services) -> gr.Blocks:
     """The page; no model is loaded for it."""
+    titles = {EXPLORE: "Explore", **{tab.key: tab.title for tab in TABS}}
     with gr.Blocks(
         title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
     ) as demo:
-        gr.HTML(HEADER, js_on_load=HEADER_JS)
+        gr.HTML(HEADER, js_on_load=header_js(titles))
         notice = gr.HTML(visible=False, elem_id="link-notice")
         visitor, arrived = build_visitor(demo)
         built = {tab.key: tab(services) for tab in TABS}
         for tab in built.values():
             tab.build_memory()
         with gr.Tabs(elem_id="tabs") as tabs:
-            with gr.Tab("Explore", id=EXPLORE) as shown:
+            with gr.Tab(titles[EXPLORE], id=EXPLORE) as shown:
                 explorer = explore.build(demo, services, visitor)
             shown.select(None, js=address_js(EXPLORE), **QUIET)
             places = {}

@@ -67,7 +67,7 @@ const filter = () => {
 search.addEventListener('input', filter);
 paper.addEventListener('change', filter);
 element.querySelectorAll('button[data-go]').forEach((button) => {
-  button.hidden = !document.querySelector(`#tabs [data-tab-id="${button.dataset.go}"]`);
+  button.hidden = !(button.dataset.go in window.tabTitles);
 });
 const open = (key) => {
   const card = key && element.querySelector(`#measure-${CSS.escape(key)}`);

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
 HEADER = """
 <header class="top">
 <svg viewBox="0 0 64 32" aria-hidden="true">
@@ -15,15 +18,30 @@ of people in them is what a reader of pictures <em>perceives</em>, never what an
 <button type="button">Got it</button></aside>
 """
 
-# Gradio names every thumbnail "Thumbnail 1 of 16"; a screen reader should hear the caption that is seen.
-# A browser may forbid storage; the note then comes again.
-HEADER_JS = """
-const name = () => document.querySelectorAll('.grid .thumbnail-item').forEach((button) => {
-  const caption = button.querySelector('.caption-label')?.textContent.trim();
-  if (caption && button.getAttribute('aria-label') !== caption) button.setAttribute('aria-label', caption);
-});
-new MutationObserver(name).observe(document.body, {childList: true, subtree: true, attributes: true,
+# Gradio names every thumbnail "Thumbnail 1 of 16" and every upload field otherwise than it reads; a screen
+# reader should hear what is seen. On narrow screens some tabs are in Gradio's menu, where only their titles
+# tell them apart. A browser may forbid storage; the note then comes again.
+_HEADER_JS = """
+const rename = (button, text) => {
+  if (text && button.getAttribute('aria-label') !== text) button.setAttribute('aria-label', text);
+};
+const name = () => {
+  document.querySelectorAll('.grid .thumbnail-item').forEach((button) =>
+    rename(button, button.querySelector('.caption-label')?.textContent.trim()));
+  document.querySelectorAll('button.upload-container').forEach((button) =>
+    rename(button, button.innerText.replace(/\\s+/g, ' ').trim()));
+};
+let due = 0;
+const soon = () => { due ||= requestAnimationFrame(() => { due = 0; name(); }); };
+new MutationObserver(soon).observe(document.body, {childList: true, subtree: true, attributes: true,
   attributeFilter: ['aria-label']});
+
+window.tabTitles = TITLES;
+window.openTab = (key) => {
+  const inMenu = [...document.querySelectorAll('#tabs .overflow-dropdown button')]
+    .find((button) => button.textContent.trim() === window.tabTitles[key]);
+  (document.querySelector(`#tabs [data-tab-id="${CSS.escape(key)}"]`) || inMenu)?.click();
+};
 
 const note = element.querySelector('.content-note');
 const remember = (value) => {
@@ -44,10 +62,15 @@ document.addEventListener('click', (event) => {
   if (!link || event.ctrlKey || event.metaKey) return;
   event.preventDefault();
   window.wantedMeasure = link.dataset.measure;
-  document.querySelector(`#tabs [data-tab-id="${CSS.escape(link.dataset.go)}"]`)?.click();
+  window.openTab(link.dataset.go);
   document.dispatchEvent(new CustomEvent('open-measure', {detail: link.dataset.measure}));
 });
 """
+
+
+def header_js(titles: Mapping[str, str]) -> str:
+    """What the page does by itself; ``titles`` of the tabs by their keys."""
+    return _HEADER_JS.replace("TITLES", json.dumps(titles))
 
 
 def address_js(key: str) -> str:
