@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
+from bias_core.studies.study_types import StudyReport
 from bias_core.studies.validity_report import STUDIES, load_shipped
 from bias_core.ui.calibration_html import summary_html, verdict_lines
 from bias_core.ui.messages import user_errors
@@ -17,7 +18,6 @@ from bias_core.ui.study_tab import QUIET, StudyTab, Updates
 
 if TYPE_CHECKING:
     from bias_core.studies.saved_reports import SavedReport
-    from bias_core.studies.study_types import StudyReport
 
 _FEW = {"conditions": ["fair", "extreme"]}
 _TITLES = {
@@ -69,7 +69,8 @@ class CalibrationTab(StudyTab):
         """The reports that came with the program, by their study."""
         with user_errors():
             folder = self.services.settings.assets_dir / "validity"
-            return {saved.report.design.name: saved for saved in load_shipped(folder)}
+            found = load_shipped(folder)
+            return {s.report.design.name: s for s in found if isinstance(s.report, StudyReport)}
         return {}
 
     def build_top(self) -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from bias_core.registry import METRICS
 from bias_core.studies.study_report import table_of
+from bias_core.studies.study_types import StudyReport
 from bias_core.studies.validity_report import NOT_HERE
 from bias_core.studies.validity_summary import RULE
 
 if TYPE_CHECKING:
     from bias_core.studies.saved_reports import SavedReport
-    from bias_core.studies.study_types import StudyReport
 
 ADVICE: Mapping[str, str] = {
     "intervals too narrow": "Trust its value and its order; its interval is surer than it should be.",
@@ -92,14 +92,15 @@ def _by_name(data: Any) -> dict[str, Mapping[str, Any]]:
 
 def summary_html(saved: Sequence[SavedReport]) -> str:
     """What the shipped reports say of every measure; a word on how to get them where there are none."""
-    reports = [item.report for item in saved]
+    reports = [item.report for item in saved if isinstance(item.report, StudyReport)]
     lines = [line for report in reports for line in verdict_lines(report)]
     if not lines:
         return (
             '<p class="notes">This copy came without its report. Press an example below, or make it with '
             "<code>python -m bias_core calibrate-report --ship</code>.</p>"
         )
-    return f"{_sentence(lines)}{_facts(saved)}{_legend()}{_table(lines)}{_not_tested()}"
+    facts = _facts(reports, max(item.created for item in saved))
+    return f"{_sentence(lines)}{facts}{_legend()}{_table(lines)}{_not_tested()}"
 
 
 def _sentence(lines: Sequence[VerdictLine]) -> str:
@@ -111,10 +112,10 @@ def _sentence(lines: Sequence[VerdictLine]) -> str:
     return f"<h2>{escape(text)}</h2>"
 
 
-def _facts(saved: Sequence[SavedReport]) -> str:
-    first = saved[0].report
-    n = sum(item.report.n_images for item in saved)
-    newest = time.strftime("%d %B %Y", time.gmtime(max(item.created for item in saved)))
+def _facts(reports: Sequence[StudyReport], created: float) -> str:
+    first = reports[0]
+    n = sum(report.n_images for report in reports)
+    newest = time.strftime("%d %B %Y", time.gmtime(created))
     versions = {"bias_core", "torch", "transformers"} & set(first.versions)
     parts = [
         f"shipped report of {newest}",
