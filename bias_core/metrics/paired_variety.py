@@ -199,7 +199,9 @@ def variety_difference_tests(
         alignment = [_alignments(pooled, deltas, b, k) - _alignments(pooled, deltas, a, k) for a, b in pairs]
     spread = [_spreads(pooled @ deltas.T, b) - _spreads(pooled @ deltas.T, a) for a, b in pairs]
     return VarietyTests(
-        alignment=_tests([alignment_difference(rows[0], rows[1], d) for d in deltas], alignment, n, confidence),
+        alignment=_tests(
+            [alignment_difference(rows[0], rows[1], d) for d in deltas], alignment, n, confidence
+        ),
         spread=_tests([spread_difference(rows[0], rows[1], d) for d in deltas], spread, n, confidence),
     )
 

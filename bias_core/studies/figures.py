@@ -229,7 +229,7 @@ def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
             low, high = rows["low"].to_numpy(float), rows["high"].to_numpy(float)
             axes.fill_between(rows["x"], low, high, color=colour, alpha=0.18, lw=0)
     if (data["x"] % 1 == 0).all():
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params(axis="x", integer=True)
     _null(axes, labels, vertical=False)
     axes.set_xlabel(str(labels.get("x", "")), fontsize=9)
     axes.set_ylabel(str(labels.get("y", "")), fontsize=9)
