@@ -34,6 +34,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from bias_core.annotation.label_pictures import read_picture
+from bias_core.annotation.rating import (
+    delete_my_answers,
+    give_answer,
+    join,
+    next_item,
+    picture_of,
+    skip,
+    task_of,
+    task_to_join,
+    undo,
+)
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
 
 if TYPE_CHECKING:
@@ -132,14 +144,10 @@ class LabelDoor:
         return [Route(path, _guarded(handler), methods=[method]) for method, path, handler in handlers]
 
     async def _task(self, request: Request) -> Response:
-        from bias_core.annotation.rating import task_to_join
-
         code = request.path_params["code"]
         return _json(_task_json(*await self._run(lambda store: task_to_join(store, code))))
 
     async def _join(self, request: Request) -> Response:
-        from bias_core.annotation.rating import join
-
         body = await _read(request, JoinBody)
         if not body.agreed:
             raise InvalidInput("agreed: who joins has read the consent text and agrees to it")
@@ -148,26 +156,18 @@ class LabelDoor:
         return _json({"code": joined.code, "task": _task_json(joined.task, "open")})
 
     async def _mine(self, request: Request) -> Response:
-        from bias_core.annotation.rating import task_of
-
         code = self._code(request)
         return _json(_task_json(*await self._run(lambda store: task_of(store, code))))
 
     async def _delete(self, request: Request) -> Response:
-        from bias_core.annotation.rating import delete_my_answers
-
         code = self._code(request)
         return _json({"deleted": await self._run(lambda store: delete_my_answers(store, code))})
 
     async def _next(self, request: Request) -> Response:
-        from bias_core.annotation.rating import next_item
-
         code = self._code(request)
         return _turn(await self._run(lambda store: next_item(store, code)))
 
     async def _answer(self, request: Request) -> Response:
-        from bias_core.annotation.rating import give_answer
-
         code, body = self._code(request), await _read(request, AnswerBody)
         return _turn(
             await self._run(
@@ -183,21 +183,14 @@ class LabelDoor:
         )
 
     async def _skip(self, request: Request) -> Response:
-        from bias_core.annotation.rating import skip
-
         code, body = self._code(request), await _read(request, SkipBody)
         return _turn(await self._run(lambda store: skip(store, code, answer_id=body.id, item=body.item)))
 
     async def _undo(self, request: Request) -> Response:
-        from bias_core.annotation.rating import undo
-
         code, body = self._code(request), await _read(request, UndoBody)
         return _turn(await self._run(lambda store: undo(store, code, answer_id=body.id)))
 
     async def _picture(self, request: Request) -> Response:
-        from bias_core.annotation.label_pictures import read_picture
-        from bias_core.annotation.rating import picture_of
-
         token = request.path_params["token"]
         if not _TOKEN.fullmatch(token):
             raise _Refused(404, "no picture has this address")
