@@ -51,14 +51,14 @@ class Handlers:
         """Run the exploration and show it grow."""
         from bias_core.studies.explore import explore
 
-        cancelled, grid = visitor.stop.is_set, GrowingGrid()
+        cancelled, grid, pace = visitor.stop.is_set, GrowingGrid(), messages.Pace()
         yield self.show.started()
         with user_errors() as problem:
             settings = read_form(values)
             for step in explore(settings, self.services, cancelled=cancelled, session=visitor.key):
                 if isinstance(step, ExploreReport):
                     yield self.show.finished(step, visitor.folder)
-                else:
+                elif pace.is_due():
                     yield self.show.running(step, grid)
         if problem:
             yield self.show.failed(problem.message, last)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,23 @@ STOPPING = '<p class="status quiet" role="status">Stopping after this denoising 
 LOADING = '<p class="status quiet" role="status">Loading the model; the first time takes a few seconds …</p>'
 QUEUED = '<p class="status quiet" role="status">Waiting for a turn: one run at a time …</p>'
 WAITING = '<p class="quiet waiting">The numbers follow when the pictures are there.</p>'
+_PAUSE = 0.25  # seconds
 NOTHING_DONE = "Nothing has been measured yet: press “Generate and measure” first."
+
+
+class Pace:
+    """When the next sign of life of a run is due: four a second, as each costs the page its time too."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def is_due(self) -> bool:
+        """Whether enough time went by; the answer "yes" starts the next pause."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + _PAUSE
+        return True
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 _SPI, _STOP, _NATIONS = "oasis-spi", "oasis-stop", "oasis-nationalities"
 _TRACED = "calibration-diffusion"
-_PAUSE = 0.25  # seconds between two signs of life
 _EVERY_STEP = 1000  # more steps than any sampler takes: each has its predicted picture
 _SHOWN_OPTIONS: Mapping[str, Mapping[str, Any]] = {_SPI: {"n_samples": 3, "n_predicted": _EVERY_STEP}}
 _NEEDS_STEPS = (
@@ -273,7 +271,7 @@ class OriginsTab(StudyTab):
         self, visitor: Visitor, report: StudyReport | None, cluster: str, text: str, n: float | None
     ) -> Iterator[Updates]:
         """Draw from a text and compare; what was compared before stays until then."""
-        cancelled, shown, found = visitor.stop.is_set, 0.0, list["Regenerated"]()
+        cancelled, pace, found = visitor.stop.is_set, messages.Pace(), list["Regenerated"]()
         with user_errors() as problem:
             problem.message = messages.NOTHING_DONE
             if report is not None:
@@ -286,8 +284,7 @@ class OriginsTab(StudyTab):
                     cancelled=cancelled,
                 )
                 for step in followed(steps, found):
-                    if time.monotonic() - shown > _PAUSE:
-                        shown = time.monotonic()
+                    if pace.is_due():
                         yield {self.extra["said"]: messages.progress_html(step)}
         done = {self.extra["said"]: messages.error_html(problem.message)}
         if found:

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from bias_core.ui.explore import Handlers
 
 Updates = dict[Any, Any]
-_PAUSE = 0.25  # seconds between two signs of life
 _LAYOUTS = """<p class="quiet">A zip of up to 50 MB with pictures and their prompts, in one of these layouts:
 a <code>metadata.csv</code> or <code>metadata.jsonl</code> with <code>file_name</code> and <code>prompt</code>
 beside the pictures (Hugging Face imagefolder, and every zip of this program); folders named after their
@@ -263,13 +262,12 @@ class RunsTab(StudyTab):
 
     def _follow(self, visitor: Visitor, start: Any) -> Iterator[Updates]:
         """A run's progress in this tab, then its report where it belongs."""
-        parts, shown = self.parts, 0.0
+        parts, pace = self.parts, messages.Pace()
         found: list[Any] = []
         yield self._buttons(running=True) | {parts["status"]: messages.LOADING}
         with user_errors() as problem:
             for step in followed(start(), found):
-                if time.monotonic() - shown > _PAUSE:
-                    shown = time.monotonic()
+                if pace.is_due():
                     yield {parts["status"]: messages.progress_html(step)}
         ended = self._buttons(running=False) | {parts["list"]: self._list(visitor)}
         if found:

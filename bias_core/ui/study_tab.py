@@ -7,7 +7,6 @@ the result. It stands in a file of its own beside this one.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -42,7 +41,6 @@ SHOWN = (
     "report", "status", "run", "stop", "results", "header", "findings", "figures", "tables", "notes", "shell",
     "python", "link",
 )  # fmt: skip
-_PAUSE = 0.25  # seconds between two signs of life
 
 
 class StudyTab(Opening):
@@ -276,12 +274,11 @@ class StudyTab(Opening):
     def on_run(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
         """Run the study and show where it is, then what it found."""
         found: list[StudyReport] = []
-        shown = 0.0
+        pace = messages.Pace()
         yield self._buttons(running=True) | {self.parts["status"]: messages.LOADING}
         with user_errors() as problem:
             for step in followed(self.steps(visitor, values), found):
-                if time.monotonic() - shown > _PAUSE:
-                    shown = time.monotonic()
+                if pace.is_due():
                     yield {self.parts["status"]: messages.progress_html(step)}
         if found:
             yield self.finished(found[0])

@@ -169,3 +169,10 @@ def test_leaving_stops_the_run_and_deletes_the_downloads() -> None:
     visitor.leave()
     assert visitor.stop.is_set()
     assert not folder.exists()
+
+
+def test_signs_of_life_come_at_most_four_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([10.0, 10.1, 10.24, 10.25, 10.4, 10.51])
+    monkeypatch.setattr(messages.time, "monotonic", lambda: next(now))
+    pace = messages.Pace()
+    assert [pace.is_due() for _ in range(6)] == [True, False, False, True, False, True]
