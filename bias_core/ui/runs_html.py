@@ -123,12 +123,21 @@ def _rejected(rejected: Sequence[str]) -> str:
 
 
 def _fits(fits: Sequence[Fit]) -> str:
-    rows = "".join(_fit(fit) for fit in fits)
+    fitting = [fit for fit in fits if fit.n_found]
+    others = [fit for fit in fits if not fit.n_found]
+    return _studies(f"{len(fitting):,} studies can measure them", fitting) + _studies(
+        f"{len(others):,} more ask for prompts that none of them has", others
+    )
+
+
+def _studies(title: str, fits: Sequence[Fit]) -> str:
+    if not fits:
+        return ""
     head = "".join(f'<th scope="col">{text}</th>' for text in ("Study", "your pictures", "what it asks for"))
     return (
-        '<details><summary>Which studies can measure them?</summary><div class="scroll" tabindex="0" '
-        f'role="region" aria-label="Studies"><table class="scores plain"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div></details>"
+        f'<details><summary>{title}</summary><div class="scroll" tabindex="0" '
+        f'role="region" aria-label="{title}"><table class="scores plain"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(map(_fit, fits))}</tbody></table></div></details>"
     )
 
 

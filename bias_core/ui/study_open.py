@@ -60,7 +60,8 @@ class Opening:
             return {}
         shown: Updates = self.finished(report)
         shown[self.parts["header"]] = banner + shown[self.parts["header"]]
-        shown[self.parts["status"]] = messages.done_html(f"Opened: a run of {when(saved.created)}.")
+        what = "an example" if banner else "a run"
+        shown[self.parts["status"]] = messages.done_html(f"Opened: {what} of {when(saved.created)}.")
         if report.design.name in self.designs and not report.settings.images:
             shown |= self.form_of(self.designs[report.design.name], report.settings)
         return shown
@@ -153,7 +154,7 @@ def example_html(saved: SavedReport) -> str:
     return (
         '<p class="example-note"><strong>Example.</strong> Made on '
         f"{escape(when(saved.created))} with {escape(model)}; {escape(told)}. It comes with the program and "
-        "is no run of yours: press “Run and measure” for one.</p>"
+        "is no run of yours; the button above makes one.</p>"
     )
 
 
