@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from matplotlib import rc_context
 
 from bias_core.errors import StorageError
 from bias_core.registry import METRICS
@@ -64,6 +63,8 @@ def report_files(reports: Sequence[StudyReport]) -> dict[str, bytes]:
             if len(table.frame) > _LONGEST:
                 files[f"{folder}/{table.key}.csv"] = csv_bytes(table.frame.round(4))
         # Letters as text, a third of the size; and the same file for the same figure.
+        from matplotlib import rc_context  # takes half a second
+
         with rc_context({"svg.fonttype": "none", "svg.hashsalt": folder}):
             for figure in report.results.figures:
                 files[f"{folder}/figures/{figure.key}.svg"] = to_bytes(figure)
