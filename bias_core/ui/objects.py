@@ -42,6 +42,7 @@ class ObjectsTab(StudyTab):
         "of the three says whether what was added does harm."
     )
     studies: ClassVar = ("tbyb-general", "tbyb-task", "tbyb-controlled", "tbyb-dataset")
+    also: ClassVar = ("prompted_object_bias",)  # of own words
     presets: ClassVar = (
         Preset(
             name="A planted object, three conditions",

@@ -54,6 +54,7 @@ class PairedTab(StudyTab):
         "pictures are fair."
     )
     studies: ClassVar = (_OCCUPATIONS, "pst-power", "pst-fairness")
+    also: ClassVar = ("paired_two",)  # of own words
     presets: ClassVar = (
         Preset(
             name="Eight occupations, in pairs and alone",
