@@ -79,11 +79,12 @@ def about_html(settings: Settings) -> str:
 def _kept(settings: Settings) -> tuple[str, ...]:
     return (
         f"On the server: the pictures that were drawn, up to {settings.cache_gb:g} GB, then the least "
-        "recently used ones go; what readers made of them; and the prompts and settings of each run, under a "
-        "random key that only your page knows. Nobody is asked for a name.",
+        "recently used ones go; what readers made of them; and the prompts, settings and report of each run, "
+        "under a random key that only your browser knows, until you delete it under Runs. Labels that people "
+        "give stay. Nobody is asked for a name.",
         "Files you upload or take along: until you leave, at most about two hours.",
-        "In this browser: the model, condition and reader you chose last, and that you closed the note on "
-        "top.",
+        "In this browser: that key, the model, condition and reader you chose last, and that you closed the "
+        "note on top.",
     )
 
 

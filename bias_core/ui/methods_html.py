@@ -41,6 +41,10 @@ _TABS_BY_MEASURE: Mapping[str, Sequence[str]] = {
     "mean_similarity": ("origins",),
     "model_distance": ("objects", "compare"),
     "kendall_tau": ("association",),
+    "prevalence_difference": ("compare",),
+    "stereotype_difference": ("compare",),
+    "alignment_difference": ("compare",),
+    "spread_difference": ("compare",),
 }
 _RATERS = ("label",)
 
@@ -201,6 +205,8 @@ def math_html(line: str) -> str:
     for text, sign in _SIGNS.items():
         line = line.replace(text, sign)
     line = escape(line, quote=False)
-    line = re.sub(r"_(?:\{([^}]*)\}|(\w)(?!\w))", lambda found: f"<sub>{found[1] or found[2]}</sub>", line)
+    line = re.sub(
+        r"_(?:\{([^}]*)\}|(\w)(?![A-Za-z0-9]))", lambda found: f"<sub>{found[1] or found[2]}</sub>", line
+    )
     line = re.sub(r"\^(\w)", r"<sup>\1</sup>", line)
     return re.sub(r"(?<![\w)])-(?=\d)", "−", line)

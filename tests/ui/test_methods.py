@@ -32,6 +32,7 @@ def test_the_papers_are_linked_and_what_is_searched_is_in_the_card() -> None:
 
 def test_formulas_have_real_subscripts_and_no_markup_of_their_own() -> None:
     assert math_html("a_i <b> x^A_{i+1}") == "a<sub>i</sub> &lt;b&gt; x<sup>A</sup><sub>i+1</sub>"
+    assert math_html("Σ_k p_k²") == "Σ<sub>k</sub> p<sub>k</sub>²"
     assert math_html('by="identity" seen_as -1, 2 - 1') == 'by="identity" seen_as −1, 2 − 1'
 
 
