@@ -75,6 +75,9 @@ def build_app(services: Services) -> gr.Blocks:
         read = demo.load(_link_reader(services), None, [tabs, notice], **QUIET)
         read.then(None, js=LINK_IS_READ_JS, **QUIET)
         api.add_tools(services)
+    for event in demo.fns.values():
+        if event.show_progress_on is None:  # hidden: else each event looks up the outputs of all before it
+            event.show_progress_on = [notice]
     demo.queue(max_size=32, default_concurrency_limit=8)
     return demo
 
