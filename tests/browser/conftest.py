@@ -39,6 +39,20 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A test that failed tells what stood on its pages."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if call.when == "call" and report.failed and "visit" in getattr(item, "funcargs", {}):
+        for context in item.funcargs["visit"].contexts:
+            for page in context.pages:
+                fields = page.evaluate(
+                    "[...document.querySelectorAll('input')].map(i => `${i.id} ${i.value}`)"
+                )
+                report.sections.append((page.url, f"{page.inner_text('body')[:6000]}\n{fields}"))
+
+
 @pytest.fixture
 def visit(browser: Any, served: Served) -> Iterator[Callable[..., Any]]:
     """Open the app as a new visitor; every visitor has a browser profile of its own."""
@@ -51,8 +65,10 @@ def visit(browser: Any, served: Served) -> Iterator[Callable[..., Any]]:
         page.set_default_timeout(PATIENCE_MS)
         page.goto(served.url + query)
         page.wait_for_selector("[role=tab]" if query else "#generate")
+        page.wait_for_function("localStorage.getItem('t2i-bias-visitor')")  # the page's first events are over
         return page
 
+    open_page.contexts = contexts  # type: ignore[attr-defined]
     yield open_page
     for context in contexts:
         context.close()

@@ -104,6 +104,6 @@ def test_calibration_measures_anew_and_gives_a_whole_link(visit: Visit) -> None:
     page.locator("#calibration-command > button").first.click()
     link = page.locator("#calibration-command textarea").last
     page.wait_for_function(
-        "[...document.querySelectorAll('#calibration-command textarea')].at(-1).value.startsWith('http')"
+        "[...document.querySelectorAll('#calibration-command textarea')].at(-1)?.value.startsWith('http')"
     )
     assert "/?tab=calibration&study=validity-pairs" in link.input_value()
