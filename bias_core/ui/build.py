@@ -53,7 +53,7 @@ def build_app(services: Services) -> gr.Blocks:
     with gr.Blocks(
         title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
     ) as demo:
-        gr.HTML(HEADER, js_on_load=header_js(titles))
+        gr.HTML(HEADER, js_on_load=header_js(titles, _tips()))
         notice = gr.HTML(visible=False, elem_id="link-notice")
         visitor, arrived = build_visitor(demo)
         built = {tab.key: tab(services) for tab in TABS}
@@ -80,6 +80,14 @@ def build_app(services: Services) -> gr.Blocks:
             event.show_progress_on = [notice]
     demo.queue(max_size=32, default_concurrency_limit=8)
     return demo
+
+
+def _tips() -> dict[str, str]:
+    """What each example shows, by the id of its button."""
+    presets = {tab.key: getattr(tab, "presets", ()) for tab in TABS}
+    return {
+        f"{key}-preset-{i}": preset.says for key, found in presets.items() for i, preset in enumerate(found)
+    }
 
 
 def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:

@@ -43,6 +43,13 @@ window.openTab = (key) => {
   (document.querySelector(`#tabs [data-tab-id="${CSS.escape(key)}"]`) || inMenu)?.click();
 };
 
+const tips = TIPS;
+const tell = ({target}) => {
+  const button = target.closest?.('button[id]');
+  if (button && tips[button.id]) button.title = tips[button.id];
+};
+for (const kind of ['pointerover', 'focusin']) document.addEventListener(kind, tell);
+
 const note = element.querySelector('.content-note');
 const remember = (value) => {
   try {
@@ -68,9 +75,9 @@ document.addEventListener('click', (event) => {
 """
 
 
-def header_js(titles: Mapping[str, str]) -> str:
-    """What the page does by itself; ``titles`` of the tabs by their keys."""
-    return _HEADER_JS.replace("TITLES", json.dumps(titles))
+def header_js(titles: Mapping[str, str], tips: Mapping[str, str]) -> str:
+    """What the page does by itself; ``titles`` of the tabs by their keys, ``tips`` of buttons by their id."""
+    return _HEADER_JS.replace("TITLES", json.dumps(titles)).replace("TIPS", json.dumps(tips))
 
 
 def address_js(key: str) -> str:

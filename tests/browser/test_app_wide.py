@@ -105,6 +105,7 @@ def test_everything_is_reached_by_keyboard(visit: Visit) -> None:
         if "take" in reached and "association-run" in reached:
             break
     assert {"association-preset-0", "association-run", "take"} <= reached
+    assert page.get_attribute("#association-preset-0", "title")  # what the example shows
 
 
 def test_a_run_updates_at_most_five_times_a_second_and_blocks_nothing(visit: Visit) -> None:
