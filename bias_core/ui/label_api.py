@@ -47,6 +47,7 @@ from bias_core.annotation.rating import (
     undo,
 )
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
+from bias_core.ui.label_page import page_routes
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -228,8 +229,8 @@ class LabelDoor:
 
 
 def label_routes(services: Services) -> list[Route]:
-    """The routes of the rater's screen."""
-    return LabelDoor(services).routes()
+    """The routes of the rater's screen: its door and its page."""
+    return [*LabelDoor(services).routes(), *page_routes()]
 
 
 def _guarded(handler: Handler) -> Handler:

@@ -1,0 +1,235 @@
+"""The rater's screen in a real browser, served without the rest of the app."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+
+from bias_core.annotation.collected import given_answers
+from bias_core.annotation.label_store import LabelStore
+from bias_core.annotation.task_owner import CreatedTask, set_status
+from tests.annotation.raters import open_task
+from tests.browser.conftest import PATIENCE_MS
+from tests.browser.timing import slowdown
+
+pytestmark = pytest.mark.browser
+ROOT = Path(__file__).parent.parent.parent
+KEYS = {"f": "feminine", "m": "masculine", "c": "cannot_identify", "n": "not_two_people"}
+
+
+@dataclass(frozen=True)
+class Door:
+    """The rater's page and its door in a process, and the store that it writes to."""
+
+    url: str
+    store: LabelStore
+    folder: Path
+
+    def task(self, n: int = 12) -> CreatedTask:
+        return open_task(self.store, self.folder / "originals", n)
+
+    def said(self, task: CreatedTask) -> list[tuple[str, ...]]:
+        return [tuple(given.choices.values()) for given in given_answers(self.store, task.key)]
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    folder = tmp_path_factory.mktemp("door")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    data = folder / "data"
+    store = LabelStore(f"sqlite:///{data}/labels.sqlite", pictures=data / "label_pictures")
+    command = [sys.executable, "-m", "tests.annotation.serve", str(data), str(port)]
+    process = subprocess.Popen(command, cwd=ROOT, env=os.environ)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(600):
+            assert process.poll() is None
+            with suppress(OSError):
+                urllib.request.urlopen(f"{url}/label").close()
+                break
+            sleep(0.1)
+        yield Door(url=url, store=store, folder=folder)
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+        store.close()
+
+
+@pytest.fixture
+def rater(browser: Any, door: Door) -> Iterator[Callable[..., Any]]:
+    """Open the link on a device of its own."""
+    contexts = []
+
+    def on_a_device(task: CreatedTask, *, width: int = 1280, height: int = 860, scheme: str = "light") -> Any:
+        phone = width < 500
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, has_touch=phone, is_mobile=phone
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("pageerror", lambda error: pytest.fail(f"the page: {error}"))
+        page.goto(f"{door.url}/label?task={task.join_code}")
+        page.wait_for_selector("#welcome:not([hidden])")
+        return page
+
+    yield on_a_device
+    for context in contexts:
+        context.close()
+
+
+def join(page: Any) -> str:
+    """Agree, and take the code along."""
+    page.check("#agreed")
+    page.click("#join")
+    page.wait_for_selector("#joined:not([hidden])")
+    code = page.inner_text("#new-code")
+    page.click("#begin")
+    wait_for(page, 0)
+    return str(code)
+
+
+def wait_for(page: Any, n_answered: int) -> None:
+    page.wait_for_selector(f"#rate:not([hidden]):not([aria-busy]) #counts:text('{n_answered} answered')")
+
+
+def serious(page: Any, axe: Path) -> list[str]:
+    page.evaluate(axe.read_text(encoding="utf-8"))  # as a script tag it would be stopped by the page's policy
+    found = page.evaluate("axe.run().then(result => result.violations)")
+    return [f"{item['id']}: {item['nodes'][0]['html'][:160]}" for item in found]
+
+
+def test_a_rater_joins_answers_by_keyboard_goes_on_elsewhere_and_deletes(
+    door: Door, rater: Callable[..., Any], axe: Path
+) -> None:
+    task = door.task(40)
+    page = rater(task)
+    assert "stereotypes" in page.inner_text("#content-note")
+    page.click("#join")  # without consent
+    assert "Tick the box" in page.inner_text("#alert")
+    assert serious(page, axe) == []
+    code = join(page)
+    assert re.fullmatch(r"([0-9A-Z]{4}-){4}[0-9A-Z]{4}", code)
+    said = []
+    for n, keys in enumerate(["fm", "mf", "ff", "mm", "cf", "n", "fc", "mm", "fm", "mf"], start=1):
+        shown = page.get_attribute("#picture", "src")
+        page.keyboard.type(keys)
+        wait_for(page, n)
+        assert page.get_attribute("#picture", "src") != shown
+        said.append(tuple(KEYS[key] for key in (keys if len(keys) == 2 else keys * 2)))
+    assert door.said(task) == said
+    page.keyboard.press("f")  # the left one only: nothing is sent
+    assert "left: looks feminine" in page.inner_text("#steps")
+    page.keyboard.press("u")
+    assert page.inner_text("#steps").split() == ["left", "right"]
+    page.keyboard.press("Backspace")
+    wait_for(page, 9)
+    assert "your answer before" in page.evaluate(
+        "getComputedStyle(document.querySelector('#answers .before span'), '::after').content"
+    )
+    assert door.said(task) == said[:-1]
+    page.keyboard.press("i")
+    assert "Judge appearance only" in page.inner_text("#instructions")
+    page.keyboard.press("f")  # under the instructions no key is an answer
+    page.keyboard.press("Escape")
+    page.keyboard.press("s")
+    page.wait_for_selector("#counts:text('30 left')")
+    assert door.said(task) == said[:-1]
+    assert serious(page, axe) == []
+
+    elsewhere = rater(task, width=390, height=780, scheme="dark")
+    elsewhere.click("#returning summary")
+    elsewhere.fill("#code-again", code.lower().replace("-", " "))
+    elsewhere.click("#resume")
+    wait_for(elsewhere, 9)
+    assert elsewhere.get_attribute("#picture", "src") == page.get_attribute("#picture", "src")
+    assert serious(elsewhere, axe) == []
+    elsewhere.click("#open-mine")
+    assert elsewhere.inner_text("#my-code") == code.lower().replace("-", " ")
+    elsewhere.click("#mine summary:text('Delete my answers')")
+    elsewhere.click("#delete")
+    elsewhere.wait_for_selector("#gone:not([hidden])")
+    assert "9 answers are gone" in elsewhere.inner_text("#gone")
+    assert door.said(task) == []
+    page.keyboard.press("n")  # the first device: its code is gone, and it says so
+    page.wait_for_selector("#welcome:not([hidden])")
+    assert "no rater has this code" in page.inner_text("#alert")
+
+
+def test_an_answer_that_could_not_be_sent_is_kept_over_a_reload_and_counts_once(
+    door: Door, rater: Callable[..., Any]
+) -> None:
+    task = door.task(4)
+    page = rater(task)
+    join(page)
+    page.context.set_offline(True)
+    page.keyboard.type("fm")
+    page.wait_for_selector("#alert:has-text('kept on this device')")
+    shown = page.get_attribute("#picture", "src")
+    assert door.said(task) == []
+    page.context.set_offline(False)  # the page notices by itself
+    wait_for(page, 1)
+    assert page.get_attribute("#picture", "src") != shown
+    assert page.is_hidden("#alert")
+    # The answer arrives, and its acknowledgement does not.
+    page.route("**/label/answer", lambda route: (route.fetch(), route.abort())[1])
+    page.keyboard.type("mf")
+    page.wait_for_selector("#alert:has-text('kept on this device')")
+    page.unroute_all(behavior="ignoreErrors")
+    page.reload()
+    wait_for(page, 2)
+    assert door.said(task) == [("feminine", "masculine"), ("masculine", "feminine")]
+    set_status(door.store, task.key, "closed")
+    page.keyboard.type("ff")
+    page.wait_for_selector("#done:not([hidden])")
+    assert "closed" in page.inner_text("#alert")
+    assert "You have answered 2 pictures" in page.inner_text("#done")
+
+
+def test_on_a_phone_the_picture_and_all_answers_are_seen_at_once_and_forty_are_quick(
+    door: Door, rater: Callable[..., Any]
+) -> None:
+    task = door.task(41)
+    page = rater(task, width=390, height=700, scheme="dark")
+    join(page)
+    size = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
+    assert size == [390, 700]
+    for button in page.locator("#answers button, #acts button").all():
+        box = button.bounding_box()
+        assert box["height"] >= 44
+        assert box["y"] + box["height"] <= 700
+    assert page.locator("#picture").bounding_box()["width"] >= 200
+    page.wait_for_timeout(300)  # a tap at once would be the second of a tap on the picture before
+    page.locator("#answers button").first.tap()
+    page.wait_for_selector("#steps [aria-current]:text('right')")
+    page.locator("#answers button").last.tap()
+    for n in range(1, 40):
+        wait_for(page, n)
+        page.keyboard.type("mc")
+    page.wait_for_selector("#rest:not([hidden])")
+    assert "answered 40 pictures" in page.inner_text("#rest")
+    # From the answer to the next picture on the screen, the store's disk included; the rest is the rater's.
+    took = page.evaluate("performance.getEntriesByName('answer').map(entry => entry.duration)")
+    assert len(took) == 40
+    print(f"40 pairs: {sum(took) / 1000:.2f} s of the app's own time, {sorted(took)[20]:.0f} ms the median")
+    assert sum(took) < 20_000 * slowdown()  # two minutes leave 2.5 s a pair for looking
+    page.click("#rested")
+    wait_for(page, 40)
+    page.keyboard.press("s")
+    page.wait_for_selector("#done:not([hidden])")
+    assert "Thank you" in page.inner_text("#done")
+    assert len(door.said(task)) == 40
