@@ -39,8 +39,9 @@ class ObjectsTab(StudyTab):
     caution: ClassVar = (
         "A captioner names only some of what is there, so even faithful pictures differ from their prompts: "
         "compare H_J and M_G between models or conditions, and B_D at equal numbers of pictures only. None "
-        "of the three says whether what was added does harm. Where the truth is known, none of the three rose "
-        "with the bias that was planted (tab Calibration): read the objects themselves before the numbers."
+        "of the three says whether what was added does harm. Where the truth is known (tab Calibration), "
+        "B_D and M_G did not rise with a planted object, and H_J rose by little and was far from 0 without "
+        "one: read the objects themselves before the numbers."
     )
     studies: ClassVar = ("tbyb-general", "tbyb-task", "tbyb-controlled", "tbyb-dataset")
     also: ClassVar = ("prompted_object_bias",)  # of own words
