@@ -1,0 +1,358 @@
+"""A labelling task's answers as a report: do raters agree, who differs, and do readers see the same?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from bias_core.annotation.agreement import (
+    agreement_estimate,
+    cohen_kappa,
+    confusion,
+    reader_errors_from_labels,
+)
+from bias_core.errors import InvalidInput
+from bias_core.statistics import wilson_interval
+from bias_core.studies.study_types import (
+    Design,
+    Finding,
+    Results,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+)
+
+if TYPE_CHECKING:
+    from bias_core.annotation.collected import LabelledItem, TaskProgress
+    from bias_core.annotation.tasks import Task
+    from bias_core.types import Estimate
+
+Said = Mapping[tuple[str, str], str]
+"""An answer for each ``(image_id, position)``."""
+
+KIND = "labels"
+_MOST_PAIRS = 45  # of raters with an interval: ten raters
+_PAIR_RESAMPLES = 200
+_MOST_DISPUTED = 100
+_LABELS_NOTE = (
+    "Labels say how a picture looks to these raters, never what anybody is. Their agreement says that they "
+    "see alike, not that they are right."
+)
+
+
+def label_report(
+    progress: TaskProgress, labelled: Sequence[LabelledItem], automatic: Mapping[str, Said] | None = None
+) -> StudyReport:
+    """Agreement, raters, majority labels, and how far automatic labels agree with them.
+
+    Parameters
+    ----------
+    progress, labelled : of the task; items with a known answer count for raters' attention only.
+    automatic : answers of readers (or a record) by name, compared with people's majority.
+
+    Returns
+    -------
+    StudyReport
+        Findings are coefficients of agreement with their intervals over pictures; those that need more
+        answers than there are, are left out, and a note says so.
+    """
+    task = progress.task
+    given = answers_given(labelled)
+    people = majority_labels(labelled, task)
+    raters, pairs = _raters(progress, given), _pairs(given)
+    compared = [_compared(name, said, people, task) for name, said in (automatic or {}).items()]
+    findings = (*_agreement(given), *(finding for found, _ in compared for finding in found))
+    tables = (
+        StudyTable(key="raters", title="Raters", frame=raters, note=_RATERS_NOTE),
+        StudyTable(key="pairs", title="Every two raters", frame=pairs, note="Cohen's κ on common pictures."),
+        *(table for _, found in compared for table in found),
+        _counted(given, task),
+        _disputed(people),
+        StudyTable(key="labels", title="Majority labels", frame=people, note=_LABELS_NOTE),
+    )
+    results = Results(
+        findings=findings,
+        tables=tuple(table for table in tables if len(table.frame)),
+        figures=tuple(figure for figure in (_figure_of_raters(raters),) if len(figure.data)),
+        notes=(*_missing(findings), _LABELS_NOTE),
+    )
+    return report_of(task, results, n_planned=progress.n_items, n_images=progress.n_complete)
+
+
+def report_of(task: Task, results: Results, *, n_planned: int, n_images: int) -> StudyReport:
+    """What was found about a task in the shape of a study's report, so that it can be taken along."""
+    design = Design(name=KIND, title=task.title, kind=KIND, reference="", where="", summary="People's labels")
+    settings = StudySettings(model="", condition="", encoder="people")
+    return StudyReport(
+        run_id=f"{task.id[:8]}-v{task.version}",
+        design=design,
+        settings=settings,
+        results=results,
+        n_planned=n_planned,
+        n_images=n_images,
+    )
+
+
+def answers_given(labelled: Sequence[LabelledItem]) -> pd.DataFrame:
+    """A row for each answer to an ordinary item: ``image_id, position, rater, answer``."""
+    rows = [
+        (one.item.image_id, position, given.rater, answer)
+        for one in labelled
+        if one.item.gold is None
+        for given in one.answers
+        for position, answer in given.choices.items()
+    ]
+    return pd.DataFrame(rows, columns=["image_id", "position", "rater", "answer"])
+
+
+def majority_labels(labelled: Sequence[LabelledItem], task: Task) -> pd.DataFrame:
+    """A row for each ordinary item and position with what most raters said; "" for a tie or no answer."""
+    rows = [
+        {
+            "image_id": one.item.image_id,
+            "position": position,
+            "identity": one.item.identities.get(position, ""),
+            "label": one.majority(position),
+            "share": one.share(position),
+            "raters": len(one.answers),
+            "answers": ", ".join(f"{n} {word}" for word, n in Counter(one.said(position)).most_common()),
+        }
+        for one in labelled
+        if one.item.gold is None
+        for position in task.positions
+    ]
+    columns = ["image_id", "position", "identity", "label", "share", "raters", "answers"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _ratings(given: pd.DataFrame) -> pd.DataFrame:
+    """``(items, raters)``, nan where a rater gave no answer."""
+    frame: pd.DataFrame = given.pivot_table("answer", ["image_id", "position"], "rater", aggfunc="first")
+    return frame
+
+
+def _agreement(given: pd.DataFrame) -> list[Finding]:
+    """Alpha of all answers, and Fleiss' kappa of the pictures that equally many raters answered."""
+    if given.empty:
+        return []
+    ratings = _ratings(given)
+    n_answers = ratings.notna().sum(axis=1)
+    if (n_answers >= 2).sum() < 2:
+        return []
+    pictures = ratings.index.get_level_values("image_id")
+    alpha = agreement_estimate(ratings, coefficient="krippendorff_alpha", groups=pictures)
+    says = f"{ratings.shape[1]:,} raters, {int(n_answers.sum()):,} answers. {_strength(alpha)}"
+    found = [
+        Finding(key="alpha", title="All answers", metric="krippendorff_alpha", estimate=alpha, says=says)
+    ]
+    usual = int(n_answers[n_answers >= 2].mode().iloc[-1])
+    even = ratings[n_answers == usual]
+    if len(even) >= 2:
+        each = [row.dropna().tolist() for _, row in even.iterrows()]
+        groups = even.index.get_level_values("image_id")
+        fleiss = agreement_estimate(each, coefficient="fleiss_kappa", groups=groups)
+        title = f"What {usual} raters answered"
+        found.append(Finding(key="fleiss", title=title, metric="fleiss_kappa", estimate=fleiss))
+    return found
+
+
+def _strength(estimate: Estimate) -> str:
+    """Krippendorff's own customary limits [krippendorff2011], by the interval's ends."""
+    if not estimate.low <= estimate.high:
+        return ""
+    if estimate.low >= 0.8:
+        return "Reliable by the customary limit of 0.8."
+    if estimate.high < 0.667:
+        return "Below the customary lower limit of 0.667: conclude little from single pictures."
+    return "Not clearly above the customary limit of 0.8."
+
+
+_RATERS_NOTE = (
+    "agrees: share of a rater's answers that equal what most others said of the same picture, with Wilson's "
+    "interval. differs: the interval lies below the share of all raters together; one in 40 does by chance. "
+    "known right: of the pictures whose answer was known."
+)
+
+
+def _raters(progress: TaskProgress, given: pd.DataFrame) -> pd.DataFrame:
+    """Each rater's part, attention, and agreement with the others."""
+    against = _against_others(given)
+    n_equal, n_all = int(against["equal"].sum()), len(against)
+    by_rater = {str(rater): list(some) for rater, some in against.groupby("rater")["equal"]}
+    rows = []
+    for one in progress.raters:
+        mine = by_rater.get(one.rater, [])
+        equal, n = sum(mine), len(mine)
+        share = wilson_interval(equal, n) if n else None
+        others = (n_equal - equal) / (n_all - n) if n_all > n else float("nan")
+        rows.append(
+            {
+                "rater": one.rater,
+                "answered": one.n_answered,
+                "skipped": one.n_skipped,
+                "median seconds": one.median_seconds,
+                "known right": f"{one.n_gold_right} of {one.n_gold}",
+                "compared": n,
+                "agrees": share.value if share else float("nan"),
+                "low": share.low if share else float("nan"),
+                "high": share.high if share else float("nan"),
+                "differs": bool(share and share.high < others),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _against_others(given: pd.DataFrame) -> pd.DataFrame:
+    """Whether each answer equals what most of the other raters said, where they have such a majority."""
+    rows = []
+    for _, some in given.groupby(["image_id", "position"], sort=False):
+        votes = Counter(some["answer"])
+        for rater, answer in zip(some["rater"], some["answer"], strict=True):
+            others = (votes - Counter([answer])).most_common(2)
+            if others and (len(others) == 1 or others[0][1] > others[1][1]):
+                rows.append((rater, answer == others[0][0]))
+    return pd.DataFrame(rows, columns=["rater", "equal"])
+
+
+def _pairs(given: pd.DataFrame) -> pd.DataFrame:
+    """Cohen's kappa of every two raters with at least two common answers; intervals for the first pairs."""
+    if given.empty:
+        return pd.DataFrame()
+    ratings = _ratings(given)
+    rows: list[dict[str, Any]] = []
+    for one, other in combinations(ratings.columns, 2):
+        common = ratings[[one, other]].dropna()
+        if len(common) < 2:
+            continue
+        row = {"one": one, "other": other, "common answers": len(common)}
+        row["equal"] = float((common[one] == common[other]).mean())
+        row["κ"] = cohen_kappa(common[one], common[other])
+        if len(rows) < _MOST_PAIRS:
+            found = agreement_estimate(
+                common,
+                coefficient="cohen_kappa",
+                groups=common.index.get_level_values("image_id"),
+                n_resamples=_PAIR_RESAMPLES,
+            )
+            row |= {"low": found.low, "high": found.high}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _compared(
+    name: str, said: Said, people: pd.DataFrame, task: Task
+) -> tuple[list[Finding], list[StudyTable]]:
+    """A reader against people's majority: kappa, who is taken for whom, and its error rates."""
+    keys = zip(people["image_id"], people["position"], strict=True)
+    both = people.assign(automatic=[said.get(key, "") for key in keys])
+    both = both[(both["automatic"] != "") & (both["label"] != "")]
+    if len(both) < 2:
+        return [], []
+    kappa = agreement_estimate(
+        both[["label", "automatic"]], coefficient="cohen_kappa", groups=both["image_id"]
+    )
+    equal = int((both["label"] == both["automatic"]).sum())
+    finding = Finding(
+        key=f"kappa_{name}",
+        title=f"People and {name}",
+        metric="cohen_kappa",
+        estimate=kappa,
+        says=f"Equal for {equal:,} of {len(both):,}.",
+    )
+    order = list(dict.fromkeys([*task.answer_keys, *both["automatic"]]))
+    counts = confusion(both["label"], both["automatic"], labels=order)
+    frame = counts.rename_axis(None, axis=1).rename_axis("people say").reset_index()
+    table = StudyTable(
+        key=f"confusion_{name}".replace(" ", "_"),
+        title=f"People's labels (rows) and {name} (columns)",
+        frame=frame,
+        note="Counts of people or pictures with a majority label.",
+    )
+    return [finding], [table, *_errors(name, both, task)]
+
+
+def _errors(name: str, both: pd.DataFrame, task: Task) -> list[StudyTable]:
+    """How often the reader misses each answer, people taken as right."""
+    rows = []
+    for answer in task.answer_keys:
+        if not 0 < (both["label"] == answer).sum() < len(both):
+            continue
+        found = reader_errors_from_labels(both["label"], both["automatic"], positive=answer)
+        seen = wilson_interval(round(found.sensitivity * found.n_positive), found.n_positive)
+        absent = wilson_interval(round(found.specificity * found.n_negative), found.n_negative)
+        row = {"answer": answer, "sensitivity": seen.value, "low": seen.low, "high": seen.high, "n": seen.n}
+        row |= {"specificity": absent.value, "spec. low": absent.low, "spec. high": absent.high}
+        rows.append(row | {"n without": absent.n})
+    if not rows:
+        return []
+    return [
+        StudyTable(
+            key=f"errors_{name}".replace(" ", "_"),
+            title=f"Errors of {name}, people taken as right",
+            frame=pd.DataFrame(rows),
+            note="sensitivity: share of what people call so that it calls so too; specificity: share of the "
+            "rest that it does not. Wilson intervals.",
+        )
+    ]
+
+
+def _counted(given: pd.DataFrame, task: Task) -> StudyTable:
+    """How often each answer was given."""
+    rows = []
+    for position in task.positions:
+        some = given.loc[given["position"] == position, "answer"]
+        for answer in task.answer_keys:
+            n = int((some == answer).sum())
+            rows.append(
+                {
+                    "position": position,
+                    "answer": answer,
+                    "n": n,
+                    "share": n / len(some) if len(some) else None,
+                }
+            )
+    return StudyTable(
+        key="counted", title="Answers", frame=pd.DataFrame(rows), note="Every rater's answer counts."
+    )
+
+
+def _disputed(people: pd.DataFrame) -> StudyTable:
+    """Pictures that raters did not all see alike, the most disputed first."""
+    some = people[(people["raters"] >= 2) & ((people["share"] < 1) | (people["label"] == ""))]
+    some = some.sort_values("share", kind="stable", na_position="first").head(_MOST_DISPUTED)
+    note = "Without a label: two answers have equally many votes."
+    return StudyTable(key="disputed", title="Disputed pictures", frame=some.reset_index(drop=True), note=note)
+
+
+def _figure_of_raters(raters: pd.DataFrame) -> StudyFigure:
+    if raters.empty:
+        raters = pd.DataFrame(columns=["rater", "agrees", "low", "high", "differs"])
+    data = raters.dropna(subset="agrees")
+    group = data["differs"].map({True: "differs from the others", False: "as the others"})
+    marks = {"name": data["rater"], "value": data["agrees"], "low": data["low"], "high": data["high"]}
+    return StudyFigure(
+        key="raters",
+        title="Raters against the majority of the others",
+        kind="intervals",
+        data=pd.DataFrame({**marks, "group": group}).reset_index(drop=True),
+        labels={"x": "share of equal answers"},
+        caption="Far left of all others: somebody who sees differently, or does not look.",
+    )
+
+
+def _missing(findings: Sequence[Finding]) -> list[str]:
+    if any(finding.key == "alpha" for finding in findings):
+        return []
+    return ["Agreement needs two pictures that two raters have answered."]
+
+
+def checked_answer(task: Task, answer: str) -> str:
+    """``answer`` if it is one of the task's; InvalidInput lists them."""
+    if answer not in task.answer_keys:
+        raise InvalidInput(f"{answer!r} is no answer of this task: {', '.join(task.answer_keys)}")
+    return answer

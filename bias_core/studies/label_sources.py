@@ -1,0 +1,222 @@
+"""Pictures of a run that people may be asked about: which ones, whom they show, and what is known of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bias_core.annotation.task_owner import TaskPicture
+from bias_core.annotation.tasks import PICTURE, SINGLE, quoted
+from bias_core.errors import InvalidInput
+from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE
+from bias_core.studies.explore_types import ExploreReport
+from bias_core.studies.prompts_of_papers import read_study
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
+    from bias_core.annotation.tasks import Task, TaskKind
+    from bias_core.studies.saved_reports import Report
+    from bias_core.studies.study_types import StudyReport
+
+PAIR = ("left", "right")
+_LINE = re.compile(r"\s*(\d+)\s*[:=]\s*(.+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A picture that people may be asked about.
+
+    Attributes
+    ----------
+    number : from 1, as its owner sees it.
+    identities : whom the prompt asked for, by position; empty where the run does not say.
+    truth : what was drawn, on the calibration renderer's record; None elsewhere.
+    """
+
+    number: int
+    image_id: str
+    path: Path
+    prompt: str
+    identities: Mapping[str, str]
+    truth: Mapping[str, Any] | None = None
+
+
+def kind_of(report: Report) -> TaskKind:
+    """What people are usually asked about pictures of such a run."""
+    if isinstance(report, ExploreReport) or report.pictures is None:
+        return "own"
+    if "setting" in report.pictures:
+        return "pst_paired" if (report.pictures["setting"] != SINGLE).any() else "pst_single"
+    return "association" if "set" in report.pictures else "own"
+
+
+def candidates(report: Report, kind: TaskKind) -> list[Candidate]:
+    """The pictures of a run that suit such a task and are still stored, each once.
+
+    Pairs are asked of pictures that were to show two people, and single people of all others where the run
+    has both; associations of neutral pictures where the run has others too.
+
+    Raises
+    ------
+    InvalidInput
+        There is none.
+    """
+    rows = _of_explore(report) if isinstance(report, ExploreReport) else _of_study(report, kind)
+    found = [Candidate(number=i, **row) for i, row in enumerate(rows, start=1)]
+    if not found:
+        raise InvalidInput(f"this run has no stored picture for such a task ({kind.replace('_', ' ')})")
+    return found
+
+
+def chosen(found: Sequence[Candidate], n: int, seed: int = 0) -> list[Candidate]:
+    """``n`` of them at random by the seed, in their order; all where ``n`` is 0 or more than there are."""
+    if n < 0:
+        raise InvalidInput(f"the number of pictures is at least 0 (all); got {n}")
+    if not 0 < n < len(found):
+        return list(found)
+    places = np.sort(np.random.default_rng(seed).permutation(len(found))[:n])
+    return [found[place] for place in places]
+
+
+def task_pictures(
+    found: Sequence[Candidate], task: Task, *, who: str = "", gold: Mapping[int, Mapping[str, str]] = {}
+) -> list[TaskPicture]:
+    """The items of a task; ``who`` is asked about where a run does not say whom its pictures show.
+
+    Raises
+    ------
+    InvalidInput
+        A known answer is given for a picture that is not among them.
+    """
+    numbers = {candidate.number for candidate in found}
+    if strange := sorted(set(gold) - numbers):
+        raise InvalidInput(f"a right answer is given for picture {strange[0]}, which is not in this task")
+    return [
+        TaskPicture(
+            path=one.path,
+            image_id=one.image_id,
+            identities={p: one.identities.get(p, who) for p in task.positions if p != PICTURE},
+            gold=gold.get(one.number),
+        )
+        for one in found
+    ]
+
+
+def gold_from_record(
+    found: Sequence[Candidate], task: Task, n: int, seed: int = 0
+) -> dict[int, dict[str, str]]:
+    """Right answers for ``n`` pictures, drawn at random by the seed, from the record of what was drawn.
+
+    Raises
+    ------
+    InvalidInput
+        The record says too little: of real models, or of what is asked.
+    """
+    known = {one.number: answers for one in found if (answers := recorded_answers(one, task))}
+    if len(known) < n:
+        raise InvalidInput(
+            f"{n} pictures with an answer on record are wanted, and {len(known)} of {len(found)} have one: "
+            "only the calibration renderer keeps such a record, of perceived gender and of the paper's words"
+        )
+    numbers = np.random.default_rng(seed + 1).permutation(sorted(known))[:n]
+    return {int(number): known[number] for number in sorted(numbers)}
+
+
+def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
+    """What was drawn as answers of the task; empty where nobody knows."""
+    if one.truth is None:
+        return {}
+    if task.kind in ("pst_single", "pst_paired"):
+        return _recorded_people(one.truth, task.positions)
+    shown = read_study("t2iat")["human_comparison"]["shown"]
+    said = [key for key in task.answer_keys if key in shown and shown[key].items() <= dict(one.truth).items()]
+    return {PICTURE: said[0]} if task.kind == "association" and len(said) == 1 else {}
+
+
+def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
+    """Right answers that an owner typed: ``number: answer``, one a line, an answer for each position.
+
+    Examples
+    --------
+    >>> from bias_core.annotation.tasks import pst_task
+    >>> gold_from_lines("4: feminine, masculine", pst_task(paired=True))
+    {4: {'left': 'feminine', 'right': 'masculine'}}
+    """
+    gold: dict[int, dict[str, str]] = {}
+    keys = {name.lower(): a.key for a in task.answers for name in (a.key, a.label, a.shortcut) if name}
+    for line in filter(str.strip, text.splitlines()):
+        found = _LINE.fullmatch(line)
+        said = [part.strip().lower() for part in found.group(2).split(",")] if found else []
+        if strange := [part for part in said if part not in keys]:
+            raise InvalidInput(f"{quoted(strange[0])} is no answer of this task: {', '.join(keys)}")
+        if found is None or len(said) not in {1, len(task.positions)}:
+            asked = ", ".join(task.positions)
+            raise InvalidInput(
+                f"{quoted(line)} is not a picture's number, a colon, and an answer for {asked}"
+            )
+        all_said = said if len(said) == len(task.positions) else said * len(task.positions)
+        gold[int(found.group(1))] = dict(zip(task.positions, (keys[part] for part in all_said), strict=True))
+    return gold
+
+
+def _recorded_people(truth: Mapping[str, Any], positions: Sequence[str]) -> dict[str, str]:
+    if truth["n_people"] != len(positions):
+        return dict.fromkeys(positions, NOT_TWO_PEOPLE)
+    return {p: str(truth["gender" if p == SINGLE else f"{p}_gender"]) for p in positions}
+
+
+def _of_explore(report: ExploreReport) -> list[dict[str, Any]]:
+    return [
+        {
+            "image_id": image.id,
+            "path": image.path,
+            "prompt": image.row.prompt,
+            "identities": {SINGLE: report.settings.concept},
+        }
+        for image in report.images
+        if not image.blocked and image.path.is_file()
+    ]
+
+
+def _of_study(report: StudyReport, kind: TaskKind) -> list[dict[str, Any]]:
+    if report.pictures is None:
+        return []
+    frame = _suiting(report.pictures, kind).drop_duplicates("image_id")
+    rows = []
+    for picture in frame.to_dict("records"):
+        stored = report.stored.get(picture["image_id"])
+        if stored is not None and stored.path.is_file():
+            rows.append(
+                {
+                    "image_id": picture["image_id"],
+                    "path": stored.path,
+                    "prompt": picture["prompt"],
+                    "identities": _identities(picture),
+                    "truth": stored.truth,
+                }
+            )
+    return rows
+
+
+def _suiting(frame: pd.DataFrame, kind: TaskKind) -> pd.DataFrame:
+    if "setting" in frame and kind in ("pst_paired", "pst_single"):
+        alone = frame["setting"] == SINGLE
+        return frame[alone] if kind == "pst_single" else frame[~alone]
+    if "set" in frame and kind == "association" and (frame["set"] == "neutral").any():
+        return frame[frame["set"] == "neutral"]
+    return frame
+
+
+def _identities(picture: Mapping[Any, Any]) -> dict[str, str]:
+    if "setting" not in picture:
+        return {}
+    if picture["setting"] == SINGLE:
+        return {SINGLE: str(picture["left"])}
+    return {position: str(picture[position]) for position in PAIR}

@@ -1,0 +1,206 @@
+"""What people's labels are used for: a study scored with them, and a reader's error rates that correct Ψ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from bias_core.annotation.agreement import reader_errors_from_labels
+from bias_core.annotation.label_export import answers_frame
+from bias_core.annotation.tasks import PICTURE, answer_key
+from bias_core.errors import InvalidInput
+from bias_core.metrics.stereotype import stereotype_estimate
+from bias_core.runs.export import csv_bytes
+from bias_core.statistics import corrected_prevalence, wilson_interval
+from bias_core.studies.explore_types import ExploreReport
+from bias_core.studies.label_report import checked_answer, majority_labels, report_of
+from bias_core.studies.pst_labels import AUTOMATIC
+from bias_core.studies.run_study import run_study
+from bias_core.studies.study_types import Finding, Results, StudyReport, StudyTable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bias_core.annotation.collected import LabelledItem
+    from bias_core.annotation.label_store import LabelStore
+    from bias_core.annotation.task_owner import OwnerKey
+    from bias_core.annotation.tasks import Task
+    from bias_core.studies.context import StudyServices
+    from bias_core.studies.explore_types import AttributeScore, Progress
+    from bias_core.studies.label_report import Said
+    from bias_core.studies.saved_reports import Report
+    from bias_core.types import Estimate
+
+
+def takes_labels(report: Report) -> bool:
+    """Whether people's labels change the scores of such a run."""
+    return isinstance(report, StudyReport) and report.design.kind in _TAKING
+
+
+_TAKING = ("paired_occupations", "paired_power", "paired_fairness", "paired_two", "association_and_people")
+
+
+def people_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
+    """Every answer to an ordinary item; InvalidInput where there is none yet."""
+    frame = answers_frame(store, key)
+    frame = frame[frame["known"] == ""].reset_index(drop=True)
+    if frame.empty:
+        raise InvalidInput("nobody has answered yet")
+    return frame
+
+
+def score_with_labels(
+    report: StudyReport,
+    labels: pd.DataFrame,
+    services: StudyServices,
+    *,
+    path: Path,
+    cancelled: Callable[[], bool] = lambda: False,
+    session: str = "",
+) -> Generator[Progress, None, StudyReport]:
+    """The run once more with people's labels in place of the reader's; what is drawn is not drawn again.
+
+    Where a run has pairs and single people and ``labels`` are of one of the two, the other keeps the reader's
+    labels, and a note says so. ``path`` is where the labels are written as the CSV that studies take.
+
+    Raises
+    ------
+    InvalidInput
+        The study takes no labels, or these are of other pictures.
+    """
+    if not takes_labels(report):
+        raise InvalidInput(f"“{report.design.title}” takes no labels of people")
+    kept = _reader_s(report, labels)
+    path.write_bytes(csv_bytes(pd.concat([labels, *kept.values()])))
+    settings = replace(report.settings, labels=str(path))
+    found = yield from run_study(report.design, settings, services, cancelled=cancelled, session=session)
+    notes = [
+        f"Pictures in the {name} setting keep the reader's labels: people labelled none." for name in kept
+    ]
+    return replace(found, results=replace(found.results, notes=(*notes, *found.results.notes)))
+
+
+def _reader_s(report: StudyReport, labels: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The automatic labels of those settings of the paired test of which people labelled nothing."""
+    tables = {table.key: table.frame for table in report.results.tables}
+    if "labels" not in tables:
+        return {}
+    frame = tables["labels"].dropna(subset="automatic")
+    frame = frame.assign(answer=frame["automatic"], rater=AUTOMATIC)
+    labelled = frame["image_id"].isin(labels["image_id"])
+    if not labelled.any():
+        return {}
+    columns = ["image_id", "position", "answer", "rater"]
+    rest = frame[~frame["setting"].isin(frame.loc[labelled, "setting"])]
+    return {str(name): some[columns] for name, some in rest.groupby("setting")}
+
+
+def automatic_answers(report: Report, task: Task) -> dict[str, Said]:
+    """What readers (and the record) say of the pictures of a run, as answers of this task, by their names."""
+    if isinstance(report, ExploreReport):
+        return {}
+    tables = {table.key: table.frame for table in report.results.tables}
+    found: dict[str, Said] = {}
+    if "labels" in tables and task.kind in ("pst_single", "pst_paired"):
+        frame = tables["labels"]
+        keys = list(zip(frame["image_id"], frame["position"], strict=True))
+        names = {"automatic": "automatic labels", "truth": "the record of what was drawn"}
+        found = {name: _known(keys, frame[column]) for column, name in names.items() if column in frame}
+    if "judged" in tables and task.kind == "association":
+        frame = tables["judged"]
+        said = [answer_key(word) if word else None for word in frame["reader"]]
+        found = {"the reader": _known([(key, PICTURE) for key in frame["image_id"]], pd.Series(said))}
+    return {name: said for name, said in found.items() if said}
+
+
+def psi_with_labels(
+    report: ExploreReport, task: Task, labelled: Sequence[LabelledItem], *, attribute: str, present: str
+) -> StudyReport:
+    """Ψ of one attribute corrected for the reader's errors, people's majority taken as the truth.
+
+    Parameters
+    ----------
+    report : an exploration, some or all of whose pictures were labelled.
+    attribute : name of one of its attributes.
+    present : the answer that says that the attribute is there; any other says that it is not.
+
+    Raises
+    ------
+    InvalidInput
+        No such attribute or answer, none of the pictures labelled, only one kind of answer, or a reader that
+        tells nothing (sensitivity + specificity at most 1).
+    """
+    score = _score(report, attribute)
+    called = _called(report, score)
+    people = _people(task, labelled, checked_answer(task, present))
+    common = [image_id for image_id in called if image_id in people]
+    if not common:
+        raise InvalidInput("no labelled picture is of this run, or none has a majority")
+    errors = reader_errors_from_labels(
+        [people[key] for key in common], [called[key] for key in common], positive=True, negative=False
+    )
+    n_called = sum(called.values())
+    corrected = corrected_prevalence(
+        n_called,
+        len(called),
+        sensitivity=errors.sensitivity,
+        specificity=errors.specificity,
+        n_sensitivity=errors.n_positive,
+        n_specificity=errors.n_negative,
+        confidence=report.settings.confidence,
+    )
+    seen = wilson_interval(sum(people[key] for key in common), len(common))
+    findings = [
+        _share("read", f"{attribute}, as the reader calls it", score.prevalence),
+        _share("people", f"{attribute}, as people see it", seen),
+        _share("corrected", f"{attribute}, the reader corrected by people", corrected),
+    ]
+    reference = score.attribute.reference
+    if reference is not None:
+        measure = "stereotype_score"
+        findings += [
+            Finding(key="psi_read", title="Ψ as read", metric=measure, estimate=score.stereotype),
+            Finding(
+                key="psi_corrected",
+                title="Ψ corrected by people's labels",
+                metric=measure,
+                estimate=stereotype_estimate(corrected, reference),
+                says=f"Against P* = {reference:g}.",
+            ),
+        ]
+    row = {"attribute": attribute, "labelled pictures": len(common), **vars(errors)}
+    table = StudyTable(key="errors", title="Errors of the reader", frame=pd.DataFrame([row]))
+    notes = ("The interval of the correction holds the uncertainty of both rates [lang2014].",)
+    results = Results(findings=tuple(findings), tables=(table,), notes=notes)
+    return report_of(task, results, n_planned=len(called), n_images=len(common))
+
+
+def _share(key: str, title: str, estimate: Estimate) -> Finding:
+    return Finding(key=key, title=title, metric="attribute_prevalence", estimate=estimate)
+
+
+def _score(report: ExploreReport, attribute: str) -> AttributeScore:
+    scores = {score.attribute.name: score for score in report.attributes}
+    if attribute not in scores:
+        raise InvalidInput(f"this run has no attribute {attribute!r}; it has {', '.join(scores) or 'none'}")
+    return scores[attribute]
+
+
+def _called(report: ExploreReport, score: AttributeScore) -> dict[str, bool]:
+    """Whether the reader calls the attribute present, by picture."""
+    ids = {image.number: image.id for image in report.images}
+    present = score.similarity_positive > score.similarity_negative
+    return {ids[n]: bool(is_there) for n, is_there in zip(report.scored_numbers, present, strict=True)}
+
+
+def _people(task: Task, labelled: Sequence[LabelledItem], present: str) -> dict[str, bool]:
+    labels = majority_labels(labelled, task)
+    labels = labels[(labels["label"] != "") & (labels["position"] == task.positions[0])]
+    return dict(zip(labels["image_id"], labels["label"] == present, strict=True))
+
+
+def _known(keys: Sequence[tuple[str, str]], said: pd.Series[str]) -> Mapping[tuple[str, str], str]:
+    return {key: str(answer) for key, answer in zip(keys, said, strict=True) if not pd.isna(answer)}
