@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bias_core.studies.explore_types import AttributeScore, Progress
     from bias_core.studies.label_report import Said
     from bias_core.studies.saved_reports import Report
-    from bias_core.types import Estimate
+    from bias_core.types import Estimate, ReaderErrors
 
 
 def takes_labels(report: Report) -> bool:
@@ -142,16 +142,7 @@ def psi_with_labels(
     errors = reader_errors_from_labels(
         [people[key] for key in common], [called[key] for key in common], positive=True, negative=False
     )
-    n_called = sum(called.values())
-    corrected = corrected_prevalence(
-        n_called,
-        len(called),
-        sensitivity=errors.sensitivity,
-        specificity=errors.specificity,
-        n_sensitivity=errors.n_positive,
-        n_specificity=errors.n_negative,
-        confidence=report.settings.confidence,
-    )
+    corrected = _corrected(called, errors, report.settings.confidence)
     seen = wilson_interval(sum(people[key] for key in common), len(common))
     findings = [
         _share("read", f"{attribute}, as the reader calls it", score.prevalence),
@@ -176,6 +167,18 @@ def psi_with_labels(
     notes = ("The interval of the correction holds the uncertainty of both rates [lang2014].",)
     results = Results(findings=tuple(findings), tables=(table,), notes=notes)
     return report_of(task, results, n_planned=len(called), n_images=len(common))
+
+
+def _corrected(called: Mapping[str, bool], errors: ReaderErrors, confidence: float) -> Estimate:
+    return corrected_prevalence(
+        sum(called.values()),
+        len(called),
+        sensitivity=errors.sensitivity,
+        specificity=errors.specificity,
+        n_sensitivity=errors.n_positive,
+        n_specificity=errors.n_negative,
+        confidence=confidence,
+    )
 
 
 def _share(key: str, title: str, estimate: Estimate) -> Finding:
