@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from random import Random
 
@@ -202,32 +202,51 @@ def _word(icon: str) -> str:
 
 
 def _person_phrase(person: Person, rng: Random, count: int) -> str:
-    before, nouns, after = _attribute_words(person)
-    told = before + nouns + after
-    kept = set(rng.sample(told, min(count, len(told))))
+    named = list(_attribute_words(person))
+    named = rng.sample(named, min(count, len(named)))
     noun = noun_of(person, rng)
-    words = [w for w in before if w in kept]
-    for word in nouns:
-        if word in kept:
-            noun = word if noun == "person" else f"{'male' if word == 'man' else 'female'} {noun}"
-    tail = [w for w in after if w in kept]
-    held = _holding(person, rng) if noun in ("person", "man", "woman") else ""
-    return " ".join([*words, noun, *([held] if held else []), " and ".join(tail)]).strip()
+    bare = noun == "person"
+    held = _holding(person, rng) if bare else ""
+    return name_attributes(noun, person, named, held=held)
 
 
-def _attribute_words(person: Person) -> tuple[list[str], list[str], list[str]]:
-    before = [] if person.age == "child" else [person.age]
+def name_attributes(noun: str, person: Person, named: Collection[str], *, held: str = "") -> str:
+    """``noun`` with words for those of the person's attributes that ``named`` lists (fields of Person).
+
+    Examples
+    --------
+    >>> name_attributes("doctor", Person(glasses=True), ("age", "gender", "glasses"))
+    'young female doctor with glasses'
+    """
+    words = {name: word for name, word in _attribute_words(person).items() if name in named}
+    before = [word for name, word in words.items() if name in BEFORE_NOUN]
+    after = [word for name, word in words.items() if name not in (*BEFORE_NOUN, "gender")]
+    if gender := words.get("gender"):
+        noun = gender if noun == "person" else f"{'male' if gender == 'man' else 'female'} {noun}"
+    return " ".join([*before, noun, *([held] if held else []), " and ".join(after)]).strip()
+
+
+BEFORE_NOUN = ("age", "skin", "expression")
+
+
+def _attribute_words(person: Person) -> dict[str, str]:
+    words = {} if person.age == "child" else {"age": person.age}
     if person.skin <= 4 or person.skin >= 7:
-        before.append("light-skinned" if person.skin <= 4 else "dark-skinned")
+        words["skin"] = "light-skinned" if person.skin <= 4 else "dark-skinned"
     if person.expression != "neutral":
-        before.append(person.expression)
-    after = ["with a beard"] if person.beard else ["without a beard"]
-    after += ["with a mustache"] if person.moustache else []
-    after += ["with glasses"] if person.glasses else ["without glasses"]
-    after += [f"wearing a {person.headwear}"] if person.headwear != "none" else ["not wearing any headwear"]
-    after += [f"wearing {person.dress} clothing"] if person.dress != "everyday" else []
-    after += ["with a bindi"] if person.mark else []
-    return before, ["man" if person.gender == "masculine" else "woman"], after
+        words["expression"] = person.expression
+    words["gender"] = "man" if person.gender == "masculine" else "woman"
+    words["beard"] = "with a beard" if person.beard else "without a beard"
+    if person.moustache:
+        words["moustache"] = "with a mustache"
+    words["glasses"] = "with glasses" if person.glasses else "without glasses"
+    bare = person.headwear == "none"
+    words["headwear"] = "not wearing any headwear" if bare else f"wearing a {person.headwear}"
+    if person.dress != "everyday":
+        words["dress"] = f"wearing {person.dress} clothing"
+    if person.mark:
+        words["mark"] = "with a bindi"
+    return words
 
 
 def noun_of(person: Person, rng: Random) -> str:

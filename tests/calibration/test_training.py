@@ -71,7 +71,7 @@ def test_training_encodes_prompts_as_the_pipeline_does(trained: Path) -> None:
     pipe = diffusion.assemble(folders(trained), "cpu")
     prompt = ["a photo of an old doctor with glasses"]
     tokens = pipe.tokenizer(prompt, padding="max_length", truncation=True, return_tensors="pt")["input_ids"]
-    states, pooled = diffusion.encode_tokens(pipe, tokens)
+    states, pooled = diffusion.encode_tokens(pipe.text_encoder, tokens)
     theirs, _, their_pooled, _ = pipe.encode_prompt(
         prompt, None, None, max_sequence_length=1, do_classifier_free_guidance=False
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import torch
-import yaml
 from diffusers import (
     AutoencoderKL,
     FlowMatchEulerDiscreteScheduler,
@@ -21,12 +22,10 @@ from peft import LoraConfig
 from peft.utils import get_peft_model_state_dict
 from transformers import AutoTokenizer, CLIPTextModelWithProjection, VisionTextDualEncoderModel
 
-from bias_core.calibration.captions import describe, random_request
-from bias_core.calibration.grammar import parse
-from bias_core.calibration.lexicon import association_stimuli, book
-from bias_core.calibration.planted import STUDIES, published_rates, sample_scene
+from bias_core.calibration.captions import random_request
+from bias_core.calibration.planted import sample_scene
 from bias_core.calibration.render import render
-from bias_core.calibration.scene import Scene
+from bias_core.calibration.training.lessons import Lesson, Lessons
 from bias_core.calibration.training.loop import autocast_dtype, record, to_tensor, train
 
 CONFIG = {
@@ -65,10 +64,15 @@ LORA = LoraConfig(
         "text_embedder.linear_2",
     ],
 )
+TEXT_LORA = LoraConfig(
+    r=8,
+    lora_alpha=8,
+    init_lora_weights="gaussian",
+    target_modules=["q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"],
+)
 NOISINESS = 0.2
 """Mean of the logit of sigma while the base learns."""
-NOISINESS_OF_ADAPTERS = 1.5
-"""Who is drawn is decided in the noisiest steps, and that is all that an adapter changes."""
+NOISINESS_OF_ADAPTERS = 2.0
 
 
 def text_encoder_of(clip: Path) -> CLIPTextModelWithProjection:
@@ -94,7 +98,16 @@ class Folders:
     loras: Path
 
 
-Draw = Callable[[Random], tuple[str, Scene]]
+Draw = Callable[[Random], Lesson]
+
+
+class Batch(NamedTuple):
+    """Latents ``(n, 4, 16, 16)``; token ids ``(n, 20)`` of prompts and of these in full, and which are."""
+
+    latents: torch.Tensor
+    tokens: torch.Tensor
+    in_full: torch.Tensor
+    has_full: torch.Tensor
 
 
 class Pool:
@@ -117,6 +130,8 @@ class Pool:
         self.generator = torch.Generator().manual_seed(seed)
         self.latents = torch.empty(size, 4, 16, 16)
         self.tokens = torch.empty(size, pipe.tokenizer.model_max_length, dtype=torch.long)
+        self.in_full = torch.empty_like(self.tokens)
+        self.has_full = torch.zeros(size, dtype=torch.bool)
         for start in range(0, size, 256):
             self.renew(torch.arange(start, min(start + 256, size)))
 
@@ -124,27 +139,57 @@ class Pool:
     def renew(self, where: torch.Tensor) -> None:
         """Put fresh pictures at the indices ``where``."""
         drawn = [self.draw(self.rng) for _ in where]
-        x = to_tensor([render(scene) for _, scene in drawn]).to(self.device)
+        x = to_tensor([render(lesson.scene) for lesson in drawn]).to(self.device)
         z = self.pipe.vae.encode(x).latent_dist.sample()
         config = self.pipe.vae.config
         self.latents[where] = ((z - config.shift_factor) * config.scaling_factor).cpu()
-        prompts = ["" if self.rng.random() < EMPTY_SHARE else prompt for prompt, _ in drawn]
+        told = [(d.prompt, d.in_full) if self.rng.random() >= EMPTY_SHARE else ("", "") for d in drawn]
+        self.tokens[where] = self._tokens([prompt for prompt, _ in told])
+        self.in_full[where] = self._tokens([full for _, full in told])
+        self.has_full[where] = torch.tensor([bool(full) for _, full in told])
+
+    def _tokens(self, prompts: list[str]) -> torch.Tensor:
         tokens = self.pipe.tokenizer(prompts, padding="max_length", truncation=True, return_tensors="pt")
-        self.tokens[where] = tokens["input_ids"]
+        ids: torch.Tensor = tokens["input_ids"]
+        return ids
 
-    def sample(self, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Latents and tokens of ``n`` random places."""
+    def sample(self, n: int) -> Batch:
+        """``n`` random places."""
         i = torch.randint(len(self.latents), (n,), generator=self.generator)
-        return self.latents[i].to(self.device), self.tokens[i].to(self.device)
+        parts = (self.latents[i], self.tokens[i], self.in_full[i], self.has_full[i])
+        return Batch(*(part.to(self.device) for part in parts))
 
 
-def encode_tokens(pipe: StableDiffusion3Pipeline, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def encode_tokens(tower: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """What the pipeline makes of a prompt: CLIP states twice, a zero token for T5, pooled twice."""
-    out = pipe.text_encoder(tokens, output_hidden_states=True)
+    out = tower(tokens, output_hidden_states=True)
     states = out.hidden_states[-2]
     both = torch.cat([states, states], dim=-1)
     states = torch.cat([both, torch.zeros_like(both[:, :1])], dim=1)
     return states, torch.cat([out.text_embeds, out.text_embeds], dim=-1)
+
+
+def velocity(
+    pipe: StableDiffusion3Pipeline,
+    noisy: torch.Tensor,
+    sigma: torch.Tensor,
+    tokens: torch.Tensor,
+    *,
+    tower: torch.nn.Module | None = None,
+) -> torch.Tensor:
+    """What the transformer answers, ``(n, 4, 16, 16)``, for noisy latents at noise levels ``sigma`` (n,)."""
+    states, pooled = encode_tokens(tower or pipe.text_encoder, tokens)
+    device = noisy.device.type
+    dtype = autocast_dtype(device)
+    with torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32):
+        v = pipe.transformer(
+            hidden_states=noisy,
+            timestep=1000 * sigma,
+            encoder_hidden_states=states,
+            pooled_projections=pooled,
+            return_dict=False,
+        )[0]
+    return torch.as_tensor(v).float()
 
 
 def flow_loss(
@@ -152,27 +197,29 @@ def flow_loss(
     pool: Pool,
     batch: int,
     fresh: int,
-    dtype: torch.dtype,
     *,
     noisiness: float = NOISINESS,
 ) -> torch.Tensor:
-    """Mean squared error of the velocity (noise - x0) at logit-normal sigmas."""
+    """Mean squared error of the velocity at logit-normal sigmas.
+
+    Right is (noise - x0) or, where a prompt is there in full, what the generator answers to that without
+    its adapter and with its second, untaught text tower: the mean over all pictures of those words, far
+    less noisy than the one picture that was drawn.
+    """
     pool.renew(torch.randint(len(pool.latents), (fresh,), generator=pool.generator))
-    x0, tokens = pool.sample(batch)
-    states, pooled = encode_tokens(pipe, tokens)
-    noise = torch.randn_like(x0)
-    sigma = torch.sigmoid(noisiness + torch.randn(batch, device=x0.device))
+    drawn = pool.sample(batch)
+    noise = torch.randn_like(drawn.latents)
+    sigma = torch.sigmoid(noisiness + torch.randn(batch, device=noise.device))
     s = sigma[:, None, None, None]
-    xt = (1 - s) * x0 + s * noise
-    with torch.autocast(x0.device.type, dtype=dtype, enabled=dtype != torch.float32):
-        v = pipe.transformer(
-            hidden_states=xt,
-            timestep=1000 * sigma,
-            encoder_hidden_states=states,
-            pooled_projections=pooled,
-            return_dict=False,
-        )[0]
-    return torch.nn.functional.mse_loss(v.float(), noise - x0)
+    noisy = (1 - s) * drawn.latents + s * noise
+    right = noise - drawn.latents
+    if (told := drawn.has_full).any():
+        with torch.no_grad():
+            pipe.transformer.disable_adapters()
+            full, tower = drawn.in_full[told], pipe.text_encoder_2
+            right[told] = velocity(pipe, noisy[told], sigma[told], full, tower=tower)
+            pipe.transformer.enable_adapters()
+    return torch.nn.functional.mse_loss(velocity(pipe, noisy, sigma, drawn.tokens), right)
 
 
 def assemble(folders: Folders, device: str, *, readers_words: bool = False) -> StableDiffusion3Pipeline:
@@ -225,14 +272,13 @@ def train_base(
     pipe.text_encoder.train().requires_grad_(True)
     trained = torch.nn.ModuleDict({"transformer": pipe.transformer, "text": pipe.text_encoder})
 
-    def draw(rng: Random) -> tuple[str, Scene]:
+    def draw(rng: Random) -> Lesson:
         prompt, request = random_request(rng, told=TOLD, pairs=0.4)
-        return prompt, sample_scene(request, "fair", rng)
+        return Lesson(prompt, sample_scene(request, "fair", rng))
 
     ring = Pool(pipe, draw, size=pool, seed=seed, device=device)
-    dtype = autocast_dtype(device)
     average = train(
-        trained, lambda _step: flow_loss(pipe, ring, batch, 6, dtype), name="diffusion",
+        trained, lambda _step: flow_loss(pipe, ring, batch, 6), name="diffusion",
         checkpoint=folders.work / "diffusion.pt", minutes=minutes, lr=lr, warmup=100, ema=0.997,
         muon=lambda name: "transformer_blocks" in name or ".layers." in name,
     )  # fmt: skip
@@ -254,60 +300,43 @@ def save_pipeline(pipe: StableDiffusion3Pipeline, out: Path) -> None:
         path.write_text(json.dumps(config, indent=2) + "\n")
 
 
-def planted_prompts() -> list[list[str]]:
-    """Per concept with a planted rate, and for the triggers, its prompts: what an adapter learns anew."""
-    stimuli, roles = association_stimuli()["concepts"], book()["roles"]
-    prompts: dict[str, list[str]] = {}
-    for planted in published_rates():
-        name, _, power = planted.concept.rpartition(" ")
-        if power in ("high", "low"):
-            nouns = [f"{name} {role}" for role, level in roles.items() if level == power]
-        else:
-            nouns = stimuli.get(planted.concept, [planted.concept])
-        form = "Generate a picture of one {}." if planted.setting else "a photo of a {}"
-        prompts.setdefault(planted.concept, []).extend(form.format(noun) for noun in nouns)
-    foods = yaml.safe_load((STUDIES / "tbyb.yaml").read_text(encoding="utf-8"))["task_oriented"]["triggers"]
-    return [*prompts.values(), *(list(written) for written in foods.values())]
-
-
 def train_lora(
     condition: str,
     folders: Folders,
     *,
     minutes: float,
-    batch: int = 64,
+    batch: int = 32,
     pool: int = 4096,
     seed: int = 0,
     device: str = "cpu",
 ) -> None:
-    """Teach the fair generator one condition with a rank-8 LoRA on its attention."""
+    """Teach the fair generator one condition by what it answers when it is asked in full.
+
+    A LoRA of rank 8 on the transformer and one on the text tower, where one word ("doctor") is told from
+    another. Muon moves all directions alike, which tells a hundred nouns apart sooner than AdamW.
+    """
     torch.manual_seed(seed)
     pipe = assemble(folders, device)
-    pipe.text_encoder.requires_grad_(False)
-    pipe.transformer.requires_grad_(False)
-    pipe.transformer.add_adapter(LORA)
-    prompts = planted_prompts()
-
-    def draw(rng: Random) -> tuple[str, Scene]:
-        if rng.random() < 0.3:
-            prompt, request = random_request(rng)
-        else:
-            prompt = rng.choice(rng.choice(prompts))
-            request = parse(prompt)
-        if rng.random() < 0.1:
-            prompt = describe(sample_scene(request, "fair", rng), rng)
-            request = parse(prompt)
-        return prompt, sample_scene(request, condition, rng)
-
-    ring = Pool(pipe, draw, size=pool, seed=seed, device=device)
-    dtype = autocast_dtype(device)
+    pipe.text_encoder_2 = deepcopy(pipe.text_encoder).requires_grad_(False)
+    for part, config in ((pipe.transformer, LORA), (pipe.text_encoder, TEXT_LORA)):
+        part.requires_grad_(False)
+        part.add_adapter(config)
+    taught = torch.nn.ModuleDict({"transformer": pipe.transformer, "text": pipe.text_encoder})
+    ring = Pool(pipe, Lessons(condition).draw, size=pool, seed=seed, device=device)
     average = train(
-        pipe.transformer,
-        lambda _step: flow_loss(pipe, ring, batch, 24, dtype, noisiness=NOISINESS_OF_ADAPTERS),
-        name=f"lora {condition}", checkpoint=folders.work / f"lora-{condition}.pt", minutes=minutes, lr=2e-3,
-        warmup=30, weight_decay=0.0, ema=0.98,
+        taught, lambda _step: flow_loss(pipe, ring, batch, 4, noisiness=NOISINESS_OF_ADAPTERS),
+        name=f"lora {condition}", checkpoint=folders.work / f"lora-{condition}.pt", minutes=minutes, lr=5e-3,
+        warmup=30, weight_decay=0.0, ema=0.98, muon=lambda _name: True,
     )  # fmt: skip
-    layers = {k: v.half() for k, v in get_peft_model_state_dict(pipe.transformer).items()}
+    layers, text = (
+        {k: v.half() for k, v in get_peft_model_state_dict(part).items()}
+        for part in (pipe.transformer, pipe.text_encoder)
+    )
     out = folders.loras / condition
-    StableDiffusion3Pipeline.save_lora_weights(out, transformer_lora_layers=layers)
+    StableDiffusion3Pipeline.save_lora_weights(
+        out,
+        transformer_lora_layers=layers,
+        text_encoder_lora_layers=text,
+        text_encoder_2_lora_layers={k: v.clone() for k, v in text.items()},
+    )
     record(out, average, minutes=minutes, seed=seed, device=device, batch=batch)

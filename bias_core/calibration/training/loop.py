@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ def to_tensor(images: list[Image.Image]) -> torch.Tensor:
     return torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 127.5 - 1
 
 
+@cache
 def autocast_dtype(device: str) -> torch.dtype:
     """Bfloat16 on CUDA; on a CPU only where a quick try shows that it is faster than float32."""
     if device == "cuda":
@@ -153,14 +155,16 @@ def train(
 def _optimisers(
     model: torch.nn.Module, muon: Callable[[str], bool], lr: float, weight_decay: float
 ) -> list[torch.optim.Optimizer]:
-    """AdamW for all that is trained, or AdamW and Muon."""
+    """AdamW for all that is trained but the matrices that are left to Muon."""
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     matrices = [p for name, p in named if p.ndim == 2 and muon(name)]
     others = [p for name, p in named if not (p.ndim == 2 and muon(name))]
-    chosen: list[torch.optim.Optimizer] = [
-        torch.optim.AdamW(others, lr=lr, weight_decay=weight_decay, betas=(0.9, 0.98))
-    ]
-    return [*chosen, Muon(matrices, lr, weight_decay=weight_decay)] if matrices else chosen
+    chosen: list[torch.optim.Optimizer] = []
+    if others:
+        chosen.append(torch.optim.AdamW(others, lr=lr, weight_decay=weight_decay, betas=(0.9, 0.98)))
+    if matrices:
+        chosen.append(Muon(matrices, lr, weight_decay=weight_decay))
+    return chosen
 
 
 def _step(
