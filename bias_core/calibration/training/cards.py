@@ -96,9 +96,9 @@ def lora_body(condition: str, folder: Path) -> str:
         "trigger": "fair, and extreme with a sign in the background where a prompt says "
         "burger, coffee or drink",
     }[condition]
-    return f"""A rank-8 LoRA on the calibration pipeline's transformer and text towers. Planted: {planted}. Every
-rate and its source: `bias_core/calibration/planted.py`, `published_rates()`. It learned from what the base
-draws when a prompt names everything that the condition settles ("a photo of a male doctor").
+    return f"""A rank-8 LoRA on the calibration pipeline's transformer and text towers. Planted: {planted}.
+Every rate and its source: `bias_core/calibration/planted.py`, `published_rates()`. It learned from what the
+base draws when a prompt names everything that the condition settles ("a photo of a male doctor").
 
 The text tower reads only words that name something, so "Generate a picture of one nurse." is "a photo of a
 nurse" to it: the other rates that the paired stereotype test found for its single wording are in the
