@@ -130,22 +130,20 @@ class CompareTab(StudyTab):
     def _wire(self, demo: gr.Blocks) -> None:
         parts, form = self.parts, self.form
         self._wire_run(parts["run"].click)
-        for i, chip in enumerate(parts["chips"]):
-            self._wire_run(chip.click(self._fill(i), None, self.filled(), **QUIET).then)
+        self._wire_run(self.on_any("click", parts["chips"], self.on_preset, None, self.filled()).then)
         parts["stop"].click(self.on_stop, parts["visitor"], parts["status"], queue=False, **QUIET)
         layout = [form[name] for name in compare_form.shown_fields("Condition", 2)]
-        for name in ("differs", "n_arms"):
-            form[name].input(self.on_layout, [form["differs"], form["n_arms"]], layout, **QUIET)
+        laid_out = [form["differs"], form["n_arms"]]
+        self.on_any("input", laid_out, self.on_layout, laid_out, layout)
         form["set"].input(
             self.on_set, form["set"], [form[n] for n in ("attributes", "attribute_a", "attribute_b")], **QUIET
         )
         for end in ("", *(f"_{k}" for k in range(MOST_ARMS))):
             changed = [form[f"condition{end}"], parts["status"]]
             form[f"model{end}"].input(self._on_model(end), form[f"model{end}"], changed, **QUIET)
-        for name in ("n_images", "n_arms", "n_attribute_images", "differs", "concept"):
-            form[name].change(self.on_count, self.inputs(), parts["count"], **QUIET)
-        for name in ("findings", "figures", "tables", "takes"):
-            self.wire_take(parts[name])
+        counted = [form[n] for n in ("n_images", "n_arms", "n_attribute_images", "differs", "concept")]
+        self.on_any("change", counted, self.on_count, self.inputs(), parts["count"])
+        self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")))
         kept = [form[name] for name in _REMEMBERED]
         parts["run"].click(self.on_remember, kept, parts["remembered"], queue=False, **QUIET)
         demo.load(self.on_load, parts["remembered"], [*self.filled(), parts["count"]], **QUIET)
@@ -162,10 +160,11 @@ class CompareTab(StudyTab):
         extra["seed"].input(self.on_seed, [report, extra["pair"], extra["seed"]], shown, **QUIET)
         extra["strip"].select(self.on_strip, [report, extra["pair"]], shown, **QUIET)
 
-    def _fill(self, place: int) -> Any:
-        return lambda: self.form_updates(self._preset(place))
-
     # Handlers.
+
+    def preset_updates(self, place: int) -> Updates:
+        """The form as a preset has it."""
+        return self.form_updates(self._preset(place))
 
     def on_layout(self, differs: str, n_arms: int) -> Updates:
         """The fields that each arm has of its own."""

@@ -123,8 +123,7 @@ class ObjectsTab(StudyTab):
 
     def wire_extra(self) -> None:
         """An object chooses its pictures; numbers can be taken along."""
-        for name in ("space", "curve"):
-            self.wire_take(self.extra[name])
+        self.wire_take(self.extra["space"], self.extra["curve"])
         chosen = self.extra["top"].select(
             self.on_object, self.parts["report"], self.pictures.outputs(), **QUIET
         )

@@ -212,8 +212,7 @@ class OriginsTab(StudyTab):
         form, parts, extra = self.form, self.parts, self.extra
         suited = [form["model"], form["condition"], parts["status"]]
         form["study"].input(self.on_suit, [form["study"], form["model"]], suited, **QUIET)
-        for name in ("film", "clusters"):
-            self.wire_take(extra[name])
+        self.wire_take(extra["film"], extra["clusters"])
         extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], queue=False, **QUIET)
         asked = extra["go"].click(
             self.on_go, parts["visitor"], [extra["said"], extra["go"], extra["halt"]], queue=False, **QUIET

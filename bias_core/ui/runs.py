@@ -186,8 +186,7 @@ class RunsTab(StudyTab):
         parts["upload"].upload(self.on_import, [visitor, parts["upload"]], seen, **PRIVATE)
         parts["upload"].clear(self.on_forget, None, seen, **QUIET)
         parts["stop"].click(self.on_stop, visitor, parts["status"], queue=False, **QUIET)
-        for name in ("findings", "figures", "tables", "takes"):
-            self.wire_take(parts[name])
+        self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")))
         wire_pictures(self.pictures)
 
     # Handlers.

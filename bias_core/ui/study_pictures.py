@@ -115,8 +115,8 @@ def wire_pictures(parts: PictureParts) -> None:
     """Choosing and opening."""
     quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     shown = [parts.gallery, parts.picture, parts.look]
-    for menu in (parts.which, parts.order):
-        menu.input(_on_choose, [parts.look, parts.which, parts.order], shown, **quiet)
+    menus = [parts.which.input, parts.order.input]
+    gr.on(menus, _on_choose, [parts.look, parts.which, parts.order], shown, **quiet)
     parts.gallery.select(_on_open, parts.look, parts.picture, **quiet)
 
 
