@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,8 @@ Said = Mapping[tuple[str, str], str]
 """An answer for each ``(image_id, position)``."""
 
 KIND = "labels"
+RATERS = "raters"
+"""Key of the table and of the figure of raters."""
 _MOST_PAIRS = 45  # of raters with an interval: ten raters
 _PAIR_RESAMPLES = 200
 _MOST_DISPUTED = 100
@@ -68,7 +71,7 @@ def label_report(
     compared = [_compared(name, said, people, task) for name, said in (automatic or {}).items()]
     findings = (*_agreement(given), *(finding for found, _ in compared for finding in found))
     tables = (
-        StudyTable(key="raters", title="Raters", frame=raters, note=_RATERS_NOTE),
+        StudyTable(key=RATERS, title="Raters", frame=raters, note=_RATERS_NOTE),
         StudyTable(key="pairs", title="Every two raters", frame=pairs, note="Cohen's κ on common pictures."),
         *(table for _, found in compared for table in found),
         _counted(given, task),
@@ -145,7 +148,7 @@ def _agreement(given: pd.DataFrame) -> list[Finding]:
     if (n_answers >= 2).sum() < 2:
         return []
     pictures = ratings.index.get_level_values("image_id")
-    alpha = agreement_estimate(ratings, coefficient="krippendorff_alpha", groups=pictures)
+    alpha = _of_chance(agreement_estimate(ratings, coefficient="krippendorff_alpha", groups=pictures))
     says = f"{ratings.shape[1]:,} raters, {int(n_answers.sum()):,} answers. {_strength(alpha)}"
     found = [
         Finding(key="alpha", title="All answers", metric="krippendorff_alpha", estimate=alpha, says=says)
@@ -155,10 +158,15 @@ def _agreement(given: pd.DataFrame) -> list[Finding]:
     if len(even) >= 2:
         each = [row.dropna().tolist() for _, row in even.iterrows()]
         groups = even.index.get_level_values("image_id")
-        fleiss = agreement_estimate(each, coefficient="fleiss_kappa", groups=groups)
+        fleiss = _of_chance(agreement_estimate(each, coefficient="fleiss_kappa", groups=groups))
         title = f"What {usual} raters answered"
         found.append(Finding(key="fleiss", title=title, metric="fleiss_kappa", estimate=fleiss))
     return found
+
+
+def _of_chance(estimate: Estimate) -> Estimate:
+    """With the value that chance gives."""
+    return replace(estimate, null_value=0.0)
 
 
 def _strength(estimate: Estimate) -> str:
@@ -261,7 +269,7 @@ def _compared(
         key=f"kappa_{name}",
         title=f"People and {name}",
         metric="cohen_kappa",
-        estimate=kappa,
+        estimate=_of_chance(kappa),
         says=f"Equal for {equal:,} of {len(both):,}.",
     )
     order = list(dict.fromkeys([*task.answer_keys, *both["automatic"]]))
@@ -336,7 +344,7 @@ def _figure_of_raters(raters: pd.DataFrame) -> StudyFigure:
     group = data["differs"].map({True: "differs from the others", False: "as the others"})
     marks = {"name": data["rater"], "value": data["agrees"], "low": data["low"], "high": data["high"]}
     return StudyFigure(
-        key="raters",
+        key=RATERS,
         title="Raters against the majority of the others",
         kind="intervals",
         data=pd.DataFrame({**marks, "group": group}).reset_index(drop=True),

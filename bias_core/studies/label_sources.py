@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from bias_core.annotation.tasks import PICTURE, SINGLE, quoted
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE
 from bias_core.studies.explore_types import ExploreReport
+from bias_core.studies.history import list_runs
 from bias_core.studies.prompts_of_papers import read_study
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bias_core.annotation.tasks import Task, TaskKind
+    from bias_core.studies.context import StudyServices
+    from bias_core.studies.history import RunLine
     from bias_core.studies.saved_reports import Report
     from bias_core.studies.study_types import StudyReport
 
@@ -57,18 +60,19 @@ def kind_of(report: Report) -> TaskKind:
     return "association" if "set" in report.pictures else "own"
 
 
-def candidates(report: Report, kind: TaskKind) -> list[Candidate]:
+def candidates(report: Report, kind: TaskKind, *, words: tuple[str, str] | None = None) -> list[Candidate]:
     """The pictures of a run that suit such a task and are still stored, each once.
 
     Pairs are asked of pictures that were to show two people, and single people of all others where the run
-    has both; associations of neutral pictures where the run has others too.
+    has both; associations of neutral pictures where the run has others too, of those that the run itself
+    judges, and of the tests of these two ``words`` where it has any.
 
     Raises
     ------
     InvalidInput
         There is none.
     """
-    rows = _of_explore(report) if isinstance(report, ExploreReport) else _of_study(report, kind)
+    rows = _of_explore(report) if isinstance(report, ExploreReport) else _of_study(report, kind, words)
     found = [Candidate(number=i, **row) for i, row in enumerate(rows, start=1)]
     if not found:
         raise InvalidInput(f"this run has no stored picture for such a task ({kind.replace('_', ' ')})")
@@ -185,10 +189,13 @@ def _of_explore(report: ExploreReport) -> list[dict[str, Any]]:
     ]
 
 
-def _of_study(report: StudyReport, kind: TaskKind) -> list[dict[str, Any]]:
+def _of_study(report: StudyReport, kind: TaskKind, words: tuple[str, str] | None) -> list[dict[str, Any]]:
     if report.pictures is None:
         return []
-    frame = _suiting(report.pictures, kind).drop_duplicates("image_id")
+    frame = _suiting(report.pictures, kind)
+    if kind == "association":
+        frame = _judged(report, frame, words)
+    frame = frame.drop_duplicates("image_id")
     rows = []
     for picture in frame.to_dict("records"):
         stored = report.stored.get(picture["image_id"])
@@ -212,6 +219,25 @@ def _suiting(frame: pd.DataFrame, kind: TaskKind) -> pd.DataFrame:
     if "set" in frame and kind == "association" and (frame["set"] == "neutral").any():
         return frame[frame["set"] == "neutral"]
     return frame
+
+
+def _judged(report: StudyReport, frame: pd.DataFrame, words: tuple[str, str] | None) -> pd.DataFrame:
+    """Pictures whose judgement the run can use."""
+    judged = [table.frame["image_id"] for table in report.results.tables if table.key == "judged"]
+    if judged:
+        frame = frame[frame["image_id"].isin(judged[0])]
+    tests = [test["key"] for test in report.design.data.get("tests", ()) if (test["a"], test["b"]) == words]
+    if "test" not in frame or not frame["test"].isin(tests).any():
+        return frame
+    return frame[frame["test"].isin(tests)]
+
+
+def runs_with(services: StudyServices, session: str, image_ids: Collection[str]) -> list[RunLine]:
+    """The visitor's runs that hold any of these pictures and whose report can be opened, newest first."""
+    held = {
+        run.id for run in services.manifests.list(session) if any(row.id in image_ids for row in run.rows)
+    }
+    return [line for line in list_runs(services, session) if line.saved and line.run_id in held]
 
 
 def _identities(picture: Mapping[Any, Any]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from bias_core.ui.association import AssociationTab
 from bias_core.ui.calibration import CalibrationTab
 from bias_core.ui.compare import CompareTab
 from bias_core.ui.internal import InternalTab
+from bias_core.ui.label import LabelTab
 from bias_core.ui.label_api import label_routes
 from bias_core.ui.links import EXPLORE, notice_html, query_of, read_link
 from bias_core.ui.methods import MethodsTab
@@ -38,6 +39,7 @@ TABS = (
     ObjectsTab,
     InternalTab,
     OriginsTab,
+    LabelTab,
     CompareTab,
     RunsTab,
     CalibrationTab,

@@ -23,6 +23,7 @@ from bias_core.annotation.task_owner import CreatedTask, set_status
 from tests.annotation.raters import open_task
 from tests.browser.conftest import PATIENCE_MS
 from tests.browser.timing import slowdown
+from tests.ui.served import Served  # noqa: TC001
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parent.parent.parent
@@ -233,3 +234,48 @@ def test_on_a_phone_the_picture_and_all_answers_are_seen_at_once_and_forty_are_q
     page.wait_for_selector("#done:not([hidden])")
     assert "Thank you" in page.inner_text("#done")
     assert len(door.said(task)) == 40
+
+
+def test_an_owner_makes_a_task_from_a_run_opens_it_and_sees_what_raters_say(
+    visit: Callable[..., Any], served: Served, axe: Path
+) -> None:
+    page = visit(query="?tab=paired")
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.click("#paired-preset-0")
+    page.wait_for_selector("#paired-results table")
+    page.evaluate("window.openTab('label')")
+    page.click("#label-source input")
+    page.locator("[role=option]").first.click()
+    page.wait_for_selector("#label-found:has-text('32 pictures of this run')")
+    page.locator("input[aria-label='How many pictures']").fill("2")
+    page.locator("input[aria-label='How many pictures']").blur()
+    page.click("#label-make")
+    page.wait_for_selector("#label-header:has-text('2 pictures, 3 raters each')")
+    page.click("#label-open")
+    page.wait_for_selector("#label-paused")
+    link = page.evaluate("document.querySelector('#label-link-raters').href")
+    for keys in ("fm", "ff"):
+        rater = page.context.browser.new_context()
+        theirs = rater.new_page()
+        theirs.set_default_timeout(PATIENCE_MS)
+        theirs.goto(link)
+        theirs.wait_for_selector("#welcome:not([hidden])")
+        join(theirs)
+        theirs.keyboard.type(keys)
+        wait_for(theirs, 1)
+        theirs.keyboard.type(keys)
+        theirs.wait_for_selector("#done:not([hidden])")
+        rater.close()
+    page.click("#label-refresh")
+    page.wait_for_selector("#label-progress:has-text('4 of 6 answers')")
+    assert "Krippendorff’s α" in page.inner_text("#label-findings")
+    assert "2 raters" in page.inner_text("#label-progress")
+    page.add_script_tag(path=str(axe))
+    found = page.evaluate("axe.run().then(result => result.violations)")
+    assert [item["id"] for item in found if item["impact"] in {"serious", "critical"}] == []
+    owner = page.evaluate("document.querySelector('#label-link-owner').href")
+    page.goto("about:blank")
+    page.goto(owner)  # the link alone opens the task
+    page.wait_for_selector("#label-progress:has-text('4 of 6 answers')")
+    assert not errors

@@ -1,0 +1,188 @@
+"""What people's labels are used for, as a part of the Label tab: a run is scored once more with them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from bias_core.annotation.collected import labelled_items
+from bias_core.annotation.task_owner import OwnerKey, owned_task
+from bias_core.errors import InvalidInput
+from bias_core.studies.explore_types import ExploreReport
+from bias_core.studies.history import open_run
+from bias_core.studies.label_report import KIND
+from bias_core.studies.label_use import people_labels, psi_with_labels, score_with_labels
+from bias_core.studies.run_study import followed
+from bias_core.ui import messages
+from bias_core.ui.messages import user_errors
+from bias_core.ui.study_form import as_text
+from bias_core.ui.study_html import TAKE_JS, findings_html, notes_html
+from bias_core.ui.study_tab import MODEL, PRIVATE, QUIET, Updates
+from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
+
+if TYPE_CHECKING:
+    from bias_core.services import Services
+    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.history import RunLine
+    from bias_core.studies.saved_reports import Report
+    from bias_core.studies.study_types import StudyReport
+
+_USE = """<h3>Use these labels</h3><p class="quiet">A run that holds these pictures is scored once more with
+people's labels in place of the reader's; nothing is drawn again. Of an exploration, people's answers to a
+question about one of its attributes give the reader's error rates, which correct P and Ψ.</p>"""
+
+
+class LabelScores:
+    """Choose a run, and see its numbers with people's labels."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.parts: dict[str, Any] = {}
+
+    def build(self) -> None:
+        """The components."""
+        parts = self.parts
+        gr.HTML(_USE)
+        with gr.Row():
+            parts["run"] = gr.Dropdown([], label="Run", elem_id="label-run", min_width=280)
+            parts["attribute"] = gr.Dropdown(
+                [], label="Attribute", info="Of an exploration", visible=False, min_width=160
+            )
+            parts["present"] = gr.Dropdown([], label="The answer that says it is there", visible=False)
+        with gr.Row(elem_classes="tools"):
+            parts["use"] = gr.Button(
+                "Score with people's labels", scale=0, min_width=280, elem_id="label-use"
+            )
+            parts["stop"] = gr.Button("Stop", variant="stop", visible=False, scale=0, min_width=120)
+        parts["use_status"] = gr.HTML(elem_id="label-use-status")
+        parts["used"] = gr.HTML(js_on_load=TAKE_JS, elem_id="label-used")
+        parts["report"] = gr.State(None)
+
+    def outputs(self) -> list[Any]:
+        """What :meth:`offer` changes."""
+        return [self.parts[name] for name in ("run", "attribute", "present", "used", "use_status")]
+
+    def offer(self, runs: Sequence[RunLine]) -> Updates:
+        """Runs that hold the pictures of the task that is shown now."""
+        parts = self.parts
+        choices = [(f"{run.title} · {run.asked}", run.run_id) for run in runs]
+        hidden = {parts[name]: gr.update(visible=False) for name in ("attribute", "present")}
+        return {parts["run"]: gr.update(choices=choices, value=None), parts["used"]: "", **hidden} | {
+            parts["use_status"]: ""
+        }
+
+    def wire(self, visitor: Any, key: Any) -> None:
+        """The events; ``visitor`` and ``key`` are states of the tab."""
+        parts = self.parts
+        chosen = [parts["attribute"], parts["present"]]
+        parts["run"].input(self.on_run_chosen, [visitor, key, parts["run"]], chosen, **QUIET)
+        buttons = [parts["use_status"], parts["use"], parts["stop"]]
+        asked = parts["use"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
+        run = asked.then(
+            self.on_use,
+            [visitor, key, *(parts[name] for name in ("run", "attribute", "present"))],
+            [*buttons, parts["used"], parts["report"]],
+            show_progress="hidden",
+            trigger_mode="multiple",
+            **MODEL,
+            **PRIVATE,
+        )
+        run.failure(self.on_crash, None, buttons, **QUIET)
+        parts["stop"].click(self.on_stop, visitor, parts["use_status"], queue=False, **QUIET)
+
+    # Handlers.
+
+    def on_run_chosen(self, visitor: Visitor, key: str, run_id: str) -> Updates:
+        """Ask for the attribute where the run is an exploration."""
+        attribute, present = self.parts["attribute"], self.parts["present"]
+        with user_errors():
+            report = self._report(visitor, run_id)
+            if isinstance(report, ExploreReport):
+                names = [score.attribute.name for score in report.attributes]
+                task, _ = owned_task(self.services.labels, OwnerKey.parse(key))
+                answers = [(answer.label, answer.key) for answer in task.answers]
+                return {
+                    attribute: gr.update(choices=names, value=names[0] if names else None, visible=True),
+                    present: gr.update(choices=answers, value=answers[0][1], visible=True),
+                }
+        return {attribute: gr.update(visible=False), present: gr.update(visible=False)}
+
+    def on_click(self, visitor: Visitor) -> Updates:
+        """Take a turn in the queue."""
+        visitor.start()
+        return self._buttons(running=True) | {self.parts["use_status"]: messages.QUEUED}
+
+    def on_stop(self, visitor: Visitor) -> str:
+        """Ask the run to end at its next step."""
+        visitor.stop.set()
+        return messages.STOPPING
+
+    def on_crash(self) -> Updates:
+        """Show that an unforeseen error happened; the log has it."""
+        return self._buttons(running=False) | {self.parts["use_status"]: messages.crash_html()}
+
+    def on_use(
+        self, visitor: Visitor, key: str, run_id: str | None, attribute: str | None, present: str | None
+    ) -> Iterator[Updates]:
+        """Score a run with people's labels."""
+        parts, pace = self.parts, messages.Pace()
+        found: list[Any] = []
+        with user_errors() as problem:
+            for step in followed(self._scored(visitor, key, run_id, attribute, present), found):
+                if pace.is_due():
+                    yield {parts["use_status"]: messages.progress_html(step)}
+        ended = self._buttons(running=False)
+        if found:
+            yield ended | {
+                parts["use_status"]: "",
+                parts["used"]: _used_html(found[0]),
+                parts["report"]: found[0],
+            }
+        else:
+            yield ended | {parts["use_status"]: messages.error_html(problem.message)}
+
+    # Steps of the handlers.
+
+    def _report(self, visitor: Visitor, run_id: str | None) -> Report:
+        if not run_id:
+            raise InvalidInput("choose a run that holds these pictures")
+        return open_run(self.services, visitor.key, run_id).report
+
+    def _scored(
+        self, visitor: Visitor, key: str, run_id: str | None, attribute: str | None, present: str | None
+    ) -> Generator[Progress, None, StudyReport]:
+        owner, store = OwnerKey.parse(key), self.services.labels
+        report = self._report(visitor, run_id)
+        if isinstance(report, ExploreReport):
+            task, _ = owned_task(store, owner)
+            labelled = labelled_items(store, owner)
+            return psi_with_labels(
+                report, task, labelled, attribute=as_text(attribute), present=as_text(present)
+            )
+        return (
+            yield from score_with_labels(
+                report,
+                people_labels(store, owner),
+                self.services,
+                path=visitor.folder / f"labels-{owner.task_id}.csv",
+                cancelled=visitor.stop.is_set,
+                session=visitor.key,
+            )
+        )
+
+    def _buttons(self, *, running: bool) -> Updates:
+        parts = self.parts
+        return {parts["use"]: gr.update(visible=not running), parts["stop"]: gr.update(visible=running)}
+
+
+def _used_html(report: StudyReport) -> str:
+    """What people's labels give, without its pictures; a study's whole report is in the tab Runs."""
+    more = "" if report.design.kind == KIND else "<p>The whole report is in the tab Runs now.</p>"
+    return (
+        f'<div class="header"><h2>{escape(report.design.title)}, with people’s labels</h2></div>{more}'
+        + findings_html(report)
+        + notes_html(report)
+    )

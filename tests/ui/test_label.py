@@ -1,0 +1,222 @@
+"""The Label tab's handlers: a task is made from a run, opened, watched, changed, taken along and used."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bias_core.annotation.collected import task_items
+from bias_core.annotation.rating import give_answer, join, next_item
+from bias_core.annotation.task_owner import CreatedTask, OwnerKey, owned_task
+from bias_core.studies.designs import find_design
+from bias_core.studies.explore import explore
+from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.run_study import complete, run_study
+from bias_core.studies.study_types import StudySettings
+from bias_core.types import Attribute
+from bias_core.ui.label import LabelTab
+from bias_core.ui.label_form import FIELDS
+from bias_core.ui.visitor import Visitor
+from tests.annotation.raters import new_id
+from tests.ui.fakes import FakeServices
+from tests.ui.tabs import built
+
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
+    made = FakeServices(tmp_path_factory.mktemp("data"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def tab(services: FakeServices) -> LabelTab:
+    return built(LabelTab, services)  # type: ignore[type-var]
+
+
+@pytest.fixture(scope="module")
+def visitor() -> Iterator[Visitor]:
+    visitor = Visitor()
+    yield visitor
+    visitor.leave()
+
+
+@pytest.fixture(scope="module")
+def run(services: FakeServices, visitor: Visitor) -> str:
+    design = find_design("pst-occupations")
+    return complete(run_study(design, StudySettings(scale=0.01), services, session=visitor.key)).run_id
+
+
+def values(tab: LabelTab, **changes: Any) -> list[Any]:
+    asked = {name: tab.form[name].value for name in FIELDS}
+    asked |= {"consent": "You may stop.", "title": "A task", "instructions": "", "content_note": ""}
+    return [(asked | changes)[name] for name in FIELDS]
+
+
+def made(tab: LabelTab, visitor: Visitor, run: str, **changes: Any) -> str:
+    """The owner's key of a new task."""
+    told = tab.on_make(visitor, None, *values(tab, source=run, **changes))
+    assert tab.parts["key"] in told, told[tab.parts["status"]]
+    return str(told[tab.parts["key"]])
+
+
+def answer_all(services: FakeServices, key: str, answer: str, *others: str) -> None:
+    """Raters who always say the same."""
+    _, join_code = owned_task(services.labels, OwnerKey.parse(key))
+    for said in (answer, *others):
+        code = join(services.labels, join_code).code
+        turn = next_item(services.labels, code)
+        while turn.item:
+            choices = {question.position: said for question in turn.questions}
+            turn = give_answer(services.labels, code, answer_id=new_id(), item=turn.item, choices=choices)
+
+
+def test_a_task_is_made_from_a_run_opened_paused_and_closed(
+    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
+) -> None:
+    parts, form = tab.parts, tab.form
+    assert [value for _, value in tab.on_sources(visitor)["choices"]] == [run]
+    told = tab.on_source(visitor, run)
+    assert told[form["kind"]] == "pst_paired"
+    assert told[form["consent"]].startswith("You are asked what you see")
+    n = len(told[form["preview"]])
+    assert f"{n} pictures of this run" in told[form["found"]]
+    shown = tab.on_make(visitor, None, *values(tab, source=run, n=3, n_gold=1))
+    key = shown[parts["key"]]
+    assert "3 raters each" in shown[parts["header"]]
+    assert shown[parts["memory"]][key].startswith("A task")
+    _, join_code = owned_task(services.labels, OwnerKey.parse(key))
+    assert f'href="label?task={join_code}"' in shown[parts["header"]]
+    assert f"#owner={key}" in shown[parts["header"]]
+    assert [item.gold is not None for item in task_items(services.labels, OwnerKey.parse(key))].count(
+        True
+    ) == 1
+    for status, then in (("open", "closed"), ("paused", "open")):
+        tab._setter(status)(visitor, None, key)
+        assert owned_task(services.labels, OwnerKey.parse(key))[0].status == status
+        assert tab._setter(then)(visitor, None, key)[parts[then]]["visible"] is False
+
+
+def test_what_cannot_be_made_is_said_in_place(tab: LabelTab, visitor: Visitor, run: str) -> None:
+    for changes, words in (
+        ({"source": None}, "choose one of your runs"),
+        ({"source": "../../etc"}, "run id has letters"),
+        ({"n": -1}, "at least 0"),
+        ({"raters": 0}, "raters per item"),
+        ({"raters": "many"}, "number of raters"),
+        ({"consent": " "}, "consent is empty"),
+        ({"title": "x" * 500}, "characters"),
+        ({"gold": "first: feminine"}, "not a picture"),
+        ({"gold": f"1: {EVIL}"}, "is no answer"),
+        ({"kind": "own", "question": "", "answers": "yes\nno"}, "question"),
+        ({"kind": "own", "question": "A beard?", "answers": "yes"}, "2 to 12 answers"),
+        ({"kind": "anything"}, "choose what is asked"),
+    ):
+        told = tab.on_make(visitor, None, *values(tab, **({"source": run} | changes)))
+        assert list(told) == [tab.parts["status"]]
+        assert words in told[tab.parts["status"]]
+        assert "<img" not in told[tab.parts["status"]]
+
+
+def test_another_visitor_sees_neither_the_run_nor_the_task(tab: LabelTab, visitor: Visitor, run: str) -> None:
+    stranger = Visitor()
+    assert tab.on_sources(stranger)["choices"] == []
+    told = tab.on_make(stranger, None, *values(tab, source=run))
+    assert "no run" in told[tab.parts["status"]]
+    key = made(tab, visitor, run)
+    for guess in ("", "x", key[:-1] + "x", key.split(".")[0], f"{key.split('.')[0]}.", "' OR 1=1 --"):
+        told = tab.on_open(stranger, None, guess)
+        assert list(told) == [tab.parts["status"]]
+        told = tab._setter("open")(stranger, None, guess)
+        assert list(told) == [tab.parts["status"]]
+        event: Any = SimpleNamespace(take="labels:zip")
+        assert list(tab.on_take(stranger, guess, None, event)) == [tab.parts["status"]]
+    assert tab.parts["header"] in tab.on_open(stranger, None, f" {key} ")  # who has the key owns the task
+    stranger.leave()
+
+
+def test_answers_are_shown_compared_taken_along_and_used(
+    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
+) -> None:
+    parts, scores = tab.parts, tab.scores
+    key = made(tab, visitor, run, raters=3)
+    tab._setter("open")(visitor, None, key)
+    assert "Not enough answers" in tab.on_open(visitor, None, key)[parts["findings"]]
+    answer_all(services, key, "feminine", "masculine", "feminine")
+    told = tab.on_open(visitor, None, key)
+    assert "3 raters" in told[parts["progress"]]
+    assert "α" in told[parts["findings"]]
+    assert "the record of what was drawn" in told[parts["tables"]]
+    report = told[parts["report"]]
+    for what, name in (
+        ("labels:csv", "labels.csv"), ("labels:zip", "labels.zip"), ("table:raters:csv", "-raters.csv"),
+        ("figure:raters:svg", "-raters.svg"),
+    ):  # fmt: skip
+        event: Any = SimpleNamespace(take=what)
+        path = Path(tab.on_take(visitor, key, report, event)[parts["file"]])
+        assert path.name.endswith(name)
+        assert path.stat().st_size > 100
+    with zipfile.ZipFile(visitor.folder / "labels.zip") as archive:
+        assert {"README.md", "labels.csv", "labels.parquet"} <= set(archive.namelist())
+    event = SimpleNamespace(take="labels:../../x")
+    assert "nothing to take" in tab.on_take(visitor, key, report, event)[parts["status"]]
+    key = made(tab, visitor, run, raters=1)
+    tab._setter("open")(visitor, None, key)
+    answer_all(services, key, "feminine")
+    assert run in [value for _, value in tab.on_open(visitor, None, key)[scores.parts["run"]]["choices"]]
+    *_, told = scores.on_use(visitor, key, run, None, None)
+    assert "In pairs, all occupations" in told[scores.parts["used"]]
+    assert "keep the reader" in told[scores.parts["used"]]  # single people
+    *_, told = scores.on_use(visitor, key, None, None, None)
+    assert "choose a run" in told[scores.parts["use_status"]]
+
+
+def test_an_exploration_is_corrected_by_people(
+    tab: LabelTab, services: FakeServices, visitor: Visitor
+) -> None:
+    man = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
+    settings = ExploreSettings(
+        concept="doctor", attributes=(man,), model="calibration-renderer", attribute_a="", attribute_b=""
+    )
+    *_, report = explore(settings, services, session=visitor.key)
+    assert tab.on_source(visitor, report.run_id)[tab.form["kind"]] == "own"
+    words = {"kind": "own", "question": f"A man? {EVIL}", "answers": "yes\nno", "raters": 1}
+    key = made(tab, visitor, report.run_id, **words)
+    tab._setter("open")(visitor, None, key)
+    chosen = tab.scores.on_run_chosen(visitor, key, report.run_id)
+    assert chosen[tab.scores.parts["attribute"]]["value"] == "man"
+    assert chosen[tab.scores.parts["present"]]["value"] == "yes"
+    answer_all(services, key, "yes")  # of one kind only: no error rate can be had
+    *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", "yes")
+    assert "must have answered both" in told[tab.scores.parts["use_status"]]
+
+
+def test_texts_are_changed_as_a_new_version_and_shown_as_text(
+    tab: LabelTab, visitor: Visitor, run: str
+) -> None:
+    key = made(tab, visitor, run)
+    told = tab.on_change(visitor, None, key, EVIL, "Look twice.", "You may stop.", "")
+    assert "Version 2" in told[tab.parts["status"]]
+    assert "&lt;img" in told[tab.parts["header"]]
+    assert EVIL not in told[tab.parts["header"]]
+    told = tab.on_change(visitor, None, key, "", "", "", "")
+    assert "title is empty" in told[tab.parts["status"]]
+    assert tab.on_link(visitor, None, "") == {tab.parts["status"]: tab.parts["status"].value}
+
+
+def test_a_task_made_in_python_opens_here_too(
+    tab: LabelTab, services: FakeServices, visitor: Visitor, tmp_path: Path
+) -> None:
+    from tests.annotation.raters import open_task
+
+    task: CreatedTask = open_task(services.labels, tmp_path, 3)
+    told = tab.on_open(visitor, {"other.key": "Another"}, task.key.text)
+    assert told[tab.scores.parts["run"]]["choices"] == []  # of none of this visitor's runs
+    assert list(told[tab.parts["memory"]]) == ["other.key", task.key.text]
