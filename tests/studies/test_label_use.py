@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,7 @@ from bias_core.studies.label_use import (
     score_with_labels,
     takes_labels,
 )
+from bias_core.studies.own_pictures import own_pictures
 from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.study_types import StudyReport, StudySettings
 from bias_core.types import Attribute
@@ -258,3 +260,19 @@ def test_pictures_suit_the_kind_of_task(study):
     assert chosen(pairs, 0) == pairs
     with pytest.raises(InvalidInput):
         chosen(pairs, -1)
+
+
+def test_pictures_of_an_import_are_asked_about_with_the_words_of_its_owner(services, study, tmp_path):
+    folder = tmp_path / "pictures" / "a photo of a baker"
+    folder.mkdir(parents=True)
+    for one in candidates(study, "pst_single")[:4]:
+        shutil.copyfile(one.path, folder / f"{one.number}.png")
+    settings = StudySettings(images=str(tmp_path / "pictures"))
+    report = complete(run_study(own_pictures(["man"]), settings, services))
+    assert kind_of(report) == "own"
+    task = pst_task(paired=False)
+    items = task_pictures(candidates(report, "pst_single"), task, who="baker")
+    assert [item.identities for item in items] == [{"single": "baker"}] * 4
+    create_task(services.labels, task, items)
+    with pytest.raises(InvalidInput, match="says nobody"):
+        create_task(services.labels, task, task_pictures(candidates(report, "pst_single"), task))
