@@ -16,7 +16,7 @@ from bias_core.annotation.agreement import (
     confusion,
     reader_errors_from_labels,
 )
-from bias_core.errors import InvalidInput
+from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, NOT_TWO_PEOPLE
 from bias_core.statistics import wilson_interval
 from bias_core.studies.study_types import (
     Design,
@@ -37,11 +37,12 @@ Said = Mapping[tuple[str, str], str]
 """An answer for each ``(image_id, position)``."""
 
 KIND = "labels"
-RATERS = "raters"
-"""Key of the table and of the figure of raters."""
+RATERS, COVERAGE = "raters", "coverage"
+"""Keys of tables; RATERS also of the figure."""
 _MOST_PAIRS = 45  # of raters with an interval: ten raters
 _PAIR_RESAMPLES = 200
 _MOST_DISPUTED = 100
+_UNUSABLE = (CANNOT_IDENTIFY, NOT_TWO_PEOPLE)
 _LABELS_NOTE = (
     "Labels say how a picture looks to these raters, never what anybody is. Their agreement says that they "
     "see alike, not that they are right."
@@ -74,6 +75,7 @@ def label_report(
         StudyTable(key=RATERS, title="Raters", frame=raters, note=_RATERS_NOTE),
         StudyTable(key="pairs", title="Every two raters", frame=pairs, note="Cohen's κ on common pictures."),
         *(table for _, found in compared for table in found),
+        _coverage(people, task),
         _counted(given, task),
         _disputed(people),
         StudyTable(key="labels", title="Majority labels", frame=people, note=_LABELS_NOTE),
@@ -309,6 +311,23 @@ def _errors(name: str, both: pd.DataFrame, task: Task) -> list[StudyTable]:
     ]
 
 
+def _coverage(people: pd.DataFrame, task: Task) -> StudyTable:
+    """How many have a label: of most raters, and of those who can be scored."""
+    rows = []
+    for position in task.positions:
+        labels = people.loc[people["position"] == position, "label"]
+        counts = {
+            "answered": int((people.loc[labels.index, "raters"] > 0).sum()),
+            "with a majority": int((labels != "").sum()),
+            "usable": int((~labels.isin(["", *_UNUSABLE])).sum()),
+        }
+        share = wilson_interval(counts["usable"], len(labels))
+        row = {"position": position, "asked": len(labels), **counts, "coverage": share.value}
+        rows.append(row | {"low": share.low, "high": share.high})
+    note = "usable: with a majority that is neither “cannot identify” nor a failed picture."
+    return StudyTable(key=COVERAGE, title="Coverage", frame=pd.DataFrame(rows), note=note)
+
+
 def _counted(given: pd.DataFrame, task: Task) -> StudyTable:
     """How often each answer was given."""
     rows = []
@@ -357,10 +376,3 @@ def _missing(findings: Sequence[Finding]) -> list[str]:
     if any(finding.key == "alpha" for finding in findings):
         return []
     return ["Agreement needs two pictures that two raters have answered."]
-
-
-def checked_answer(task: Task, answer: str) -> str:
-    """``answer`` if it is one of the task's; InvalidInput lists them."""
-    if answer not in task.answer_keys:
-        raise InvalidInput(f"{answer!r} is no answer of this task: {', '.join(task.answer_keys)}")
-    return answer

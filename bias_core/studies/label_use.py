@@ -16,7 +16,7 @@ from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.runs.export import csv_bytes
 from bias_core.statistics import corrected_prevalence, wilson_interval
 from bias_core.studies.explore_types import ExploreReport
-from bias_core.studies.label_report import checked_answer, majority_labels, report_of
+from bias_core.studies.label_report import majority_labels, report_of
 from bias_core.studies.pst_labels import AUTOMATIC
 from bias_core.studies.run_study import run_study
 from bias_core.studies.study_types import Finding, Results, StudyReport, StudyTable
@@ -135,7 +135,7 @@ def psi_with_labels(
     """
     score = _score(report, attribute)
     called = _called(report, score)
-    people = _people(task, labelled, checked_answer(task, present))
+    people = _people(task, labelled, task.answer(present).key)
     common = [image_id for image_id in called if image_id in people]
     if not common:
         raise InvalidInput("no labelled picture is of this run, or none has a majority")

@@ -15,7 +15,7 @@ from bias_core.annotation.task_owner import OwnerKey, change_task, create_task, 
 from bias_core.errors import InvalidInput
 from bias_core.runs.export import csv_bytes
 from bias_core.studies.history import list_runs, open_run
-from bias_core.studies.label_report import RATERS, label_report
+from bias_core.studies.label_report import COVERAGE, RATERS, label_report
 from bias_core.studies.label_sources import candidates, runs_with
 from bias_core.studies.label_use import automatic_answers, people_labels
 from bias_core.studies.study_types import StudyReport  # noqa: TC001
@@ -289,7 +289,9 @@ class LabelTab:
             parts[
                 "findings"
             ]: f"<h3>{escape(label_html.headline(report))}</h3>{findings_html(report, _NULL)}",
-            parts["tables"]: tables_html([t for t in report.results.tables if t.key != RATERS]),
+            parts["tables"]: tables_html(
+                [t for t in report.results.tables if t.key not in (RATERS, COVERAGE)]
+            ),
             parts["notes"]: label_html.notes_html(report),
             parts["figures"]: figures_html(report.results.figures),
             parts[_OPEN]: gr.update(visible=status != "open"),

@@ -7,7 +7,7 @@ from html import escape
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bias_core.studies.label_report import RATERS
+from bias_core.studies.label_report import COVERAGE, RATERS
 from bias_core.studies.report import format_number
 from bias_core.ui.study_html import frame_html
 
@@ -99,9 +99,10 @@ def progress_html(progress: TaskProgress, report: StudyReport, sync_error: str |
         f'<span style="width:{min(100.0, share):.1f}%"></span></div></div><p class="facts">{told}</p>'
         + _sync(sync_error)
         + "".join(
-            f"{frame_html(table.frame, table.title)}<p class='quiet'>{escape(table.note)}</p>"
+            f"<h3>{escape(table.title)}</h3>{frame_html(table.frame, table.title)}"
+            f"<p class='quiet'>{escape(table.note)}</p>"
             for table in report.results.tables
-            if table.key == RATERS
+            if table.key in (RATERS, COVERAGE)
         )
     )
 

@@ -8,7 +8,7 @@ from random import Random
 
 from bias_core.annotation.collected import task_items
 from bias_core.annotation.label_store import LabelStore  # noqa: TC001
-from bias_core.annotation.rating import give_answer, join, next_item, picture_of
+from bias_core.annotation.rating import give_answer, join, next_item, picture_of, skip
 from bias_core.annotation.task_owner import CreatedTask  # noqa: TC001
 
 OTHER = {"feminine": "masculine", "masculine": "feminine"}
@@ -16,7 +16,9 @@ Truth = Mapping[tuple[str, str], str]
 
 
 def simulate(store: LabelStore, made: CreatedTask, truth: Truth, *, error: float, rater: int) -> str:
-    """Answer every item there is, each position wrong with probability ``error``; the rater's code.
+    """Answer every item of ``truth``, each position wrong with probability ``error``; the rater's code.
+
+    Items without a truth are skipped.
 
     Chance goes by the item's place in the task: the order that raters see is drawn by the database.
     """
@@ -25,6 +27,9 @@ def simulate(store: LabelStore, made: CreatedTask, truth: Truth, *, error: float
     turn = next_item(store, code)
     while turn.item:
         place, item = places[picture_of(store, turn.item)]
+        if (item.image_id, turn.questions[0].position) not in truth:
+            turn = skip(store, code, answer_id=uuid.uuid4().hex, item=turn.item)
+            continue
         choices = {}
         for question in turn.questions:
             right = truth[item.image_id, question.position]

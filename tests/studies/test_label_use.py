@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bias_core.annotation.collected import labelled_items, task_progress
+from bias_core.annotation.collected import labelled_items, task_items, task_progress
 from bias_core.annotation.label_store import LabelStore  # noqa: TC001
 from bias_core.annotation.task_owner import CreatedTask, create_task, set_status
 from bias_core.annotation.tasks import association_task, own_task, pst_task
@@ -145,6 +145,25 @@ def test_labels_are_compared_with_readers_and_the_record(study, three):
     assert errors.loc["feminine", "sensitivity"] > 0.9
     counts = table(report, "confusion_automatic")
     assert counts["people say"].tolist() == list(three.made.task.answer_keys)
+
+
+def test_coverage_counts_those_with_a_usable_majority(services, study):
+    task = pst_task(paired=True, raters_per_item=2)
+    made = create_task(services.labels, task, task_pictures(candidates(study, "pst_paired")[:4], task))
+    set_status(services.labels, made.key, "open")
+    ids = [item.image_id for item in task_items(services.labels, made.key)]
+    # Equal on two pictures, of which one failed; apart on the third; the fourth is skipped.
+    said = [["feminine", "feminine"], ["not_two_people"] * 2, ["feminine", "masculine"]]
+    for rater in range(2):
+        truth = {
+            (one, side): pair[rater] for one, pair in zip(ids, said, strict=False) for side in task.positions
+        }
+        simulate(services.labels, made, truth, error=0.0, rater=rater)
+    progress = task_progress(services.labels, made.key)
+    found = table(label_report(progress, labelled_items(services.labels, made.key)), "coverage")
+    columns = ["asked", "answered", "with a majority", "usable"]
+    assert found[columns].to_numpy().tolist() == [[4, 3, 2, 1]] * 2
+    assert found["coverage"].tolist() == [0.25, 0.25]
 
 
 def test_a_rater_who_does_not_look_is_seen_to_differ(services, study):
