@@ -142,6 +142,8 @@ class LabelTab:
         form["source"].input(self.on_source, [visitor, form["source"]], [*filled, parts["status"]], **QUIET)
         asked = [visitor, form["source"], form["kind"], form["a"], form["b"]]
         form["kind"].input(self.on_kind, asked, filled, **QUIET)
+        for word in ("a", "b"):
+            form[word].blur(self.on_words, asked, [form["found"], form["preview"]], **QUIET)
         values = [form[name] for name in FIELDS]
         parts["make"].click(self.on_make, [visitor, parts["memory"], *values], owned, **PRIVATE)
         opening = [visitor, parts["memory"], parts["typed"]]
@@ -194,13 +196,16 @@ class LabelTab:
         form = self.form
         told: Updates = {form[name]: text for name, text in label_form.usual_texts(kind).items()}
         told |= {form[name]: update for name, update in label_form.shown_words(kind).items()}
-        if not run_id:
-            return told
+        return told | self.on_words(visitor, run_id, kind, a, b)
+
+    def on_words(self, visitor: Visitor, run_id: str | None, kind: Any, a: str, b: str) -> Updates:
+        """The pictures that suit this kind and these words, with their numbers."""
+        form = self.form
         with user_errors() as problem:
-            found = candidates(self._report(visitor, run_id), kind, words=(a, b))
+            found = candidates(self._report(visitor, run_id), kind, words=(as_text(a), as_text(b)))
             says = f"<p>{len(found):,} pictures of this run can be asked about.</p>"
-            return told | {form["found"]: says, form["preview"]: label_form.preview(found)}
-        return told | {form["found"]: f"<p>{escape(problem.message)}</p>", form["preview"]: []}
+            return {form["found"]: says, form["preview"]: label_form.preview(found)}
+        return {form["found"]: f"<p>{escape(problem.message)}</p>", form["preview"]: []}
 
     def on_make(self, visitor: Visitor, memory: dict[str, str] | None, *values: Any) -> Updates:
         """Make the task that the form asks for, and show it."""

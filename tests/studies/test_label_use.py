@@ -236,6 +236,10 @@ def test_neutral_pictures_of_an_association_are_judged_and_their_orders_compared
     report = complete(run_study(find_design("t2iat-human"), settings, services))
     assert kind_of(report) == "association"
     assert takes_labels(report)
+    assert candidates(report, "association", words=("pleasant", "unpleasant"))
+    assert len(candidates(report, "association", words=("old", "young"))) == len(
+        candidates(report, "association")
+    )  # of none of its tests: all that it judges
     task = association_task("pleasant", "unpleasant", raters_per_item=1)
     truth = automatic_answers(report, task)["the reader"]
     asked = [one for one in candidates(report, "association") if (one.image_id, "picture") in truth]
