@@ -41,6 +41,7 @@ RATERS, COVERAGE = "raters", "coverage"
 """Keys of tables; RATERS also of the figure."""
 _MOST_PAIRS = 45  # of raters with an interval: ten raters
 _PAIR_RESAMPLES = 200
+_MOST_PAIRED = 30  # raters
 _MOST_DISPUTED = 100
 _UNUSABLE = (CANNOT_IDENTIFY, NOT_TWO_PEOPLE)
 _LABELS_NOTE = (
@@ -135,34 +136,36 @@ def majority_labels(labelled: Sequence[LabelledItem], task: Task) -> pd.DataFram
     return pd.DataFrame(rows, columns=columns)
 
 
-def _ratings(given: pd.DataFrame) -> pd.DataFrame:
-    """``(items, raters)``, nan where a rater gave no answer."""
-    frame: pd.DataFrame = given.pivot_table("answer", ["image_id", "position"], "rater", aggfunc="first")
-    return frame
-
-
 def _agreement(given: pd.DataFrame) -> list[Finding]:
     """Alpha of all answers, and Fleiss' kappa of the pictures that equally many raters answered."""
-    if given.empty:
+    several = {key: said for key, said in _said(given).items() if len(said) >= 2}
+    if len(several) < 2:
         return []
-    ratings = _ratings(given)
-    n_answers = ratings.notna().sum(axis=1)
-    if (n_answers >= 2).sum() < 2:
-        return []
-    pictures = ratings.index.get_level_values("image_id")
+    pictures = [image_id for image_id, _ in several]
+    # Neither coefficient asks who said it: a column a rater would be a thousand times as wide.
+    most = max(map(len, several.values()))
+    ratings = pd.DataFrame([[*said, *[None] * (most - len(said))] for said in several.values()])
     alpha = _of_chance(agreement_estimate(ratings, coefficient="krippendorff_alpha", groups=pictures))
-    says = f"{ratings.shape[1]:,} raters, {int(n_answers.sum()):,} answers. {_strength(alpha)}"
+    says = f"{given['rater'].nunique():,} raters, {len(given):,} answers. {_strength(alpha)}"
     found = [
         Finding(key="alpha", title="All answers", metric="krippendorff_alpha", estimate=alpha, says=says)
     ]
-    usual = int(n_answers[n_answers >= 2].mode().iloc[-1])
-    even = ratings[n_answers == usual]
+    usual = Counter(map(len, several.values())).most_common(1)[0][0]
+    even = {key: said for key, said in several.items() if len(said) == usual}
     if len(even) >= 2:
-        each = [row.dropna().tolist() for _, row in even.iterrows()]
-        groups = even.index.get_level_values("image_id")
+        groups = [image_id for image_id, _ in even]
+        each = list(even.values())
         fleiss = _of_chance(agreement_estimate(each, coefficient="fleiss_kappa", groups=groups))
         title = f"What {usual} raters answered"
         found.append(Finding(key="fleiss", title=title, metric="fleiss_kappa", estimate=fleiss))
+    return found
+
+
+def _said(given: pd.DataFrame) -> dict[tuple[str, str], list[str]]:
+    """Everybody's answers by picture and position."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for image_id, position, answer in zip(given["image_id"], given["position"], given["answer"], strict=True):
+        found.setdefault((image_id, position), []).append(answer)
     return found
 
 
@@ -219,21 +222,23 @@ def _raters(progress: TaskProgress, given: pd.DataFrame) -> pd.DataFrame:
 
 def _against_others(given: pd.DataFrame) -> pd.DataFrame:
     """Whether each answer equals what most of the other raters said, where they have such a majority."""
+    votes = {key: Counter(said) for key, said in _said(given).items()}
     rows = []
-    for _, some in given.groupby(["image_id", "position"], sort=False):
-        votes = Counter(some["answer"])
-        for rater, answer in zip(some["rater"], some["answer"], strict=True):
-            others = (votes - Counter([answer])).most_common(2)
-            if others and (len(others) == 1 or others[0][1] > others[1][1]):
-                rows.append((rater, answer == others[0][0]))
+    for image_id, position, rater, answer in given.itertuples(index=False):
+        others = (votes[image_id, position] - Counter([answer])).most_common(2)
+        if others and (len(others) == 1 or others[0][1] > others[1][1]):
+            rows.append((rater, answer == others[0][0]))
     return pd.DataFrame(rows, columns=["rater", "equal"])
 
 
 def _pairs(given: pd.DataFrame) -> pd.DataFrame:
-    """Cohen's kappa of every two raters with at least two common answers; intervals for the first pairs."""
-    if given.empty:
+    """Cohen's kappa of every two raters with at least two common answers; intervals for the first pairs.
+
+    Nothing where nobody answered, or where raters are so many that nobody would read on.
+    """
+    if not 2 <= given["rater"].nunique() <= _MOST_PAIRED:
         return pd.DataFrame()
-    ratings = _ratings(given)
+    ratings = given.pivot_table("answer", ["image_id", "position"], "rater", aggfunc="first")
     rows: list[dict[str, Any]] = []
     for one, other in combinations(ratings.columns, 2):
         common = ratings[[one, other]].dropna()
