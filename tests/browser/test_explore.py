@@ -61,7 +61,7 @@ def test_a_picture_opens_with_its_prompt_seed_and_similarities(visit: Visit) -> 
     assert page.locator("#picture svg").is_visible()
     with page.expect_popup() as original:
         page.locator("#picture a").click()
-    assert original.value.evaluate("document.images[0].naturalWidth") == 64
+    original.value.wait_for_function("document.images[0]?.naturalWidth === 64")
 
 
 def test_a_group_and_the_map_choose_pictures(visit: Visit) -> None:

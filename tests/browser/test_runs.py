@@ -33,7 +33,7 @@ def test_a_run_is_listed_after_a_reload_and_opens_in_its_tab(visit: Visit) -> No
     page.wait_for_selector("#association-results table")
     headline = page.inner_text("#association-header h2")
     page.reload()
-    page.wait_for_selector("#generate")
+    page.wait_for_selector("#association-run")  # the tab that the address names
     tab(page, "Runs")
     page.wait_for_selector("#runs-list table")
     act(page, "Open: Eight association tests")
