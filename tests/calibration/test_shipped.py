@@ -14,6 +14,7 @@ from bias_core.calibration.planted import sample_scene
 from bias_core.calibration.reader_errors import held_out_scenes, sentence_errors
 from bias_core.calibration.render import render
 from bias_core.calibration.shapes import ASSETS
+from bias_core.calibration.training.judge import Judge
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.statistics import corrected_prevalence
@@ -55,10 +56,27 @@ def test_the_reader_tells_every_attribute_with_97_percent_balanced_accuracy() ->
     assert weak == {}
 
 
-def test_identities_are_drawn_on_their_side() -> None:
+def test_nine_in_ten_pictures_show_what_was_asked_for() -> None:
     judged = json.loads((ASSETS / "pipeline" / "judged.json").read_text())
     assert max(verdict["sides_right"] for verdict in judged) >= 0.90
-    assert max(verdict["attributes_found"] for verdict in judged) >= 0.85  # beards and mustaches are missing
+    assert max(verdict["attributes_found"] for verdict in judged) >= 0.90
+    assert min(verdict["n_attributes"] for verdict in judged) >= 200
+
+
+def test_the_generator_that_is_shipped_is_the_one_that_was_judged() -> None:
+    # On record 0.925 of 200 attributes and 0.95 of 200 sides at guidance 1. At 0.9 there are 12 or fewer of
+    # 16 in 2 of 100 sets, 10 or fewer in 1 of 2,000; this set is always the same one.
+    verdict = Judge(ASSETS / "pipeline", ASSETS / "clip").verdict(n=16, seed=31)
+    assert verdict.attributes_found >= 0.65
+    assert verdict.sides_right >= 0.65
+
+
+def test_an_adapter_leans_the_way_that_is_planted() -> None:
+    judging = Judge(ASSETS / "pipeline", ASSETS / "clip")
+    judging.pipe.load_lora_weights(ASSETS / "loras" / "extreme", adapter_name="extreme")
+    drawn = judging.draw(["a photo of a doctor", "a photo of a nurse"] * 8, steps=20, guidance=1.0, seed=5)
+    man = judging.prefers(drawn, ["a photo of a man"] * 16, ["a photo of a woman"] * 16)
+    assert sum(man[0::2]) - sum(man[1::2]) >= 4  # planted 8; base: within 3 of 0 in 19 of 20 sets
 
 
 def test_no_file_names_the_machine_it_was_made_on() -> None:
