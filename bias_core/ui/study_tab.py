@@ -322,8 +322,8 @@ class StudyTab(Opening):
         with user_errors():
             design, settings = self.asked(values)
             shots = program_of(design).shots(design, with_options(design, settings))
-            n = sum(shot.n for shot in shots)
-            return f"{n:,} pictures of {len({shot.prompt for shot in shots}):,} prompts" if n else ""
+            n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
+            return f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
         return ""
 
     def on_remember(self, *values: Any) -> dict[str, Any]:
