@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.browser.doing import open_accordion
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]
@@ -46,7 +49,7 @@ def test_an_association_preset_runs_to_its_words_prompts_and_pictures(visit: Vis
 def test_own_words_are_run_once_they_are_typed_and_a_mistake_loses_nothing(visit: Visit) -> None:
     page = visit()
     open_tab(page, "association")
-    page.locator("#association-own > button").first.click()
+    open_accordion(page, "association-own")
     page.fill("#association-own-x textarea", "Sky: sun")
     page.wait_for_selector("#association-use-own input:checked")
     page.click("#association-run")
@@ -57,6 +60,23 @@ def test_own_words_are_run_once_they_are_typed_and_a_mistake_loses_nothing(visit
     page.wait_for_selector("#association-results table")
     assert "Sky" in page.inner_text("#association-header h2")
     assert "Sour" in page.inner_text("#association-header h2")
+
+
+def test_stop_ends_a_study_soon_and_it_can_be_run_again(visit: Visit) -> None:
+    page = visit(query="?tab=association")
+    page.wait_for_selector("#association-own")
+    open_accordion(page, "association-own")
+    page.fill("#association-own-x textarea", "Slow: slow sun, slow moon, slow star")
+    page.wait_for_selector("#association-use-own input:checked")
+    page.click("#association-run")
+    page.wait_for_selector("#association-status .bar")
+    pressed = time.monotonic()
+    page.click("#association-stop")
+    page.wait_for_selector("#association-stop", state="hidden")
+    assert time.monotonic() - pressed < 10
+    assert page.is_visible("#association-run")
+    page.get_by_role("button", name="Science and arts, male and female", exact=True).click()
+    page.wait_for_selector("#association-results table")
 
 
 def test_the_internal_preset_flows_from_text_to_picture_on_a_phone(visit: Visit) -> None:

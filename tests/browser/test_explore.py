@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.doing import open_accordion
+
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]
 
@@ -20,10 +22,6 @@ def run(page: Any, concept: str = "") -> None:
         page.fill("#concept textarea, #concept input", concept)
     page.click("#generate")
     page.wait_for_selector("#results table")
-
-
-def open_accordion(page: Any, name: str) -> None:
-    page.locator(f"#{name} > button").first.click()
 
 
 def test_the_page_paints_before_anything_is_asked(visit: Visit) -> None:

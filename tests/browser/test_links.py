@@ -9,6 +9,7 @@ import pytest
 
 from bias_core.registry import METRICS
 from bias_core.studies.validity_report import load_shipped
+from tests.browser.doing import open_accordion
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]
@@ -104,7 +105,7 @@ def test_calibration_measures_anew_and_gives_a_whole_link(visit: Visit) -> None:
     page.wait_for_function("document.querySelector('#calibration-status')?.innerText.includes('Done in')")
     assert "ways of measuring" in page.inner_text("#calibration-header h2")
     assert "256 of 256 pictures" in page.inner_text("#calibration-header")
-    page.locator("#calibration-command > button").first.click()
+    open_accordion(page, "calibration-command")
     link = page.locator("#calibration-command textarea").last
     page.wait_for_function(
         "[...document.querySelectorAll('#calibration-command textarea')].at(-1)?.value.startsWith('http')"

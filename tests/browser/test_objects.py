@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.doing import open_accordion
+
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]
 
@@ -35,7 +37,7 @@ def test_a_preset_compares_conditions_and_an_object_finds_its_pictures(visit: Vi
 
 def test_prompts_of_ones_own_are_captioned(visit: Visit) -> None:
     page = visit(width=390, scheme="dark", query="?tab=objects")  # in a narrow page its tab is in a menu
-    page.click("#objects-own > button")
+    open_accordion(page, "objects-own")
     page.fill("#objects-prompts textarea", "a doctor with a hat\na nurse in a kitchen")
     page.wait_for_selector("#objects-count:has-text('12 pictures')")
     page.click("#objects-run")

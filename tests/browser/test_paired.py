@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.doing import open_accordion
+
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]
 
@@ -52,7 +54,7 @@ def test_a_preset_gives_labels_that_can_be_corrected_undone_and_taken_along(
 
 def test_two_identities_of_ones_own_are_run_in_both_orders(visit: Visit) -> None:
     page = visit(width=390, scheme="dark", query="?tab=paired")  # its tab is in a menu here
-    page.click("#paired-own > button")
+    open_accordion(page, "paired-own")
     page.locator("#paired-first input, #paired-first textarea").fill("pilot")
     page.wait_for_selector("#paired-count:has-text('36 pictures')")  # 2 x 6 plain, 2 x 6 fair, 2 x 6 alone
     page.click("#paired-run")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bias_core.calibration.render import render
+from tests.browser.doing import open_accordion
 from tests.ui.fakes import _portrait
 
 pytestmark = pytest.mark.browser
@@ -85,7 +86,7 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(visit: Visit, t
     page.click("#runs-run")
     page.wait_for_selector("#runs-results table")
     assert "11 of 11 pictures scored" in page.inner_text("#runs-header")
-    page.locator("#runs-command > button").first.click()
+    open_accordion(page, "runs-command")
     with page.expect_download() as download:
         page.click("#runs-takes [data-take='zip::zip']")
     download.value.save_as(tmp_path / "all.zip")
