@@ -21,7 +21,7 @@ from bias_core.intervals import (
     wilson_interval,
 )
 from bias_core.permutation import Alternative, PermutationTest, Seed, permutation_test
-from bias_core.types import Estimate
+from bias_core.types import Estimate, ReaderErrors
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -163,6 +163,29 @@ def corrected_prevalence(
     note = "" if 0 <= raw <= 1 else f"the formula gives {raw:.3f}, outside [0, 1]: fewer errors than expected"
     return Estimate(
         value=value, low=min(low, value), high=max(high, value), n=int(n), method=method, note=note
+    )
+
+
+def corrected_by_errors(
+    n_positive: int, n: int, errors: ReaderErrors, *, confidence: float = 0.95
+) -> Estimate:
+    """:func:`corrected_prevalence` with the errors that were measured of a reader, and their uncertainty.
+
+    Examples
+    --------
+    >>> from bias_core.types import ReaderErrors
+    >>> errors = ReaderErrors(sensitivity=0.95, specificity=0.95, n_positive=400, n_negative=400)
+    >>> round(corrected_by_errors(59, 100, errors).value, 6)
+    0.6
+    """
+    return corrected_prevalence(
+        n_positive,
+        n,
+        sensitivity=errors.sensitivity,
+        specificity=errors.specificity,
+        n_sensitivity=errors.n_positive,
+        n_specificity=errors.n_negative,
+        confidence=confidence,
     )
 
 

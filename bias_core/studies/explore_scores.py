@@ -16,7 +16,7 @@ from bias_core.metrics.stereotype import (
     signed_difference_estimate,
     stereotype_estimate,
 )
-from bias_core.statistics import corrected_prevalence, wilson_interval
+from bias_core.statistics import corrected_by_errors, wilson_interval
 from bias_core.studies.explore_types import AssociationScore, AttributeScore
 from bias_core.types import Attribute, Estimate, ReaderErrors
 
@@ -184,14 +184,8 @@ def _corrected(prevalence: Estimate, errors: ReaderErrors | None, confidence: fl
         return None
     if _refuted(prevalence, errors, confidence):
         return None
-    return corrected_prevalence(
-        round(prevalence.value * prevalence.n),
-        prevalence.n,
-        sensitivity=errors.sensitivity,
-        specificity=errors.specificity,
-        n_sensitivity=errors.n_positive,
-        n_specificity=errors.n_negative,
-        confidence=confidence,
+    return corrected_by_errors(
+        round(prevalence.value * prevalence.n), prevalence.n, errors, confidence=confidence
     )
 
 

@@ -14,7 +14,7 @@ from bias_core.annotation.tasks import PICTURE, answer_key
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.runs.export import csv_bytes
-from bias_core.statistics import corrected_prevalence, wilson_interval
+from bias_core.statistics import corrected_by_errors, wilson_interval
 from bias_core.studies.explore_types import ExploreReport
 from bias_core.studies.label_report import majority_labels, report_of
 from bias_core.studies.pst_labels import AUTOMATIC
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bias_core.studies.explore_types import AttributeScore, Progress
     from bias_core.studies.label_report import Said
     from bias_core.studies.saved_reports import Report
-    from bias_core.types import Estimate, ReaderErrors
+    from bias_core.types import Estimate
 
 
 def takes_labels(report: Report) -> bool:
@@ -142,7 +142,8 @@ def psi_with_labels(
     errors = reader_errors_from_labels(
         [people[key] for key in common], [called[key] for key in common], positive=True, negative=False
     )
-    corrected = _corrected(called, errors, report.settings.confidence)
+    confidence = report.settings.confidence
+    corrected = corrected_by_errors(sum(called.values()), len(called), errors, confidence=confidence)
     seen = wilson_interval(sum(people[key] for key in common), len(common))
     findings = [
         _share("read", f"{attribute}, as the reader calls it", score.prevalence),
@@ -167,18 +168,6 @@ def psi_with_labels(
     notes = ("The interval of the correction holds the uncertainty of both rates [lang2014].",)
     results = Results(findings=tuple(findings), tables=(table,), notes=notes)
     return report_of(task, results, n_planned=len(called), n_images=len(common))
-
-
-def _corrected(called: Mapping[str, bool], errors: ReaderErrors, confidence: float) -> Estimate:
-    return corrected_prevalence(
-        sum(called.values()),
-        len(called),
-        sensitivity=errors.sensitivity,
-        specificity=errors.specificity,
-        n_sensitivity=errors.n_positive,
-        n_specificity=errors.n_negative,
-        confidence=confidence,
-    )
 
 
 def _share(key: str, title: str, estimate: Estimate) -> Finding:

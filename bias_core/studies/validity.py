@@ -12,7 +12,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
-from bias_core.statistics import corrected_prevalence, wilson_interval
+from bias_core.statistics import corrected_by_errors, wilson_interval
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import scaled
 from bias_core.studies.study_types import (
@@ -141,15 +141,7 @@ def _reading(
 def _corrected(said: np.ndarray, errors: ReaderErrors | None, confidence: float) -> Estimate | None:
     if errors is None or errors.sensitivity + errors.specificity <= 1:
         return None
-    return corrected_prevalence(
-        int(said.sum()),
-        len(said),
-        sensitivity=errors.sensitivity,
-        specificity=errors.specificity,
-        n_sensitivity=errors.n_positive,
-        n_specificity=errors.n_negative,
-        confidence=confidence,
-    )
+    return corrected_by_errors(int(said.sum()), len(said), errors, confidence=confidence)
 
 
 def _coverages(table: pd.DataFrame, confidence: float) -> list[Finding]:
