@@ -1,76 +1,122 @@
-"""Several threads' transactions in one commit, so that the disk is waited for once.
+"""Several acts in one commit, so that the disk is waited for once.
 
 SQLite has one writer, and forcing a commit to the disk takes longer than everything in it. While one commit
-is under way the next blocks wait; they then run one after the other in a single transaction, each whole or
-not at all, and all of them are told that they are done when that transaction is on the disk.
+is under way the next acts wait; a thread then does them one after the other in a single transaction, each
+whole or not at all, and all of them are told that they are done when that transaction is on the disk.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
-
-from bias_core.errors import StorageError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-MOST = 64  # blocks of one commit, so that nobody waits long for those who come later
+T = TypeVar("T")
 
-
-@dataclass(kw_only=True)
-class _Group:
-    connection: Connection
-    n_blocks: int = 0
-    done: threading.Event = field(default_factory=threading.Event)
-    error: Exception | None = field(default_factory=lambda: StorageError("the labels were not saved"))
+MOST = 256  # acts of one commit, so that nobody waits long for those who come later
 
 
 class GroupCommit:
-    """``begin`` gives a connection in a transaction that may write."""
+    """One writer at a time.
 
-    def __init__(self, begin: Callable[[], Connection]) -> None:
+    Parameters
+    ----------
+    begin : gives a connection in a transaction that may write.
+    errors : what a commit of several acts raises, in the caller's own terms.
+    """
+
+    def __init__(
+        self, begin: Callable[[], Connection], *, errors: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         self._begin = begin
+        self._errors = errors
         self._turn = threading.Lock()
-        self._counting = threading.Lock()
-        self._n_waiting = 0
-        self._group: _Group | None = None
+        self._here = threading.local()
+        self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="labels")
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """A block of one's own: on the disk when the ``with`` ends well, undone when it raises."""
-        self._count(1)
-        with self._turn:
-            self._count(-1)
-            group = self._group = self._group or _Group(connection=self._begin())
-            group.n_blocks += 1
+        """A block of one's own: undone when it raises, else on the disk when the ``with`` ends.
+
+        Inside an act that was submitted, the block is part of the group's transaction.
+        """
+        connection: Connection | None = getattr(self._here, "connection", None)
+        if connection is not None:
+            with _savepoint(connection):
+                yield connection
+            return
+        with self._turn, self._begin() as connection:
+            yield connection
             try:
-                with group.connection.begin_nested():
-                    yield group.connection
-            finally:
-                if not self._n_waiting or group.n_blocks >= MOST:
-                    self._commit(group)
-        group.done.wait()
-        if group.error is not None:
-            raise group.error
+                connection.commit()
+            except SQLAlchemyError:
+                connection.invalidate()  # closed for good, with what it had not committed
+                raise
 
-    def _count(self, change: int) -> None:
-        with self._counting:
-            self._n_waiting += change
+    def submit(self, act: Callable[[], T]) -> Future[T]:
+        """Have ``act`` done soon, its transactions inside one with those of others who wait.
 
-    def _commit(self, group: _Group) -> None:
-        self._group = None
-        try:
-            group.connection.commit()
-            group.error = None
-        except SQLAlchemyError as error:
-            group.error = error
-            group.connection.invalidate()  # closed for good, with what it had not committed
-        finally:
-            group.connection.close()
-            group.done.set()
+        What it returned or raised is told after the commit; where the commit fails, all are told that. Who
+        cancels before its turn comes is left out.
+        """
+        told: Future[T] = Future()
+        self._waiting.append((act, told))
+        self._thread.submit(self._work)  # finds nothing to do where an earlier call took the act along
+        return told
+
+    def _work(self) -> None:
+        taken = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
+        taken = [(act, told) for act, told in taken if told.set_running_or_notify_cancel()]
+        if not taken:
+            return
+        results: list[Any] = [None] * len(taken)
+        errors = [_Caught() for _ in taken]
+        failed = _Caught()
+        with failed, self._errors(), self.transaction() as self._here.connection:
+            for i, (act, _) in enumerate(taken):
+                with errors[i]:
+                    results[i] = act()
+        self._here.connection = None
+        for (_, told), result, caught in zip(taken, results, errors, strict=True):
+            error = failed.error or caught.error
+            if error is None:
+                told.set_result(result)
+            else:
+                told.set_exception(error)
+
+
+class _Caught:
+    """Keeps what a block raises, to hand it to the thread that asked."""
+
+    error: BaseException | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> bool:
+        self.error = error
+        return True
+
+
+@contextmanager
+def _savepoint(connection: Connection) -> Iterator[None]:
+    """What the block did is undone when it raises; SQLAlchemy's own takes longer than what is inside."""
+    database: Any = connection.connection.driver_connection
+    database.execute("SAVEPOINT block")
+    done = False
+    try:
+        yield
+        done = True
+    finally:
+        if not done:
+            database.execute("ROLLBACK TO block")
+        database.execute("RELEASE block")

@@ -14,10 +14,11 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import create_engine, event, func, insert, make_url, select
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -31,7 +32,10 @@ from bias_core.runs.files import replaced_file
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
 
+T = TypeVar("T")
+
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_CONNECTIONS = 16  # to a database that several may write to at once
 _PATIENCE_SECONDS = 30  # for a database that another process is writing to
 
 
@@ -64,7 +68,8 @@ class LabelStore:
         self._clock = clock
         self._engine: Engine | None = None
         self._opening = threading.Lock()
-        self._group_commit = GroupCommit(self._begin_write)
+        self._group_commit = GroupCommit(self._begin_write, errors=self._errors)
+        self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="labels")
         self._version = lru_cache(maxsize=256)(self._read_version)
 
     @property
@@ -93,6 +98,16 @@ class LabelStore:
             else:
                 with self._open().begin() as connection:
                     yield connection
+
+    def submit(self, act: Callable[[], T]) -> Future[T]:
+        """Have ``act`` done by a thread, and what it wrote on the disk before it is told.
+
+        Acts that wait at the same time share a commit where the database has one writer, so that all of an
+        act happens inside the transactions it opens.
+        """
+        if self.is_sqlite:
+            return self._group_commit.submit(act)
+        return self._threads.submit(act)
 
     def task(self, task_id: str, version: int) -> Task:
         """The texts of one version; what never changes is read once."""
@@ -190,7 +205,7 @@ class LabelStore:
     def _new_engine(self) -> Engine:
         if not self.is_sqlite:
             try:
-                return create_engine(self._url, pool_size=16, pool_pre_ping=True)
+                return create_engine(self._url, pool_size=_CONNECTIONS, pool_pre_ping=True)
             except ImportError as error:
                 raise StorageError(
                     f"the driver of {self._url.drivername} is not installed (pip install 'psycopg[binary]')"

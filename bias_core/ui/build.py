@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import signal
@@ -142,7 +143,9 @@ def launch(services: Services) -> None:
     services.label_sync()
     # Whoever stops a server says SIGTERM: what is still to be copied or closed is, as after Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    demo = build_app(services)
+    gc.freeze()  # the page lasts as long as the server: to look through it for garbage would hold up answers
     try:
-        build_app(services).launch(quiet=True, **options)
+        demo.launch(quiet=True, **options)
     finally:
         services.close()

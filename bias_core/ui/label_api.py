@@ -63,7 +63,7 @@ Handler = Callable[["Request"], Awaitable[Response]]
 MAX_BODY = 4096  # bytes; an answer has about 200
 CODE_HEADER = "x-rater-code"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_THREADS = 32  # so many answers may share a commit
+_READERS = 8
 
 # How often, by token bucket (at once, then per second): more than people do, less than a runaway script.
 _ACTS = (60, 20.0)
@@ -127,7 +127,7 @@ class LabelDoor:
         self._services = services
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="labels")
+        self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="label-readers")
 
     def routes(self) -> list[Route]:
         """For ``launch(app_kwargs={"routes": ...})``, where they come before Gradio's own."""
@@ -146,32 +146,32 @@ class LabelDoor:
 
     async def _task(self, request: Request) -> Response:
         code = request.path_params["code"]
-        return _json(_task_json(*await self._run(lambda store: task_to_join(store, code))))
+        return _json(_task_json(*await self._alone(lambda store: task_to_join(store, code))))
 
     async def _join(self, request: Request) -> Response:
         body = await _read(request, JoinBody)
         if not body.agreed:
             raise InvalidInput("agreed: who joins has read the consent text and agrees to it")
         self._take("join", *_JOINS)
-        joined = await self._run(lambda store: join(store, body.task))
+        joined = await self._save(lambda store: join(store, body.task))
         return _json({"code": joined.code, "task": _task_json(joined.task, "open")})
 
     async def _mine(self, request: Request) -> Response:
         code = self._code(request)
-        return _json(_task_json(*await self._run(lambda store: task_of(store, code))))
+        return _json(_task_json(*await self._alone(lambda store: task_of(store, code))))
 
     async def _delete(self, request: Request) -> Response:
         code = self._code(request)
-        return _json({"deleted": await self._run(lambda store: delete_my_answers(store, code))})
+        return _json({"deleted": await self._alone(lambda store: delete_my_answers(store, code))})
 
     async def _next(self, request: Request) -> Response:
         code = self._code(request)
-        return _turn(await self._run(lambda store: next_item(store, code)))
+        return _turn(await self._save(lambda store: next_item(store, code)))
 
     async def _answer(self, request: Request) -> Response:
         code, body = self._code(request), await _read(request, AnswerBody)
         return _turn(
-            await self._run(
+            await self._save(
                 lambda store: give_answer(
                     store,
                     code,
@@ -185,11 +185,11 @@ class LabelDoor:
 
     async def _skip(self, request: Request) -> Response:
         code, body = self._code(request), await _read(request, SkipBody)
-        return _turn(await self._run(lambda store: skip(store, code, answer_id=body.id, item=body.item)))
+        return _turn(await self._save(lambda store: skip(store, code, answer_id=body.id, item=body.item)))
 
     async def _undo(self, request: Request) -> Response:
         code, body = self._code(request), await _read(request, UndoBody)
-        return _turn(await self._run(lambda store: undo(store, code, answer_id=body.id)))
+        return _turn(await self._save(lambda store: undo(store, code, answer_id=body.id)))
 
     async def _picture(self, request: Request) -> Response:
         token = request.path_params["token"]
@@ -202,10 +202,15 @@ class LabelDoor:
             except NotAllowed as error:
                 raise _Refused(404, str(error)) from error
 
-        return Response(await self._run(read), media_type="image/png", headers=_PICTURE)
+        return Response(await self._alone(read), media_type="image/png", headers=_PICTURE)
 
-    async def _run(self, act: Callable[[LabelStore], T]) -> T:
-        """Off the event loop: a commit waits for the disk."""
+    async def _save(self, act: Callable[[LabelStore], T]) -> T:
+        """With those of others in one commit, which the event loop does not wait for."""
+        store = self._services.labels
+        return await asyncio.wrap_future(store.submit(lambda: act(store)))
+
+    async def _alone(self, act: Callable[[LabelStore], T]) -> T:
+        """Off the event loop: the disk may be slow."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: act(self._services.labels))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import create_engine, insert, inspect, text
+from sqlalchemy import create_engine, event, insert, inspect, text
 
 from bias_core.annotation import schema
 from bias_core.annotation.collected import given_answers, task_progress
@@ -139,12 +139,12 @@ def test_a_block_that_raises_leaves_nothing_behind(store: LabelStore) -> None:
         assert connection.execute(text("SELECT count(*) FROM tasks")).scalar() == 1
 
 
-def test_blocks_that_wait_share_a_commit_and_none_of_them_is_lost(make_store: MakeStore) -> None:
+def test_acts_that_wait_share_a_commit_and_none_of_them_is_lost(make_store: MakeStore) -> None:
     store = make_store("sqlite")
     commits: list[int] = []
     entered, go_on = threading.Event(), threading.Event()
 
-    def put(number: int) -> None:
+    def put(number: int) -> int:
         with store.write() as connection:
             if number == 0:
                 entered.set()
@@ -153,35 +153,31 @@ def test_blocks_that_wait_share_a_commit_and_none_of_them_is_lost(make_store: Ma
             connection.execute(insert(schema.tasks).values(**values, version=1, created_ms=0))
             if number == 5:
                 raise InvalidInput("this one not")
-
-    def quietly(number: int) -> None:
-        try:
-            put(number)
-        except InvalidInput:
-            commits.append(-number)
+        return number
 
     with store.read():
         pass
-    group = store._group_commit
-    real = group._commit
-    group._commit = lambda some: (commits.append(some.n_blocks), real(some))  # type: ignore[assignment]
-    threads = [threading.Thread(target=quietly, args=(number,)) for number in range(12)]
-    threads[0].start()
+    assert store._engine is not None
+    event.listen(store._engine, "commit", lambda _: commits.append(1))
+    told = [store.submit(lambda: put(0))]
     entered.wait(10)
-    for thread in threads[1:]:
-        thread.start()
-    while group._n_waiting < 11:
-        pass
+    told += [store.submit(lambda number=number: put(number)) for number in range(1, 12)]  # type: ignore[misc]
+    assert not commits
+    assert not told[0].done()
+    assert told.pop(7).cancel()  # who asked has left: nobody else is harmed
     go_on.set()
-    for thread in threads:
-        thread.join()
+    with pytest.raises(InvalidInput, match="this one not"):
+        told.pop(5).result(10)
+    others = [number for number in range(12) if number not in (5, 7)]
+    assert [one.result(10) for one in told] == others
     with store.read() as connection:
         kept = connection.execute(text("SELECT id FROM tasks")).scalars().all()
-    assert sorted(kept) == sorted(f"t{number}" for number in range(12) if number != 5)
-    assert sorted(commits) == [-5, 12]  # one commit for all twelve
+    assert sorted(kept) == sorted(f"t{number}" for number in others)
+    assert len(commits) == 2  # the first act's, and one for the ten that waited
 
 
-def test_a_commit_that_fails_is_told_to_everybody_in_it(make_store: MakeStore) -> None:
+@pytest.mark.parametrize("together", [True, False])
+def test_a_commit_that_fails_is_told_to_everybody_in_it(make_store: MakeStore, together: bool) -> None:
     store = make_store("sqlite")
 
     def of_no_task() -> None:
@@ -191,7 +187,7 @@ def test_a_commit_that_fails_is_told_to_everybody_in_it(make_store: MakeStore) -
             connection.execute(insert(schema.raters).values(values))
 
     with pytest.raises(StorageError, match="FOREIGN KEY"):
-        of_no_task()
+        store.submit(of_no_task).result(10) if together else of_no_task()
     with store.write() as connection:  # and the next one works
         assert connection.execute(text("SELECT count(*) FROM raters")).scalar() == 0
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
-from bias_core.ui.build import build_app, launch_options
+from bias_core.ui.build import launch
 from tests.ui.fakes import FakeServices
 
 if __name__ == "__main__":
-    services = FakeServices(Path(sys.argv[1]))
-    options = launch_options(services) | {"server_name": "127.0.0.1", "server_port": int(sys.argv[2])}
-    build_app(services).launch(quiet=True, **options)
+    os.environ |= {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": sys.argv[2]}
+    launch(FakeServices(Path(sys.argv[1])))
