@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby, islice
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from bias_core.adapters.devices import hide_progress_bars, loading, pick_device
+from bias_core.adapters.devices import loading
+from bias_core.adapters.pipeline_loader import load_pipeline
 from bias_core.errors import ModelUnavailable
 from bias_core.types import GeneratedImage
 
@@ -195,34 +195,10 @@ class DiffusersTextToImage:
     def _pipeline(self) -> Any:
         if self._loaded is None:
             with loading(self.info.id, self.source):
-                self._loaded = self._load()
+                self._loaded = load_pipeline(
+                    self.info, self.source, device=self._wanted_device, offline=self.offline
+                )
         return self._loaded
-
-    def _load(self) -> Any:
-        import torch
-        from diffusers import DiffusionPipeline
-        from diffusers.utils import logging
-
-        hide_progress_bars()
-        logging.disable_progress_bar()
-        device = pick_device(self._wanted_device)
-        folder, dtype = Path(self.source), getattr(torch, self._dtype(device))
-        pipeline = DiffusionPipeline.from_pretrained(
-            self.source,
-            revision=self.info.revision or None,
-            dtype=dtype,
-            use_safetensors=True,
-            local_files_only=self.offline or folder.is_dir(),
-            **_absent_components(folder),
-        )
-        pipeline.set_progress_bar_config(disable=True)
-        return pipeline.to(device, dtype)
-
-    def _dtype(self, device: str) -> str:
-        if device == "cpu":
-            return "float32"
-        half = "bfloat16" if self.info.family in {"sd3", "flux", "sana"} else "float16"
-        return str(self.info.options.get("dtype", half))
 
     def _use_condition(self, condition: str) -> None:
         """Switch the LoRA; the one before is removed altogether, so that nothing of it stays."""
@@ -257,15 +233,6 @@ def _step_callback(on_step: StepCallback, n_steps: int) -> Any:
         return {}
 
     return on_step_end
-
-
-def _absent_components(folder: Path) -> dict[str, None]:
-    """Components that ``model_index.json`` says were never there; diffusers must be told each one."""
-    index = folder / "model_index.json"
-    if not index.is_file():
-        return {}
-    entries = json.loads(index.read_text(encoding="utf-8"))
-    return {name: None for name, value in entries.items() if value == [None, None]}
 
 
 def _to_image(pixels: np.ndarray, model: str) -> Image.Image:

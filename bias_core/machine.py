@@ -1,0 +1,83 @@
+"""What this machine has: memory for models, without loading anything that would use it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+_CGROUP = Path("/sys/fs/cgroup")
+_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")  # of containers, version 2 and 1
+_USED = ("memory.current", "memory/memory.usage_in_bytes")
+_PATIENCE_SECONDS = 5
+ZERO_GPU_BYTES = 70 * 10**9
+"""Of the slice that a Space on ZeroGPU is lent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Sizes in bytes.
+
+    Attributes
+    ----------
+    memory : that programs on this machine, or in this container, may use.
+    gpu_memory : of the largest GPU; 0 without one.
+    gpu : its name, "" without one.
+    """
+
+    memory: int
+    gpu_memory: int = 0
+    gpu: str = ""
+
+
+@lru_cache(maxsize=1)
+def this_machine() -> Machine:
+    """Asked of the system once; torch is not imported for it."""
+    if os.environ.get("SPACES_ZERO_GPU"):
+        return Machine(memory=_memory(), gpu_memory=ZERO_GPU_BYTES, gpu="ZeroGPU")
+    gpus = sorted(_gpus())
+    memory, name = gpus[-1] if gpus else (0, "")
+    return Machine(memory=_memory(), gpu_memory=memory, gpu=name)
+
+
+def free_memory() -> int:
+    """Bytes that a program can still take before the system, or the container's limit, refuses."""
+    import psutil
+
+    available = int(psutil.virtual_memory().available)
+    limit, used = _cgroup(_LIMITS), _cgroup(_USED)
+    return min(available, limit - used) if limit and used else available
+
+
+def _memory() -> int:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+    limit = _cgroup(_LIMITS)
+    return min(total, limit) if limit and total else total
+
+
+def _cgroup(names: tuple[str, ...]) -> int:
+    """A number of this container's bounds; 0 where there are none ("max")."""
+    for name in names:
+        with suppress(OSError, ValueError):
+            return int((_CGROUP / name).read_text(encoding="ascii"))
+    return 0
+
+
+def _gpus() -> list[tuple[int, str]]:
+    """(bytes, name) of each NVIDIA GPU, from the driver's own tool."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    command = [tool, "--query-gpu=memory.total,name", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    lines = [line.partition(",") for line in said.splitlines() if line.strip()]
+    return [(int(mib) << 20, name.strip()) for mib, _, name in lines if mib.strip().isdigit()]
