@@ -18,7 +18,7 @@ CODE = [*FILES, *(path for path in [ROOT / "app.py"] if path.exists())]
 
 # From the ground up: a room (a file or a folder) may import rooms of its own floor or below.
 FLOORS = [
-    {"types", "errors", "settings"},
+    {"types", "errors", "settings", "machine"},
     {"arrays", "crops", "prompts", "protocols"},
     {"statistics", "intervals", "permutation", "model_catalogue", "calibration"},
     {"metrics", "search", "runs", "adapters"},

@@ -187,7 +187,7 @@ def _speed_up(pipeline: Any, *, compiled: bool) -> None:
         if isinstance(part := getattr(pipeline, name, None), torch.nn.Module):
             part.to(memory_format=torch.channels_last)
     denoiser = getattr(pipeline, "transformer", None) or getattr(pipeline, "unet", None)
-    if compiled and getattr(denoiser, "_repeated_blocks", None):
+    if compiled and denoiser is not None and getattr(denoiser, "_repeated_blocks", None):
         denoiser.compile_repeated_blocks()  # one block is compiled, all of its kind gain
 
 
