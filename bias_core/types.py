@@ -192,7 +192,22 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInfo:
-    """One line of the model catalogue (``assets/models.yaml``)."""
+    """One line of the model catalogue (``assets/models.yaml``).
+
+    Attributes
+    ----------
+    id : the name that is asked for.
+    family : renderer, sd1, sd2, sdxl, sd3, flux, kandinsky, deepfloyd, sana, pixart, or "diffusers" where
+        it is not known.
+    revision : commit, tag or branch of a hub; "" for its newest.
+    gated : its makers ask for consent before it can be downloaded.
+    embedded : comes with the explorer.
+    conditions : what can be planted in it.
+    traceable : its denoising steps have a velocity that can be followed.
+    download_gb, memory_gb : gigabytes to fetch, and on a GPU at its own size, one picture at a time; 0 where
+        not known.
+    options : read by the adapter; ``path`` is a hub id or a folder.
+    """
 
     id: str
     name: str
@@ -208,5 +223,6 @@ class ModelInfo:
     height: int = 64
     traceable: bool = False
     download_gb: float = 0.0
+    memory_gb: float = 0.0  # of a GPU, in half precision, one picture of this size at a time; 0 if unknown
     note: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
