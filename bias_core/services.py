@@ -7,6 +7,7 @@ argument. Nothing in it belongs to one visitor.
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +16,10 @@ from zipfile import BadZipFile
 import numpy as np
 
 from bias_core.errors import StorageError
+from bias_core.hub import download_gb, free_disk, is_cached
+from bias_core.machine import this_machine
 from bias_core.model_catalogue import Catalogue, fingerprint, load_catalogue
+from bias_core.model_fit import model_fit
 from bias_core.runs.answers import AnswerCache
 from bias_core.runs.embeddings import EmbeddingCache
 from bias_core.runs.images import ImageStore
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from bias_core.annotation.label_store import LabelStore
     from bias_core.annotation.label_sync import LabelSync
     from bias_core.model_catalogue import EncoderInfo, ToolInfo
+    from bias_core.model_fit import ModelFit
     from bias_core.protocols import (
         Captioner,
         ImageTextEncoder,
@@ -89,6 +94,25 @@ class Services:
     def model_info(self, name: str) -> ModelInfo:
         """The catalogue's entry; UnknownModel where there is none."""
         return self.catalogue.model(name)
+
+    def model_fit(self, name: str) -> ModelFit:
+        """What choosing this model would mean here; nothing is loaded.
+
+        Only for a model that the catalogue does not list, the hub is asked for its size, once.
+        """
+        info, settings = self.model_info(name), self.settings
+        here = self._is_here(info)
+        if not here and not info.download_gb and not settings.offline:
+            size = self._once("size", name, lambda: download_gb(str(info.options["path"]), info.revision))
+            info = replace(info, download_gb=round(size, 1))
+        return model_fit(
+            info,
+            this_machine(),
+            here=here,
+            offline=settings.offline,
+            free_disk=free_disk(),
+            on_cpu=settings.device == "cpu",
+        )
 
     def revision(self, name: str) -> str:
         """Which weights a model name stands for now: a hub revision, or a fingerprint of the files."""
@@ -217,6 +241,10 @@ class Services:
             return str(shipped)
         local = Path(path).expanduser()
         return str(local) if local.is_dir() else path
+
+    def _is_here(self, info: ModelInfo) -> bool:
+        path = str(info.options.get("path", ""))
+        return info.embedded or Path(self._source(path)).is_dir() or is_cached(path, info.revision)
 
     def _find_revision(self, info: ModelInfo) -> str:
         if info.family == "renderer":

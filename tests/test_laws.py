@@ -20,7 +20,7 @@ CODE = [*FILES, *(path for path in [ROOT / "app.py"] if path.exists())]
 FLOORS = [
     {"types", "errors", "settings", "machine"},
     {"arrays", "crops", "prompts", "protocols"},
-    {"statistics", "intervals", "permutation", "model_catalogue", "calibration"},
+    {"statistics", "intervals", "permutation", "model_catalogue", "model_fit", "hub", "calibration"},
     {"metrics", "search", "runs", "adapters"},
     {"registry", "engine", "annotation"},
     {"studies"},

@@ -19,6 +19,7 @@ from bias_core.ui import compare_form, compare_view, messages
 from bias_core.ui.compare_form import FIELDS, INTERVENTION
 from bias_core.ui.form import attribute_rows, words_for
 from bias_core.ui.messages import user_errors
+from bias_core.ui.model_menu import model_hint
 from bias_core.ui.page import ABSOLUTE_JS
 from bias_core.ui.study_form import Preset
 from bias_core.ui.study_pictures import wire_pictures
@@ -139,7 +140,7 @@ class CompareTab(StudyTab):
             self.on_set, form["set"], [form[n] for n in ("attributes", "attribute_a", "attribute_b")], **QUIET
         )
         for end in ("", *(f"_{k}" for k in range(MOST_ARMS))):
-            changed = [form[f"condition{end}"], parts["status"]]
+            changed = [form[f"condition{end}"], form[f"model{end}"], parts["status"]]
             form[f"model{end}"].input(self._on_model(end), form[f"model{end}"], changed, **QUIET)
         counted = [form[n] for n in ("n_images", "n_arms", "n_attribute_images", "differs", "concept")]
         self.on_any("change", counted, self.on_count, self.inputs(), parts["count"])
@@ -188,7 +189,11 @@ class CompareTab(StudyTab):
         def on_model(name: str) -> Updates:
             """The conditions of another model."""
             with user_errors() as problem:
-                return {self.form[f"condition{end}"]: self._condition_menu(name)}
+                hint = gr.update(info=model_hint(self.services, name))
+                return {
+                    self.form[f"condition{end}"]: self._condition_menu(name),
+                    self.form[f"model{end}"]: hint,
+                }
             return {self.parts["status"]: messages.error_html(problem.message)}
 
         return on_model

@@ -11,6 +11,7 @@ from bias_core.errors import InvalidInput
 from bias_core.studies.catalogue import load_attribute_sets, suggest_set
 from bias_core.studies.compare_types import MOST_ARMS, Arm, CompareSettings
 from bias_core.ui.form import HEADERS, attribute_rows, read_attributes
+from bias_core.ui.model_menu import HINT, model_choices
 from bias_core.ui.study_form import as_number, as_text, as_whole, is_given
 
 if TYPE_CHECKING:
@@ -190,10 +191,9 @@ def _build_arm_fields(
 ) -> None:
     """Model, condition and prompt of an arm, or of all where ``end`` is empty."""
     options = _options(end, values, shown)
-    models = [(info.name, info.id) for info in services.models()]
     conditions = list(services.model_info(values[f"model{end}"]).conditions)
     form[f"model{end}"] = gr.Dropdown(
-        models, label="Model", info="Or org/name, or a local folder", allow_custom_value=True,
+        model_choices(services), label="Model", info=HINT, allow_custom_value=True,
         **options("model", 3, 220),
     )  # fmt: skip
     form[f"condition{end}"] = gr.Dropdown(

@@ -19,6 +19,7 @@ from bias_core.ui.explore_view import ExploreView, GrowingGrid, View
 from bias_core.ui.form import attribute_rows, form_values, read_form, words_for
 from bias_core.ui.links import EXPLORE, query_of, read_link
 from bias_core.ui.messages import user_errors
+from bias_core.ui.model_menu import model_hint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -182,10 +183,9 @@ class Handlers:
     def _model_updates(self, name: str, condition: str | None) -> Updates:
         info = self.services.model_info(name)
         chosen = condition if condition in info.conditions else next(iter(info.conditions), "")
-        note = " ".join(
-            filter(None, (info.note, f"Licence: {info.licence}." if info.licence else "",
-                          f"Downloads {info.download_gb:g} GB on first use." if info.download_gb else ""))
-        )  # fmt: skip
+        licence = f"Licence: {info.licence}." if info.licence else ""
+        hint = "" if info.embedded else model_hint(self.services, name)
+        note = " ".join(filter(None, (hint, info.note, licence)))
         return {
             self.ui.condition: gr.update(
                 choices=list(info.conditions), value=chosen, visible=bool(info.conditions)

@@ -11,6 +11,7 @@ from bias_core.studies.explore_types import ExploreSettings
 from bias_core.ui.form import FIELDS, HEADERS, attribute_rows
 from bias_core.ui.groups import CHOOSE_JS
 from bias_core.ui.messages import READY
+from bias_core.ui.model_menu import HINT, model_choices
 
 if TYPE_CHECKING:
     from bias_core.services import Services
@@ -122,8 +123,8 @@ def _build_question(
         }
     with gr.Row(equal_height=True, elem_classes="line"):
         form["model"] = gr.Dropdown(
-            [(info.name, info.id) for info in services.models()], value=DEFAULTS.model, label="Model",
-            info="Or type org/name of the hub, or a local folder", allow_custom_value=True, elem_id="model",
+            model_choices(services), value=DEFAULTS.model, label="Model",
+            info=HINT, allow_custom_value=True, elem_id="model",
             scale=5, min_width=260,
         )  # fmt: skip
         form["condition"] = gr.Dropdown(
@@ -135,6 +136,7 @@ def _build_question(
                 "Generate and measure", variant="primary", size="lg", elem_id="generate"
             )
             parts["stop"] = gr.Button("Stop", variant="stop", size="lg", elem_id="stop", visible=False)
+    parts["model_note"] = gr.HTML(elem_id="model-note", elem_classes="quiet")
     return chips
 
 
@@ -162,7 +164,6 @@ def _build_options(form: dict[str, Any], parts: dict[str, Any], services: Servic
             _build_reading(form, services)
         with gr.Row():
             _build_association(form)
-        parts["model_note"] = gr.HTML(elem_classes="quiet")
 
 
 def _build_prompt(form: dict[str, Any]) -> None:

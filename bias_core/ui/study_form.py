@@ -11,6 +11,7 @@ import gradio as gr
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.study_types import StudySettings
+from bias_core.ui.model_menu import HINT, model_choices
 from bias_core.ui.study_html import TAKE_JS
 
 if TYPE_CHECKING:
@@ -129,10 +130,10 @@ def build_form(key: str, designs: Sequence[Design], services: Services) -> dict[
             min_width=240,
         )
         form["model"] = gr.Dropdown(
-            [(info.name, info.id) for info in services.models()],
+            model_choices(services),
             value=defaults.model,
             label="Model",
-            info="Or org/name of the hub, or a local folder",
+            info=HINT,
             allow_custom_value=True,
             scale=4,
             elem_id=f"{key}-model",

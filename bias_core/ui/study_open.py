@@ -14,6 +14,7 @@ from bias_core.studies.examples import list_examples, open_example
 from bias_core.studies.study_types import StudyReport
 from bias_core.ui import messages, study_form
 from bias_core.ui.messages import user_errors
+from bias_core.ui.model_menu import model_hint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,6 +85,18 @@ class Opening:
         """Everything that :meth:`form_of` changes."""
         use_own = [self.parts["use_own"]] if self.own else []
         return [*(self.form[name] for name in study_form.FIELDS), *use_own]
+
+    def suited(self) -> list[Any]:
+        """Everything that :meth:`suited_to` changes."""
+        return [self.form["condition"], self.form["model"], self.parts["status"]]
+
+    def suited_to(self, model: str) -> Updates:
+        """The conditions of another model, and what choosing it means here."""
+        return {
+            self.form["condition"]: self._conditions(model, ""),
+            self.form["model"]: gr.update(info=model_hint(self.services, model)),
+            self.parts["status"]: messages.READY,
+        }
 
     def _conditions(self, model: str, condition: str) -> Any:
         """The menu of a model's conditions."""

@@ -192,7 +192,7 @@ class StudyTab(Opening):
         parts["stop"].click(self.on_stop, parts["visitor"], parts["status"], queue=False, **QUIET)
         changed = [form["options"], form["steps"], form["guidance"]]
         form["study"].input(self.on_study, form["study"], changed, **QUIET)
-        form["model"].input(self.on_model, form["model"], [form["condition"], parts["status"]], **QUIET)
+        form["model"].input(self.on_model, form["model"], self.suited(), **QUIET)
         counted = [
             *(form[name] for name in ("study", "percent", "options")),
             *self.inputs()[len(study_form.FIELDS) :],
@@ -314,7 +314,7 @@ class StudyTab(Opening):
     def on_model(self, name: str) -> Updates:
         """The conditions of another model."""
         with user_errors() as problem:
-            return {self.form["condition"]: self._conditions(name, ""), self.parts["status"]: messages.READY}
+            return self.suited_to(name)
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def on_count(self, *values: Any) -> str:

@@ -1,0 +1,28 @@
+"""Menus of models: each line says what a choice would download, and whether it fits this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bias_core.errors import UnknownModel
+
+if TYPE_CHECKING:
+    from bias_core.services import Services
+
+HINT = "Or type org/name of the hub, or a local folder"
+
+
+def model_choices(services: Services) -> list[tuple[str, str]]:
+    """(what is shown, id) of every model that has a name; the embedded ones first, then those that work."""
+    listed = [(info, services.model_fit(info.id)) for info in services.models()]
+    listed.sort(key=lambda pair: (not pair[0].embedded, not pair[1].works))
+    return [(" · ".join(filter(None, (info.name, fit.short))), info.id) for info, fit in listed]
+
+
+def model_hint(services: Services, name: str) -> str:
+    """What stands under the menu once a model is chosen; for a name that is no model, what to type."""
+    try:
+        info = services.model_info(name)
+    except UnknownModel:
+        return HINT
+    return HINT if info.embedded else services.model_fit(name).says

@@ -1,0 +1,36 @@
+"""Menus that say what a choice would download."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bias_core import services as services_module
+from bias_core.machine import Machine
+from bias_core.ui.model_menu import HINT, model_choices, model_hint
+
+if TYPE_CHECKING:
+    from tests.ui.fakes import FakeServices
+
+
+@pytest.fixture
+def on_a_laptop(fakes: FakeServices, monkeypatch: pytest.MonkeyPatch) -> FakeServices:
+    monkeypatch.setattr(services_module, "this_machine", lambda: Machine(memory=8 * 10**9))
+    monkeypatch.setattr(services_module, "is_cached", lambda *_: False)
+    monkeypatch.setattr(services_module, "download_gb", lambda *_: 2.5)
+    monkeypatch.setattr(services_module, "free_disk", lambda: 10**12)
+    return fakes
+
+
+def test_every_named_model_is_in_the_menu_and_the_embedded_ones_first(on_a_laptop: FakeServices) -> None:
+    choices = model_choices(on_a_laptop)
+    assert {value for _, value in choices} == {info.id for info in on_a_laptop.models()}
+    assert choices[0] == ("Calibration world, diffusion model", "calibration-diffusion")
+    assert "not on this machine" in {value: text for text, value in choices}["stable-diffusion-v1-5"]
+
+
+def test_a_chosen_model_says_what_it_means_here(on_a_laptop: FakeServices) -> None:
+    assert model_hint(on_a_laptop, "calibration-renderer") == HINT
+    assert model_hint(on_a_laptop, "no model!") == HINT
+    assert "BIAS_OFFLINE" in model_hint(on_a_laptop, "org/name")
