@@ -7,6 +7,7 @@
     ├── NotAllowed            a link or code opens nothing, or not this, or not now
     ├── UnknownModel          no such model or condition in the catalogue
     ├── ModelUnavailable      known, but its weights are missing, corrupt, gated or too large
+    │   └── NotEnoughMemory   ... too large for what is free on this machine now
     ├── StorageError          disk full, unreadable file, image missing from the store
     └── Cancelled             the user pressed Stop; what was finished is kept
 """
@@ -30,6 +31,10 @@ class UnknownModel(BiasCoreError, LookupError):
 
 class ModelUnavailable(BiasCoreError, RuntimeError):
     """The model is known but cannot be loaded; the message says why and what to do."""
+
+
+class NotEnoughMemory(ModelUnavailable):
+    """The model is too large for what is free now; the message says what it needs and what there is."""
 
 
 class StorageError(BiasCoreError, OSError):

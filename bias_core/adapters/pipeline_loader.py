@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bias_core.adapters.devices import hide_progress_bars, pick_device
-from bias_core.errors import ModelUnavailable
+from bias_core.adapters.residents import drop_longest_unused
+from bias_core.errors import NotEnoughMemory
 from bias_core.machine import free_memory
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def load_pipeline(info: ModelInfo, source: str, *, device: str = "auto", offline
 
     Raises
     ------
-    ModelUnavailable
+    NotEnoughMemory
         It does not fit this machine; the message says what is needed and what there is.
     """
     import torch
@@ -84,14 +85,14 @@ def check_memory(info: ModelInfo, folder: Path) -> None:
 
     Raises
     ------
-    ModelUnavailable
+    NotEnoughMemory
         They do not fit.
     """
     needed = sum(path.stat().st_size for path in folder.glob("**/*.safetensors")) if folder.is_dir() else 0
     needed = needed or round(info.download_gb * _GB)
     free = free_memory()
     if needed > free:
-        raise ModelUnavailable(
+        raise NotEnoughMemory(
             f"{info.id} needs {needed / _GB:.1f} GB of memory to load, and this machine has "
             f"{free / _GB:.1f} GB free; choose a smaller model, or close what else runs"
         )
@@ -130,11 +131,11 @@ def component_sizes(pipeline: Any) -> dict[str, int]:
 
 
 def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
-    """Place the pipeline so that it fits, and say in the log where that makes it slower.
+    """Place the pipeline so that it fits, others let go first, and say in the log where that makes it slower.
 
     Raises
     ------
-    ModelUnavailable
+    NotEnoughMemory
         The device has not even room for a layer at a time.
     """
     if device != "cuda":
@@ -142,10 +143,14 @@ def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
         return "resident"
     import torch
 
-    sizes, free = component_sizes(pipeline), int(torch.cuda.mem_get_info()[0])
-    placement = plan_placement(sizes, free=free, pixels=info.width * info.height)
+    sizes = component_sizes(pipeline)
+    while True:
+        free = int(torch.cuda.mem_get_info()[0])
+        placement = plan_placement(sizes, free=free, pixels=info.width * info.height)
+        if placement == "resident" or not drop_longest_unused():
+            break
     if placement is None:
-        raise ModelUnavailable(
+        raise NotEnoughMemory(
             f"{info.id} has {sum(sizes.values()) / _GB:.1f} GB of weights, and the GPU {free / _GB:.1f} GB "
             "free, too little even for a layer at a time; choose a smaller model, close what else uses the "
             "GPU, or set BIAS_DEVICE=cpu"

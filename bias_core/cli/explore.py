@@ -84,12 +84,12 @@ def explore(
 def models() -> None:
     """List the models and encoders that have a name."""
     with user_errors(), open_services() as services:
-        table = Table("model", "conditions", "steps", "guidance", "size", "licence", "download")
+        table = Table("model", "conditions", "steps", "guidance", "size", "licence", "on this machine")
         for info in services.models():
-            download = "embedded" if info.embedded else f"{info.download_gb:g} GB"
+            here = "embedded" if info.embedded else services.model_fit(info.id).short
             conditions, size = ", ".join(info.conditions) or "–", f"{info.width}x{info.height}"
             table.add_row(info.id, conditions, str(info.default_steps), f"{info.default_guidance:g}",
-                          size, info.licence, download)  # fmt: skip
+                          size, info.licence, here)  # fmt: skip
         console.print(table)
         encoders = Table("encoder", "library", "what it is")
         for item in services.encoders():

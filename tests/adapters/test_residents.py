@@ -1,0 +1,91 @@
+"""Weights come on first use and leave when others need the room."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+
+from bias_core.adapters import residents
+from bias_core.adapters.residents import Weights, drop_longest_unused
+from bias_core.errors import ModelUnavailable, NotEnoughMemory
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> None:
+    gc.collect()
+    while drop_longest_unused():
+        pass
+
+
+class Machine:
+    """Room for ``room`` models, and which were loaded."""
+
+    def __init__(self, room: int, error: type[Exception] = NotEnoughMemory) -> None:
+        self.room, self.error = room, error
+        self.held: list[Weights[str]] = []
+        self.loaded: list[str] = []
+
+    def weights(self, name: str) -> Weights[str]:
+        def load() -> str:
+            if sum(one.value is not None for one in self.held) >= self.room:
+                raise self.error("too large")
+            self.loaded.append(name)
+            return name.upper()
+
+        made = Weights(name, "somewhere", load)
+        self.held.append(made)
+        return made
+
+
+def test_they_load_once_and_again_after_they_were_dropped() -> None:
+    machine = Machine(2)
+    a = machine.weights("a")
+    assert (a(), a()) == ("A", "A")
+    a.drop()
+    assert a() == "A"
+    assert machine.loaded == ["a", "a"]
+
+
+@pytest.mark.parametrize("error", [NotEnoughMemory, torch.OutOfMemoryError])
+def test_the_longest_unused_leave_until_there_is_room(error: type[Exception]) -> None:
+    machine = Machine(2, error)
+    a, b, c = (machine.weights(name) for name in "abc")
+    a(), b(), a(), c()
+    assert [one.value for one in (a, b, c)] == ["A", None, "C"]
+    b()
+    assert [one.value for one in (a, b, c)] == [None, "B", "C"]
+
+
+def test_what_never_fits_is_said_and_has_emptied_the_memory_only() -> None:
+    machine = Machine(1)
+    a = machine.weights("a")
+    a()
+    machine.room = 0
+    with pytest.raises(NotEnoughMemory, match="too large"):
+        machine.weights("b")()
+    assert a.value is None
+    machine.room = 1
+    assert a() == "A"
+
+
+def test_other_failures_cost_nobody_their_weights() -> None:
+    a = Machine(1).weights("a")
+    a()
+
+    def corrupt() -> str:
+        raise OSError("no such file")
+
+    with pytest.raises(ModelUnavailable, match="broken cannot be loaded"):
+        Weights("broken", "somewhere", corrupt)()
+    assert a.value == "A"
+
+
+def test_adapters_that_are_gone_are_forgotten() -> None:
+    made = Machine(1).weights("a")
+    made()
+    assert len(residents._last_used) == 1
+    del made
+    gc.collect()
+    assert not drop_longest_unused()
