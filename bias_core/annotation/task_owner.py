@@ -34,14 +34,15 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 MAX_ITEMS = 20_000
-MAX_USER = 100  # characters of a Hub user's name
+MAX_USER = 100  # characters of a Hub user's id
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerKey:
     """What opens a task to its owner: its id with the secret, or with the Hub user who made it.
 
-    ``hub_user`` must come from a checked sign-in, never from a form.
+    ``hub_user`` is what the Hub never gives to another account (the ``sub`` of a sign-in: names may change
+    hands). It must come from a checked sign-in, never from a form.
     """
 
     task_id: str

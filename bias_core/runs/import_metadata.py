@@ -1,4 +1,4 @@
-"""``metadata.csv`` and ``metadata.jsonl``: which picture has which prompt."""
+"""``metadata.csv`` and ``metadata.jsonl``: which picture has which prompt, and whom it was to show."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 METADATA = ("metadata.csv", "metadata.jsonl")
 TEXTS = ("prompt", "text", "caption")
 """Columns that hold the prompt, the first that there is."""
+WHOM = ("left", "right", "identity")
+"""Columns that name whom a picture was to show: two people side by side, or one; none is needed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """Prompts by file name, and the folders whose pictures they are about ("." is the whole)."""
+    """Prompts and people by file name, and the folders whose pictures they are about ("." is the whole)."""
 
     prompts: Mapping[str, str]
+    whom: Mapping[str, Mapping[str, str]]
     folders: frozenset[str]
 
     def covers(self, name: str) -> bool:
@@ -43,14 +46,17 @@ def read_metadata(files: Files) -> Told:
         lies outside of its folder.
     """
     prompts: dict[str, str] = {}
+    whom: dict[str, dict[str, str]] = {}
     folders = set()
     for name in files.names:
         path = PurePosixPath(name)
         if path.name in METADATA:
             folders.add(path.parent.as_posix())
             for line in _lines(name, files):
-                prompts[(path.parent / check_name(line["file_name"])).as_posix()] = line["prompt"]
-    return Told(prompts=prompts, folders=frozenset(folders))
+                picture = (path.parent / check_name(line["file_name"])).as_posix()
+                prompts[picture] = line["prompt"]
+                whom[picture] = {column: line[column] for column in WHOM if line[column]}
+    return Told(prompts=prompts, whom=whom, folders=frozenset(folders))
 
 
 def _lines(name: str, files: Files) -> list[dict[str, str]]:
@@ -74,4 +80,6 @@ def _line(name: str, number: int, row: Any) -> dict[str, str]:
     column = next((c for c in TEXTS if isinstance(row, dict) and row.get(c) is not None), "")
     if not column or not isinstance(row.get("file_name"), str):
         raise InvalidInput(f"{name}, line {number}: needs file_name and one of {', '.join(TEXTS)}")
-    return {"file_name": row["file_name"], "prompt": " ".join(str(row[column]).split())}
+    people = {name: row[name] if isinstance(row.get(name), str) else "" for name in WHOM}
+    texts = {"prompt": str(row[column]), **people}
+    return {"file_name": row["file_name"]} | {name: " ".join(text.split()) for name, text in texts.items()}

@@ -7,7 +7,7 @@ import io
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -111,6 +111,10 @@ class ImportedImages:
             if on_step is not None:
                 on_step(done, len(rows))
 
+    def whom(self, image_id: str) -> Mapping[str, str]:
+        """Whom the metadata says that a picture was to show (``left``, ``right``, ``identity``)."""
+        return self._whom.get(self._names.get(image_id, ""), {})
+
     def _find(self) -> dict[str, str]:
         """Names of files and their prompts, in the order of the names."""
         names = [name for name in self._files.names if PurePosixPath(name).suffix.lower() in PICTURES]
@@ -119,6 +123,7 @@ class ImportedImages:
                 f"{self.name} has {len(names):,} pictures; at most {MOST_PICTURES:,} can be taken"
             )
         told = read_metadata(self._files)
+        self._whom = told.whom
         absent = sorted(set(told.prompts) - set(names))
         self.rejected += [f"{name}: no such picture" for name in absent]
         found: dict[str, str] = {}

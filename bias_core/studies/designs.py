@@ -42,6 +42,7 @@ PROGRAM_FILES = (
     "tbyb_controlled",
     "tbyb_own",
     "own_pictures",
+    "unmeasured",
 )
 """Each of these modules of ``bias_core.studies`` has a dictionary ``PROGRAMS``."""
 

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from bias_core.annotation.agreement import (
     agreement_estimate,
-    cohen_kappa,
     confusion,
     reader_errors_from_labels,
 )
 from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, NOT_TWO_PEOPLE
 from bias_core.statistics import wilson_interval
+from bias_core.studies.label_raters import checks_table, pairs_table, raters_figure, raters_table, said_of
 from bias_core.studies.study_types import (
     Design,
     Finding,
     Results,
-    StudyFigure,
     StudyReport,
     StudySettings,
     StudyTable,
@@ -37,11 +35,8 @@ Said = Mapping[tuple[str, str], str]
 """An answer for each ``(image_id, position)``."""
 
 KIND = "labels"
-RATERS, COVERAGE = "raters", "coverage"
-"""Keys of tables; RATERS also of the figure."""
-_MOST_PAIRS = 45  # of raters with an interval: ten raters
-_PAIR_RESAMPLES = 200
-_MOST_PAIRED = 30  # raters
+COVERAGE = "coverage"
+"""Key of a table."""
 _MOST_DISPUTED = 100
 _UNUSABLE = (CANNOT_IDENTIFY, NOT_TWO_PEOPLE)
 _LABELS_NOTE = (
@@ -69,13 +64,14 @@ def label_report(
     task = progress.task
     given = answers_given(labelled)
     people = majority_labels(labelled, task)
-    raters, pairs = _raters(progress, given), _pairs(given)
+    raters, pairs = raters_table(progress, given), pairs_table(given)
     compared = [_compared(name, said, people, task) for name, said in (automatic or {}).items()]
     findings = (*_agreement(given), *(finding for found, _ in compared for finding in found))
     tables = (
-        StudyTable(key=RATERS, title="Raters", frame=raters, note=_RATERS_NOTE),
-        StudyTable(key="pairs", title="Every two raters", frame=pairs, note="Cohen's κ on common pictures."),
+        raters,
+        pairs,
         *(table for _, found in compared for table in found),
+        checks_table(labelled),
         _coverage(people, task),
         _counted(given, task),
         _disputed(people),
@@ -84,7 +80,7 @@ def label_report(
     results = Results(
         findings=findings,
         tables=tuple(table for table in tables if len(table.frame)),
-        figures=tuple(figure for figure in (_figure_of_raters(raters),) if len(figure.data)),
+        figures=tuple(figure for figure in (raters_figure(raters.frame),) if len(figure.data)),
         notes=(*_missing(findings), _LABELS_NOTE),
     )
     return report_of(task, results, n_planned=progress.n_items, n_images=progress.n_complete)
@@ -138,7 +134,7 @@ def majority_labels(labelled: Sequence[LabelledItem], task: Task) -> pd.DataFram
 
 def _agreement(given: pd.DataFrame) -> list[Finding]:
     """Alpha of all answers, and Fleiss' kappa of the pictures that equally many raters answered."""
-    several = {key: said for key, said in _said(given).items() if len(said) >= 2}
+    several = {key: said for key, said in said_of(given).items() if len(said) >= 2}
     if len(several) < 2:
         return []
     pictures = [image_id for image_id, _ in several]
@@ -161,14 +157,6 @@ def _agreement(given: pd.DataFrame) -> list[Finding]:
     return found
 
 
-def _said(given: pd.DataFrame) -> dict[tuple[str, str], list[str]]:
-    """Everybody's answers by picture and position."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for image_id, position, answer in zip(given["image_id"], given["position"], given["answer"], strict=True):
-        found.setdefault((image_id, position), []).append(answer)
-    return found
-
-
 def _of_chance(estimate: Estimate) -> Estimate:
     """With the value that chance gives."""
     return replace(estimate, null_value=0.0)
@@ -183,80 +171,6 @@ def _strength(estimate: Estimate) -> str:
     if estimate.high < 0.667:
         return "Below the customary lower limit of 0.667: conclude little from single pictures."
     return "Not clearly above the customary limit of 0.8."
-
-
-_RATERS_NOTE = (
-    "agrees: share of a rater's answers that equal what most others said of the same picture, with Wilson's "
-    "interval. differs: the interval lies below the share of all raters together; one in 40 does by chance. "
-    "known right: of the pictures whose answer was known."
-)
-
-
-def _raters(progress: TaskProgress, given: pd.DataFrame) -> pd.DataFrame:
-    """Each rater's part, attention, and agreement with the others."""
-    against = _against_others(given)
-    n_equal, n_all = int(against["equal"].sum()), len(against)
-    by_rater = {str(rater): list(some) for rater, some in against.groupby("rater")["equal"]}
-    rows = []
-    for one in progress.raters:
-        mine = by_rater.get(one.rater, [])
-        equal, n = sum(mine), len(mine)
-        share = wilson_interval(equal, n) if n else None
-        others = (n_equal - equal) / (n_all - n) if n_all > n else float("nan")
-        rows.append(
-            {
-                "rater": one.rater,
-                "answered": one.n_answered,
-                "skipped": one.n_skipped,
-                "median seconds": one.median_seconds,
-                "known right": f"{one.n_gold_right} of {one.n_gold}",
-                "compared": n,
-                "agrees": share.value if share else float("nan"),
-                "low": share.low if share else float("nan"),
-                "high": share.high if share else float("nan"),
-                "differs": bool(share and share.high < others),
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def _against_others(given: pd.DataFrame) -> pd.DataFrame:
-    """Whether each answer equals what most of the other raters said, where they have such a majority."""
-    votes = {key: Counter(said) for key, said in _said(given).items()}
-    rows = []
-    for image_id, position, rater, answer in given.itertuples(index=False):
-        others = (votes[image_id, position] - Counter([answer])).most_common(2)
-        if others and (len(others) == 1 or others[0][1] > others[1][1]):
-            rows.append((rater, answer == others[0][0]))
-    return pd.DataFrame(rows, columns=["rater", "equal"])
-
-
-def _pairs(given: pd.DataFrame) -> pd.DataFrame:
-    """Cohen's kappa of every two raters with at least two common answers; intervals for the first pairs.
-
-    Nothing where nobody answered, or where raters are so many that nobody would read on.
-    """
-    if not 2 <= given["rater"].nunique() <= _MOST_PAIRED:
-        return pd.DataFrame()
-    ratings = given.pivot_table("answer", ["image_id", "position"], "rater", aggfunc="first")
-    rows: list[dict[str, Any]] = []
-    for one, other in combinations(ratings.columns, 2):
-        common = ratings[[one, other]].dropna()
-        if len(common) < 2:
-            continue
-        row = {"one": one, "other": other, "common answers": len(common)}
-        row["equal"] = float((common[one] == common[other]).mean())
-        row["κ"] = cohen_kappa(common[one], common[other])
-        if len(rows) < _MOST_PAIRS:
-            found = agreement_estimate(
-                common,
-                coefficient="cohen_kappa",
-                groups=common.index.get_level_values("image_id"),
-                n_resamples=_PAIR_RESAMPLES,
-            )
-            row |= {"low": found.low, "high": found.high}
-        rows.append(row)
-    return pd.DataFrame(rows)
 
 
 def _compared(
@@ -359,22 +273,6 @@ def _disputed(people: pd.DataFrame) -> StudyTable:
     some = some.sort_values("share", kind="stable", na_position="first").head(_MOST_DISPUTED)
     note = "Without a label: two answers have equally many votes."
     return StudyTable(key="disputed", title="Disputed pictures", frame=some.reset_index(drop=True), note=note)
-
-
-def _figure_of_raters(raters: pd.DataFrame) -> StudyFigure:
-    if raters.empty:
-        raters = pd.DataFrame(columns=["rater", "agrees", "low", "high", "differs"])
-    data = raters.dropna(subset="agrees")
-    group = data["differs"].map({True: "differs from the others", False: "as the others"})
-    marks = {"name": data["rater"], "value": data["agrees"], "low": data["low"], "high": data["high"]}
-    return StudyFigure(
-        key=RATERS,
-        title="Raters against the majority of the others",
-        kind="intervals",
-        data=pd.DataFrame({**marks, "group": group}).reset_index(drop=True),
-        labels={"x": "share of equal answers"},
-        caption="Far left of all others: somebody who sees differently, or does not look.",
-    )
 
 
 def _missing(findings: Sequence[Finding]) -> list[str]:

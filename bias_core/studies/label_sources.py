@@ -16,6 +16,7 @@ from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE
 from bias_core.studies.explore_types import ExploreReport
 from bias_core.studies.history import list_runs
 from bias_core.studies.prompts_of_papers import read_study
+from bias_core.studies.whom import UNKNOWN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
     from bias_core.studies.study_types import StudyReport
 
 PAIR = ("left", "right")
+PERSON = "person"
+"""What somebody is called whom nothing names."""
 _LINE = re.compile(r"\s*(\d+)\s*[:=]\s*(.+)")
+_OF_ANYTHING = ("own_pictures", "unmeasured")  # kinds of studies whose pictures may show no people at all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +60,9 @@ def kind_of(report: Report) -> TaskKind:
     if isinstance(report, ExploreReport) or report.pictures is None:
         return "own"
     if "setting" in report.pictures:
-        return "pst_paired" if (report.pictures["setting"] != SINGLE).any() else "pst_single"
+        if (~report.pictures["setting"].isin(_ONE)).any():
+            return "pst_paired"
+        return "own" if report.design.kind in _OF_ANYTHING else "pst_single"
     return "association" if "set" in report.pictures else "own"
 
 
@@ -75,8 +81,18 @@ def candidates(report: Report, kind: TaskKind, *, words: tuple[str, str] | None 
     rows = _of_explore(report) if isinstance(report, ExploreReport) else _of_study(report, kind, words)
     found = [Candidate(number=i, **row) for i, row in enumerate(rows, start=1)]
     if not found:
-        raise InvalidInput(f"this run has no stored picture for such a task ({kind.replace('_', ' ')})")
+        raise InvalidInput(
+            f"this run has no stored picture of {_WANTED[kind]}: ask something else, or choose another run"
+        )
     return found
+
+
+_WANTED = {
+    "pst_paired": "two people",
+    "pst_single": "one person",
+    "association": "what these words are about",
+    "own": "anything",
+}
 
 
 def chosen(found: Sequence[Candidate], n: int, seed: int = 0) -> list[Candidate]:
@@ -92,7 +108,12 @@ def chosen(found: Sequence[Candidate], n: int, seed: int = 0) -> list[Candidate]
 def task_pictures(
     found: Sequence[Candidate], task: Task, *, who: str = "", gold: Mapping[int, Mapping[str, str]] = {}
 ) -> list[TaskPicture]:
-    """The items of a task; ``who`` is asked about where a run does not say whom its pictures show.
+    """The items of a task.
+
+    Parameters
+    ----------
+    who : is asked about in place of whom the run names; "": as it names them, "person" where it does not.
+    gold : known answers by number, for attention checks.
 
     Raises
     ------
@@ -106,7 +127,7 @@ def task_pictures(
         TaskPicture(
             path=one.path,
             image_id=one.image_id,
-            identities={p: one.identities.get(p, who) for p in task.positions if p != PICTURE},
+            identities={p: who or one.identities.get(p) or PERSON for p in task.positions if p != PICTURE},
             gold=gold.get(one.number),
         )
         for one in found
@@ -170,6 +191,17 @@ def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
     return gold
 
 
+def gold_lines(gold: Mapping[int, Mapping[str, str]]) -> str:
+    """The inverse of :func:`gold_from_lines`.
+
+    Examples
+    --------
+    >>> gold_lines({4: {"left": "feminine", "right": "masculine"}})
+    '4: feminine, masculine'
+    """
+    return "\n".join(f"{number}: {', '.join(said.values())}" for number, said in sorted(gold.items()))
+
+
 def _recorded_people(truth: Mapping[str, Any], positions: Sequence[str]) -> dict[str, str]:
     if truth["n_people"] != len(positions):
         return dict.fromkeys(positions, NOT_TWO_PEOPLE)
@@ -212,10 +244,13 @@ def _of_study(report: StudyReport, kind: TaskKind, words: tuple[str, str] | None
     return rows
 
 
+_ONE = (SINGLE, UNKNOWN)  # settings of pictures that may show one person
+
+
 def _suiting(frame: pd.DataFrame, kind: TaskKind) -> pd.DataFrame:
     if "setting" in frame and kind in ("pst_paired", "pst_single"):
-        alone = frame["setting"] == SINGLE
-        return frame[alone] if kind == "pst_single" else frame[~alone]
+        alone = frame["setting"].isin(_ONE)
+        return frame[alone] if kind == "pst_single" else frame[frame["setting"] != SINGLE]
     if "set" in frame and kind == "association" and (frame["set"] == "neutral").any():
         return frame[frame["set"] == "neutral"]
     return frame
@@ -241,7 +276,7 @@ def runs_with(services: StudyServices, session: str, image_ids: Collection[str])
 
 
 def _identities(picture: Mapping[Any, Any]) -> dict[str, str]:
-    if "setting" not in picture:
+    if picture.get("setting", UNKNOWN) == UNKNOWN:
         return {}
     if picture["setting"] == SINGLE:
         return {SINGLE: str(picture["left"])}

@@ -14,6 +14,7 @@ from bias_core.studies.catalogue import find_attribute, load_attribute_sets
 from bias_core.studies.oasis_cells import keep_readings, read_cells
 from bias_core.studies.program import Program
 from bias_core.studies.study_types import Design, Finding, Results, StudyFigure, StudyTable
+from bias_core.studies.whom import keep_people
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +63,7 @@ def measure_own(design: Design, settings: StudySettings, data: StudyData) -> Mea
     frame = data.frame.reset_index(drop=True)
     if len(frame) < _FEWEST:
         raise InvalidInput(f"at least {_FEWEST} pictures are needed, got {len(frame)}")
+    keep_people(data)
     rows = yield from data.embed(frame)
     cells = read_cells(data, ALL, frame, rows, attributes)
     keep_readings(data, frame, cells)

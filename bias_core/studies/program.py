@@ -27,6 +27,7 @@ class Program:
     shots : which pictures the design asks for under these settings.
     ready : raises where a model that will be needed is missing; asked before anything is drawn.
     measure : a generator that yields where it is and returns the results; ``data`` holds the pictures.
+    needs_reader : whether it reads pictures with the encoder of the settings.
     rescore : the results from labelled people alone, for labels that were corrected; None where the study
         has none. The tables are those of the raters.
     """
@@ -34,4 +35,5 @@ class Program:
     shots: Callable[[Design, StudySettings], list[Shot]]
     measure: Callable[[Design, StudySettings, StudyData], Measuring]
     ready: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
+    needs_reader: bool = True
     rescore: Callable[[Design, StudySettings, pd.DataFrame, Sequence[StudyTable]], Results] | None = None

@@ -58,7 +58,8 @@ def run_study(
     started = time.monotonic()
     settings = with_options(design, settings)
     program = program_of(design)
-    services.encoder(settings.encoder)
+    if program.needs_reader:
+        services.encoder(settings.encoder)
     settings, rows, shots = _laid_out(design, settings, services, program)
     program.ready(settings, services)
     manifest = _manifest(design, settings, rows, shots, session)

@@ -19,7 +19,7 @@ from bias_core.studies.label_sources import (
     task_pictures,
 )
 from bias_core.studies.study_types import StudyReport
-from bias_core.ui.study_form import as_text, as_whole
+from bias_core.ui.study_form import as_number, as_text, as_whole
 
 if TYPE_CHECKING:
     from bias_core.annotation.task_owner import TaskPicture
@@ -42,10 +42,12 @@ _NAMES = {
 }
 NUMBERS = ("n", "seed", "raters", "n_gold")
 WORDS = ("who", "a", "b", "question", "answers")
-FIELDS = ("source", "kind", *NUMBERS, *WORDS, "gold", *TEXTS)
+FIELDS = ("source", "kind", *NUMBERS, "share", *WORDS, "gold", *TEXTS)
 _SHOWN_FOR = {"who": ("pst_paired", "pst_single"), "a": ("association",), "b": ("association",)}
 _SHOWN_FOR |= {"question": ("own",), "answers": ("own",)}
 _MOST_PREVIEWED = 120
+SAMPLE = {"a": "a", "b": "b", "question": "?", "answers": "a\nb"}
+"""Words that make a task of any kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,7 @@ def build_form() -> dict[str, Any]:
     form: dict[str, Any] = {}
     with gr.Row():
         form["source"] = gr.Dropdown(
-            [], label="Pictures of this run", info="Your runs; imports are measured in the tab Runs first",
+            [], label="Pictures of this run", info="Yours to choose from; bring your own pictures in Runs",
             elem_id="label-source", min_width=280,
         )  # fmt: skip
         form["kind"] = gr.Dropdown(
@@ -69,33 +71,33 @@ def build_form() -> dict[str, Any]:
             info="The papers' questions, or your own", elem_id="label-kind", min_width=280,
         )  # fmt: skip
     form["found"] = gr.HTML(elem_classes="quiet", elem_id="label-found")
-    with gr.Row():
-        form["n"] = _whole(0, "How many pictures", "0: all; else drawn at random")
-        form["raters"] = _whole(3, "Raters for each picture", "Three give a majority")
-        form["n_gold"] = _whole(0, "Attention checks", "Pictures whose answer is on record")
-        form["seed"] = _whole(0, "Seed", "Of the random choice")
     _build_words(form)
+    with gr.Row():
+        form["n"] = _whole(0, "How many pictures", "0: all; else at random")
+        form["raters"] = _whole(3, "Raters for each picture", "Three give a majority")
+        form["n_gold"] = _whole(0, "Attention checks", "At random, of those on record")
+        form["share"] = build_share()
+        form["seed"] = _whole(0, "Seed", "Of what is random")
     with gr.Accordion("What raters read", open=False, elem_classes="more", elem_id="label-texts"):
         form |= build_texts()
-    with gr.Accordion("The pictures, and right answers of your own", open=False, elem_classes="more"):
-        gr.HTML(
-            '<p class="quiet">A picture whose right answer you know checks whether raters look. One a line, '
-            "with the number below the picture: <code>4: feminine, masculine</code>.</p>"
-        )
-        form["gold"] = gr.Textbox("", label="Right answers", lines=2, elem_id="label-gold")
-        form["preview"] = gr.Gallery(
-            format="png", columns=10, height="auto", object_fit="contain", label="Pictures", show_label=False,
-            allow_preview=False, buttons=[], elem_id="label-preview", elem_classes="grid", interactive=False,
-        )  # fmt: skip
     return form
+
+
+def build_share(value: float = 10) -> Any:
+    """How many of the pictures that a rater sees are attention checks."""
+    return gr.Number(
+        value, label="Checks among the pictures, %", info="Until a rater has seen them all",
+        minimum=0, maximum=99, min_width=140,
+    )  # fmt: skip
 
 
 def _build_words(form: dict[str, Any]) -> None:
     """What some kinds of tasks need to know."""
     with gr.Row():
         form["who"] = gr.Textbox(
-            "person", label="Whom they show", info="Where the run does not say", max_length=80
-        )
+            "", label="Whom they show", info="Empty: whom the run or its prompts name, else “person”",
+            max_length=80, elem_id="label-who", min_width=300,
+        )  # fmt: skip
         form["a"] = gr.Textbox("pleasant", label="First word", max_length=80, visible=False)
         form["b"] = gr.Textbox("unpleasant", label="Second word", max_length=80, visible=False)
         form["question"] = gr.Textbox(
@@ -129,7 +131,7 @@ def shown_words(kind: TaskKind) -> dict[str, Any]:
 
 def usual_texts(kind: TaskKind) -> dict[str, str]:
     """The papers' texts for such a task."""
-    task = _task(kind, {"a": "a", "b": "b", "question": "?", "answers": "a\nb"}, {})
+    task = task_asked(kind, SAMPLE)
     return {name: getattr(task, name) for name in TEXTS}
 
 
@@ -147,11 +149,23 @@ def read_form(report: Report, values: Mapping[str, Any]) -> Asked:
     n, seed, raters, n_gold = (as_whole(values[name], _COUNTED[name]) for name in NUMBERS)
     texts = {name: as_text(values[name]) for name in TEXTS}
     words = {name: as_text(values[name]) for name in WORDS}
-    found = chosen(candidates(report, kind, words=(words["a"], words["b"])), n, seed)
-    task = _task(kind, words, texts | {"raters_per_item": raters})
-    gold = gold_from_record(found, task, n_gold, seed) if n_gold else {}
-    gold |= gold_from_lines(as_text(values["gold"]), task)
-    return Asked(task=task, pictures=task_pictures(found, task, who=words["who"], gold=gold))
+    task = task_asked(
+        kind, words, texts | {"raters_per_item": raters, "gold_share": read_share(values["share"])}
+    )
+    found = candidates(report, kind, words=(words["a"], words["b"]))
+    gold = gold_from_lines(as_text(values["gold"]), task)
+    if n_gold:
+        gold = gold_from_record([one for one in found if one.number not in gold], task, n_gold, seed) | gold
+    asked = {one.number for one in chosen([one for one in found if one.number not in gold], n, seed)}
+    if gold and not task.gold_share:
+        raise InvalidInput("attention checks at 0 % of the pictures are never shown: give a share above 0")
+    shown = [one for one in found if one.number in asked | set(gold)]
+    return Asked(task=task, pictures=task_pictures(shown, task, who=words["who"], gold=gold))
+
+
+def read_share(value: Any) -> float:
+    """The form's per cent of attention checks as a share."""
+    return as_number(value, "share of attention checks") / 100
 
 
 _COUNTED = {
@@ -162,7 +176,8 @@ _COUNTED = {
 }
 
 
-def _task(kind: TaskKind, words: Mapping[str, str], changes: Mapping[str, Any]) -> Task:
+def task_asked(kind: TaskKind, words: Mapping[str, str], changes: Mapping[str, Any] = {}) -> Task:
+    """The task of this kind with these of ``WORDS``; ``changes`` are other fields of it."""
     if kind == "association":
         return association_task(words["a"], words["b"], **changes)
     if kind == "own":
@@ -172,7 +187,10 @@ def _task(kind: TaskKind, words: Mapping[str, str], changes: Mapping[str, Any]) 
 
 def preview(found: Sequence[Candidate]) -> list[tuple[str, str]]:
     """The first pictures with their numbers, for a gallery."""
-    return [(str(one.path), str(one.number)) for one in found[:_MOST_PREVIEWED]]
+    return [
+        (str(one.path), " · ".join([str(one.number), *filter(None, one.identities.values())]))
+        for one in found[:_MOST_PREVIEWED]
+    ]
 
 
 def words_of(report: Report) -> tuple[TaskKind, dict[str, str]]:

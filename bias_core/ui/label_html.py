@@ -7,12 +7,14 @@ from html import escape
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bias_core.studies.label_report import COVERAGE, RATERS
+from bias_core.studies.label_raters import RATERS
+from bias_core.studies.label_report import COVERAGE
 from bias_core.studies.report import format_number
 from bias_core.ui.study_html import frame_html
 
 if TYPE_CHECKING:
     from bias_core.annotation.collected import TaskProgress
+    from bias_core.annotation.task_owner import OwnerKey
     from bias_core.annotation.tasks import Status
     from bias_core.studies.study_types import StudyReport
 
@@ -46,8 +48,8 @@ element.addEventListener('click', async (event) => {
 """
 
 
-def header_html(progress: TaskProgress, key: str) -> str:
-    """The task, how it stands, and its two links."""
+def header_html(progress: TaskProgress, owner: OwnerKey) -> str:
+    """The task, how it stands, and its two links; to an owner by sign-in its key is not known."""
     task = progress.task
     return (
         f'<div class="header"><h2>{escape(task.title)}</h2><p class="facts"><span>This task is '
@@ -55,13 +57,19 @@ def header_html(progress: TaskProgress, key: str) -> str:
         f"<span>{progress.n_items:,} pictures, {task.raters_per_item} raters each</span>"
         f"<span>{progress.n_gold_items:,} attention checks</span></p></div>"
         + _link("raters", "For raters", f"label?task={progress.join_code}", "Whoever has this link can join.")
-        + _link(
-            "owner",
-            "For you alone",
-            f"?tab=label#owner={key}",
-            "It opens this task. Keep it: whoever has it owns the task, and nobody can find it for you.",
-        )
+        + (_owner_link(owner) if owner.secret else _SIGNED_IN)
     )
+
+
+_SIGNED_IN = (
+    '<p class="share"><small class="quiet">It is yours by your sign-in at the Hub: open it from your tasks, '
+    "on any device.</small></p>"
+)
+
+
+def _owner_link(owner: OwnerKey) -> str:
+    says = "It opens this task. Keep it: whoever has it owns the task, and nobody can find it for you."
+    return _link("owner", "For you alone", f"?tab=label#owner={owner.text}", says)
 
 
 def _link(name: str, title: str, address: str, says: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from bias_core.annotation.collected import labelled_items
-from bias_core.annotation.task_owner import OwnerKey, owned_task
+from bias_core.annotation.task_owner import owned_task
 from bias_core.errors import InvalidInput
 from bias_core.studies.explore_types import ExploreReport
 from bias_core.studies.history import open_run
@@ -17,6 +17,7 @@ from bias_core.studies.label_report import KIND
 from bias_core.studies.label_use import people_labels, psi_with_labels, score_with_labels
 from bias_core.studies.run_study import followed
 from bias_core.ui import messages
+from bias_core.ui.label_login import owner_of
 from bias_core.ui.messages import user_errors
 from bias_core.ui.study_form import as_text
 from bias_core.ui.study_html import TAKE_JS, findings_html, notes_html
@@ -24,6 +25,7 @@ from bias_core.ui.study_tab import MODEL, PRIVATE, QUIET, Updates
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
 
 if TYPE_CHECKING:
+    from bias_core.annotation.task_owner import OwnerKey
     from bias_core.services import Services
     from bias_core.studies.explore_types import Progress
     from bias_core.studies.history import RunLine
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 
 _USE = """<h3>Use these labels</h3><p class="quiet">A run that holds these pictures is scored once more with
 people's labels in place of the reader's; nothing is drawn again. Of an exploration, people's answers to a
-question about one of its attributes give the reader's error rates, which correct P and Ψ.</p>"""
+question about one of its attributes give the reader's error rates, which correct P and Ψ. Pictures of your
+own: measure them in <a href="?tab=runs" data-go="runs">Runs</a> by the study whose numbers you want; it is
+then listed here.</p>"""
 
 
 class LabelScores:
@@ -95,14 +99,16 @@ class LabelScores:
 
     # Handlers.
 
-    def on_run_chosen(self, visitor: Visitor, key: str, run_id: str) -> Updates:
+    def on_run_chosen(
+        self, visitor: Visitor, key: str, run_id: str, profile: gr.OAuthProfile | None = None
+    ) -> Updates:
         """Ask for the attribute where the run is an exploration."""
         attribute, present = self.parts["attribute"], self.parts["present"]
         with user_errors():
             report = self._report(visitor, run_id)
             if isinstance(report, ExploreReport):
                 names = [score.attribute.name for score in report.attributes]
-                task, _ = owned_task(self.services.labels, OwnerKey.parse(key))
+                task, _ = owned_task(self.services.labels, owner_of(key, profile))
                 answers = [(answer.label, answer.key) for answer in task.answers]
                 return {
                     attribute: gr.update(choices=names, value=names[0] if names else None, visible=True),
@@ -125,13 +131,20 @@ class LabelScores:
         return self._buttons(running=False) | {self.parts["use_status"]: messages.crash_html()}
 
     def on_use(
-        self, visitor: Visitor, key: str, run_id: str | None, attribute: str | None, present: str | None
+        self,
+        visitor: Visitor,
+        key: str,
+        run_id: str | None,
+        attribute: str | None,
+        present: str | None,
+        profile: gr.OAuthProfile | None = None,
     ) -> Iterator[Updates]:
         """Score a run with people's labels."""
         parts, pace = self.parts, messages.Pace()
         found: list[Any] = []
         with user_errors() as problem:
-            for step in followed(self._scored(visitor, key, run_id, attribute, present), found):
+            owner = owner_of(key, profile)
+            for step in followed(self._scored(visitor, owner, run_id, attribute, present), found):
                 if pace.is_due():
                     yield {parts["use_status"]: messages.progress_html(step)}
         ended = self._buttons(running=False)
@@ -152,9 +165,14 @@ class LabelScores:
         return open_run(self.services, visitor.key, run_id).report
 
     def _scored(
-        self, visitor: Visitor, key: str, run_id: str | None, attribute: str | None, present: str | None
+        self,
+        visitor: Visitor,
+        owner: OwnerKey,
+        run_id: str | None,
+        attribute: str | None,
+        present: str | None,
     ) -> Generator[Progress, None, StudyReport]:
-        owner, store = OwnerKey.parse(key), self.services.labels
+        store = self.services.labels
         report = self._report(visitor, run_id)
         if isinstance(report, ExploreReport):
             task, _ = owned_task(store, owner)

@@ -29,6 +29,7 @@ from bias_core.studies.own_pictures import OWN_PICTURES, own_pictures
 from bias_core.studies.run_study import followed, run_study
 from bias_core.studies.saved_reports import SavedReport
 from bias_core.studies.study_types import StudySettings
+from bias_core.studies.unmeasured import NOBODY, UNMEASURED
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.runs_folder import FOLDER_HTML, FOLDER_JS
@@ -43,8 +44,9 @@ if TYPE_CHECKING:
 
     from bias_core.studies.explore_types import Progress
     from bias_core.studies.saved_reports import Report
-    from bias_core.studies.study_types import Design
+    from bias_core.studies.study_types import Design, StudyReport
     from bias_core.ui.explore import Handlers
+    from bias_core.ui.label import LabelTab
 
 Updates = dict[Any, Any]
 _LAYOUTS = """<p class="quiet">A zip of up to 50 MB with pictures and their prompts, in one of these layouts:
@@ -53,6 +55,11 @@ beside the pictures (Hugging Face imagefolder, and every zip of this program); f
 prompts, as DallEval keeps them (<code>a photo of a doctor/3.png</code>); or files named after their prompts
 (<code>a photo of a doctor_3.png</code>). Pictures of closed models come in this way, too. They stay on this
 server until you leave the page; reports of them stay in the list above.</p>"""
+_LABELS = """<p class="quiet">Labelling measures nothing: the pictures are kept as a run, and the form of a
+task for people opens. Whom a picture shows is read from the metadata (columns <code>left</code> and
+<code>right</code>, or <code>identity</code>) or from its prompt.</p>"""
+
+_WITH_PICTURES = ("measure", "run", "label", "label_says")  # parts that need an import
 
 
 class RunsTab(StudyTab):
@@ -67,7 +74,7 @@ class RunsTab(StudyTab):
     )
     studies: ClassVar = ()
     presets: ClassVar = ()
-    also: ClassVar = (OWN_PICTURES.kind,)
+    also: ClassVar = (OWN_PICTURES.kind, UNMEASURED.kind)
 
     def connect(self, tabs: Any, shown: Any, others: Mapping[str, Any], explorer: Handlers) -> None:
         """Wire what reaches into other tabs.
@@ -75,6 +82,7 @@ class RunsTab(StudyTab):
         ``tabs`` holds them all, ``shown`` is this one's ``gr.Tab``, ``others`` are the builders by key.
         """
         self.tabs, self.explorer = tabs, explorer
+        self.label: LabelTab = others["label"]
         self.others = [tab for tab in others.values() if isinstance(tab, Opening) and tab is not self]
         parts, visitor = self.parts, self.parts["visitor"]
         everywhere = [tabs, parts["list"], *explorer.outputs(), *self.outputs()]
@@ -91,7 +99,10 @@ class RunsTab(StudyTab):
         again = wanted.then(self.on_again, [visitor, parts["wanted"]], everywhere, **model)
         asked = parts["run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
         measured = asked.then(self.on_measure, [visitor, *self._import_inputs()], everywhere, **model)
-        for run in (again, measured):
+        kept = parts["label"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
+        there = [tabs, parts["list"], *buttons, *self.label.making.source_outputs()]
+        labelled = kept.then(self.on_label, [visitor, parts["imported"]], there, **model)
+        for run in (again, measured, labelled):
             run.failure(self.on_crash, None, buttons, **QUIET)
 
     def build_memory(self) -> None:
@@ -100,6 +111,12 @@ class RunsTab(StudyTab):
     def list_after(self, arrived: Any) -> None:
         """Show the list as soon as it is known whose it is."""
         arrived.then(self.on_list, self.parts["visitor"], self.parts["list"], **QUIET)
+
+    def headline(self, report: StudyReport) -> str:
+        """One sentence on what was found, or on what is kept."""
+        if report.design.kind == UNMEASURED.kind:
+            return f"{report.n_images:,} pictures are kept to be labelled; nothing was measured of them."
+        return super().headline(report)
 
     # Layout.
 
@@ -138,9 +155,13 @@ class RunsTab(StudyTab):
                 scale=0,
                 min_width=240,
             )
+            parts["label"] = gr.Button(
+                "Label these pictures", visible=False, elem_id="runs-label", scale=0, min_width=240
+            )
             parts["stop"] = gr.Button(
                 "Stop", variant="stop", visible=False, elem_id="runs-stop", scale=0, min_width=200
             )
+        parts["label_says"] = gr.HTML(_LABELS, visible=False)
 
     def _build_measure(self) -> None:
         parts = self.parts
@@ -182,7 +203,8 @@ class RunsTab(StudyTab):
         parts["status"].value = ""
         acted = [parts["list"], parts["status"], parts["deleted"]]
         parts["list"].select(self.on_act, [visitor, parts["deleted"]], acted, **QUIET)
-        seen = [parts[name] for name in ("imported", "found", "what", "measure", "run", "status")]
+        names = ("imported", "found", "what", "measure", "run", "label", "label_says", "status")
+        seen = [parts[name] for name in names]
         parts["upload"].upload(self.on_import, [visitor, parts["upload"]], seen, **PRIVATE)
         parts["upload"].clear(self.on_forget, None, seen, **QUIET)
         parts["stop"].click(self.on_stop, visitor, parts["status"], queue=False, **QUIET)
@@ -237,14 +259,14 @@ class RunsTab(StudyTab):
             return {
                 parts["imported"]: found, parts["found"]: imported_html(found), parts["status"]: "",
                 parts["what"]: gr.update(choices=choices, value=choices[0][1]),
-                parts["measure"]: gr.update(visible=True), parts["run"]: gr.update(visible=True),
+                **{parts[name]: gr.update(visible=True) for name in _WITH_PICTURES},
             }  # fmt: skip
         return self.on_forget() | {parts["status"]: messages.error_html(problem.message)}
 
     def on_forget(self) -> Updates:
         """No pictures."""
         parts = self.parts
-        hidden = {parts[name]: gr.update(visible=False) for name in ("measure", "run")}
+        hidden = {parts[name]: gr.update(visible=False) for name in _WITH_PICTURES}
         return {parts["imported"]: None, parts["found"]: "", **hidden}
 
     def on_measure(self, visitor: Visitor, imported: Imported | None, *values: Any) -> Iterator[Updates]:
@@ -257,9 +279,23 @@ class RunsTab(StudyTab):
 
         yield from self._follow(visitor, start)
 
+    def on_label(self, visitor: Visitor, imported: Imported | None) -> Iterator[Updates]:
+        """Keep the import as a run of which nothing is measured, and make a labelling task of it."""
+        cancelled = visitor.stop.is_set
+
+        def start() -> Generator[Progress, None, Report]:
+            settings = StudySettings(images=str(_present(imported).path), encoder=NOBODY)
+            return run_study(UNMEASURED, settings, self.services, cancelled=cancelled, session=visitor.key)
+
+        def show(report: StudyReport) -> Updates:
+            there = {self.tabs: gr.update(selected=self.label.key), self.parts["status"]: ""}
+            return there | self.label.making.labelling(visitor, report.run_id)
+
+        yield from self._follow(visitor, start, show)
+
     # Steps of the handlers.
 
-    def _follow(self, visitor: Visitor, start: Any) -> Iterator[Updates]:
+    def _follow(self, visitor: Visitor, start: Any, show: Any = None) -> Iterator[Updates]:
         """A run's progress in this tab, then its report where it belongs."""
         parts, pace = self.parts, messages.Pace()
         found: list[Any] = []
@@ -269,7 +305,9 @@ class RunsTab(StudyTab):
                 if pace.is_due():
                     yield {parts["status"]: messages.progress_html(step)}
         ended = self._buttons(running=False) | {parts["list"]: self._list(visitor)}
-        if found:
+        if found and show:
+            yield ended | show(found[0])
+        elif found:
             saved = SavedReport(report=found[0], created=time.time())
             yield ended | self._show(saved, visitor, f"Done in {found[0].seconds:.1f} s.")
         else:
@@ -299,9 +337,7 @@ class RunsTab(StudyTab):
     def _asked(
         self, imported: Imported | None, what: str, chosen: str, encoder: str, sentences: str
     ) -> tuple[Design, StudySettings]:
-        if imported is None or not imported.path.is_file():
-            raise InvalidInput("the pictures are no longer here: bring them again")
-        settings = StudySettings(images=str(imported.path), encoder=str(encoder))
+        settings = StudySettings(images=str(_present(imported).path), encoder=str(encoder))
         if what != OWN_PICTURES.name:
             return find_design(what), settings
         own = ["|".join(part.strip() for part in line.split("|")) for line in (sentences or "").splitlines()]
@@ -318,6 +354,12 @@ class RunsTab(StudyTab):
 
     def _buttons(self, *, running: bool) -> Updates:
         return {self.parts["stop"]: gr.update(visible=running)}
+
+
+def _present(imported: Imported | None) -> Imported:
+    if imported is None or not imported.path.is_file():
+        raise InvalidInput("the pictures are no longer here: bring them again")
+    return imported
 
 
 def _kept(path: Path, folder: Path) -> Path:

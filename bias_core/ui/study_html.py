@@ -40,9 +40,10 @@ def header_html(report: StudyReport, headline: str) -> str:
     """What was found, in a sentence; what it was found on, in a line; what must be known, in notes."""
     settings, design = report.settings, report.design
     condition = ", ".join(settings.options.get("conditions", ())) or settings.condition
+    scored = " scored" if report.results.findings or report.results.figures else ""
     facts = [
         report.design.title,
-        f"{report.n_images:,} of {report.n_planned:,} pictures scored",
+        f"{report.n_images:,} of {report.n_planned:,} pictures{scored}",
         *([f"{report.n_blocked:,} blocked by the model's safety checker"] if report.n_blocked else []),
         " · ".join(filter(None, (settings.model, condition))),
         f"read by {settings.encoder}",

@@ -55,14 +55,14 @@ def run(services: FakeServices, visitor: Visitor) -> str:
 
 
 def values(tab: LabelTab, **changes: Any) -> list[Any]:
-    asked = {name: tab.form[name].value for name in FIELDS}
+    asked = {name: tab.making.form[name].value for name in FIELDS}
     asked |= {"consent": "You may stop.", "title": "A task", "instructions": "", "content_note": ""}
     return [(asked | changes)[name] for name in FIELDS]
 
 
 def made(tab: LabelTab, visitor: Visitor, run: str, **changes: Any) -> str:
     """The owner's key of a new task."""
-    told = tab.on_make(visitor, None, *values(tab, source=run, **changes))
+    told = tab.on_make(visitor, None, None, *values(tab, source=run, **changes))
     assert tab.parts["key"] in told, told[tab.parts["status"]]
     return str(told[tab.parts["key"]])
 
@@ -81,23 +81,22 @@ def answer_all(services: FakeServices, key: str, answer: str, *others: str) -> N
 def test_a_task_is_made_from_a_run_opened_paused_and_closed(
     tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
 ) -> None:
-    parts, form = tab.parts, tab.form
-    assert [value for _, value in tab.on_sources(visitor)["choices"]] == [run]
-    told = tab.on_source(visitor, run)
+    parts, form = tab.parts, tab.making.form
+    assert [value for _, value in tab.making.on_sources(visitor)["choices"]] == [run]
+    told = tab.making.on_source(visitor, run)
     assert told[form["kind"]] == "pst_paired"
     assert told[form["consent"]].startswith("You are asked what you see")
     n = len(told[form["preview"]])
     assert f"{n} pictures of this run" in told[form["found"]]
-    shown = tab.on_make(visitor, None, *values(tab, source=run, n=3, n_gold=1))
+    shown = tab.on_make(visitor, None, None, *values(tab, source=run, n=3, n_gold=1))
     key = shown[parts["key"]]
     assert "3 raters each" in shown[parts["header"]]
     assert shown[parts["memory"]][key].startswith("A task")
     _, join_code = owned_task(services.labels, OwnerKey.parse(key))
     assert f'href="label?task={join_code}"' in shown[parts["header"]]
     assert f"#owner={key}" in shown[parts["header"]]
-    assert [item.gold is not None for item in task_items(services.labels, OwnerKey.parse(key))].count(
-        True
-    ) == 1
+    gold = [item.gold is not None for item in task_items(services.labels, OwnerKey.parse(key))]
+    assert (gold.count(False), gold.count(True)) == (3, 1)  # checks come on top
     for status, then in (("open", "closed"), ("paused", "open")):
         tab._setter(status)(visitor, None, key)
         assert owned_task(services.labels, OwnerKey.parse(key))[0].status == status
@@ -119,7 +118,7 @@ def test_what_cannot_be_made_is_said_in_place(tab: LabelTab, visitor: Visitor, r
         ({"kind": "own", "question": "A beard?", "answers": "yes"}, "2 to 12 answers"),
         ({"kind": "anything"}, "choose what is asked"),
     ):
-        told = tab.on_make(visitor, None, *values(tab, **({"source": run} | changes)))
+        told = tab.on_make(visitor, None, None, *values(tab, **({"source": run} | changes)))
         assert list(told) == [tab.parts["status"]]
         assert words in told[tab.parts["status"]]
         assert "<img" not in told[tab.parts["status"]]
@@ -127,8 +126,8 @@ def test_what_cannot_be_made_is_said_in_place(tab: LabelTab, visitor: Visitor, r
 
 def test_another_visitor_sees_neither_the_run_nor_the_task(tab: LabelTab, visitor: Visitor, run: str) -> None:
     stranger = Visitor()
-    assert tab.on_sources(stranger)["choices"] == []
-    told = tab.on_make(stranger, None, *values(tab, source=run))
+    assert tab.making.on_sources(stranger)["choices"] == []
+    told = tab.on_make(stranger, None, None, *values(tab, source=run))
     assert "no run" in told[tab.parts["status"]]
     key = made(tab, visitor, run)
     for guess in ("", "x", key[:-1] + "x", key.split(".")[0], f"{key.split('.')[0]}.", "' OR 1=1 --"):
@@ -186,7 +185,7 @@ def test_an_exploration_is_corrected_by_people(
         concept="doctor", attributes=(man,), model="calibration-renderer", attribute_a="", attribute_b=""
     )
     *_, report = explore(settings, services, session=visitor.key)
-    assert tab.on_source(visitor, report.run_id)[tab.form["kind"]] == "own"
+    assert tab.making.on_source(visitor, report.run_id)[tab.making.form["kind"]] == "own"
     words = {"kind": "own", "question": f"A man? {EVIL}", "answers": "yes\nno", "raters": 1}
     key = made(tab, visitor, report.run_id, **words)
     tab._setter("open")(visitor, None, key)
@@ -202,11 +201,11 @@ def test_texts_are_changed_as_a_new_version_and_shown_as_text(
     tab: LabelTab, visitor: Visitor, run: str
 ) -> None:
     key = made(tab, visitor, run)
-    told = tab.on_change(visitor, None, key, EVIL, "Look twice.", "You may stop.", "")
+    told = tab.on_change(visitor, None, key, None, EVIL, "Look twice.", "You may stop.", "", 20)
     assert "Version 2" in told[tab.parts["status"]]
     assert "&lt;img" in told[tab.parts["header"]]
     assert EVIL not in told[tab.parts["header"]]
-    told = tab.on_change(visitor, None, key, "", "", "", "")
+    told = tab.on_change(visitor, None, key, None, "", "", "", "", 10)
     assert "title is empty" in told[tab.parts["status"]]
     assert tab.on_link(visitor, None, "") == {tab.parts["status"]: tab.parts["status"].value}
 
