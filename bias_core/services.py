@@ -15,6 +15,9 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from bias_core.engine.local import LocalEngine
+from bias_core.engine.progress import EngineProgress
+from bias_core.engine.rates import RateStore
 from bias_core.errors import StorageError
 from bias_core.hub import download_gb, free_disk, is_cached
 from bias_core.machine import this_machine
@@ -27,10 +30,11 @@ from bias_core.runs.manifests import ManifestStore
 from bias_core.settings import ASSETS, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bias_core.annotation.label_store import LabelStore
     from bias_core.annotation.label_sync import LabelSync
+    from bias_core.engine.progress import Engine
     from bias_core.model_catalogue import EncoderInfo, ToolInfo
     from bias_core.model_fit import ModelFit
     from bias_core.protocols import (
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
         TextToImage,
         VisualQuestionAnswerer,
     )
-    from bias_core.types import ModelInfo, PlantedLine, ReaderErrors
+    from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors
 
 T = TypeVar("T")
 
@@ -54,6 +58,8 @@ class Services:
     settings : of this process.
     images, embeddings, manifests : the stores under ``settings.data_dir``.
     model_lock : held by whoever runs a model, one batch at a time.
+    engine : who draws the rows of a manifest; this process where nothing else is asked for.
+    rates : how long that took before.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -64,6 +70,8 @@ class Services:
         self.answers = AnswerCache(data / "answers.sqlite")
         self.manifests = ManifestStore(data / "runs")
         self.model_lock = threading.Lock()
+        self.engine: Engine = LocalEngine(self.settings.device)
+        self.rates = RateStore(data / "rates.json")
         self._build_lock = threading.RLock()
         self._built: dict[tuple[str, str], object] = {}
 
@@ -121,6 +129,16 @@ class Services:
     def text_to_image(self, name: str) -> TextToImage:
         """The generator of this name; its weights load with the first picture."""
         return self._once("model", name, lambda: self._build_model(self.model_info(name)))
+
+    def draw(
+        self, rows: Sequence[ImageRow], *, cancelled: Callable[[], bool] = lambda: False
+    ) -> Iterator[EngineProgress]:
+        """Draw, by the engine, those of ``rows`` (all of one model) that are not in the store."""
+        if not rows:
+            return iter((EngineProgress(done=0, total=0),))
+        model = self.text_to_image(rows[0].model)
+        events = self.engine.run(rows, model, self.images, lock=self.model_lock, cancelled=cancelled)
+        return self.rates.watch(events, rows[0], self.engine)
 
     def encoder(self, name: str) -> ImageTextEncoder:
         """The encoder of this name; its weights load with the first input."""
@@ -203,7 +221,8 @@ class Services:
         return removed
 
     def close(self) -> None:
-        """Let go of files."""
+        """Let go of files and workers."""
+        self.engine.close()
         self.embeddings.close()
         self.answers.close()
         sync = self.label_sync() if ("label_sync", "") in self._built else None

@@ -2,46 +2,59 @@
 
 from __future__ import annotations
 
-import queue
-import threading
+import os
 import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bias_core.errors import Cancelled
+from bias_core.engine.progress import Drawing, EngineProgress, Event, follow
+from bias_core.machine import this_machine
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterator, Sequence
 
     from bias_core.protocols import TextToImage
     from bias_core.runs.images import ImageStore
-    from bias_core.types import ImageRow, StoredImage
+    from bias_core.types import ImageRow
 
 _LOCK_POLL_SECONDS = 0.1
 _STEP_EVENT_SECONDS = 0.1
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineProgress:
-    """Where the rows are.
+class LocalEngine:
+    """Draws in this process, one batch at a time.
 
-    Attributes
+    Parameters
     ----------
-    done, total : distinct pictures.
-    images : those finished since the event before.
-    reused : whether ``images`` come from the store.
-    step, n_steps : denoising steps of the batch at work; 0 and 0 between batches.
-    seconds_left : nan until the first pictures or steps have been timed.
+    device : as in the settings: "auto", "cpu", "cuda" or "mps".
     """
 
-    done: int
-    total: int
-    images: tuple[StoredImage, ...] = ()
-    reused: bool = False
-    step: int = 0
-    n_steps: int = 0
-    seconds_left: float = float("nan")
+    def __init__(self, device: str = "auto") -> None:
+        self._device = device
+
+    def n_workers(self) -> int:
+        """One."""
+        return 1
+
+    def place(self) -> str:
+        """Name of the GPU, or the number of processors."""
+        gpu = this_machine().gpu if self._device in {"auto", "cuda"} else ""
+        return gpu or (self._device if self._device == "mps" else f"{os.cpu_count()} processors")
+
+    def run(
+        self,
+        rows: Sequence[ImageRow],
+        model: TextToImage,
+        store: ImageStore,
+        *,
+        lock: threading.Lock,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Iterator[EngineProgress]:
+        """:func:`run_rows`."""
+        return run_rows(rows, model, store, lock=lock, cancelled=cancelled)
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def run_rows(
@@ -64,39 +77,11 @@ def run_rows(
     ModelUnavailable, StorageError, InvalidInput
         From the model or the store; what was stored before stays.
     """
-    distinct = {row.id: row for row in rows}
-    found = store.find(distinct)
-    missing = [row for image_id, row in distinct.items() if image_id not in found]
-    yield EngineProgress(done=len(found), total=len(distinct), images=tuple(found.values()), reused=True)
-    if not missing:
-        return
-    worker = _Worker(missing, model, store, lock, cancelled)
-    clock = _Clock(n_missing=len(missing))
-    try:
-        for event in worker.events():
-            clock.see(event)
-            yield EngineProgress(
-                done=len(found) + clock.n_drawn,
-                total=len(distinct),
-                images=event.images,
-                step=event.step,
-                n_steps=event.n_steps,
-                seconds_left=clock.seconds_left(),
-            )
-    finally:
-        worker.stop()
+    return follow(rows, store, lambda missing: _LocalDrawing(missing, model, store, lock, cancelled))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Event:
-    images: tuple[StoredImage, ...] = ()
-    step: int = 0
-    n_steps: int = 0
-    batch: int = 0
-
-
-class _Worker:
-    """Draws and stores in a thread, and hands events over."""
+class _LocalDrawing(Drawing):
+    """Draws batch by batch under the lock."""
 
     def __init__(
         self,
@@ -106,75 +91,33 @@ class _Worker:
         lock: threading.Lock,
         cancelled: Callable[[], bool],
     ) -> None:
+        super().__init__(cancelled)
         self._rows, self._model, self._store, self._lock = rows, model, store, lock
-        self._cancelled = cancelled
-        self._abandoned = threading.Event()
-        self._queue: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
         self._last_step_event = 0.0
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="bias-engine")
 
-    def events(self) -> Iterator[_Event]:
-        work = self._pool.submit(self._work)
-        while (event := self._queue.get()) is not None:
-            yield event
-        work.result()  # raises here what ended the work there
+    def draw(self) -> None:
+        for start in range(0, len(self._rows), self._model.batch_size):
+            self._draw_batch(self._rows[start : start + self._model.batch_size])
 
-    def stop(self) -> None:
-        """End the thread at its next step; called when the reader goes away, too."""
-        self._abandoned.set()
-        self._pool.shutdown()
-
-    def _work(self) -> None:
-        try:
-            for start in range(0, len(self._rows), self._model.batch_size):
-                self._draw(self._rows[start : start + self._model.batch_size])
-        finally:
-            self._queue.put(None)
-
-    def _draw(self, batch: Sequence[ImageRow]) -> None:
+    def _draw_batch(self, batch: Sequence[ImageRow]) -> None:
         self._take_turn()
         try:
             images = list(self._model.generate(batch, on_step=self._on_step(len(batch))))
         finally:
             self._lock.release()
-        self._queue.put(_Event(images=tuple(self._store.add(images))))
+        self.put(Event(images=tuple(self._store.add(images))))
 
     def _take_turn(self) -> None:
-        self._check()
+        self.check()
         while not self._lock.acquire(timeout=_LOCK_POLL_SECONDS):
-            self._check()
+            self.check()
 
-    def _on_step(self, batch: int) -> Callable[[int, int], None]:
+    def _on_step(self, n_pictures: int) -> Callable[[int, int], None]:
         def on_step(step: int, n_steps: int) -> None:
-            self._check()
+            self.check()
             now = time.monotonic()
             if now - self._last_step_event >= _STEP_EVENT_SECONDS:
                 self._last_step_event = now
-                self._queue.put(_Event(step=step, n_steps=n_steps, batch=batch))
+                self.put(Event(step=step, n_steps=n_steps, begun=n_pictures * step / n_steps))
 
         return on_step
-
-    def _check(self) -> None:
-        if self._abandoned.is_set() or self._cancelled():
-            raise Cancelled("stopped; what was finished is kept")
-
-
-class _Clock:
-    """Time left, from the pictures drawn and the part of a batch that is done."""
-
-    def __init__(self, *, n_missing: int) -> None:
-        self.n_drawn = 0
-        self._n_missing = n_missing
-        self._n_begun = 0.0
-        self._started = time.monotonic()
-
-    def see(self, event: _Event) -> None:
-        self.n_drawn += len(event.images)
-        part = event.batch * event.step / event.n_steps if event.n_steps else 0.0
-        self._n_begun = self.n_drawn + part
-
-    def seconds_left(self) -> float:
-        if self._n_begun <= 0:
-            return float("nan")
-        elapsed = time.monotonic() - self._started
-        return elapsed / self._n_begun * (self._n_missing - self._n_begun)

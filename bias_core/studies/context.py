@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from bias_core.engine.progress import Engine, EngineProgress
+    from bias_core.engine.rates import RateStore
     from bias_core.protocols import (
         Captioner,
         ImageTextEncoder,
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from bias_core.runs.images import ImageStore
     from bias_core.runs.manifests import ManifestStore
     from bias_core.settings import Settings
-    from bias_core.types import ModelInfo, PlantedLine, ReaderErrors
+    from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors
 
 
 class StudyServices(Protocol):
@@ -33,6 +35,8 @@ class StudyServices(Protocol):
     answers: AnswerCache
     manifests: ManifestStore
     model_lock: threading.Lock
+    engine: Engine
+    rates: RateStore
 
     def model_info(self, name: str) -> ModelInfo:
         """The catalogue's entry of a model."""
@@ -44,6 +48,12 @@ class StudyServices(Protocol):
 
     def text_to_image(self, name: str) -> TextToImage:
         """The generator of this name."""
+        ...
+
+    def draw(
+        self, rows: Sequence[ImageRow], *, cancelled: Callable[[], bool] = lambda: False
+    ) -> Iterator[EngineProgress]:
+        """Draw those of ``rows`` (all of one model) that are not in the store."""
         ...
 
     def encoder(self, name: str) -> ImageTextEncoder:

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bias_core.engine.local import EngineProgress, run_rows
 from bias_core.errors import Cancelled, StorageError
 from bias_core.metrics.clustering import spectral_clusters
 from bias_core.studies.explore_plan import ExplorePlan, plan_explore, wants_association
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from bias_core.engine.progress import EngineProgress
     from bias_core.runs.manifests import Status
     from bias_core.studies.context import StudyServices
     from bias_core.studies.explore_types import ExploreSettings
@@ -177,9 +177,8 @@ def _draw(
     plan: ExplorePlan, services: StudyServices, gallery: _Gallery, cancelled: Callable[[], bool]
 ) -> Iterator[Progress]:
     """Draw what is missing; embed each finished batch while the next is drawn."""
-    model = services.text_to_image(plan.settings.model)
     last_update = 0.0
-    for event in run_rows(plan.rows, model, services.images, lock=services.model_lock, cancelled=cancelled):
+    for event in services.draw(plan.rows, cancelled=cancelled):
         gallery.add(event)
         if time.monotonic() - last_update >= _SECONDS_BETWEEN_UPDATES:
             last_update = time.monotonic()

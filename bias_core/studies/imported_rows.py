@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bias_core.engine.local import run_rows
 from bias_core.errors import InvalidInput
 from bias_core.runs.imports import ImportedImages, key
 from bias_core.studies.rows import thinned
 from bias_core.studies.study_types import Shot
 
 if TYPE_CHECKING:
+    from bias_core.engine.progress import EngineProgress
     from bias_core.protocols import TextToImage
     from bias_core.studies.context import StudyServices
     from bias_core.types import ImageRow
@@ -44,6 +46,12 @@ class ImportedRows:
     def model(self, services: StudyServices) -> TextToImage:  # noqa: ARG002
         """The pictures themselves."""
         return self.source
+
+    def draw(
+        self, rows: Sequence[ImageRow], services: StudyServices, *, cancelled: Callable[[], bool]
+    ) -> Iterator[EngineProgress]:
+        """Copied by this process, whatever engine draws: other machines do not have these files."""
+        return run_rows(rows, self.source, services.images, lock=services.model_lock, cancelled=cancelled)
 
     def notes(self, shots: Sequence[Shot]) -> list[str]:
         """What is missing, what is left over, and what could not be read."""

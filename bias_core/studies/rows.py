@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from bias_core.model_catalogue import check_condition
 from bias_core.types import ImageRow
 
 if TYPE_CHECKING:
+    from bias_core.engine.progress import EngineProgress
     from bias_core.protocols import TextToImage
     from bias_core.studies.context import StudyServices
     from bias_core.studies.study_types import Shot, StudySettings
@@ -36,6 +37,12 @@ class Rows(Protocol):
 
     def model(self, services: StudyServices) -> TextToImage:
         """What turns these rows into pictures."""
+        ...
+
+    def draw(
+        self, rows: Sequence[ImageRow], services: StudyServices, *, cancelled: Callable[[], bool]
+    ) -> Iterator[EngineProgress]:
+        """Bring the pictures of ``rows`` into the store."""
         ...
 
     def notes(self, shots: Sequence[Shot]) -> list[str]:
@@ -90,6 +97,12 @@ class RowMaker:
     def model(self, services: StudyServices) -> TextToImage:
         """The generator."""
         return services.text_to_image(self.info.id)
+
+    def draw(
+        self, rows: Sequence[ImageRow], services: StudyServices, *, cancelled: Callable[[], bool]
+    ) -> Iterator[EngineProgress]:
+        """By the engine of this process."""
+        return services.draw(rows, cancelled=cancelled)
 
     def notes(self, shots: Sequence[Shot]) -> list[str]:  # noqa: ARG002
         """Nothing: what was asked for is drawn."""

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from bias_core.engine.local import run_rows
 from bias_core.errors import Cancelled
 from bias_core.studies.explore_types import Progress
 
@@ -58,15 +57,8 @@ class StudyData:
     def draw(self, shots: Sequence[Shot]) -> Steps[pd.DataFrame]:
         """Draw (or find) the pictures of ``shots``; returns their rows, which ``frame`` gains too."""
         planned = [(shot, row) for shot in shots for row in self.rows.of(shot)]
-        model = self.rows.model(self.services)
-        events = run_rows(
-            [row for _, row in planned],
-            model,
-            self.services.images,
-            lock=self.services.model_lock,
-            cancelled=self.cancelled,
-        )
-        for event in events:
+        rows = [row for _, row in planned]
+        for event in self.rows.draw(rows, self.services, cancelled=self.cancelled):
             self._stored.update({stored.path.stem: stored for stored in event.images})
             yield Progress(
                 done=event.done,

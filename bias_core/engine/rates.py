@@ -1,0 +1,125 @@
+"""How long a picture took on this machine before, and how large it was: what an estimate is made of."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from bias_core.errors import StorageError
+from bias_core.runs.files import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from pathlib import Path
+
+    from bias_core.engine.progress import Engine, EngineProgress
+    from bias_core.types import ImageRow
+
+_ENOUGH = 16  # pictures: a rate of fewer does not replace one of more
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """What one picture costs one worker.
+
+    Attributes
+    ----------
+    seconds : per picture, loading of the model not counted.
+    n_bytes : mean size of its PNG file.
+    n : pictures behind these numbers.
+    """
+
+    seconds: float
+    n_bytes: float
+    n: int
+
+
+class RateStore:
+    """One small JSON file: rates by model, size, sampler settings and place.
+
+    Two processes that write at once may lose one of the two rates; the next run brings it again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def find(self, row: ImageRow, place: str) -> Rate | None:
+        """The rate of rows like this one, or None; an unreadable file counts as empty."""
+        entry = self._read().get(_key(row, place))
+        try:
+            return None if entry is None else Rate(**entry)
+        except TypeError:  # of another version
+            return None
+
+    def keep(self, row: ImageRow, place: str, rate: Rate) -> None:
+        """Remember a rate, unless it comes from a handful of pictures and a better one is known."""
+        known = self.find(row, place)
+        if known is not None and rate.n < min(known.n, _ENOUGH):
+            return
+        rates = self._read() | {_key(row, place): asdict(rate)}
+        write_atomically(self._path, json.dumps(rates, indent=1, sort_keys=True).encode())
+
+    def watch(
+        self, events: Iterator[EngineProgress], row: ImageRow, engine: Engine
+    ) -> Generator[EngineProgress, None, None]:
+        """Pass the events of a run on, and remember its rate in the end."""
+        meter = Meter()
+        try:
+            with closing(events):  # type: ignore[type-var]  # engines yield from generators
+                for event in events:
+                    meter.see(event)
+                    yield event
+        finally:
+            rate = meter.rate(engine.n_workers()) if meter.n_drawn else None
+            if rate is not None:
+                with suppress(StorageError):  # must not hide what ended the run
+                    self.keep(row, engine.place(), rate)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self._path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+class Meter:
+    """Time from the first sign of drawing, so that loading is left out, to the last finished picture."""
+
+    def __init__(self) -> None:
+        self.n_drawn = 0
+        self._n_bytes = 0
+        self._first: tuple[float, float] | None = None
+        self._last = (0.0, 0.0)
+
+    def see(self, event: EngineProgress) -> None:
+        """Take up an event of a run."""
+        if event.reused or not (event.step or event.images):
+            return
+        self.n_drawn += len(event.images)
+        sign = time.monotonic(), self.n_drawn + event.begun
+        self._first = self._first or sign
+        if event.images:
+            self._last = sign
+            for image in event.images:
+                with suppress(OSError):  # deleted meanwhile
+                    self._n_bytes += image.path.stat().st_size
+
+    def rate(self, n_workers: int) -> Rate | None:
+        """What a picture costs; None where the run was too short to tell."""
+        if self._first is None or not self.n_drawn:
+            return None
+        seconds, n_pictures = (last - first for last, first in zip(self._last, self._first, strict=True))
+        if n_pictures <= 0:
+            return None
+        return Rate(
+            seconds=n_workers * seconds / n_pictures, n_bytes=self._n_bytes / self.n_drawn, n=self.n_drawn
+        )
+
+
+def _key(row: ImageRow, place: str) -> str:
+    guided = "guided" if row.guidance_scale > 1 else "unguided"  # guidance doubles the passes
+    return f"{row.model} | {row.width}x{row.height} | {row.num_inference_steps} steps, {guided} | {place}"
