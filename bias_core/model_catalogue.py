@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -14,9 +15,12 @@ from bias_core.errors import StorageError, UnknownModel
 from bias_core.types import ModelInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+_REVISION = re.compile(r"[A-Za-z0-9][\w.-]{0,95}")
+_WEIGHT = re.compile(r":(-?\d{1,2}(?:\.\d{1,4})?)$")
+_INDEX = "model_index.json"
 _SAMPLE = 1 << 20  # bytes read at either end of a file to identify it
 
 
@@ -30,6 +34,7 @@ class EncoderInfo:
     library : which adapter loads it.
     path : hub id, folder (relative to the assets), or open_clip's "ARCHITECTURE/WEIGHTS".
     embedded : shipped with the explorer.
+    download_gb : size of what is fetched once; 0 where nothing is, or nobody knows.
     """
 
     id: str
@@ -37,6 +42,7 @@ class EncoderInfo:
     library: Literal["transformers", "open_clip"]
     path: str
     embedded: bool = False
+    download_gb: float = 0.0
     note: str = ""
 
 
@@ -57,6 +63,7 @@ class ToolInfo:
     path : hub id, folder (relative to the assets), package with a GGUF file, torchvision's name of a
         detector, or the id of an encoder.
     embedded : shipped with the explorer.
+    download_gb : size of what is fetched once; 0 where nothing is, or nobody knows.
     """
 
     id: str
@@ -64,34 +71,92 @@ class ToolInfo:
     library: str
     path: str
     embedded: bool = False
+    download_gb: float = 0.0
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
-    """What has a name, in the order of the file."""
+    """What has a name, in the order of the file.
+
+    Attributes
+    ----------
+    models, encoders, tools : the named ones.
+    pipelines : what an unlisted model gets, by the class that its ``model_index.json`` names.
+    """
 
     models: tuple[ModelInfo, ...]
     encoders: tuple[EncoderInfo, ...]
     tools: Mapping[Role, tuple[ToolInfo, ...]] = field(default_factory=dict)
+    pipelines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def model(self, name: str) -> ModelInfo:
-        """The model of this name, or a plain entry for any ``org/name`` or local diffusers folder.
+    def model(
+        self, name: str, *, folder_of: Callable[[str, str], Path | None] = lambda _repo, _revision: None
+    ) -> ModelInfo:
+        """The model of this name.
+
+        A name is an ``id`` of the file, ``org/name`` of a hub or a local folder, and may go on with
+        ``@revision`` of the hub and with ``+lora`` or ``+lora:weight``, a LoRA on top: again a hub id, a
+        folder or a .safetensors file.
+
+        Parameters
+        ----------
+        folder_of : finds the small files of a hub id and revision, from which the settings of a model that
+            the file does not list are read; None where they cannot be had.
 
         Raises
         ------
         UnknownModel
             Neither; the message lists what exists.
         """
+        if info := self._base(name, folder_of):
+            return info
+        for at in (match.start() for match in re.finditer(r"\+", name)):
+            lora, weight = _lora(name[at + 1 :])
+            if lora and (info := self._base(name[:at], folder_of)):
+                return _with_lora(info, name, lora, weight)
+        raise UnknownModel(self._no_model(name))
+
+    def _base(self, name: str, folder_of: Callable[[str, str], Path | None]) -> ModelInfo | None:
+        if _is_folder(name, _INDEX):
+            return self._unlisted(name, Path(name).expanduser())
+        bare, revision = split_revision(name)
         for info in self.models:
             if info.id == name:
                 return info
-        if _is_folder(name, "model_index.json") or _HUB_ID.fullmatch(name):
-            return _unlisted_model(name)
+            if info.id == bare and not info.embedded:
+                return replace(info, id=name, name=f"{info.name} at {revision[:12]}", revision=revision)
+        if not _HUB_ID.fullmatch(bare):
+            return None
+        return replace(self._unlisted(name, folder_of(bare, revision), path=bare), revision=revision)
+
+    def _unlisted(self, name: str, folder: Path | None, path: str = "") -> ModelInfo:
+        """A hub model or a folder of the user, with the settings of its kind and its own size."""
+        index = _read_json(folder, _INDEX)
+        known = self.pipelines.get(str(index.get("_class_name")), {})
+        side = native_size(folder) or known.get("size", 512)
+        return ModelInfo(
+            id=name,
+            name=name,
+            family=known.get("family", "diffusers"),
+            default_steps=known.get("steps", 30),
+            default_guidance=known.get("guidance", 7.5),
+            width=side,
+            height=side,
+            traceable=known.get("traceable", False),
+            options={"path": path or name},
+        )
+
+    def _no_model(self, name: str) -> str:
+        if name.endswith((".safetensors", ".ckpt")) and "+" not in name:
+            return (
+                f"{name} is a single file; convert it once, with diffusers' StableDiffusionPipeline."
+                "from_single_file(file).save_pretrained(folder) or that of its kind, and give the folder"
+            )
         known = ", ".join(info.id for info in self.models)
-        raise UnknownModel(
-            f"no model {name!r}; there are {known}, "
-            "any hub model as org/name, or a folder with model_index.json"
+        return (
+            f"no model {name!r}; there are {known}, any hub model as org/name or org/name@revision, or a "
+            "folder with model_index.json; a LoRA on top as base+org/lora:0.8 or base+/path/file.safetensors"
         )
 
     def encoder(self, name: str) -> EncoderInfo:
@@ -151,6 +216,7 @@ def load_catalogue(path: Path) -> Catalogue:
             role: tuple(ToolInfo(**_checked(entry, ToolInfo)) for entry in data.get(f"{role}s", ()))
             for role in _ROLES
         },
+        pipelines=data.get("pipelines") or {},
     )
 
 
@@ -172,17 +238,76 @@ def fingerprint(folder: Path, patterns: Sequence[str] = ("**/*",)) -> str:
     return digest.hexdigest()[:12]
 
 
-def _unlisted_model(name: str) -> ModelInfo:
-    """A hub model or a folder of the user, with the commonest settings."""
-    return ModelInfo(
+def split_revision(source: str) -> tuple[str, str]:
+    """Hub id and revision of ``org/name@revision``; anything else has no revision.
+
+    Examples
+    --------
+    >>> split_revision("org/name@v1.0"), split_revision("/home/me@work/model")
+    (('org/name', 'v1.0'), ('/home/me@work/model', ''))
+    """
+    repo, _, revision = source.rpartition("@")
+    return (repo, revision) if repo and _REVISION.fullmatch(revision) else (source, "")
+
+
+def native_size(folder: Path | None) -> int:
+    """Pixels of a side that a pipeline in diffusers layout was trained at; 0 where its files do not say."""
+    denoiser = _read_json(folder, "transformer/config.json") or _read_json(folder, "unet/config.json")
+    sample, levels = denoiser.get("sample_size"), _levels(folder)
+    if isinstance(sample, int) and levels:
+        return sample * 2 ** (levels - 1)
+    return 0
+
+
+def _levels(folder: Path | None) -> int:
+    vae = _read_json(folder, "vae/config.json") or _read_json(folder, "movq/config.json")
+    blocks = vae.get("block_out_channels") or vae.get("encoder_block_out_channels") or ()
+    return len(blocks)
+
+
+def _read_json(folder: Path | None, file: str) -> dict[str, Any]:
+    if folder is None:
+        return {}
+    try:
+        found = json.loads((folder / file).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}  # the loader says what is wrong with it
+    return found if isinstance(found, dict) else {}
+
+
+def _lora(text: str) -> tuple[str, float]:
+    """Where a LoRA is, "" if this cannot be one, and its strength."""
+    path, weight = text, 1.0
+    if not _local_lora(text) and (match := _WEIGHT.search(text)):
+        path, weight = text[: match.start()], float(match[1])
+    if local := _local_lora(path):
+        return local, weight
+    return (path, weight) if _HUB_ID.fullmatch(split_revision(path)[0]) else ("", weight)
+
+
+def _local_lora(text: str) -> str:
+    """The folder or .safetensors file of this name, "" if there is none."""
+    if "\0" in text:
+        return ""
+    path = Path(text).expanduser()
+    try:
+        found = path.is_dir() or (path.suffix == ".safetensors" and path.is_file())
+    except OSError:  # a name that no file system takes
+        return ""
+    return str(path) if text and found else ""
+
+
+def _with_lora(info: ModelInfo, name: str, lora: str, weight: float) -> ModelInfo:
+    """The base's entry: its own planted conditions are other LoRAs, so it has none."""
+    if info.family == "renderer":
+        raise UnknownModel(f"{info.id} is no neural network and takes no LoRA")
+    return replace(
+        info,
         id=name,
-        name=name,
-        family="diffusers",
-        default_steps=30,
-        default_guidance=7.5,
-        width=512,
-        height=512,
-        options={"path": name},
+        name=f"{info.name} with {Path(lora).name}",
+        conditions=(),
+        embedded=False,
+        options={**info.options, "lora": lora, "lora_weight": weight},
     )
 
 

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-import inspect
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from PIL import Image
-
+from bias_core.adapters import loras as lora_files
 from bias_core.adapters.devices import loading
+from bias_core.adapters.pipeline_call import (
+    after_each_step,
+    blocked_flags,
+    call_arguments,
+    check_not_black,
+    report_steps,
+    to_image,
+)
 from bias_core.adapters.pipeline_loader import load_pipeline
+from bias_core.adapters.text_cache import TextCache
 from bias_core.errors import ModelUnavailable
+from bias_core.model_catalogue import split_revision
 from bias_core.types import GeneratedImage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import numpy as np
 
     from bias_core.protocols import StepCallback
     from bias_core.types import Attribute, ImageRow, ModelInfo, Step
@@ -33,8 +42,9 @@ class DiffusersTextToImage:
 
     Parameters
     ----------
-    info : its ``options`` may hold ``base_condition``, ``batch_size``, ``dtype`` and ``call`` (further
-        arguments of the pipeline's call).
+    info : its ``options`` may hold ``base_condition``, ``batch_size``, ``dtype``, ``call`` (further
+        arguments of the pipeline's call), and ``lora`` with ``lora_weight``: a LoRA that is always on, from
+        a folder, a .safetensors file, or a hub id with "@revision" where that is pinned.
     source : hub id ``org/name``, or a folder with ``model_index.json``.
     loras : folder with one sub-folder per condition, or None.
     device : "auto", "cpu", "cuda" or "mps".
@@ -64,6 +74,7 @@ class DiffusersTextToImage:
         self.batch_size = int(info.options.get("batch_size", 1))
         self._wanted_device = device
         self._loaded: Any = None
+        self._texts = TextCache()
         self._condition = self._base = str(info.options.get("base_condition", ""))
 
     def generate(
@@ -128,9 +139,9 @@ class DiffusersTextToImage:
         rows = [replace(row, prompt=text) for text in texts]
         tracer = Tracer(
             pipeline=pipeline,
-            arguments=self._call_arguments(pipeline, rows, output_type="latent"),
+            arguments=call_arguments(pipeline, self.info, rows, output_type="latent"),
             space=space,
-            to_image=lambda pixels: _to_image(pixels, self.info.id),
+            to_image=lambda pixels: to_image(pixels, self.info.id),
             guided=guided,
             predicted=predicted,
         )
@@ -140,6 +151,7 @@ class DiffusersTextToImage:
     def unload(self) -> None:
         """Forget the weights; the next row loads them again."""
         self._loaded, self._condition = None, self._base
+        self._texts.clear()
 
     def _generate_batch(self, rows: list[ImageRow], on_step: StepCallback | None) -> list[GeneratedImage]:
         import torch
@@ -147,18 +159,27 @@ class DiffusersTextToImage:
         pipeline = self._pipeline()
         self._use_condition(rows[0].condition)
         full = rows + [rows[-1]] * (self.batch_size - len(rows))
-        more = {}
-        if on_step is not None:
-            more["callback_on_step_end"] = _step_callback(on_step, rows[0].num_inference_steps)
-        arguments = self._call_arguments(pipeline, full, **more)
-        with self._enough_memory(full), torch.inference_mode():
+        arguments = call_arguments(pipeline, self.info, full)
+        with ExitStack() as call:
+            if on_step is not None:
+                count = report_steps(pipeline, arguments, on_step)
+                arguments |= call.enter_context(after_each_step(pipeline, count))
+            call.enter_context(self._enough_memory(full))
+            call.enter_context(self._texts.of(pipeline))
+            call.enter_context(torch.inference_mode())
             output = pipeline(**arguments)
-        blocked = getattr(output, "nsfw_content_detected", None) or [False] * len(rows)
-        images = [_to_image(pixels, self.info.id) for pixels in output.images[: len(rows)]]
         return [
-            GeneratedImage(row=row, image=image, blocked=bool(flag))
-            for row, image, flag in zip(rows, images, blocked, strict=False)
+            self._generated(row, pixels, blocked)
+            for row, pixels, blocked in zip(
+                rows, output.images, blocked_flags(output, len(rows)), strict=False
+            )
         ]
+
+    def _generated(self, row: ImageRow, pixels: np.ndarray, blocked: bool) -> GeneratedImage:
+        image = to_image(pixels, self.info.id)
+        if not blocked:
+            check_not_black(image, self.info.id)
+        return GeneratedImage(row=row, image=image, blocked=blocked)
 
     @contextmanager
     def _enough_memory(self, rows: list[ImageRow]) -> Iterator[None]:
@@ -172,39 +193,36 @@ class DiffusersTextToImage:
                 f"{rows[0].width}x{rows[0].height} at a time; use a smaller model or a larger device"
             ) from error
 
-    def _call_arguments(self, pipeline: Any, rows: list[ImageRow], **more: Any) -> dict[str, Any]:
-        """Those arguments of the call, ``more`` included, that this pipeline knows."""
-        import torch
-
-        first = rows[0]
-        arguments: dict[str, Any] = {
-            "prompt": [row.prompt for row in rows],
-            "negative_prompt": [row.negative_prompt for row in rows],
-            "generator": [torch.Generator("cpu").manual_seed(row.seed) for row in rows],
-            "num_inference_steps": first.num_inference_steps,
-            "guidance_scale": first.guidance_scale,
-            "width": first.width,
-            "height": first.height,
-            "output_type": "np",
-            **self.info.options.get("call", {}),
-            **more,
-        }
-        accepted = inspect.signature(type(pipeline).__call__).parameters
-        return {key: value for key, value in arguments.items() if key in accepted}
-
     def _pipeline(self) -> Any:
         if self._loaded is None:
             with loading(self.info.id, self.source):
-                self._loaded = load_pipeline(
+                pipeline = load_pipeline(
                     self.info, self.source, device=self._wanted_device, offline=self.offline
                 )
+            if lora := str(self.info.options.get("lora", "")):
+                self._put_on_lora(pipeline, lora)
+            self._loaded = pipeline
         return self._loaded
+
+    def _put_on_lora(self, pipeline: Any, lora: str) -> None:
+        source, revision = split_revision(lora)
+        weight = float(self.info.options.get("lora_weight", 1.0))
+        lora_files.put_on(
+            pipeline,
+            self.info.id,
+            source,
+            name="lora",
+            revision=revision,
+            weight=weight,
+            offline=self.offline,
+        )
 
     def _use_condition(self, condition: str) -> None:
         """Switch the LoRA; the one before is removed altogether, so that nothing of it stays."""
         condition = condition or self._base
         if condition == self._condition:
             return
+        self._texts.clear()  # an adapter may change the text encoders too
         if self._condition != self._base:
             self._loaded.unload_lora_weights()
             self._condition = self._base
@@ -215,27 +233,17 @@ class DiffusersTextToImage:
                     f"{self.info.id}: the adapter for {condition!r} is missing ({folder / _LORA_FILE})"
                 )
             pipeline, self._loaded = self._loaded, None  # a half-loaded adapter must not stay in use
-            with loading(f"{self.info.id}, condition {condition}", str(folder)):
-                pipeline.load_lora_weights(
-                    str(folder), weight_name=_LORA_FILE, adapter_name=condition, local_files_only=True
-                )
+            lora_files.put_on(
+                pipeline,
+                f"{self.info.id}, condition {condition}",
+                str(folder),
+                name=condition,
+                file=_LORA_FILE,
+            )
             self._loaded, self._condition = pipeline, condition
 
 
-def _call_settings(row: ImageRow) -> tuple[str, int, float, int, int]:
+def _call_settings(row: ImageRow) -> tuple[str, bool, int, float, int, int]:
     """Rows that agree here can share a batch; prompts and seeds may differ."""
-    return row.condition, row.num_inference_steps, row.guidance_scale, row.width, row.height
-
-
-def _step_callback(on_step: StepCallback, n_steps: int) -> Any:
-    def on_step_end(_pipeline: Any, step: int, _timestep: Any, _tensors: dict[str, Any]) -> dict[str, Any]:
-        on_step(step + 1, n_steps)
-        return {}
-
-    return on_step_end
-
-
-def _to_image(pixels: np.ndarray, model: str) -> Image.Image:
-    if not np.isfinite(pixels).all():
-        raise ModelUnavailable(f"{model} drew NaN pixels (half precision?); set its dtype option to float32")
-    return Image.fromarray((np.clip(pixels, 0.0, 1.0) * 255).round().astype(np.uint8))
+    guided = (bool(row.negative_prompt), row.num_inference_steps, row.guidance_scale)
+    return row.condition, *guided, row.width, row.height

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from bias_core.adapters.pipeline_call import after_each_step, denoiser_of
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.metrics.propagation import predicted_sample
 from bias_core.types import Step
@@ -30,7 +31,13 @@ Item = TypeVar("Item")
 
 _PACKED = {"FluxPipeline"}
 _SHIFTED = {"StableDiffusion3Pipeline", "FluxPipeline"}  # the others ignore the VAE's shift
-_TRACEABLE = _SHIFTED | {"StableDiffusionPipeline", "StableDiffusionXLPipeline"}
+_TRACEABLE = _SHIFTED | {
+    "PixArtAlphaPipeline",
+    "PixArtSigmaPipeline",
+    "SanaPipeline",
+    "StableDiffusionPipeline",
+    "StableDiffusionXLPipeline",
+}
 _END = object()
 
 
@@ -92,28 +99,28 @@ class Tracer:
 
         pipeline, watch = self.pipeline, _Watch(self, hand)
 
-        def on_step_end(_pipeline: Any, step: int, _timestep: Any, _tensors: Any) -> dict[str, Any]:
+        def done() -> None:
             watch.step_done()
             if on_step is not None:
-                on_step(step + 1, pipeline.num_timesteps)
-            return {}
+                on_step(watch.index, len(pipeline.scheduler.timesteps))
 
-        denoiser = pipeline.transformer if hasattr(pipeline, "transformer") else pipeline.unet
+        denoiser = denoiser_of(pipeline)
         with (
             torch.inference_mode(),
             denoiser.register_forward_pre_hook(watch.before, with_kwargs=True),
             denoiser.register_forward_hook(watch.after, with_kwargs=True),
+            after_each_step(pipeline, done) as callbacks,
         ):
-            pipeline(**self.arguments, callback_on_step_end=on_step_end)
+            pipeline(**self.arguments, **callbacks)
 
     def step(self, index: int, xt: Any, output: Any, unconditional: Any) -> Step:
         """What one pass of the denoiser says: ``xt`` (1, ...), ``output`` (n, ...), and without text."""
         n_attributes = (len(output) - 1) // 2
-        conditional = self._latents(output)
+        conditional = self._velocities(output, xt)
         guidance = conditional
         if unconditional is not None:
-            away = self._latents(unconditional)
-            guidance = away + float(self.pipeline.guidance_scale) * (conditional - away)
+            away = self._velocities(unconditional, xt)
+            guidance = away + float(self.arguments["guidance_scale"]) * (conditional - away)
         guided = self.guided and unconditional is not None
         velocities = guidance if guided else conditional
         latent, sigma = self._latents(xt)[0], self._noise(index)
@@ -128,6 +135,11 @@ class Tracer:
             space=self.space,
             guided=guided,
         )
+
+    def _velocities(self, output: Any, xt: Any) -> np.ndarray:
+        """What was predicted at ``xt``; some networks say the variance too, in as many channels again."""
+        packed = type(self.pipeline).__name__ in _PACKED
+        return self._latents(output if packed else output[:, : xt.shape[1]])
 
     def _latents(self, tensor: Any) -> np.ndarray:
         """float32 ``(n, c, h, w)``; FLUX packs squares of 2 x 2 latent pixels into a token each."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bias_core.adapters.devices import hide_progress_bars, pick_device
+from bias_core.adapters.pipeline_families import pipeline_of
 from bias_core.adapters.residents import drop_longest_unused
 from bias_core.errors import NotEnoughMemory
 from bias_core.machine import free_memory
@@ -48,7 +48,6 @@ def load_pipeline(info: ModelInfo, source: str, *, device: str = "auto", offline
         It does not fit this machine; the message says what is needed and what there is.
     """
     import torch
-    from diffusers import DiffusionPipeline
     from diffusers.utils import logging as diffusers_logging
 
     hide_progress_bars()
@@ -56,14 +55,14 @@ def load_pipeline(info: ModelInfo, source: str, *, device: str = "auto", offline
     place, folder = pick_device(device), Path(source)
     check_memory(info, folder)
     dtype = getattr(torch, dtype_name(info, place))
-    pipeline = DiffusionPipeline.from_pretrained(
+    pipeline = pipeline_of(
+        info,
         source,
         revision=info.revision or None,
         variant=info.options.get("variant") if place != "cpu" else None,
         dtype=dtype,
         use_safetensors=True,
         local_files_only=offline or folder.is_dir(),
-        **_absent_components(folder),
     )
     pipeline.set_progress_bar_config(disable=True)
     put_on_device(pipeline, info, place)
@@ -194,12 +193,3 @@ def _speed_up(pipeline: Any, *, compiled: bool) -> None:
     denoiser = getattr(pipeline, "transformer", None) or getattr(pipeline, "unet", None)
     if compiled and denoiser is not None and getattr(denoiser, "_repeated_blocks", None):
         denoiser.compile_repeated_blocks()  # one block is compiled, all of its kind gain
-
-
-def _absent_components(folder: Path) -> dict[str, None]:
-    """Components that ``model_index.json`` says were never there; diffusers must be told each one."""
-    index = folder / "model_index.json"
-    if not index.is_file():
-        return {}
-    entries = json.loads(index.read_text(encoding="utf-8"))
-    return {name: None for name, value in entries.items() if value == [None, None]}

@@ -1,0 +1,146 @@
+"""DeepFloyd IF as one pipeline: 64 x 64 pixels from the text, enlarged four times by a second model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from diffusers import DiffusionPipeline, IFPipeline, IFSuperResolutionPipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import torch
+    from diffusers.pipelines.deepfloyd_if import IFPipelineOutput
+
+_ENLARGED = 4  # times, by the second stage
+
+
+class DeepFloydPipeline(DiffusionPipeline):
+    """Stages I and II. The text is encoded once for both, and the checker sees the enlarged picture.
+
+    The third stage (1024 x 1024) is left out: it is a Stable Diffusion upscaler that may change what is in
+    the picture. No watermark is drawn into pictures that are to be measured.
+    """
+
+    model_cpu_offload_seq = "text_encoder->unet->upscaler->safety_checker"
+    _optional_components = ["safety_checker", "feature_extractor"]  # noqa: RUF012  (read by the base class)
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        text_encoder: Any,
+        unet: Any,
+        scheduler: Any,
+        upscaler: Any,
+        upscaler_scheduler: Any,
+        image_noising_scheduler: Any,
+        safety_checker: Any,
+        feature_extractor: Any,
+    ) -> None:
+        super().__init__()
+        self.register_modules(
+            tokenizer=tokenizer,
+            text_encoder=text_encoder,
+            unet=unet,
+            scheduler=scheduler,
+            upscaler=upscaler,
+            upscaler_scheduler=upscaler_scheduler,
+            image_noising_scheduler=image_noising_scheduler,
+            safety_checker=safety_checker,
+            feature_extractor=feature_extractor,
+        )
+        unchecked = {"safety_checker": None, "feature_extractor": None, "watermarker": None}
+        self.first = IFPipeline(
+            tokenizer, text_encoder, unet, scheduler, **unchecked, requires_safety_checker=False
+        )
+        self.second = IFSuperResolutionPipeline(
+            None,
+            None,
+            upscaler,
+            upscaler_scheduler,
+            image_noising_scheduler,
+            safety_checker=safety_checker,
+            feature_extractor=feature_extractor,
+            watermarker=None,
+            requires_safety_checker=safety_checker is not None,
+        )
+
+    @classmethod
+    def of(cls, first: IFPipeline, second: IFSuperResolutionPipeline) -> DeepFloydPipeline:
+        """Both stages, with the text encoder and the checker of the first."""
+        return cls(
+            tokenizer=first.tokenizer,
+            text_encoder=first.text_encoder,
+            unet=first.unet,
+            scheduler=first.scheduler,
+            upscaler=second.unet,
+            upscaler_scheduler=second.scheduler,
+            image_noising_scheduler=second.image_noising_scheduler,
+            safety_checker=first.safety_checker,
+            feature_extractor=first.feature_extractor,
+        )
+
+    def __call__(
+        self,
+        prompt: Sequence[str],
+        negative_prompt: Sequence[str],
+        *,
+        num_inference_steps: int = 100,
+        guidance_scale: float = 7.0,
+        upscaler_num_inference_steps: int = 50,
+        upscaler_guidance_scale: float = 4.0,
+        height: int = 256,
+        width: int = 256,
+        generator: list[torch.Generator] | None = None,
+        callback: Callable[[int, Any, Any], None] | None = None,
+        output_type: str = "np",
+    ) -> IFPipelineOutput:
+        """Both stages; ``callback`` is called after each step of either."""
+        positive, negative = self.first.encode_prompt(
+            list(prompt), negative_prompt=list(negative_prompt), clean_caption=False
+        )
+        shared = {
+            "prompt_embeds": positive,
+            "negative_prompt_embeds": negative,
+            "generator": generator,
+            "callback": callback,
+        }
+        small = self.first(
+            **shared,
+            num_inference_steps=num_inference_steps,
+            guidance_scale=guidance_scale,
+            height=height // _ENLARGED,
+            width=width // _ENLARGED,
+            output_type="pt",
+        ).images
+        return self.second(
+            **shared,
+            image=small,
+            num_inference_steps=upscaler_num_inference_steps,
+            guidance_scale=upscaler_guidance_scale,
+            height=height,
+            width=width,
+            output_type=output_type,
+        )
+
+    def set_progress_bar_config(self, **how: Any) -> None:
+        """Of both stages."""
+        self.first.set_progress_bar_config(**how)
+        self.second.set_progress_bar_config(**how)
+
+    def load_lora_weights(self, *args: Any, **how: Any) -> None:
+        """Into stage I, which decides what is drawn."""
+        self.first.load_lora_weights(*args, **how)
+
+    def unload_lora_weights(self) -> None:
+        """From stage I."""
+        self.first.unload_lora_weights()
+
+    def set_adapters(self, *args: Any, **how: Any) -> None:
+        """Of stage I."""
+        self.first.set_adapters(*args, **how)
+
+    def get_list_adapters(self) -> dict[str, list[str]]:
+        """Of stage I, by component."""
+        found: dict[str, list[str]] = self.first.get_list_adapters()
+        return found

@@ -1,0 +1,107 @@
+"""Loads what is particular to a family: parts that it does without, and pipelines made of two."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bias_core.errors import ModelUnavailable
+from bias_core.model_catalogue import split_revision
+
+if TYPE_CHECKING:
+    from bias_core.types import ModelInfo
+
+KANDINSKY_PRIOR = "kandinsky-community/kandinsky-2-2-prior"
+DEEPFLOYD_UPSCALER = "DeepFloyd/IF-II-L-v1.0"
+
+# Inputs of pipelines that edit a picture, or make a film or a sound.
+_NOT_FROM_TEXT = {"image", "mask_image", "control_image", "num_frames", "audio_length_in_s", "source_prompt"}
+
+
+def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
+    """The pipeline of a hub id or folder, with what belongs to it from elsewhere.
+
+    Parameters
+    ----------
+    info : its ``options`` may hold ``prior`` (Kandinsky) and ``upscaler`` (DeepFloyd IF), as hub ids, with
+        "@revision" where that is pinned, or folders.
+    how : arguments of ``from_pretrained``.
+
+    Raises
+    ------
+    ModelUnavailable
+        It is not a pipeline that draws from text, or needs code of its own.
+    """
+    from diffusers import DiffusionPipeline
+
+    where = {key: how[key] for key in ("revision", "local_files_only")}
+    config = DiffusionPipeline.load_config(source, **where)
+    name, kind = _pipeline_class(info, config)
+    how |= {part: None for part, value in config.items() if value == [None, None]}
+    if name == "KandinskyV22Pipeline":
+        return _with_prior(info, source, how)
+    if name == "IFPipeline":
+        return _with_upscaler(info, source, how)
+    if "add_watermarker" in inspect.signature(kind.__init__).parameters:
+        how["add_watermarker"] = False  # else pixels would depend on whether a package is installed
+    return DiffusionPipeline.from_pretrained(source, **how)
+
+
+def _pipeline_class(info: ModelInfo, config: dict[str, Any]) -> tuple[str, Any]:
+    import diffusers
+    from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING
+
+    name = config.get("_class_name")
+    if not isinstance(name, str) or not hasattr(diffusers, name):
+        raise ModelUnavailable(
+            f"{info.id} is a {name}, which this version of diffusers does not have; code that comes with a "
+            "model is never run: update diffusers, or choose another model"
+        )
+    kind = getattr(diffusers, name)
+    inputs = set(inspect.signature(kind.__call__).parameters)
+    if kind in AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values() and "Control" not in name:
+        inputs -= {"image"}  # it may take one, and needs none
+    if name != "KandinskyV22Pipeline" and ("prompt" not in inputs or _NOT_FROM_TEXT & inputs):
+        raise ModelUnavailable(
+            f"{info.id} is a {name}, which does not draw pictures from a text alone; choose a "
+            "text-to-image model"
+        )
+    return name, kind
+
+
+def _other_part(
+    info: ModelInfo, option: str, default: str, how: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Where the second pipeline is, and how to load it."""
+    source = str(info.options.get(option, default))
+    if Path(source).expanduser().is_dir():
+        return str(Path(source).expanduser()), how | {"revision": None, "local_files_only": True}
+    repo, revision = split_revision(source)
+    return repo, how | {"revision": revision or None}
+
+
+def _with_prior(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
+    """Kandinsky 2.2: the prior, which draws the embedding of a picture, and the decoder in one."""
+    from diffusers import DiffusionPipeline, KandinskyV22CombinedPipeline
+
+    decoder = DiffusionPipeline.from_pretrained(source, **how)
+    other, how_other = _other_part(info, "prior", KANDINSKY_PRIOR, how)
+    prior = DiffusionPipeline.from_pretrained(other, **how_other)
+    parts = {f"prior_{name}": part for name, part in prior.components.items()}
+    return KandinskyV22CombinedPipeline(**decoder.components, **parts)
+
+
+def _with_upscaler(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
+    """DeepFloyd IF: stage I, and stage II without the text encoder and the checker, which they share."""
+    from diffusers import DiffusionPipeline
+
+    from bias_core.adapters.deepfloyd import DeepFloydPipeline
+
+    first = DiffusionPipeline.from_pretrained(source, **how | {"watermarker": None})
+    absent = {"tokenizer": None, "text_encoder": None, "safety_checker": None, "feature_extractor": None}
+    other, how_other = _other_part(info, "upscaler", DEEPFLOYD_UPSCALER, how)
+    second = DiffusionPipeline.from_pretrained(
+        other, **how_other, **absent, watermarker=None, requires_safety_checker=False
+    )
+    return DeepFloydPipeline.of(first, second)
