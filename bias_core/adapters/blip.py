@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.devices import hide_progress_bars, loading, pick_device
+from bias_core.adapters.devices import hide_progress_bars, loading, offline_source, pick_device
+from bias_core.adapters.encoding import Batches, in_threads
 from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class _Blip:
     ) -> None:
         self.name = name
         self.source = source
-        self.batch_size = batch_size
         self.max_new_tokens = max_new_tokens
+        self._batches = Batches(name, batch_size)
         self._wanted_device = device
         self._offline = offline
         self._loaded: tuple[Any, Any, str] | None = None
@@ -41,20 +42,38 @@ class _Blip:
         """What the model says about each picture; ``questions`` are token ids ``(n_images, n_tokens)``."""
         import torch
 
+        if not images:
+            return []
         model, processor, device = self._parts()
-        said: list[str] = []
-        for start in range(0, len(images), self.batch_size):
-            batch = slice(start, start + self.batch_size)
-            inputs = processor(images=[image.convert("RGB") for image in images[batch]], return_tensors="pt")
+
+        def say(batch: Sequence[int]) -> list[str]:
+            shown = in_threads(lambda number: images[number].convert("RGB"), batch)
+            inputs = processor(images=shown, return_tensors="pt")
             arguments = {"pixel_values": inputs["pixel_values"].to(device)}
             if questions is not None:
-                arguments["input_ids"] = torch.tensor(questions[batch], device=device)
+                asked = [questions[number] for number in batch]
+                arguments["input_ids"] = torch.tensor(asked, device=device)
                 arguments["attention_mask"] = torch.ones_like(arguments["input_ids"])
             with torch.inference_mode():
                 output = model.generate(**arguments, max_new_tokens=self.max_new_tokens, do_sample=False)
-            texts = processor.batch_decode(output, skip_special_tokens=True)
-            said += [" ".join(text.split()) for text in texts]
-        return said
+            return [
+                " ".join(text.split()) for text in processor.batch_decode(output, skip_special_tokens=True)
+            ]
+
+        return [text for texts in self._batches.run(range(len(images)), say) for text in texts]
+
+    @property
+    def batch_size(self) -> int:
+        """Pictures at once, at most; it halves when memory runs out."""
+        return self._batches.size
+
+    def load(self) -> None:
+        """Read the weights now; ModelUnavailable where that fails."""
+        self._parts()
+
+    def unload(self) -> None:
+        """Forget the weights; the next picture loads them again."""
+        self._loaded = None
 
     def _parts(self) -> tuple[Any, Any, str]:
         if self._loaded is None:
@@ -67,11 +86,12 @@ class _Blip:
         import transformers
 
         hide_progress_bars()
-        options: dict[str, Any] = {"local_files_only": self._offline or Path(self.source).is_dir()}
+        source = offline_source(self.name, self.source, offline=self._offline)
+        local = {"local_files_only": Path(source).is_dir()}
         device = pick_device(self._wanted_device)
         kind = getattr(transformers, self.model_class)
-        model = kind.from_pretrained(self.source, dtype=torch.float32, use_safetensors=True, **options)
-        processor = transformers.BlipProcessor.from_pretrained(self.source, **options)
+        model = kind.from_pretrained(source, dtype=torch.float32, use_safetensors=True, **local)
+        processor = transformers.BlipProcessor.from_pretrained(source, **local)
         return model.to(device).eval(), processor, device
 
 

@@ -39,6 +39,28 @@ def hide_progress_bars() -> None:
     logging.disable_progress_bar()
 
 
+def offline_source(name: str, source: str, *, offline: bool, revision: str = "") -> str:
+    """``source``; offline, the folder where an earlier download of a hub id lies.
+
+    transformers asks the hub for adapters even where it is told to read local files only; of a folder it
+    asks nothing.
+
+    Raises
+    ------
+    ModelUnavailable
+        Offline, and it was never downloaded.
+    """
+    if not offline or Path(source).is_absolute() or Path(source).is_dir():
+        return source
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return snapshot_download(source, revision=revision or None, local_files_only=True)
+    except LocalEntryNotFoundError as error:
+        raise ModelUnavailable(f"{name} is not on this machine and BIAS_OFFLINE is set") from error
+
+
 @contextmanager
 def loading(name: str, source: str) -> Iterator[None]:
     """Word every failure of reading weights as :class:`ModelUnavailable`, with what to do."""
@@ -65,7 +87,7 @@ def loading(name: str, source: str) -> Iterator[None]:
         raise ModelUnavailable(f"{name} cannot be loaded{_why(source, error)}") from error
 
 
-def _why(source: str, error: Exception) -> str:
+def _why(source: str, error: BaseException) -> str:
     """Where from, what went wrong and what to do; shipped folders are named from ``assets`` on."""
     folder = Path(source)
     shipped = folder.is_absolute() and folder.parent.name == "calibration"
@@ -73,6 +95,52 @@ def _why(source: str, error: Exception) -> str:
     if folder.is_absolute() and not folder.exists():
         remedy = "`make calibrate` trains it" if shipped else "check the path"
         return f": there is no {place}; {remedy}, or choose another model"
+    if known := _hub_trouble(error):
+        return f" from {place}: {known}"
     first_line = (str(error).strip() or type(error).__name__).splitlines()[0][:300].replace(source, place)
     remedy = "weights missing, corrupt, gated, or no network; check the files or choose another model"
     return f" from {place}: {first_line} ({remedy})"
+
+
+def _hub_trouble(error: BaseException) -> str:
+    """In plain words what a hub refused, found in the error or in what caused it; "" for other troubles."""
+    from huggingface_hub import errors
+
+    causes = list(_causes(error))
+    said = " ".join(str(cause) for cause in causes)
+    for kinds, words in (
+        (errors.GatedRepoError, _GATED),
+        (errors.RepositoryNotFoundError, _NOT_FOUND),
+        (
+            errors.RevisionNotFoundError,
+            "the hub has the model, but not this revision of it; check the revision",
+        ),
+        ((errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled), _UNREACHED),
+    ):
+        if any(isinstance(cause, kinds) for cause in causes):
+            return words
+    return _PICKLE if "safetensors" in said and ("no file named" in said or "pickle" in said) else ""
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+_GATED = (
+    "its makers ask for consent; accept their terms on the model's page and give your own token "
+    "(HF_TOKEN, or `hf auth login`), or choose another model"
+)
+_NOT_FOUND = (
+    "the hub has no model of this name, or hides it from you; check the spelling, and for a private model "
+    "give your own token (HF_TOKEN, or `hf auth login`)"
+)
+_UNREACHED = (
+    "its files are not on this machine, and the hub was not reached; check the network and BIAS_OFFLINE, or "
+    "choose a model that is here"
+)
+_PICKLE = (
+    "it has no weights in safetensors, and a pickle, which may run any program when it is read, is never "
+    "opened here; ask its makers for safetensors, convert it yourself, or choose another model"
+)

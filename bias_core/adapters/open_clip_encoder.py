@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.devices import loading, pick_device
-from bias_core.adapters.rows import to_unit_rows
+from bias_core.adapters.devices import hide_progress_bars, pick_device
+from bias_core.adapters.encoding import BatchedEncoder, in_threads
 from bias_core.errors import ModelUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    import numpy as np
     from PIL import Image
 
 
-class OpenClipEncoder:
+class OpenClipEncoder(BatchedEncoder):
     """Image and text embeddings by open_clip; loads nothing before the first use.
 
     Parameters
@@ -24,52 +23,88 @@ class OpenClipEncoder:
     name : identity for caches and reports; changes with the weights.
     architecture : open_clip's model name, e.g. "ViT-B-32".
     weights : a pretrained tag ("openai") or a local checkpoint.
+    options : of :class:`bias_core.adapters.encoding.BatchedEncoder`.
+
+    Notes
+    -----
+    OpenAI's weights, and some others, were trained with a quicker approximation of GELU, which open_clip
+    uses only for architectures that end in "-quickgelu"; with any other it warns and gives embeddings of a
+    model that was never trained. Here the weights decide.
     """
 
-    def __init__(
-        self, name: str, architecture: str, weights: str, *, device: str = "auto", offline: bool = False
-    ) -> None:
-        self.name = name
+    def __init__(self, name: str, architecture: str, weights: str, **options: Any) -> None:
+        super().__init__(name, f"open_clip {architecture}/{weights}", **options)
         self.architecture = architecture
         self.weights = weights
-        self._wanted_device = device
-        self._offline = offline
-        self._loaded: tuple[Any, Any, Any, str] | None = None
 
-    def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
-        """Float32 array ``(n, d)``, rows of unit length."""
+    def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
         import torch
 
         model, preprocess, _, device = self._parts()
-        pixels = torch.stack([preprocess(image.convert("RGB")) for image in images])
-        with torch.inference_mode():
-            features = model.encode_image(pixels.to(device))
-        return to_unit_rows(features.float().cpu().numpy(), "image", self.name)
+        prepared = in_threads(lambda image: preprocess(image.convert("RGB")), images)
+        pixels = torch.stack(prepared).to(device, memory_format=torch.channels_last)
+        return lambda: model.encode_image(pixels)
 
-    def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Float32 array ``(n, d)``, rows of unit length; long texts are cut at the model's limit."""
-        import torch
-
+    def _text_features(self, texts: Sequence[str]) -> Callable[[], Any]:
         model, _, tokenizer, device = self._parts()
-        with torch.inference_mode():
-            features = model.encode_text(tokenizer(list(texts)).to(device))
-        return to_unit_rows(features.float().cpu().numpy(), "text", self.name)
-
-    def _parts(self) -> tuple[Any, Any, Any, str]:
-        if self._loaded is None:
-            with loading(self.name, f"open_clip {self.architecture}/{self.weights}"):
-                self._loaded = self._load()
-        return self._loaded
+        tokens = tokenizer(list(texts)).to(device)
+        return lambda: model.encode_text(tokens)
 
     def _load(self) -> tuple[Any, Any, Any, str]:
         import open_clip
+        import torch
 
-        if self.architecture not in open_clip.list_models():
+        known = open_clip.get_model_config(self.architecture)
+        if known is None:
             raise ModelUnavailable(f"open_clip knows no architecture {self.architecture!r}")
-        if self._offline and not Path(self.weights).is_file():
-            raise ModelUnavailable(f"{self.name} is not on this machine and BIAS_OFFLINE is set")
+        local = Path(self.weights).is_file()
+        trained = {} if local else open_clip.get_pretrained_cfg(self.architecture, self.weights)
+        if not local and not trained:
+            tags = ", ".join(open_clip.list_pretrained_tags_by_model(self.architecture)) or "none"
+            raise ModelUnavailable(
+                f"open_clip has no weights {self.weights!r} for {self.architecture}; it has {tags}"
+            )
+        hide_progress_bars()
         device = pick_device(self._wanted_device)
         model, _, preprocess = open_clip.create_model_and_transforms(
-            self.architecture, pretrained=self.weights, device=device, precision="fp32"
+            self.architecture,
+            pretrained=self.weights if local else self._checkpoint(trained),
+            device=device,
+            precision="fp32",
+            force_quick_gelu=bool(trained.get("quick_gelu")),
+            image_mean=trained.get("mean"),
+            image_std=trained.get("std"),
+            image_interpolation=trained.get("interpolation"),
+            image_resize_mode=trained.get("resize_mode"),
+            weights_only=True,
         )
-        return model.eval(), preprocess, open_clip.get_tokenizer(self.architecture), device
+        foreign = {"local_files_only": True} if known["text_cfg"].get("hf_tokenizer_name") else {}
+        tokenizer = open_clip.get_tokenizer(self.architecture, **(foreign if self._offline else {}))
+        return model.to(memory_format=torch.channels_last).eval(), preprocess, tokenizer, device
+
+    def _checkpoint(self, trained: Mapping[str, Any]) -> str:
+        """The file of the weights, downloaded where that is allowed: safetensors where there are any."""
+        import open_clip
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+        from open_clip.constants import HF_SAFE_WEIGHTS_NAME, HF_WEIGHTS_NAME
+
+        repo, _, file = trained.get("hf_hub", "").rpartition("/")
+        if not repo:  # on the makers' own server, checked by its hash
+            if self._offline:
+                raise ModelUnavailable(f"{self.name} is not on this machine and BIAS_OFFLINE is set")
+            return str(open_clip.download_pretrained(dict(trained)))
+        file = file or HF_WEIGHTS_NAME
+        safe = (
+            HF_SAFE_WEIGHTS_NAME if file == HF_WEIGHTS_NAME else str(Path(file).with_suffix(".safetensors"))
+        )
+        try:
+            return hf_hub_download(repo, safe, local_files_only=self._offline)
+        except LocalEntryNotFoundError as error:
+            if self._offline:
+                raise ModelUnavailable(
+                    f"{self.name} is not on this machine and BIAS_OFFLINE is set"
+                ) from error
+            raise
+        except EntryNotFoundError:  # only a state dict of torch, which is read as data, never run
+            return hf_hub_download(repo, file)

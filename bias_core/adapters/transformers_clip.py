@@ -1,83 +1,75 @@
-"""CLIP and its kin from transformers: CLIP, SigLIP, and dual encoders with other towers."""
+"""CLIP and its kin from transformers: CLIP, SigLIP 1 and 2, and dual encoders with other towers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.devices import hide_progress_bars, loading, pick_device
-from bias_core.adapters.rows import to_unit_rows
+from bias_core.adapters.devices import hide_progress_bars, offline_source, pick_device
+from bias_core.adapters.encoding import BatchedEncoder, in_threads, parts_for_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    import numpy as np
     from PIL import Image
 
 
-class TransformersEncoder:
+class TransformersEncoder(BatchedEncoder):
     """Image and text embeddings by ``AutoModel``; loads nothing before the first use.
 
     Parameters
     ----------
     name : identity for caches and reports; changes with the weights.
     source : hub id, or a folder in Hugging Face layout.
+    revision : of the hub's files; "" for the newest.
+    options : of :class:`bias_core.adapters.encoding.BatchedEncoder`.
     """
 
-    def __init__(
-        self, name: str, source: str, *, revision: str = "", device: str = "auto", offline: bool = False
-    ) -> None:
-        self.name = name
-        self.source = source
+    def __init__(self, name: str, source: str, *, revision: str = "", **options: Any) -> None:
+        super().__init__(name, source, **options)
         self._revision = revision
-        self._wanted_device = device
-        self._offline = offline
-        self._loaded: tuple[Any, Any, Any, str] | None = None
 
-    def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
-        """Float32 array ``(n, d)``, rows of unit length."""
+    def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
         import torch
 
-        model, _, processor, device = self._parts()
-        inputs = processor(images=[image.convert("RGB") for image in images], return_tensors="pt")
+        model, processor, _, device = self._parts()
+
+        def prepare(some: Sequence[Image.Image]) -> Any:
+            return processor(images=[image.convert("RGB") for image in some], return_tensors="pt")
+
+        prepared = in_threads(prepare, parts_for_threads(images))
+        inputs = {key: torch.cat([part[key] for part in prepared]).to(device) for key in prepared[0]}
         # Convolutional towers run up to twice as fast in this layout on a CPU; others do not mind.
-        pixels = inputs["pixel_values"].to(device, memory_format=torch.channels_last)
-        with torch.inference_mode():
-            features = model.get_image_features(pixel_values=pixels)
-        return to_unit_rows(_tensor(features).float().cpu().numpy(), "image", self.name)
+        inputs = {
+            key: value.to(memory_format=torch.channels_last) if value.ndim == 4 else value
+            for key, value in inputs.items()
+        }
+        return lambda: _tensor(model.get_image_features(**inputs))
 
-    def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Float32 array ``(n, d)``, rows of unit length; long texts are cut at the model's limit."""
-        import torch
-
-        model, tokenizer, _, device = self._parts()
-        inputs = tokenizer(list(texts), padding=_padding(model), truncation=True,
+    def _text_features(self, texts: Sequence[str]) -> Callable[[], Any]:
+        model, _, tokenizer, device = self._parts()
+        inputs = tokenizer(_as_trained(model, texts), padding=_padding(model), truncation=True,
                            max_length=_text_length(model), return_tensors="pt")  # fmt: skip
-        wanted = {key: inputs[key].to(device) for key in ("input_ids", "attention_mask") if key in inputs}
-        with torch.inference_mode():
-            features = model.get_text_features(**wanted)
-        return to_unit_rows(_tensor(features).float().cpu().numpy(), "text", self.name)
-
-    def _parts(self) -> tuple[Any, Any, Any, str]:
-        if self._loaded is None:
-            with loading(self.name, self.source):
-                self._loaded = self._load()
-        return self._loaded
+        names = ("input_ids",) if _is_siglip(model) else ("input_ids", "attention_mask")
+        wanted = {key: inputs[key].to(device) for key in names if key in inputs}
+        return lambda: _tensor(model.get_text_features(**wanted))
 
     def _load(self) -> tuple[Any, Any, Any, str]:
         import torch
         from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
         hide_progress_bars()
-        options: dict[str, Any] = {"local_files_only": self._offline or Path(self.source).is_dir()}
-        if self._revision and not Path(self.source).is_dir():
-            options["revision"] = self._revision
+        source = offline_source(self.name, self.source, offline=self._offline, revision=self._revision)
+        local = Path(source).is_dir()
+        options = {} if local or not self._revision else {"revision": self._revision}
         device = pick_device(self._wanted_device)
-        model = AutoModel.from_pretrained(self.source, dtype=torch.float32, use_safetensors=True, **options)
-        tokenizer = AutoTokenizer.from_pretrained(self.source, **options)
-        processor = AutoImageProcessor.from_pretrained(self.source, **options)
+        model = AutoModel.from_pretrained(
+            source, dtype=torch.float32, use_safetensors=True, local_files_only=local, **options
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local, **options)
+        processor = AutoImageProcessor.from_pretrained(source, local_files_only=local, **options)
         model = model.to(device, memory_format=torch.channels_last).eval()
-        return model, tokenizer, processor, device
+        return model, processor, tokenizer, device
 
 
 def _tensor(features: Any) -> Any:
@@ -85,9 +77,18 @@ def _tensor(features: Any) -> Any:
     return getattr(features, "pooler_output", features)
 
 
+def _is_siglip(model: Any) -> bool:
+    return "siglip" in model.config.model_type
+
+
+def _as_trained(model: Any, texts: Sequence[str]) -> list[str]:
+    """SigLIP learned from texts in small letters, which SigLIP 2's tokenizer leaves to its caller."""
+    return [text.lower() for text in texts] if _is_siglip(model) else list(texts)
+
+
 def _padding(model: Any) -> str:
-    """SigLIP reads its padding, always up to the limit; the others mask it, and short texts are quicker."""
-    return "max_length" if "siglip" in model.config.model_type else "longest"
+    """SigLIP reads its padding, unmasked and always up to the limit; for others short texts are quicker."""
+    return "max_length" if _is_siglip(model) else "longest"
 
 
 def _text_length(model: Any) -> int:

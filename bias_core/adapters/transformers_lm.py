@@ -7,13 +7,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.devices import hide_progress_bars, loading, pick_device
+from bias_core.adapters.devices import hide_progress_bars, loading, offline_source, pick_device
+from bias_core.adapters.encoding import Batches
 from bias_core.errors import InvalidInput, ModelUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_BATCH = 32  # prefixes at once
+_BATCH = 32  # prefixes at once, at most
 
 
 class TransformersLanguageModel:
@@ -40,7 +41,16 @@ class TransformersLanguageModel:
         self.gguf_file = gguf_file
         self._wanted_device = device
         self._offline = offline
+        self._batches = Batches(name, _BATCH)
         self._loaded: tuple[Any, Any, Any, str] | None = None
+
+    def load(self) -> None:
+        """Read the weights now; ModelUnavailable where that fails."""
+        self._parts()
+
+    def unload(self) -> None:
+        """Forget the weights; the next text loads them again."""
+        self._loaded = None
 
     def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
         """For each prefix, its ``n`` likeliest continuations by one token, likeliest first.
@@ -55,10 +65,8 @@ class TransformersLanguageModel:
         ModelUnavailable
             Weights missing or corrupt, or the model answers NaN.
         """
-        proposals: list[list[str]] = []
-        for start in range(0, len(prefixes), _BATCH):
-            proposals += self._propose_batch(prefixes[start : start + _BATCH], n)
-        return proposals
+        batches = self._batches.run(prefixes, lambda batch: self._propose_batch(batch, n))
+        return [texts for batch in batches for texts in batch]
 
     def complete(self, prompt: str, max_new_tokens: int) -> str:
         """The likeliest answer, token by token, in the model's chat form where it has one."""
@@ -135,7 +143,8 @@ class TransformersLanguageModel:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         hide_progress_bars()
-        options: dict[str, Any] = {"local_files_only": self._offline or Path(self.source).is_dir()}
+        source = offline_source(self.name, self.source, offline=self._offline)
+        options: dict[str, Any] = {"local_files_only": Path(source).is_dir()}
         if self.gguf_file:
             if find_spec("gguf") is None:
                 raise ModelUnavailable(f"{self.name} needs the package gguf: pip install gguf")
@@ -143,9 +152,9 @@ class TransformersLanguageModel:
         else:
             options["use_safetensors"] = True
         device = pick_device(self._wanted_device)
-        model = AutoModelForCausalLM.from_pretrained(self.source, dtype=torch.float32, **options)
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, **options)
         options.pop("use_safetensors", None)
-        tokenizer = AutoTokenizer.from_pretrained(self.source, padding_side="left", **options)
+        tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left", **options)
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
         shown = torch.tensor(_showing(tokenizer, int(model.config.vocab_size)), device=device)
