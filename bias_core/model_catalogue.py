@@ -250,6 +250,11 @@ def split_revision(source: str) -> tuple[str, str]:
     return (repo, revision) if repo and _REVISION.fullmatch(revision) else (source, "")
 
 
+def is_hub_id(name: str) -> bool:
+    """Whether a name is an ``org/name`` of a hub, and not a folder that is here."""
+    return bool(_HUB_ID.fullmatch(name)) and not Path(name).exists()
+
+
 def native_size(folder: Path | None) -> int:
     """Pixels of a side that a pipeline in diffusers layout was trained at; 0 where its files do not say."""
     denoiser = _read_json(folder, "transformer/config.json") or _read_json(folder, "unet/config.json")

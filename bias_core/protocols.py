@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from PIL import Image
 
-    from bias_core.types import Attribute, GeneratedImage, ImageRow, Step
+    from bias_core.types import Attribute, GeneratedImage, ImageRow, PromptLimit, Step
 
 StepCallback = Callable[[int, int], None]
 """Called after each denoising step with (steps done, steps in all) of the current batch.
@@ -52,6 +52,15 @@ class Traceable(Protocol):
         ``guided`` asks for velocities with classifier-free guidance, ``predicted`` for the picture that
         each step is heading for.
         """
+        ...
+
+
+@runtime_checkable
+class ReadsPrompts(Protocol):
+    """Tells how much of a prompt it reads; not every generator can."""
+
+    def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
+        """What each of its text encoders takes of each prompt; loads no weights."""
         ...
 
 

@@ -18,11 +18,12 @@ import numpy as np
 from bias_core.engine.local import LocalEngine
 from bias_core.engine.progress import EngineProgress
 from bias_core.engine.rates import RateStore
-from bias_core.errors import StorageError
+from bias_core.errors import ModelUnavailable, StorageError
 from bias_core.hub import download_gb, free_disk, is_cached
 from bias_core.machine import this_machine
 from bias_core.model_catalogue import Catalogue, fingerprint, load_catalogue
 from bias_core.model_fit import model_fit
+from bias_core.protocols import ReadsPrompts
 from bias_core.runs.answers import AnswerCache
 from bias_core.runs.embeddings import EmbeddingCache
 from bias_core.runs.images import ImageStore
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
         TextToImage,
         VisualQuestionAnswerer,
     )
-    from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors
+    from bias_core.types import ImageRow, ModelInfo, PlantedLine, PromptLimit, ReaderErrors
 
 T = TypeVar("T")
 
@@ -101,7 +102,7 @@ class Services:
 
     def model_info(self, name: str) -> ModelInfo:
         """The catalogue's entry; UnknownModel where there is none."""
-        return self.catalogue.model(name)
+        return self.catalogue.model(name, folder_of=self._hub_folder)
 
     def model_fit(self, name: str) -> ModelFit:
         """What choosing this model would mean here; nothing is loaded.
@@ -192,6 +193,11 @@ class Services:
 
         return tuple(parse(prompt).unknown_words)
 
+    def prompt_limits(self, model: str, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
+        """What each text encoder of the model takes of each prompt; empty where that is not known."""
+        generator = self.text_to_image(model)
+        return generator.prompt_limits(prompts) if isinstance(generator, ReadsPrompts) else ()
+
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         """Share of pictures whose recorded truth is as ``sentence`` says; None where that cannot be told."""
         from bias_core.adapters.calibration_renderer import shown_share
@@ -271,11 +277,29 @@ class Services:
 
             code = fingerprint(Path(calibration.__file__).parent, ["*.py"])
             return code[:6] + fingerprint(ASSETS, ["calibration/*.yaml", "studies/*.csv"])[:6]
-        folder = Path(self._source(str(info.options["path"])))
-        if not folder.is_dir():
-            return info.revision
+        from bias_core.adapters.snapshots import identity
+
         loras = self._loras(info)
-        return fingerprint(folder) + (f"-{fingerprint(loras)[:6]}" if loras and loras.is_dir() else "")
+        return identity(self._pinned(info)) + (
+            f"-{fingerprint(loras)[:6]}" if loras and loras.is_dir() else ""
+        )
+
+    def _pinned(self, info: ModelInfo) -> ModelInfo:
+        """With its folder, or the commits that its name stands for from now on."""
+        from bias_core.adapters.snapshots import pinned
+
+        options = {**info.options, "path": self._source(str(info.options["path"]))}
+        found = replace(info, options=options)
+        return self._once("pinned", info.id, lambda: pinned(found, offline=self.settings.offline))
+
+    def _hub_folder(self, repo: str, revision: str) -> Path | None:
+        from bias_core.adapters.snapshots import snapshot
+
+        name, offline = f"{repo}@{revision}" if revision else repo, self.settings.offline
+        try:
+            return self._once("snapshot", name, lambda: snapshot(repo, revision, name=name, offline=offline))
+        except ModelUnavailable:  # said when it is used
+            return None
 
     def _loras(self, info: ModelInfo) -> Path | None:
         return self.settings.assets_dir / str(info.options["loras"]) if "loras" in info.options else None
@@ -287,9 +311,10 @@ class Services:
             return CalibrationRenderer()
         from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 
+        info = self._pinned(info)
         return DiffusersTextToImage(
             info,
-            self._source(str(info.options["path"])),
+            str(info.options["path"]),
             loras=self._loras(info),
             device=self.settings.device,
             offline=self.settings.offline,

@@ -191,6 +191,25 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PromptLimit:
+    """How much of one prompt one text encoder of a model reads.
+
+    Attributes
+    ----------
+    prompt : as it was asked for.
+    reader : kind of the text encoder, e.g. "CLIP" or "T5".
+    n_tokens, limit : tokens that the prompt takes and that are read, marks of start and end included.
+    cut : the end of the prompt that this encoder does not see, "" where it sees all.
+    """
+
+    prompt: str
+    reader: str
+    n_tokens: int
+    limit: int
+    cut: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelInfo:
     """One line of the model catalogue (``assets/models.yaml``).
 

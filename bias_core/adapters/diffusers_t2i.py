@@ -19,6 +19,7 @@ from bias_core.adapters.pipeline_call import (
     to_image,
 )
 from bias_core.adapters.pipeline_loader import load_pipeline
+from bias_core.adapters.prompt_limits import prompt_limits, readers_at, readers_of
 from bias_core.adapters.text_cache import TextCache
 from bias_core.errors import ModelUnavailable
 from bias_core.model_catalogue import split_revision
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bias_core.protocols import StepCallback
-    from bias_core.types import Attribute, ImageRow, ModelInfo, Step
+    from bias_core.types import Attribute, ImageRow, ModelInfo, PromptLimit, Step
 
 _LORA_FILE = "pytorch_lora_weights.safetensors"
 
@@ -147,6 +148,14 @@ class DiffusersTextToImage:
         )
         with self._enough_memory(rows):
             yield from tracer.steps(on_step)
+
+    def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
+        """What each text encoder takes of each prompt, in order; no weights are loaded for this.
+
+        Empty where the model is not on this machine.
+        """
+        readers = readers_of(self._loaded, self.info) if self._loaded else readers_at(self.info, self.source)
+        return prompt_limits(readers, prompts)
 
     def unload(self) -> None:
         """Forget the weights; the next row loads them again."""

@@ -1,11 +1,21 @@
-"""The small files of a hub repository, from this machine's cache or the hub, and the commit they are of."""
+"""The small files of a hub repository and the commit they are of; the weights that an entry stands for."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bias_core.adapters.devices import loading
+from bias_core.adapters.pipeline_families import DEEPFLOYD_UPSCALER, KANDINSKY_PRIOR
+from bias_core.model_catalogue import fingerprint, is_hub_id, split_revision
 
+if TYPE_CHECKING:
+    from bias_core.types import ModelInfo
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_COMPANIONS = {"kandinsky": ("prior", KANDINSKY_PRIOR), "deepfloyd": ("upscaler", DEEPFLOYD_UPSCALER)}
 _SMALL = ["model_index.json", "*/config.json", "*/scheduler_config.json"]
 
 
@@ -32,3 +42,48 @@ def snapshot(repo: str, revision: str = "", *, name: str, offline: bool = False)
             repo, revision=revision or None, allow_patterns=_SMALL, local_files_only=offline
         )
     return Path(folder)
+
+
+def pinned(info: ModelInfo, *, offline: bool = False) -> ModelInfo:
+    """The entry with the commit of everything that it takes from a hub: one run is one set of weights.
+
+    A pipeline of two has both: ``options`` names the second with "@commit" then, like a LoRA on top.
+
+    Raises
+    ------
+    ModelUnavailable
+        As :func:`snapshot`; a commit that the entry names itself is taken as it is.
+    """
+    options, revision = dict(info.options), info.revision
+    companion, repo = _COMPANIONS.get(info.family, ("", ""))
+    if is_hub_id(str(options["path"])):
+        revision = _commit(str(options["path"]), revision, info.id, offline)
+        if companion:
+            options.setdefault(companion, repo)
+    for key in (companion, "lora"):
+        name, asked = split_revision(str(options.get(key, "")))
+        if is_hub_id(name):
+            options[key] = f"{name}@{_commit(name, asked, f'{info.id}: {key}', offline)}"
+    return replace(info, revision=revision, options=options)
+
+
+def identity(info: ModelInfo) -> str:
+    """What the weights of a pinned entry are: commits, and fingerprints of what lies in folders."""
+    path = Path(str(info.options["path"]))
+    found = [fingerprint(path) if path.is_dir() else info.revision]
+    for key in ("prior", "upscaler", "lora"):
+        source = str(info.options.get(key, ""))
+        local = Path(source)
+        if source and local.is_dir():
+            found.append(fingerprint(local))
+        elif source and local.is_file():
+            found.append(fingerprint(local.parent, [local.name]))
+        elif source:
+            found.append(split_revision(source)[1])
+    return "+".join(found)
+
+
+def _commit(repo: str, revision: str, name: str, offline: bool) -> str:
+    if _COMMIT.fullmatch(revision):
+        return revision
+    return snapshot(repo, revision, name=name, offline=offline).name
