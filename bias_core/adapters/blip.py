@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.devices import hide_progress_bars, loading, offline_source, pick_device
+from bias_core.adapters.devices import hide_progress_bars, offline_source, pick_device
 from bias_core.adapters.encoding import Batches, in_threads
+from bias_core.adapters.residents import Weights
 from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class _Blip:
         self._batches = Batches(name, batch_size)
         self._wanted_device = device
         self._offline = offline
-        self._loaded: tuple[Any, Any, str] | None = None
+        self._parts: Weights[tuple[Any, Any, str]] = Weights(name, source, self._load)
 
     def _generate(self, images: Sequence[Image.Image], questions: Any = None) -> list[str]:
         """What the model says about each picture; ``questions`` are token ids ``(n_images, n_tokens)``."""
@@ -60,12 +61,18 @@ class _Blip:
                 " ".join(text.split()) for text in processor.batch_decode(output, skip_special_tokens=True)
             ]
 
-        return [text for texts in self._batches.run(range(len(images)), say) for text in texts]
+        with self._parts.running():
+            return [text for texts in self._batches.run(range(len(images)), say) for text in texts]
 
     @property
     def batch_size(self) -> int:
         """Pictures at once, at most; it halves when memory runs out."""
         return self._batches.size
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the weights are in memory."""
+        return self._parts.value is not None
 
     def load(self) -> None:
         """Read the weights now; ModelUnavailable where that fails."""
@@ -73,13 +80,7 @@ class _Blip:
 
     def unload(self) -> None:
         """Forget the weights; the next picture loads them again."""
-        self._loaded = None
-
-    def _parts(self) -> tuple[Any, Any, str]:
-        if self._loaded is None:
-            with loading(self.name, self.source):
-                self._loaded = self._load()
-        return self._loaded
+        self._parts.drop()
 
     def _load(self) -> tuple[Any, Any, str]:
         import torch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from bias_core.adapters.devices import loading
+from bias_core.adapters.residents import Weights
 from bias_core.adapters.rows import to_unit_rows
 from bias_core.errors import ModelUnavailable
 
@@ -59,7 +59,12 @@ class BatchedEncoder:
         self._wanted_device = device
         self._offline = offline
         self._image_batches, self._text_batches = Batches(name, batch_size), Batches(name, text_batch_size)
-        self._loaded: tuple[Any, Any, Any, str] | None = None
+        self._parts: Weights[tuple[Any, Any, Any, str]] = Weights(name, source, self._load)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the weights are in memory."""
+        return self._parts.value is not None
 
     def load(self) -> None:
         """Read the weights now; ModelUnavailable where that fails."""
@@ -67,7 +72,7 @@ class BatchedEncoder:
 
     def unload(self) -> None:
         """Forget the weights; the next input loads them again."""
-        self._loaded = None
+        self._parts.drop()
 
     def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
         """Float32 array ``(n, d)``, rows of unit length; ``(0, 0)`` for no picture."""
@@ -86,9 +91,9 @@ class BatchedEncoder:
     ) -> np.ndarray:
         if not len(inputs):
             return np.empty((0, 0), dtype=np.float32)
-        self._parts()
-        rows = batches.run(inputs, lambda batch: self._rows(prepare(batch)))
-        return to_unit_rows(np.concatenate(list(rows)), kind, self.name)
+        with self._parts.running():
+            rows = list(batches.run(inputs, lambda batch: self._rows(prepare(batch))))
+        return to_unit_rows(np.concatenate(rows), kind, self.name)
 
     def _rows(self, features: Callable[[], Any]) -> np.ndarray:
         """What ``features`` computes, as float32, in the precision that suits the device."""
@@ -104,14 +109,8 @@ class BatchedEncoder:
             rows: np.ndarray = found.cpu().numpy()
             return rows
 
-    def _parts(self) -> tuple[Any, Any, Any, str]:
-        """Model, what prepares pictures, what prepares texts, and the device."""
-        if self._loaded is None:
-            with loading(self.name, self.source):
-                self._loaded = self._load()
-        return self._loaded
-
     def _load(self) -> tuple[Any, Any, Any, str]:
+        """Model, what prepares pictures, what prepares texts, and the device."""
         raise NotImplementedError
 
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:

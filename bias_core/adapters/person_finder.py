@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.devices import loading, pick_device
+from bias_core.adapters.devices import pick_device
+from bias_core.adapters.residents import Weights
 from bias_core.crops import person_halves
 from bias_core.errors import ModelUnavailable
 
@@ -78,7 +79,22 @@ class TorchvisionPersonFinder:
         self.smallest = smallest
         self._wanted_device = device
         self._offline = offline
-        self._loaded: tuple[Any, str] | None = None
+        self._parts: Weights[tuple[Any, str]] = Weights(
+            name, weights or f"torchvision's {architecture}", self._load
+        )
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the weights are in memory."""
+        return self._parts.value is not None
+
+    def load(self) -> None:
+        """Read the weights now; ModelUnavailable where that fails."""
+        self._parts()
+
+    def unload(self) -> None:
+        """Forget the weights; the next picture loads them again."""
+        self._parts.drop()
 
     def find(self, image: Image.Image) -> list[Box]:
         """Boxes from left to right by their middle, inside the picture.
@@ -91,20 +107,13 @@ class TorchvisionPersonFinder:
         import torch
         from torchvision.transforms.functional import pil_to_tensor
 
-        model, device = self._parts()
-        pixels = pil_to_tensor(image.convert("RGB")).float().to(device) / 255
-        with torch.inference_mode():
+        with self._parts.running() as (model, device), torch.inference_mode():
+            pixels = pil_to_tensor(image.convert("RGB")).float().to(device) / 255
             (found,) = model([pixels])
         kept = (found["labels"] == _PERSON) & (found["scores"] >= self.threshold)
         boxes = [_inside(corners, image.size) for corners in found["boxes"][kept].tolist()]
         tall = [box for box in boxes if box[2] > box[0] and box[3] - box[1] >= self.smallest * image.height]
         return sorted(tall, key=lambda box: (box[0] + box[2], box))
-
-    def _parts(self) -> tuple[Any, str]:
-        if self._loaded is None:
-            with loading(self.name, self.weights or f"torchvision's {self.architecture}"):
-                self._loaded = self._load()
-        return self._loaded
 
     def _load(self) -> tuple[Any, str]:
         import torch

@@ -1,13 +1,15 @@
 """Weights that load on first use, and leave again, the longest unused first, when others need the room.
 
-Memory belongs to the process, so there is one list of who holds weights. Whoever loads or runs a model holds
-``Services.model_lock``: what is let go is not in use.
+Memory belongs to the process, so there is one list of who holds weights. Whoever loads, or draws, holds
+``Services.model_lock``; readers work beside that, and are waited for before their weights are let go.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -36,6 +38,7 @@ class Weights(Generic[T]):
         self.source = source
         self._load = load
         self.value: T | None = None
+        self._running = threading.RLock()
 
     def __call__(self) -> T:
         """The weights, loaded now if they are not.
@@ -51,9 +54,16 @@ class Weights(Generic[T]):
         _last_used[self] = next(_clock)
         return self.value
 
+    @contextmanager
+    def running(self) -> Iterator[T]:
+        """The weights, which stay until the block ends; for readers, which hold no ``model_lock``."""
+        with self._running:
+            yield self()
+
     def drop(self) -> None:
-        """Let go of them; the next use loads them again."""
-        self.value = None
+        """Let go of them, once nobody runs them; the next use loads them again."""
+        with self._running:
+            self.value = None
         _last_used.pop(self, None)
 
     def _load_with_room(self) -> T:

@@ -7,8 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.devices import hide_progress_bars, loading, offline_source, pick_device
+from bias_core.adapters.devices import hide_progress_bars, offline_source, pick_device
 from bias_core.adapters.encoding import Batches
+from bias_core.adapters.residents import Weights
 from bias_core.errors import InvalidInput, ModelUnavailable
 
 if TYPE_CHECKING:
@@ -42,7 +43,12 @@ class TransformersLanguageModel:
         self._wanted_device = device
         self._offline = offline
         self._batches = Batches(name, _BATCH)
-        self._loaded: tuple[Any, Any, Any, str] | None = None
+        self._parts: Weights[tuple[Any, Any, Any, str]] = Weights(name, source, self._load)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the weights are in memory."""
+        return self._parts.value is not None
 
     def load(self) -> None:
         """Read the weights now; ModelUnavailable where that fails."""
@@ -50,7 +56,7 @@ class TransformersLanguageModel:
 
     def unload(self) -> None:
         """Forget the weights; the next text loads them again."""
-        self._loaded = None
+        self._parts.drop()
 
     def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
         """For each prefix, its ``n`` likeliest continuations by one token, likeliest first.
@@ -65,11 +71,16 @@ class TransformersLanguageModel:
         ModelUnavailable
             Weights missing or corrupt, or the model answers NaN.
         """
-        batches = self._batches.run(prefixes, lambda batch: self._propose_batch(batch, n))
+        with self._parts.running():
+            batches = list(self._batches.run(prefixes, lambda batch: self._propose_batch(batch, n)))
         return [texts for batch in batches for texts in batch]
 
     def complete(self, prompt: str, max_new_tokens: int) -> str:
         """The likeliest answer, token by token, in the model's chat form where it has one."""
+        with self._parts.running():
+            return self._complete(prompt, max_new_tokens)
+
+    def _complete(self, prompt: str, max_new_tokens: int) -> str:
         import torch
 
         model, tokenizer, _, device = self._parts()
@@ -131,12 +142,6 @@ class TransformersLanguageModel:
         if not ids and not start:
             raise InvalidInput(f"{self.name} needs a text to continue; got {text!r}.")
         return ids or start[:1]
-
-    def _parts(self) -> tuple[Any, Any, Any, str]:
-        if self._loaded is None:
-            with loading(self.name, self.source):
-                self._loaded = self._load()
-        return self._loaded
 
     def _load(self) -> tuple[Any, Any, Any, str]:
         import torch

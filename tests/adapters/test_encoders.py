@@ -226,8 +226,9 @@ def test_of_nothing_there_are_no_rows(encoder):
 def test_weights_that_are_let_go_come_back(encoder, pictures):
     before = encoder.encode_images(pictures)
     encoder.unload()
-    assert encoder._loaded is None
+    assert not encoder.loaded
     encoder.load()
+    assert encoder.loaded
     np.testing.assert_array_equal(encoder.encode_images(pictures), before)
 
 

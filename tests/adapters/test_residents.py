@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -89,3 +91,26 @@ def test_adapters_that_are_gone_are_forgotten() -> None:
     del made
     gc.collect()
     assert not drop_longest_unused()
+
+
+def test_weights_at_work_are_waited_for_before_they_leave() -> None:
+    machine = Machine(1)
+    reader, other = machine.weights("reader"), machine.weights("other")
+    at_work, finish = threading.Event(), threading.Event()
+
+    def read() -> str:
+        with reader.running() as value:
+            at_work.set()
+            assert finish.wait(5)
+            assert reader.value == value  # nobody took it away meanwhile
+            return value
+
+    with ThreadPoolExecutor(2) as pool:
+        reading = pool.submit(read)
+        assert at_work.wait(5)
+        loading = pool.submit(other)
+        with pytest.raises(TimeoutError):
+            loading.result(timeout=0.2)
+        finish.set()
+        assert (reading.result(timeout=5), loading.result(timeout=5)) == ("READER", "OTHER")
+    assert reader.value is None

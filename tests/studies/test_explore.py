@@ -117,7 +117,7 @@ def test_asking_again_draws_and_embeds_nothing(services, assets, tmp_path):
     again = run(SETTINGS, again_services)
     again_services.close()
     assert model._loaded is None
-    assert encoder._loaded is None
+    assert not encoder.loaded
     assert all(image.reused for image in again.images)
     assert not any(image.reused for image in first.images)
     assert numbers(again) == numbers(first)
