@@ -33,19 +33,30 @@ def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
     ModelUnavailable
         It is not a pipeline that draws from text, or needs code of its own.
     """
-    from diffusers import DiffusionPipeline
-
-    where = {key: how[key] for key in ("revision", "local_files_only")}
-    config = DiffusionPipeline.load_config(source, **where)
-    name, kind = _pipeline_class(info, config)
-    how |= {part: None for part, value in config.items() if value == [None, None]}
+    name, kind = _pipeline_class(info, _config(source, how))
     if name == "KandinskyV22Pipeline":
         return _with_prior(info, source, how)
     if name == "IFPipeline":
         return _with_upscaler(info, source, how)
     if "add_watermarker" in inspect.signature(kind.__init__).parameters:
         how["add_watermarker"] = False  # else pixels would depend on whether a package is installed
-    return DiffusionPipeline.from_pretrained(source, **how)
+    return _load(source, how)
+
+
+def _config(source: str, how: dict[str, Any]) -> dict[str, Any]:
+    from diffusers import DiffusionPipeline
+
+    where = {key: how[key] for key in ("revision", "local_files_only")}
+    found: dict[str, Any] = DiffusionPipeline.load_config(source, **where)
+    return found
+
+
+def _load(source: str, how: dict[str, Any]) -> Any:
+    """Load it without the components that its index says were never there; diffusers must be told each."""
+    from diffusers import DiffusionPipeline
+
+    absent = {part: None for part, value in _config(source, how).items() if value == [None, None]}
+    return DiffusionPipeline.from_pretrained(source, **absent | how)
 
 
 def _pipeline_class(info: ModelInfo, config: dict[str, Any]) -> tuple[str, Any]:
@@ -83,25 +94,20 @@ def _other_part(
 
 def _with_prior(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
     """Kandinsky 2.2: the prior, which draws the embedding of a picture, and the decoder in one."""
-    from diffusers import DiffusionPipeline, KandinskyV22CombinedPipeline
+    from diffusers import KandinskyV22CombinedPipeline
 
-    decoder = DiffusionPipeline.from_pretrained(source, **how)
-    other, how_other = _other_part(info, "prior", KANDINSKY_PRIOR, how)
-    prior = DiffusionPipeline.from_pretrained(other, **how_other)
+    decoder = _load(source, how)
+    prior = _load(*_other_part(info, "prior", KANDINSKY_PRIOR, how))
     parts = {f"prior_{name}": part for name, part in prior.components.items()}
     return KandinskyV22CombinedPipeline(**decoder.components, **parts)
 
 
 def _with_upscaler(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
     """DeepFloyd IF: stage I, and stage II without the text encoder and the checker, which they share."""
-    from diffusers import DiffusionPipeline
-
     from bias_core.adapters.deepfloyd import DeepFloydPipeline
 
-    first = DiffusionPipeline.from_pretrained(source, **how | {"watermarker": None})
-    absent = {"tokenizer": None, "text_encoder": None, "safety_checker": None, "feature_extractor": None}
-    other, how_other = _other_part(info, "upscaler", DEEPFLOYD_UPSCALER, how)
-    second = DiffusionPipeline.from_pretrained(
-        other, **how_other, **absent, watermarker=None, requires_safety_checker=False
-    )
+    first = _load(source, how | {"watermarker": None})
+    other, how = _other_part(info, "upscaler", DEEPFLOYD_UPSCALER, how)
+    shared = ("tokenizer", "text_encoder", "safety_checker", "feature_extractor", "watermarker")
+    second = _load(other, how | dict.fromkeys(shared) | {"requires_safety_checker": False})
     return DeepFloydPipeline.of(first, second)

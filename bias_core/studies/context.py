@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from bias_core.engine.progress import Engine, EngineProgress
     from bias_core.engine.rates import RateStore
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from bias_core.runs.images import ImageStore
     from bias_core.runs.manifests import ManifestStore
     from bias_core.settings import Settings
-    from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors
+    from bias_core.types import ImageRow, ModelInfo, PlantedLine, PromptLimit, ReaderErrors
 
 
 class StudyServices(Protocol):
@@ -56,6 +57,10 @@ class StudyServices(Protocol):
         """Draw those of ``rows`` (all of one model) that are not in the store."""
         ...
 
+    def reading(self, *readers: object) -> AbstractContextManager[None]:
+        """Held while these readers run, a batch at a time; entered as often as one likes."""
+        ...
+
     def encoder(self, name: str) -> ImageTextEncoder:
         """The encoder of this name."""
         ...
@@ -84,6 +89,10 @@ class StudyServices(Protocol):
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         """Words of the prompt that the model's world is known not to know."""
+        ...
+
+    def prompt_limits(self, model: str, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
+        """What each text encoder of the model takes of each prompt; empty where that is not known."""
         ...
 
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:

@@ -20,6 +20,7 @@ from bias_core.studies.explore_types import (
     ExploreReport,
     Progress,
 )
+from bias_core.studies.prompt_notes import unread_prompts
 from bias_core.studies.saved_reports import keep_report
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN_UPDATES = 0.2
 _FEWEST_FOR_CLUSTERS = 4
-_MANY_WORDS = 50
 _MOST_FOR_CLUSTERS = 3000  # the similarity graph has n x n entries
 
 
@@ -189,7 +189,7 @@ def _draw(
 
 def _embed(plan: ExplorePlan, services: StudyServices, images: Sequence[StoredImage]) -> np.ndarray:
     encoder = services.encoder(plan.settings.encoder)
-    return services.embeddings.images(encoder, images, lock=services.model_lock)
+    return services.embeddings.images(encoder, images, lock=services.reading(encoder))
 
 
 def _report(plan: ExplorePlan, services: StudyServices, gallery: _Gallery, *, stopped: bool) -> ExploreReport:
@@ -212,7 +212,10 @@ def _report(plan: ExplorePlan, services: StudyServices, gallery: _Gallery, *, st
         association=association,
         clusters=clusters,
         unknown_words=services.unknown_words(plan.settings.model, plan.prompt),
-        notes=tuple(_notes(plan, gallery, association, stopped=stopped)),
+        notes=(
+            *_notes(plan, gallery, association, stopped=stopped),
+            *unread_prompts(services, plan.settings.model, [row.prompt for row in plan.rows]),
+        ),
         versions=dict(plan.manifest.versions) | {"encoder": services.encoder(plan.settings.encoder).name},
     )
 
@@ -270,8 +273,6 @@ def _notes(
         yield f"No clusters: they are made for at most {_MOST_FOR_CLUSTERS:,} pictures."
     if wants_association(plan.settings) and association is None:
         yield "No association: the pictures guided to the two attributes were not finished."
-    if len(plan.prompt.split()) > _MANY_WORDS:
-        yield f"Many models read only the first {_MANY_WORDS} words or so (77 tokens) of a prompt."
     if plan.model.family == "renderer" and plan.settings.negative_prompt:
         yield "The renderer has no negative prompt; it was ignored."
     if plan.model.embedded and (plan.settings.guidance_scale or 0) > 1:

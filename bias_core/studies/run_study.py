@@ -16,6 +16,7 @@ from bias_core.studies.designs import program_of
 from bias_core.studies.explore_plan import library_versions
 from bias_core.studies.imported_rows import ImportedRows
 from bias_core.studies.plain_values import encode
+from bias_core.studies.prompt_notes import unread_prompts
 from bias_core.studies.rows import RowMaker
 from bias_core.studies.saved_reports import keep_report
 from bias_core.studies.study_data import StudyData
@@ -65,11 +66,14 @@ def run_study(
     manifest = _manifest(design, settings, rows, shots, session)
     services.manifests.save(manifest)
     status: Status = "failed"
-    data = StudyData(settings, services, rows, cancelled=cancelled)
+    data = StudyData(settings, services, rows, cancelled=cancelled, ahead=program.ahead)
     try:
         yield from data.draw(shots)
         results = yield from program.measure(design, settings, data)
-        results = replace(results, notes=(*data.notes, *results.notes))
+        unread = (
+            [] if settings.images else unread_prompts(services, settings.model, [s.prompt for s in shots])
+        )
+        results = replace(results, notes=(*data.notes, *unread, *results.notes))
         status = "finished"
     except (Cancelled, GeneratorExit):  # stopped, or the reader went away
         status = "cancelled"
@@ -186,3 +190,7 @@ def _unknown_words(settings: StudySettings, services: StudyServices, shots: list
         w for prompt in {s.prompt for s in shots} for w in services.unknown_words(settings.model, prompt)
     }
     return tuple(sorted(words))
+
+
+def _unread_prompts(settings: StudySettings, services: StudyServices, shots: list[Shot]) -> list[str]:
+    return [] if settings.images else unread_prompts(services, settings.model, [s.prompt for s in shots])

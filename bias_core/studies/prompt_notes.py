@@ -1,0 +1,50 @@
+"""What is to be said where a model's text encoders do not read a prompt to its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bias_core.studies.context import StudyServices
+    from bias_core.types import PromptLimit
+
+
+def unread_prompts(services: StudyServices, model: str, prompts: Sequence[str]) -> list[str]:
+    """A sentence per text encoder that does not see the whole of some of these prompts."""
+    return sentences(services.prompt_limits(model, list(dict.fromkeys(prompts))))
+
+
+def sentences(limits: Sequence[PromptLimit]) -> list[str]:
+    """The same, of limits that are known.
+
+    Examples
+    --------
+    >>> from bias_core.types import PromptLimit
+    >>> known = {"prompt": "a very long story", "n_tokens": 90}
+    >>> print(*sentences([PromptLimit(reader="CLIP", limit=77, cut="long story", **known),
+    ...                   PromptLimit(reader="T5", limit=256, cut="", **known)]))
+    The prompt is longer than CLIP reads (90 tokens where 77 fit): “long story” was not seen by it; T5 sees
+    all.
+    """
+    readers = list(dict.fromkeys(limit.reader for limit in limits))
+    cut = {name: [x for x in limits if x.reader == name and x.cut] for name in readers}
+    whole = [name for name in readers if not cut[name]]
+    sees_all = f"; {' and '.join(whole)} {'sees' if len(whole) == 1 else 'see'} all" if whole else ""
+    n_prompts = len({limit.prompt for limit in limits})
+    found = []
+    for reader, lost in cut.items():
+        if lost:
+            longest = max(lost, key=lambda limit: limit.n_tokens)
+            prompts = len({limit.prompt for limit in lost})
+            which = "The prompt is" if n_prompts == 1 else f"{prompts} of {n_prompts} prompts are"
+            found.append(
+                f"{which} longer than {reader} reads ({longest.n_tokens} tokens where {longest.limit} fit): "
+                f"“{_short(longest.cut)}” was not seen by it{sees_all}."
+            )
+    return found
+
+
+def _short(text: str, n: int = 120) -> str:
+    return text if len(text) <= n else f"{text[:n].rstrip()} …"
