@@ -18,6 +18,7 @@ import numpy as np
 from bias_core.engine.local import LocalEngine
 from bias_core.engine.progress import EngineProgress
 from bias_core.engine.rates import RateStore
+from bias_core.engine.turns import ReadersTurn
 from bias_core.errors import ModelUnavailable, StorageError
 from bias_core.hub import download_gb, free_disk, is_cached
 from bias_core.machine import this_machine
@@ -58,7 +59,7 @@ class Services:
     ----------
     settings : of this process.
     images, embeddings, manifests : the stores under ``settings.data_dir``.
-    model_lock : held by whoever runs a model, one batch at a time.
+    model_lock : held by whoever draws or loads, one batch at a time; readers take :meth:`reading`.
     engine : who draws the rows of a manifest; this process where nothing else is asked for.
     rates : how long that took before.
     """
@@ -70,7 +71,7 @@ class Services:
         self.embeddings = EmbeddingCache(data / "embeddings.sqlite")
         self.answers = AnswerCache(data / "answers.sqlite")
         self.manifests = ManifestStore(data / "runs")
-        self.model_lock = threading.Lock()
+        self.model_lock, self._reader_lock = threading.Lock(), threading.Lock()
         self.engine: Engine = LocalEngine(self.settings.device)
         self.rates = RateStore(data / "rates.json")
         self._build_lock = threading.RLock()
@@ -141,6 +142,10 @@ class Services:
         events = self.engine.run(rows, model, self.images, lock=self.model_lock, cancelled=cancelled)
         return self.rates.watch(events, rows[0], self.engine)
 
+    def reading(self, *readers: object) -> ReadersTurn:
+        """Held while these readers run, a batch at a time; entered as often as one likes."""
+        return ReadersTurn(readers, reader_lock=self._reader_lock, model_lock=self.model_lock)
+
     def encoder(self, name: str) -> ImageTextEncoder:
         """The encoder of this name; its weights load with the first input."""
         return self._once("encoder", name, lambda: self._build_encoder(self.catalogue.encoder(name)))
@@ -176,9 +181,8 @@ class Services:
         from bias_core.calibration.reader_errors import held_out_scenes, sentence_errors
 
         rows, seed = self._once("held out", encoder, lambda: _held_out(path))
-        texts = self.embeddings.texts(
-            self.encoder(encoder), [text for pair in sentences for text in pair], lock=self.model_lock
-        )
+        reader, both = self.encoder(encoder), [text for pair in sentences for text in pair]
+        texts = self.embeddings.texts(reader, both, lock=self.reading(reader))
         scenes = held_out_scenes(seed, len(rows))
         return tuple(
             sentence_errors(rows, texts[2 * i : 2 * i + 2], scenes, positive, negative)

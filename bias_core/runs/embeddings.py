@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,14 +16,17 @@ from bias_core.errors import InvalidInput
 from bias_core.runs.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
-    from threading import Lock
 
     from bias_core.protocols import ImageTextEncoder
     from bias_core.types import StoredImage
 
+    Lock = AbstractContextManager[object]
+
 T = TypeVar("T")
+R = TypeVar("R")
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS embeddings (
@@ -29,6 +35,7 @@ CREATE TABLE IF NOT EXISTS embeddings (
 """
 _KEYS_PER_QUERY = 500  # below SQLite's limit on the number of variables
 _BATCH = 64  # inputs per call of the encoder
+_THREADS = min(8, os.cpu_count() or 1)
 
 
 class EmbeddingCache:
@@ -45,16 +52,16 @@ class EmbeddingCache:
     ) -> np.ndarray:
         """Rows ``(n, d)`` of the original PNGs, computing and keeping only those that are missing.
 
-        ``lock`` is held while the encoder runs, one batch at a time.
+        ``lock`` is held while the encoder runs, one batch at a time; the next batch is opened meanwhile.
         """
 
-        def encode(missing: Sequence[StoredImage]) -> np.ndarray:
-            pictures = [_open(image) for image in missing]
+        def encode(missing: Sequence[Image.Image]) -> np.ndarray:
             with lock or nullcontext():
-                return encoder.encode_images(pictures)
+                return encoder.encode_images(missing)
 
         keys = [image.path.stem for image in images]
-        return self._rows(encoder.name, dict(zip(keys, images, strict=True)), keys, encode)
+        items = dict(zip(keys, images, strict=True))
+        return self._rows(encoder.name, items, keys, encode, prepare=open_pictures)
 
     def texts(
         self, encoder: ImageTextEncoder, texts: Sequence[str], *, lock: Lock | None = None
@@ -66,7 +73,7 @@ class EmbeddingCache:
                 return encoder.encode_texts(missing)
 
         keys = [text_key(text) for text in texts]
-        return self._rows(encoder.name, dict(zip(keys, texts, strict=True)), keys, encode)
+        return self._rows(encoder.name, dict(zip(keys, texts, strict=True)), keys, encode, prepare=list)
 
     def forget(self, keys: Collection[str]) -> None:
         """Drop the rows of evicted pictures, for every encoder."""
@@ -82,13 +89,16 @@ class EmbeddingCache:
         encoder: str,
         items: Mapping[str, T],
         keys: Sequence[str],
-        encode: Callable[[Sequence[T]], np.ndarray],
+        encode: Callable[[Sequence[R]], np.ndarray],
+        *,
+        prepare: Callable[[Sequence[T]], list[R]],
     ) -> np.ndarray:
         rows = self._load(encoder, list(items))
         missing = [key for key in items if key not in rows]
-        for start in range(0, len(missing), _BATCH):
-            batch = missing[start : start + _BATCH]
-            encoded = _encode_named({key: items[key] for key in batch}, encode)
+        batches = [missing[start : start + _BATCH] for start in range(0, len(missing), _BATCH)]
+        prepared = _one_ahead(batches, lambda batch: prepare([items[key] for key in batch]))
+        for batch, ready in zip(batches, prepared, strict=True):
+            encoded = _encode_named(dict(zip(batch, ready, strict=True)), encode)
             new = dict(zip(batch, encoded, strict=True))
             self._save(encoder, new)
             rows.update(new)
@@ -118,9 +128,28 @@ def text_key(text: str) -> str:
     return "text:" + hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def _open(image: StoredImage) -> Image.Image:
+def open_pictures(images: Sequence[StoredImage]) -> list[Image.Image]:
+    """The originals as RGB, read whole; by several threads, as reading a PNG lets go of Python's lock."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(open_picture, images))
+
+
+def open_picture(image: StoredImage) -> Image.Image:
+    """The original as RGB, read whole."""
     with Image.open(image.path) as opened:
         return opened.convert("RGB")
+
+
+def _one_ahead(batches: Sequence[T], prepare: Callable[[T], R]) -> Iterator[R]:
+    """``prepare`` of each batch, made while the one before is used."""
+    with ThreadPoolExecutor(1) as pool:
+        coming: deque[Future[R]] = deque()
+        for batch in batches:
+            coming.append(pool.submit(prepare, batch))
+            if len(coming) > 1:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
 
 
 def _encode_named(items: Mapping[str, T], encode: Callable[[Sequence[T]], np.ndarray]) -> np.ndarray:

@@ -123,11 +123,8 @@ def _read(name: str, report: ExploreReport, services: StudyServices) -> DrawnArm
 
 def _pictures(images: Sequence[ExploredImage], encoder: str, services: StudyServices) -> Pictures:
     stored = tuple(services.images.get(image.row) for image in images if not image.blocked)
-    rows = (
-        services.embeddings.images(services.encoder(encoder), stored, lock=services.model_lock)
-        if stored
-        else np.empty((0, 0))
-    )
+    reader = services.encoder(encoder)
+    rows = services.embeddings.images(reader, stored, lock=services.reading(reader))
     return Pictures(seeds=np.array([s.row.seed for s in stored], dtype=int), stored=stored, embeddings=rows)
 
 

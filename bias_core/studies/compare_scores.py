@@ -160,7 +160,7 @@ def _variety(
     directions = {}
     for attribute in settings.attributes:
         texts = services.embeddings.texts(
-            encoder, [attribute.positive, attribute.negative], lock=services.model_lock
+            encoder, [attribute.positive, attribute.negative], lock=services.reading(encoder)
         )
         if np.abs(texts[0] - texts[1]).max() > _SAME:
             directions[attribute.name] = text_direction(*texts)

@@ -57,7 +57,8 @@ def read_sentences(
 ) -> SentencePairs:
     """What ``encoder`` makes of the attributes, for pictures of ``model`` with these recorded truths."""
     texts = [a.positive for a in attributes] + [a.negative for a in attributes]
-    rows = services.embeddings.texts(services.encoder(encoder), texts, lock=services.model_lock)
+    reader = services.encoder(encoder)
+    rows = services.embeddings.texts(reader, texts, lock=services.reading(reader))
     pairs = [(a.positive, a.negative) for a in attributes]
     known = [truth for truth in truths if truth is not None]
     return SentencePairs(

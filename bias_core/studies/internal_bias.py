@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +24,7 @@ from bias_core.studies.study_types import Design, Shot, StudySettings
 if TYPE_CHECKING:
     from bias_core.studies.explore_types import Progress
     from bias_core.studies.study_data import StudyData
+    from bias_core.types import StoredImage
 
 GENDERS = ("male", "female")
 """A, and B: positive scores lean to the first."""
@@ -173,4 +174,15 @@ def _published(design: Design) -> dict[str, dict[str, dict[str, float]]]:
     return table
 
 
-PROGRAMS = {"internal_bias": Program(shots=internal_bias_shots, measure=measure_internal_bias)}
+def embed_by_all_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
+    """Embed finished pictures by every encoder while the next are drawn."""
+    for name in data.settings.options["encoders"] or [data.settings.encoder]:
+        reader = data.encoder(name)
+        data.services.embeddings.images(reader, images, lock=data.services.reading(reader))
+
+
+PROGRAMS = {
+    "internal_bias": Program(
+        shots=internal_bias_shots, measure=measure_internal_bias, ahead=embed_by_all_ahead
+    )
+}

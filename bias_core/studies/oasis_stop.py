@@ -11,6 +11,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.metrics.clustering import spectral_clusters
 from bias_core.metrics.stereotype import attribute_prevalence
+from bias_core.runs.embeddings import open_picture
 from bias_core.search.stop import OptimisedPrompt, cluster_average_image, optimise_prompts
 from bias_core.studies.explore_types import Progress
 from bias_core.studies.kept_pictures import keep_picture
@@ -25,7 +26,6 @@ from bias_core.studies.oasis_stop_report import (
     cluster_tables,
 )
 from bias_core.studies.program import Measuring, Program
-from bias_core.studies.study_data import open_image
 from bias_core.studies.study_types import Design, Results, Shot, StudySettings
 
 if TYPE_CHECKING:
@@ -102,7 +102,9 @@ def _search(
                 frame=own,
                 rows=rows[inside][order],
                 others=rows[~inside],
-                average=keep_picture(data.services, cluster_average_image(map(open_image, data.stored(own)))),
+                average=keep_picture(
+                    data.services, cluster_average_image(map(open_picture, data.stored(own)))
+                ),
                 prompts=_prompts(data, rows[inside][order], rows[~inside]),
             )
         )
@@ -127,11 +129,12 @@ def _typical(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[OptimisedPrompt, ...]:
     options = data.settings.options
+    encoder, model = data.encoder(), data.services.language_model(options["language_model"])
     return tuple(
         optimise_prompts(
             rows,
-            data.encoder(),
-            data.services.language_model(options["language_model"]),
+            encoder,
+            model,
             prefix=options["prefix"],
             n_tokens=options["n_tokens"],
             beam_width=options["beam_width"],
@@ -140,7 +143,7 @@ def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[Opt
             other_embeddings=others if len(others) else None,
             contrast=options["contrast"] and len(others) > 0,
             on_step=lambda *_: data.check(),
-            lock=data.services.model_lock,
+            lock=data.services.reading(encoder, model),
             rng=data.settings.seed,
         )
     )
@@ -205,7 +208,7 @@ def _attributes(
 def language_model_ready(settings: StudySettings, services: StudyServices) -> None:
     """Load the language model, or say what it lacks."""
     model = services.language_model(settings.options["language_model"])
-    with services.model_lock:
+    with services.reading(model):
         model.propose([settings.options["prefix"]], 1)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bias_core.studies.explore_types import Progress
+from bias_core.studies.study_data import ReadAhead, embed_ahead
 from bias_core.studies.study_types import Design, Results, Shot, StudySettings, StudyTable
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Program:
     ready : raises where a model that will be needed is missing; asked before anything is drawn.
     measure : a generator that yields where it is and returns the results; ``data`` holds the pictures.
     needs_reader : whether it reads pictures with the encoder of the settings.
+    ahead : reads finished pictures while the next are drawn.
     rescore : the results from labelled people alone, for labels that were corrected; None where the study
         has none. The tables are those of the raters.
     """
@@ -36,4 +38,5 @@ class Program:
     measure: Callable[[Design, StudySettings, StudyData], Measuring]
     ready: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
     needs_reader: bool = True
+    ahead: ReadAhead = embed_ahead
     rescore: Callable[[Design, StudySettings, pd.DataFrame, Sequence[StudyTable]], Results] | None = None

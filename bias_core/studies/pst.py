@@ -38,6 +38,7 @@ from bias_core.studies.pst_shots import (
     pair_shots,
     single_shots,
 )
+from bias_core.studies.study_data import nothing_ahead
 from bias_core.studies.study_types import (
     Design,
     Finding,
@@ -263,6 +264,10 @@ def _marks(micro: pd.DataFrame, value: str, ends: str, **columns: str) -> pd.Dat
 
 PROGRAMS = {
     "paired_occupations": Program(
-        shots=occupation_shots, measure=measure_occupations, ready=labeller_ready, rescore=score_occupations
+        shots=occupation_shots,
+        measure=measure_occupations,
+        ready=labeller_ready,
+        ahead=nothing_ahead,
+        rescore=score_occupations,
     )
 }

@@ -41,6 +41,7 @@ from bias_core.studies.pst_shots import (
     power_pairs,
 )
 from bias_core.studies.rows import thinned
+from bias_core.studies.study_data import nothing_ahead
 from bias_core.studies.study_types import (
     Design,
     Finding,
@@ -200,6 +201,10 @@ def _figure(findings: list[Finding]) -> StudyFigure:
 
 PROGRAMS = {
     "paired_fairness": Program(
-        shots=fairness_shots, measure=measure_fairness, ready=labeller_ready, rescore=score_fairness
+        shots=fairness_shots,
+        measure=measure_fairness,
+        ready=labeller_ready,
+        ahead=nothing_ahead,
+        rescore=score_fairness,
     )
 }

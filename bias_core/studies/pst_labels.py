@@ -16,6 +16,7 @@ from bias_core.metrics.paired_labels import ANSWERS, CANNOT_IDENTIFY, NOT_TWO_PE
 from bias_core.studies.labels import read_answers
 
 if TYPE_CHECKING:
+    from bias_core.protocols import PersonFinder
     from bias_core.studies.context import StudyServices
     from bias_core.studies.study_data import Steps, StudyData
     from bias_core.studies.study_types import Design, StudySettings
@@ -53,13 +54,14 @@ def labeller_ready(settings: StudySettings, services: StudyServices) -> None:
     options, blank = settings.options, Image.new("RGB", (64, 64))
     if settings.labels:
         return
-    with services.model_lock:
-        if options["labeller"] == "vqa":
-            services.answerer(options["answerer"]).answer(
-                [blank], ["What gender is the person in the picture?"]
-            )
-        elif options["finder"] != HALVES:
-            services.person_finder(options["finder"]).find(blank)
+    if options["labeller"] == "vqa":
+        answerer = services.answerer(options["answerer"])
+        with services.reading(answerer):
+            answerer.answer([blank], ["What gender is the person in the picture?"])
+    elif options["finder"] != HALVES:
+        finder = services.person_finder(options["finder"])
+        with services.reading(finder):
+            finder.find(blank)
 
 
 def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
@@ -201,7 +203,7 @@ def _by_finder(
     leans: dict[str, np.ndarray] = {}
     for alone, some in people.groupby(people["position"] == SINGLE, sort=False):
         pictures = some.drop_duplicates("image_id")
-        find = _finder(settings.options["finder"], 1 if alone else 2, data)
+        find, finders = _finder(settings.options["finder"], 1 if alone else 2, data)
 
         def read(images: list[Image.Image], find: Finding = find) -> list[np.ndarray]:
             boxes = [find(image) for image in images]
@@ -213,7 +215,7 @@ def _by_finder(
             each = encoder.encode_images(crops) @ direction if crops else np.empty(0)
             return np.split(each, np.cumsum([len(places) for places in boxes])[:-1])
 
-        found = yield from data.read("looking for people", pictures, read)
+        found = yield from data.read("looking for people", pictures, read, encoder, *finders)
         leans |= dict(zip(pictures["image_id"], found, strict=True))
     margin = settings.options["margin"]
     places = list(zip(people["image_id"], people["position"], strict=True))
@@ -224,10 +226,12 @@ def _by_finder(
 Finding = Callable[["Image.Image"], list[Box]]
 
 
-def _finder(name: str, n_people: int, data: StudyData) -> Finding:
+def _finder(name: str, n_people: int, data: StudyData) -> tuple[Finding, list[PersonFinder]]:
+    """What finds the people, and the model behind it where there is one."""
     if name != HALVES:
-        return data.services.person_finder(name).find
-    return person_halves if n_people == 2 else lambda image: [(0, 0, *image.size)]
+        finder = data.services.person_finder(name)
+        return finder.find, [finder]
+    return (person_halves if n_people == 2 else lambda image: [(0, 0, *image.size)]), []
 
 
 def _lean(leans: np.ndarray, position: str) -> float:
@@ -253,9 +257,7 @@ def _by_answerer(
     vqa = design.data["vqa"]
     asked = zip(people["identity"], people["position"], strict=True)
     questions = [vqa["single" if side == SINGLE else "paired"].format(who, side=side) for who, side in asked]
-    answers = yield from data.say(
-        "asking about the people", people, answerer.name, answerer.answer, questions
-    )
+    answers = yield from data.say("asking about the people", people, answerer, questions)
     return [gender_said(answer, vqa["answers"]) for answer in answers]
 
 

@@ -38,6 +38,7 @@ from bias_core.studies.pst_shots import (
     power_pairs,
     single_shots,
 )
+from bias_core.studies.study_data import nothing_ahead
 from bias_core.studies.study_types import (
     Design,
     Finding,
@@ -194,6 +195,10 @@ def _figure8(micro: pd.DataFrame, level: str) -> StudyFigure:
 
 PROGRAMS = {
     "paired_power": Program(
-        shots=power_shots, measure=measure_power, ready=labeller_ready, rescore=score_power
+        shots=power_shots,
+        measure=measure_power,
+        ready=labeller_ready,
+        ahead=nothing_ahead,
+        rescore=score_power,
     )
 }

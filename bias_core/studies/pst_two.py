@@ -31,6 +31,7 @@ from bias_core.studies.pst_scores import (
     score_finding,
 )
 from bias_core.studies.pst_shots import FAIRNESS, GENDERS, PAIRED, pair_shots, single_shots
+from bias_core.studies.study_data import nothing_ahead
 from bias_core.studies.study_types import (
     Design,
     Finding,
@@ -226,5 +227,7 @@ def _figure(micro: pd.DataFrame) -> StudyFigure:
 
 
 PROGRAMS = {
-    "paired_two": Program(shots=shots_of_two, measure=measure_two, ready=labeller_ready, rescore=score_two)
+    "paired_two": Program(
+        shots=shots_of_two, measure=measure_two, ready=labeller_ready, ahead=nothing_ahead, rescore=score_two
+    )
 }

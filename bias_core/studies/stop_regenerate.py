@@ -154,7 +154,7 @@ def _embedded(report: StudyReport, services: StudyServices, frame: pd.DataFrame)
     stored = _stored(report, frame)
     if not stored:
         return np.empty((0, 0))
-    return services.embeddings.images(encoder, stored, lock=services.model_lock)
+    return services.embeddings.images(encoder, stored, lock=services.reading(encoder))
 
 
 def _compared(pictures: list[StoredImage], closeness: np.ndarray, confidence: float, seed: int) -> Compared:

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from PIL import Image
 
 from bias_core.errors import Cancelled
+from bias_core.protocols import Captioner
+from bias_core.runs.embeddings import open_pictures
 from bias_core.studies.explore_types import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bias_core.protocols import ImageTextEncoder
+    from PIL import Image
+
+    from bias_core.protocols import ImageTextEncoder, VisualQuestionAnswerer
+    from bias_core.runs.answers import Asked
     from bias_core.studies.context import StudyServices
     from bias_core.studies.rows import Rows
     from bias_core.studies.study_types import Shot, StudySettings
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Steps = Generator[Progress, None, T]
+ReadAhead = Callable[["StudyData", "Sequence[StoredImage]"], None]
+"""Reads pictures as soon as they are finished; what it finds is kept where the measuring will look."""
 
 _PER_UPDATE = 256  # pictures embedded between two signs of life
 _PER_READING = 32  # captioned or questioned, which takes longer
@@ -46,16 +52,21 @@ class StudyData:
         rows: Rows,
         *,
         cancelled: Callable[[], bool] = lambda: False,
+        ahead: ReadAhead | None = None,
     ) -> None:
         self.settings, self.services, self.rows = settings, services, rows
         self.cancelled = cancelled
+        self._ahead = ahead or embed_ahead
         self.frame = pd.DataFrame(columns=["image_id", "group", "prompt", "seed"])
         self.n_planned = self.n_blocked = 0
         self.notes: list[str] = []
         self._stored: dict[str, StoredImage] = {}
 
     def draw(self, shots: Sequence[Shot]) -> Steps[pd.DataFrame]:
-        """Draw (or find) the pictures of ``shots``; returns their rows, which ``frame`` gains too."""
+        """Draw (or find) the pictures of ``shots``; returns their rows, which ``frame`` gains too.
+
+        What is finished is read while the next pictures are drawn.
+        """
         planned = [(shot, row) for shot in shots for row in self.rows.of(shot)]
         rows = [row for _, row in planned]
         for event in self.rows.draw(rows, self.services, cancelled=self.cancelled):
@@ -66,6 +77,9 @@ class StudyData:
                 seconds_left=event.seconds_left,
                 message=f"{event.done:,} of {event.total:,} pictures",
             )
+            fresh = [] if event.reused else [stored for stored in event.images if not stored.blocked]
+            if fresh and not self.cancelled():
+                self._ahead(self, fresh)
         known = [(shot, row) for shot, row in planned if not self._stored[row.id].blocked]
         self.n_planned += sum(shot.n for shot in shots)
         self.notes += self.rows.notes(shots)
@@ -77,20 +91,20 @@ class StudyData:
     def embed(self, frame: pd.DataFrame, encoder: str = "") -> Steps[np.ndarray]:
         """Unit rows ``(len(frame), d)`` of the pictures, in the order of ``frame``."""
         reader = self.encoder(encoder)
-        stored = self.stored(frame)
+        stored, lock = self.stored(frame), self.services.reading(reader)
         return (
             yield from self._in_parts(
                 "reading the pictures",
                 stored,
-                lambda part: self.services.embeddings.images(reader, part, lock=self.services.model_lock),
+                lambda part: self.services.embeddings.images(reader, part, lock=lock),
                 np.concatenate,
             )
         )
 
     def texts(self, texts: Iterable[str], encoder: str = "") -> np.ndarray:
         """Unit rows ``(n, d)`` of sentences."""
-        lock = self.services.model_lock
-        return self.services.embeddings.texts(self.encoder(encoder), list(texts), lock=lock)
+        reader = self.encoder(encoder)
+        return self.services.embeddings.texts(reader, list(texts), lock=self.services.reading(reader))
 
     def encoder(self, name: str = "") -> ImageTextEncoder:
         """The reader of this name; the study's own where none is given."""
@@ -102,20 +116,25 @@ class StudyData:
 
     def images(self, frame: pd.DataFrame) -> list[Image.Image]:
         """The pictures of these rows, opened."""
-        return [open_image(stored) for stored in self.stored(frame)]
+        return open_pictures(self.stored(frame))
 
     def truths(self, frame: pd.DataFrame) -> list[Mapping[str, Any] | None]:
         """What is really in the pictures; None for each where nobody knows."""
         return [stored.truth for stored in self.stored(frame)]
 
     def read(
-        self, what: str, frame: pd.DataFrame, read: Callable[[list[Image.Image]], Sequence[T]]
+        self,
+        what: str,
+        frame: pd.DataFrame,
+        read: Callable[[list[Image.Image]], Sequence[T]],
+        *readers: object,
     ) -> Steps[list[T]]:
-        """Anything else that a model says of each picture, a batch at a time, under the model lock."""
+        """Anything else that ``readers`` make of each picture, a batch at a time."""
+        turn = self.services.reading(*readers)
 
         def of(part: Sequence[StoredImage]) -> Sequence[T]:
-            pictures = [open_image(stored) for stored in part]
-            with self.services.model_lock:
+            pictures = open_pictures(part)
+            with turn:
                 return read(pictures)
 
         parts = yield from self._in_parts(what, self.stored(frame), of, list, size=_PER_READING)
@@ -125,30 +144,23 @@ class StudyData:
         self,
         what: str,
         frame: pd.DataFrame,
-        reader: str,
-        say: Callable[[list[Image.Image], list[str]], Sequence[str]],
+        reader: Captioner | VisualQuestionAnswerer,
         questions: Sequence[str] | None = None,
     ) -> Steps[list[str]]:
         """What a model says of each picture, in words; what it said before is not asked again.
 
         Parameters
         ----------
-        reader : name of the model, which changes with its weights.
-        say : texts for a batch of pictures and their questions.
-        questions : one per row; None: the same, unspoken, for all (captions).
+        reader : a captioner where there are no questions; its name changes with its weights.
+        questions : one per row.
         """
         asked = list(zip(frame["image_id"], questions or [""] * len(frame), strict=True))
-        known = self.services.answers.find(reader, list(dict.fromkeys(asked)))
+        known = self.services.answers.find(reader.name, list(dict.fromkeys(asked)))
         missing = [key for key in dict.fromkeys(asked) if key not in known]
         for start in range(0, len(missing), _PER_READING):
             self.check()
             part = missing[start : start + _PER_READING]
-            pictures = [open_image(self._stored[image_id]) for image_id, _ in part]
-            with self.services.model_lock:
-                said = say(pictures, [question for _, question in part])
-            new = dict(zip(part, said, strict=True))
-            self.services.answers.keep(reader, new)
-            known |= new
+            known |= self.said(reader, part)
             done = start + len(part)
             yield Progress(
                 done=done,
@@ -157,6 +169,19 @@ class StudyData:
                 message=f"{what}: {done:,} of {len(missing):,}",
             )
         return [known[key] for key in asked]
+
+    def said(self, reader: Captioner | VisualQuestionAnswerer, asked: Sequence[Asked]) -> dict[Asked, str]:
+        """Ask a model now, and keep what it says."""
+        pictures = open_pictures([self._stored[image_id] for image_id, _ in asked])
+        with self.services.reading(reader):
+            said = (
+                reader.caption(pictures)
+                if isinstance(reader, Captioner)
+                else reader.answer(pictures, [question for _, question in asked])
+            )
+        new = dict(zip(asked, said, strict=True))
+        self.services.answers.keep(reader.name, new)
+        return new
 
     @property
     def known(self) -> Mapping[str, StoredImage]:
@@ -203,7 +228,11 @@ def _entry(shot: Shot, row: ImageRow) -> dict[str, Any]:
     return {"image_id": row.id, "group": row.group, "prompt": shot.prompt, "seed": row.seed, **shot.facts}
 
 
-def open_image(stored: StoredImage) -> Image.Image:
-    """The original as RGB, read whole."""
-    with Image.open(stored.path) as image:
-        return image.convert("RGB")
+def embed_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
+    """What most studies do with finished pictures while the next are drawn: embed them."""
+    reader = data.encoder()
+    data.services.embeddings.images(reader, images, lock=data.services.reading(reader))
+
+
+def nothing_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
+    """For studies whose readers need all pictures, or keep nothing."""

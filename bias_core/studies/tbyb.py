@@ -11,7 +11,15 @@ from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.rows import scaled, thinned
 from bias_core.studies.study_types import Design, Results, Shot, StudyFigure, StudySettings, StudyTable
 from bias_core.studies.tbyb_pictures import keep_reading
-from bias_core.studies.tbyb_reading import Reading, Scores, captioner_ready, men_drawn, read_pictures, score
+from bias_core.studies.tbyb_reading import (
+    Reading,
+    Scores,
+    caption_ahead,
+    captioner_ready,
+    men_drawn,
+    read_pictures,
+    score,
+)
 from bias_core.studies.tbyb_tables import (
     NOTES,
     curve_figure,
@@ -185,7 +193,13 @@ def genders(design: Design, sets: dict[str, Scores], data: StudyData) -> StudyTa
 
 
 PROGRAMS = {
-    "object_bias": Program(shots=general_shots, measure=measure_general, ready=captioner_ready),
-    "triggered_object_bias": Program(shots=task_shots, measure=measure_task, ready=captioner_ready),
-    "dataset_bias": Program(shots=no_shots, measure=measure_dataset, ready=captioner_ready),
+    "object_bias": Program(
+        shots=general_shots, measure=measure_general, ready=captioner_ready, ahead=caption_ahead
+    ),
+    "triggered_object_bias": Program(
+        shots=task_shots, measure=measure_task, ready=captioner_ready, ahead=caption_ahead
+    ),
+    "dataset_bias": Program(
+        shots=no_shots, measure=measure_dataset, ready=captioner_ready, ahead=caption_ahead
+    ),
 }

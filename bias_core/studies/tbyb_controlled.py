@@ -25,7 +25,15 @@ from bias_core.studies.study_types import (
 )
 from bias_core.studies.tbyb import general_shots, task_shots
 from bias_core.studies.tbyb_pictures import keep_reading
-from bias_core.studies.tbyb_reading import STRONGER, Reading, Scores, captioner_ready, read_pictures, score
+from bias_core.studies.tbyb_reading import (
+    STRONGER,
+    Reading,
+    Scores,
+    caption_ahead,
+    captioner_ready,
+    read_pictures,
+    score,
+)
 from bias_core.studies.tbyb_tables import (
     NOTES,
     change_figure,
@@ -237,6 +245,6 @@ def _notes(
 
 PROGRAMS = {
     "controlled_object_bias": Program(
-        shots=controlled_shots, measure=measure_controlled, ready=captioner_ready
+        shots=controlled_shots, measure=measure_controlled, ready=captioner_ready, ahead=caption_ahead
     )
 }

@@ -10,7 +10,14 @@ from bias_core.studies.program import Measuring, Program
 from bias_core.studies.study_types import Design, Results, Shot, StudySettings
 from bias_core.studies.tbyb import ALL, figures_of, genders, measures_of
 from bias_core.studies.tbyb_pictures import keep_reading
-from bias_core.studies.tbyb_reading import ANOTHER, captioner_ready, other_prompts, read_pictures, score
+from bias_core.studies.tbyb_reading import (
+    ANOTHER,
+    caption_ahead,
+    captioner_ready,
+    other_prompts,
+    read_pictures,
+    score,
+)
 from bias_core.studies.tbyb_tables import NOTES, findings, top_table
 
 if TYPE_CHECKING:
@@ -87,5 +94,7 @@ def measure_prompts(design: Design, settings: StudySettings, data: StudyData) ->
 
 
 PROGRAMS = {
-    "prompted_object_bias": Program(shots=prompt_shots, measure=measure_prompts, ready=captioner_ready)
+    "prompted_object_bias": Program(
+        shots=prompt_shots, measure=measure_prompts, ready=captioner_ready, ahead=caption_ahead
+    )
 }

@@ -23,6 +23,7 @@ from bias_core.metrics.object_bias import (
     object_distribution,
     to_person,
 )
+from bias_core.studies.study_data import embed_ahead
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from bias_core.studies.explore_types import Progress
     from bias_core.studies.study_data import StudyData
     from bias_core.studies.study_types import StudySettings
-    from bias_core.types import Estimate
+    from bias_core.types import Estimate, StoredImage
 
 BLANK, STRONGER = "blank", "stronger"
 """The two negatives of M_G: the paper's, and another prompt or sentence."""
@@ -101,8 +102,15 @@ class Scores:
 def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
     """Load the captioner, or say what it lacks."""
     captioner = services.captioner(settings.options["captioner"])
-    with services.model_lock:
+    with services.reading(captioner):
         captioner.caption([Image.new("RGB", (64, 64))])
+
+
+def caption_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
+    """Caption and embed finished pictures while the next are drawn."""
+    embed_ahead(data, images)
+    captioner = data.services.captioner(data.settings.options["captioner"])
+    data.said(captioner, [(image.path.stem, "") for image in images])
 
 
 def read_pictures(
@@ -111,9 +119,7 @@ def read_pictures(
     """Caption and embed every picture of the study; by the captioner of the options where none is given."""
     captioner = captioner or data.services.captioner(settings.options["captioner"])
     prompts = [str(prompt) for prompt in data.frame["prompt"]]
-    captions = yield from data.say(
-        "captioning", data.frame, captioner.name, lambda images, _: captioner.caption(images)
-    )
+    captions = yield from data.say("captioning", data.frame, captioner)
     rows = yield from data.embed(data.frame)
     named = {prompt: tuple(extract_objects(prompt)) for prompt in set(prompts)}
     seen = {caption: tuple(extract_objects(caption)) for caption in set(captions)}

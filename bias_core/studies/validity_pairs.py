@@ -21,6 +21,7 @@ from bias_core.studies.pst_shots import (
     pair_shots,
     single_shots,
 )
+from bias_core.studies.study_data import nothing_ahead
 from bias_core.studies.validity_measures import planted_shares, repetitions
 from bias_core.studies.validity_summary import ladder, measured, repeated, results_of
 
@@ -134,4 +135,8 @@ def _scores(
             )
 
 
-PROGRAMS = {"validity_pairs": Program(shots=pair_repetitions, measure=measure_pairs, ready=labeller_ready)}
+PROGRAMS = {
+    "validity_pairs": Program(
+        shots=pair_repetitions, measure=measure_pairs, ready=labeller_ready, ahead=nothing_ahead
+    )
+}

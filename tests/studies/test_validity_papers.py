@@ -13,12 +13,12 @@ from bias_core.adapters.calibration_renderer import CalibrationRenderer, RecordC
 from bias_core.errors import InvalidInput
 from bias_core.protocols import Captioner
 from bias_core.registry import METRICS
+from bias_core.runs.embeddings import open_picture
 from bias_core.runs.images import ImageStore
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.designs import find_design, list_designs
 from bias_core.studies.run_study import run_study
-from bias_core.studies.study_data import open_image
 from bias_core.studies.study_report import table_of
 from bias_core.studies.study_types import StudySettings
 from bias_core.studies.validity_measures import MEASURES, planted_shares
@@ -107,7 +107,7 @@ def drawn(tmp_path_factory):
         for seed in range(3)
     ]  # fmt: skip
     store = ImageStore(tmp_path_factory.mktemp("images"))
-    return [open_image(stored) for stored in store.add(list(CalibrationRenderer().generate(rows)))]
+    return [open_picture(stored) for stored in store.add(list(CalibrationRenderer().generate(rows)))]
 
 
 def test_the_record_says_what_was_drawn(drawn):
