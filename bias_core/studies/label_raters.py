@@ -21,11 +21,12 @@ RATERS, CHECKS = "raters", "checks"
 _MOST_PAIRS = 45  # of raters with an interval: ten raters
 _PAIR_RESAMPLES = 200
 _MOST_PAIRED = 30  # raters
+_FEWEST_RIGHT = 0.75  # of the attention checks, for somebody who looks
 _RATERS_NOTE = (
     "agrees: share of a rater's answers that equal what most others said of the same picture, with Wilson's "
     "interval. differs: the interval lies below the share of all raters together; one in 40 does by chance. "
-    "known right: of the attention checks that the rater met, in every position; fails checks: Wilson's "
-    "interval of that share lies below the share of all other raters."
+    "known right: of the attention checks that the rater met, in every position. fails checks: even the "
+    "upper end of Wilson's interval of that share is below three in four."
 )
 
 
@@ -33,15 +34,14 @@ def raters_table(progress: TaskProgress, given: pd.DataFrame) -> StudyTable:
     """Each rater's part, attention, and agreement with the others."""
     against = _against_others(given)
     n_equal, n_all = int(against["equal"].sum()), len(against)
-    n_right = sum(one.n_gold_right for one in progress.raters)
-    n_known = sum(one.n_gold for one in progress.raters)
     by_rater = {str(rater): list(some) for rater, some in against.groupby("rater")["equal"]}
     rows = []
     for one in progress.raters:
         mine = by_rater.get(one.rater, [])
         equal, n = sum(mine), len(mine)
         share = wilson_interval(equal, n) if n else None
-        fails = _below(one.n_gold_right, one.n_gold, n_right, n_known)
+        others = (n_equal - equal) / (n_all - n) if n_all > n else float("nan")
+        checks = wilson_interval(one.n_gold_right, one.n_gold) if one.n_gold else None
         rows.append(
             {
                 "rater": one.rater,
@@ -49,20 +49,15 @@ def raters_table(progress: TaskProgress, given: pd.DataFrame) -> StudyTable:
                 "skipped": one.n_skipped,
                 "median seconds": one.median_seconds,
                 "known right": f"{one.n_gold_right} of {one.n_gold}",
-                "fails checks": fails,
+                "fails checks": bool(checks and checks.high < _FEWEST_RIGHT),
                 "compared": n,
                 "agrees": share.value if share else float("nan"),
                 "low": share.low if share else float("nan"),
                 "high": share.high if share else float("nan"),
-                "differs": _below(equal, n, n_equal, n_all),
+                "differs": bool(share and share.high < others),
             }
         )
     return StudyTable(key=RATERS, title="Raters", frame=pd.DataFrame(rows), note=_RATERS_NOTE)
-
-
-def _below(k: int, n: int, k_all: int, n_all: int) -> bool:
-    """Whether Wilson's interval of a rater's share lies below the share of all other raters together."""
-    return bool(n and n_all > n and wilson_interval(k, n).high < (k_all - k) / (n_all - n))
 
 
 def checks_table(labelled: Sequence[LabelledItem]) -> StudyTable:

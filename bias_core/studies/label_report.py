@@ -69,9 +69,9 @@ def label_report(
     findings = (*_agreement(given), *(finding for found, _ in compared for finding in found))
     tables = (
         raters,
+        checks_table(labelled),
         pairs,
         *(table for _, found in compared for table in found),
-        checks_table(labelled),
         _coverage(people, task),
         _counted(given, task),
         _disputed(people),

@@ -43,6 +43,12 @@ _MOST_COMPARED = 5  # runs whose automatic labels are compared
 _NULL = "chance reads"
 _HASH_JS = "() => new URLSearchParams(location.hash.slice(1)).get('owner') || ''"
 _OPEN, _PAUSE, _CLOSE = "open", "paused", "closed"
+# The task stands below the form: what is said of it is brought into view.
+_SEEN_JS = """() => { setTimeout(() => {
+  const says = document.querySelector('#label-status'), task = document.querySelector('#label-owned');
+  (says?.textContent.trim() ? says : task)?.scrollIntoView();
+}, 150); }"""
+_LINKED_JS = f"() => {{ if (location.hash.includes('owner=')) ({_SEEN_JS})(); }}"
 
 
 class LabelTab:
@@ -140,10 +146,15 @@ class LabelTab:
         parts, visitor = self.parts, self.parts["visitor"]
         owned, key = self.owned_outputs(), parts["key"]
         self.making.wire(visitor, parts["status"])
-        parts["make"].click(self.on_make, [visitor, parts["memory"], *self.making.inputs()], owned, **PRIVATE)
+        making = [visitor, parts["memory"], *self.making.inputs()]
         opening = [visitor, parts["memory"], parts["typed"]]
-        gr.on([parts["open_key"].click, parts["typed"].submit], self.on_open, opening, owned, **QUIET)
-        parts["mine"].input(self.on_open, [visitor, parts["memory"], parts["mine"]], owned, **QUIET)
+        shown = (
+            parts["make"].click(self.on_make, making, owned, **PRIVATE),
+            gr.on([parts["open_key"].click, parts["typed"].submit], self.on_open, opening, owned, **QUIET),
+            parts["mine"].input(self.on_open, [visitor, parts["memory"], parts["mine"]], owned, **QUIET),
+        )
+        for event in shown:
+            event.then(None, js=_SEEN_JS, **QUIET)
         for status in (_OPEN, _PAUSE, _CLOSE):
             parts[status].click(self._setter(status), [visitor, parts["memory"], key], owned, **QUIET)
         parts["refresh"].click(self.on_open, [visitor, parts["memory"], key], owned, **QUIET)
@@ -154,7 +165,8 @@ class LabelTab:
         texts = [self.making.form[name] for name in TEXTS]
         demo.load(self.on_memory, parts["memory"], [parts["mine"], *texts], **QUIET)
         read = demo.load(None, None, parts["typed"], js=_HASH_JS, **QUIET)
-        read.then(self.on_link, opening, owned, **QUIET)
+        linked = read.then(self.on_link, opening, owned, **QUIET)
+        linked.then(None, js=_LINKED_JS, **QUIET)
 
     def _wire_take(self) -> None:
         parts = self.parts

@@ -44,7 +44,7 @@ class LabelChecks:
         parts = self.parts
         parts["picked"] = gr.State(0)
         with gr.Accordion(
-            "The pictures, and attention checks of your own", open=False, elem_classes="more",
+            "Pictures, and attention checks of your own", open=False, elem_classes="more",
             elem_id="label-checks",
         ):  # fmt: skip
             gr.HTML(_TOLD)

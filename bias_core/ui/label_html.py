@@ -132,8 +132,9 @@ def headline(report: StudyReport) -> str:
     alpha = found["alpha"]
     if math.isnan(alpha.value):
         return "All raters always gave the same answer, so agreement by chance is certain."
+    agree = "Raters agree more than by chance" if alpha.low > 0 else "Agreement beyond chance is not shown"
     return (
-        f"Raters agree with Krippendorff’s α = {format_number(alpha.value)} "
+        f"{agree}: Krippendorff’s α = {format_number(alpha.value)} "
         f"({format_number(alpha.low)} to {format_number(alpha.high)}; 0 is chance, 1 is always)."
     )
 

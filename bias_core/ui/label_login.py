@@ -71,4 +71,4 @@ def task_choices(
 
 def title_of(task: Task) -> str:
     """A task in the list of tasks."""
-    return f"{task.title} · {task.created[:16]}"
+    return f"{task.title} · {task.created[:16].replace('T', ' ')}"

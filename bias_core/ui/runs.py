@@ -59,6 +59,7 @@ _LABELS = """<p class="quiet">Labelling measures nothing: the pictures are kept 
 task for people opens. Whom a picture shows is read from the metadata (columns <code>left</code> and
 <code>right</code>, or <code>identity</code>) or from its prompt.</p>"""
 
+_SEEN_JS = "() => { document.querySelector('#label-source')?.scrollIntoView({block: 'center'}); }"
 _WITH_PICTURES = ("measure", "run", "label", "label_says")  # parts that need an import
 
 
@@ -102,6 +103,7 @@ class RunsTab(StudyTab):
         kept = parts["label"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
         there = [tabs, parts["list"], *buttons, *self.label.making.source_outputs()]
         labelled = kept.then(self.on_label, [visitor, parts["imported"]], there, **model)
+        labelled.success(None, js=_SEEN_JS, **QUIET)
         for run in (again, measured, labelled):
             run.failure(self.on_crash, None, buttons, **QUIET)
 

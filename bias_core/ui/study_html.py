@@ -212,8 +212,11 @@ def frame_html(frame: pd.DataFrame, name: str) -> str:
 
 
 def _cell(value: Any, place: int) -> str:
-    number = isinstance(value, (float, np.floating))
-    text = format_number(float(value)) if number else str(value)
+    text = str(value)
+    if isinstance(value, (bool, np.bool_)):
+        text = "yes" if value else "no"
+    elif isinstance(value, (float, np.floating)):
+        text = format_number(float(value))
     return f'<th scope="row">{escape(text)}</th>' if place == 0 else f"<td>{escape(text)}</td>"
 
 

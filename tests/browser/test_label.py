@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import socket
 import subprocess
 import sys
 import urllib.request
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from time import sleep
 from typing import Any
 
@@ -20,9 +23,12 @@ import pytest
 from bias_core.annotation.collected import given_answers
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import CreatedTask, set_status
+from bias_core.calibration.render import render
 from tests.annotation.raters import open_task
 from tests.browser.conftest import PATIENCE_MS
+from tests.browser.doing import open_accordion
 from tests.browser.timing import slowdown
+from tests.ui.fakes import _pair
 from tests.ui.served import Served  # noqa: TC001
 
 pytestmark = pytest.mark.browser
@@ -236,20 +242,39 @@ def test_on_a_phone_the_picture_and_all_answers_are_seen_at_once_and_forty_are_q
     assert len(door.said(task)) == 40
 
 
-def test_an_owner_makes_a_task_from_a_run_opens_it_and_sees_what_raters_say(
-    visit: Callable[..., Any], served: Served, axe: Path
+def pairs_of_a_closed_model(path: Path, n: int) -> Path:
+    """A zip with pictures of two people and a table of whom they were to show."""
+    lines = ["file_name,prompt,left,right"]
+    with zipfile.ZipFile(path, "w") as archive:
+        for i in range(n):
+            buffer = io.BytesIO()
+            render(_pair(Random(i)), 64).save(buffer, "PNG")
+            archive.writestr(f"{i}.png", buffer.getvalue())
+            lines.append(f"{i}.png,two at work,nurse,CEO")
+        archive.writestr("metadata.csv", "\n".join(lines))
+    return path
+
+
+def test_an_owner_brings_pictures_makes_a_task_of_them_and_sees_what_raters_say(
+    visit: Callable[..., Any], served: Served, axe: Path, tmp_path: Path
 ) -> None:
-    page = visit(query="?tab=paired")
+    page = visit(query="?tab=runs")
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.click("#paired-preset-0")
-    page.wait_for_selector("#paired-results table")
-    page.evaluate("window.openTab('label')")
-    page.click("#label-source input")
-    page.locator("[role=option]").first.click()
-    page.wait_for_selector("#label-found:has-text('32 pictures of this run')")
-    page.locator("input[aria-label='How many pictures']").fill("2")
-    page.locator("input[aria-label='How many pictures']").blur()
+    page.wait_for_selector("#runs-upload input[type=file]", state="attached")
+    page.set_input_files("#runs-upload input[type=file]", pairs_of_a_closed_model(tmp_path / "mine.zip", 5))
+    page.click("#runs-label")
+    page.wait_for_selector("#label-found:has-text('5 pictures of this run')")
+    open_accordion(page, "label-checks")
+    page.locator("#label-preview .thumbnail-item").nth(2).click()
+    page.wait_for_selector("#label-picked:has-text('Picture 3 (nurse, CEO)')")
+    for i in range(2):
+        page.locator(f"#label-right-{i} label").first.click()
+    page.click("#label-mark")
+    page.wait_for_selector("#label-picked:has-text('1 marked in all')")
+    for name, value in (("How many pictures", "2"), ("Checks among the pictures, %", "99")):
+        page.locator(f"input[aria-label='{name}']").fill(value)
+        page.locator(f"input[aria-label='{name}']").blur()
     page.click("#label-make")
     page.wait_for_selector("#label-header:has-text('2 pictures, 3 raters each')")
     page.click("#label-open")
@@ -262,15 +287,17 @@ def test_an_owner_makes_a_task_from_a_run_opens_it_and_sees_what_raters_say(
         theirs.goto(link)
         theirs.wait_for_selector("#welcome:not([hidden])")
         join(theirs)
-        theirs.keyboard.type(keys)
-        wait_for(theirs, 1)
-        theirs.keyboard.type(keys)
+        for n in (1, 2, 3):  # the check among them
+            theirs.keyboard.type(keys)
+            if n < 3:
+                wait_for(theirs, n)
         theirs.wait_for_selector("#done:not([hidden])")
         rater.close()
     page.click("#label-refresh")
     page.wait_for_selector("#label-progress:has-text('4 of 6 answers')")
     assert "Krippendorff’s α" in page.inner_text("#label-findings")
     assert "2 raters" in page.inner_text("#label-progress")
+    assert "1 of 2 attention checks failed" in page.inner_text("#label-progress")
     page.add_script_tag(path=str(axe))
     found = page.evaluate("axe.run().then(result => result.violations)")
     assert [item["id"] for item in found if item["impact"] in {"serious", "critical"}] == []

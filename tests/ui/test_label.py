@@ -117,11 +117,92 @@ def test_what_cannot_be_made_is_said_in_place(tab: LabelTab, visitor: Visitor, r
         ({"kind": "own", "question": "", "answers": "yes\nno"}, "question"),
         ({"kind": "own", "question": "A beard?", "answers": "yes"}, "2 to 12 answers"),
         ({"kind": "anything"}, "choose what is asked"),
+        ({"n_gold": 1, "share": 0}, "never shown"),
+        ({"n_gold": 1, "share": 100}, "share of gold items"),
+        ({"share": "some"}, "share of attention checks"),
+        ({"gold": "999: feminine"}, "picture 999, which is not in this task"),
     ):
         told = tab.on_make(visitor, None, None, *values(tab, **({"source": run} | changes)))
         assert list(told) == [tab.parts["status"]]
         assert words in told[tab.parts["status"]]
         assert "<img" not in told[tab.parts["status"]]
+
+
+def picked(index: int) -> Any:
+    return SimpleNamespace(index=index)
+
+
+def test_a_picture_is_marked_as_an_attention_check_by_clicking(
+    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
+) -> None:
+    checks, gold = tab.making.checks, tab.making.form["gold"]
+    parts, asked = checks.parts, ("pst_paired", "", "", "", "")
+    told = checks.on_pick(visitor, run, *asked, "", picked(3))
+    assert told[parts["picked"]] == 4
+    assert "Picture 4" in told[parts["says"]]
+    assert "on record" in told[parts["says"]]
+    known = [told[radio]["value"] for radio in parts["said"]]  # what was drawn is filled in
+    assert set(known) <= {"feminine", "masculine"}
+    assert [told[radio]["label"] for radio in parts["said"]] == ["Right answer, left", "Right answer, right"]
+    marked = checks.on_mark(4, *asked, "2: cannot identify", *known)
+    assert marked[gold] == f"2: cannot_identify, cannot_identify\n4: {', '.join(known)}"
+    assert "2 marked" in marked[parts["says"]]
+    again = checks.on_pick(visitor, run, *asked, marked[gold], picked(1))
+    assert [again[radio]["value"] for radio in parts["said"]] == ["cannot_identify"] * 2
+    assert checks.on_mark(4, *asked, marked[gold], "not_two_people", None)[gold].endswith(
+        "4: not_two_people, not_two_people"  # a picture fails as a whole
+    )
+    key = made(tab, visitor, run, n=3, n_gold=2, share=30, gold=marked[gold])
+    items = task_items(services.labels, OwnerKey.parse(key))
+    assert [item.gold is not None for item in items].count(True) == 4  # two marked, two of the record
+    assert len(items) == 7
+    assert owned_task(services.labels, OwnerKey.parse(key))[0].gold_share == 0.3
+    assert checks.on_mark(4, *asked, marked[gold])[gold] == "2: cannot_identify, cannot_identify"
+
+
+def test_a_mark_that_cannot_be_set_is_said_in_place(tab: LabelTab, visitor: Visitor, run: str) -> None:
+    checks = tab.making.checks
+    says, own = checks.parts["says"], ("own", "", "", "Is it day?", "yes\nno")
+    for told, words in (
+        (checks.on_mark(4, "pst_paired", "", "", "", "", "", "feminine", None), "no answer for right"),
+        (checks.on_mark(4, "pst_paired", "", "", "", "", EVIL, "feminine", "feminine"), "is not a picture"),
+        (checks.on_pick(visitor, run, *own, "", picked(10_000)), "choose the run again"),
+        (checks.on_pick(visitor, None, *own, "", picked(0)), "choose one of your runs"),
+        (checks.on_pick(visitor, run, "pst_single", "", "", "", "", "1: x", picked(0)), "is no answer"),
+    ):
+        assert words in told[says]
+        assert "<img" not in told[says]
+    told = checks.on_pick(visitor, run, *own, "", picked(0))
+    assert [told[radio]["visible"] for radio in checks.parts["said"]] == [True, False]
+    assert told[checks.parts["said"][0]]["choices"] == [("yes", "yes"), ("no", "no")]
+
+
+def test_another_question_forgets_what_was_marked(tab: LabelTab, visitor: Visitor, run: str) -> None:
+    for told in (
+        tab.making.on_source(visitor, run), tab.making.on_kind(visitor, run, "association", "a", "b")
+    ):  # fmt: skip
+        assert told[tab.making.form["gold"]] == ""
+        assert set(told) <= set(tab.making.source_outputs())
+    assert "the right answer is on record" in tab.making.on_source(visitor, run)[tab.making.form["found"]]
+
+
+def test_the_report_says_how_raters_did_on_the_checks(
+    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
+) -> None:
+    key = made(tab, visitor, run, n=2, raters=2, share=99, gold="1: feminine\n2: feminine")
+    tab._setter("open")(visitor, None, key)
+    answer_all(services, key, "feminine", "masculine")
+    told = tab.on_open(visitor, None, key)
+    report = told[tab.parts["report"]]
+    tables = {table.key: table.frame for table in report.results.tables}
+    checks = tables["checks"]
+    assert checks["known"].tolist() == ["feminine"] * 4  # two pictures, two positions
+    assert set(checks["right"] / checks["answers"]) <= {0, 0.5, 1}
+    assert "1 masculine" in set(checks["said instead"])
+    raters = tables["raters"].set_index("known right")
+    assert raters["fails checks"].to_dict() == {"2 of 2": False, "0 of 2": True}
+    assert "2 of 4 attention checks failed" in told[tab.parts["progress"]]
+    assert "Attention checks (4 rows)" in told[tab.parts["tables"]]
 
 
 def test_another_visitor_sees_neither_the_run_nor_the_task(tab: LabelTab, visitor: Visitor, run: str) -> None:

@@ -163,6 +163,30 @@ def test_an_import_is_looked_through_and_measured(tab: RunsTab, visitor: Visitor
     assert "tall, all pictures" in last[parts["findings"]]
 
 
+def test_an_import_is_labelled_without_being_measured(
+    tab: RunsTab, services: FakeServices, visitor: Visitor, tmp_path: Path
+) -> None:
+    path = zipped(tmp_path / "mine.zip", {"one nurse on the left and one CEO on the right": 3, "a street": 2})
+    imported = tab.on_import(visitor, str(path))[tab.parts["imported"]]
+    *_, last = tab.on_label(visitor, imported)
+    form = tab.label.making.form
+    assert last[tab.tabs]["selected"] == "label"
+    assert last[form["kind"]] == "pst_paired"
+    assert "5 pictures of this run" in last[form["found"]]
+    assert {caption.partition(" · ")[2] for _, caption in last[form["preview"]]} == {"", "nurse · CEO"}
+    (line,) = list_runs(services, visitor.key)
+    assert last[form["source"]]["value"] == line.run_id
+    assert last[form["source"]]["choices"][0][1] == line.run_id
+    there = [tab.tabs, tab.parts["list"], *(tab.parts[n] for n in ("status", "run", "stop"))]
+    assert set(last) <= {*there, *tab.label.making.source_outputs()}
+    shown = tab.on_open(visitor, event(run=line.run_id))
+    assert "nothing was measured" in shown[tab.parts["header"]]
+    assert "5 of 5 pictures<" in shown[tab.parts["header"]]
+    imported.path.unlink()
+    *_, last = tab.on_label(visitor, imported)
+    assert "bring them again" in last[tab.parts["status"]]
+
+
 def test_errors_of_an_import_stay_in_place(tab: RunsTab, visitor: Visitor, tmp_path: Path) -> None:
     bad = tmp_path / "bad.zip"
     bad.write_bytes(b"no zip")

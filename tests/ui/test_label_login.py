@@ -1,0 +1,236 @@
+"""Owners who sign in at the Hub: tasks are theirs by the session of the sign-in, and by nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gradio as gr
+import httpx
+import pytest
+from gradio.utils import get_type_hints
+from itsdangerous import TimestampSigner
+
+from bias_core.annotation.label_store import LabelStore
+from bias_core.annotation.task_owner import CreatedTask, OwnerKey, create_task, owned_task, tasks_of
+from bias_core.annotation.tasks import pst_task
+from bias_core.errors import NotAllowed
+from bias_core.ui import label_login
+from bias_core.ui.label import LabelTab
+from bias_core.ui.label_login import offers_login, owner_of, task_choices, user_of
+from bias_core.ui.visitor import Visitor
+from tests.annotation.raters import pictures
+from tests.ui.fakes import FakeServices
+from tests.ui.served import Served, serving
+from tests.ui.tabs import built
+
+SECRET = "of this test alone"
+
+
+def userinfo(sub: str, name: str = "ada") -> dict[str, str]:
+    there = f"https://hub.test/{name}"
+    return {
+        "sub": sub,
+        "name": "Ada",
+        "preferred_username": name,
+        "profile": there,
+        "picture": f"{there}.png",
+    }
+
+
+def signed_in(sub: str, name: str = "ada") -> gr.OAuthProfile:
+    return gr.OAuthProfile(userinfo(sub, name))
+
+
+ADA, EVE = signed_in("1001"), signed_in("2002", "ada")  # Eve took Ada's old name
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
+    made = FakeServices(tmp_path_factory.mktemp("data"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def tab(services: FakeServices) -> LabelTab:
+    return built(LabelTab, services)  # type: ignore[type-var]
+
+
+@pytest.fixture
+def task(services: FakeServices, tmp_path: Path) -> CreatedTask:
+    """A task that Ada made."""
+    return create_task(services.labels, pst_task(paired=True), pictures(tmp_path, 2), hub_user="1001")
+
+
+@pytest.fixture
+def visitor() -> Iterator[Visitor]:
+    visitor = Visitor()
+    yield visitor
+    visitor.leave()
+
+
+def test_a_user_is_known_by_the_number_of_the_account_and_only_from_a_session() -> None:
+    assert user_of(ADA) == "1001"
+    strangers: list[Any] = [None, userinfo("1001"), "1001", SimpleNamespace(sub="1001"), signed_in("")]
+    assert [user_of(stranger) for stranger in strangers] == [""] * 5
+    assert owner_of("abc.def", ADA) == OwnerKey(task_id="abc", secret="def", hub_user="1001")
+
+
+def test_every_action_works_by_sign_in_as_by_key(
+    tab: LabelTab, services: FakeServices, visitor: Visitor, task: CreatedTask
+) -> None:
+    parts, key = tab.parts, OwnerKey(task_id=task.task.id).text
+    told = tab.on_open(visitor, None, key, ADA)
+    assert "your sign-in at the Hub" in told[parts["header"]]
+    assert "owner=" not in told[parts["header"]]  # its secret is not known to anybody any more
+    assert told[parts["memory"]] == {}  # nothing here opens it once Ada has left
+    assert tab._setter("open")(visitor, None, key, ADA)[parts["open"]]["visible"] is False
+    changed = tab.on_change(visitor, None, key, ADA, "Another title", "", "You may stop.", "", 25)
+    assert "Version 2" in changed[parts["status"]]
+    assert owned_task(services.labels, task.key)[0].gold_share == 0.25
+    event: Any = SimpleNamespace(take="labels:zip")
+    assert parts["file"] in tab.on_take(visitor, key, None, event, ADA)
+    *_, used = tab.scores.on_use(visitor, key, None, None, None, ADA)
+    assert "choose a run" in used[tab.scores.parts["use_status"]]
+
+
+@pytest.mark.parametrize("who", [None, EVE, userinfo("1001")], ids=["nobody", "another", "a form"])
+def test_nobody_else_reaches_it(
+    tab: LabelTab, services: FakeServices, visitor: Visitor, task: CreatedTask, who: Any
+) -> None:
+    parts = tab.parts
+    for key in (f"{task.task.id}.", f"{task.task.id}.1001", f"{task.task.id}.ada", task.task.id):
+        with pytest.raises(NotAllowed):
+            owned_task(services.labels, owner_of(key, who))
+        event: Any = SimpleNamespace(take="labels:zip")
+        refused = (
+            tab.on_open(visitor, None, key, who),
+            tab.on_link(visitor, None, key, who),
+            tab._setter("open")(visitor, None, key, who),
+            tab.on_change(visitor, None, key, who, "Mine", "", "You may stop.", "", 10),
+            tab.on_take(visitor, key, None, event, who),
+        )
+        assert [list(told) for told in refused] == [[parts["status"]]] * len(refused)
+        *_, used = tab.scores.on_use(visitor, key, None, None, None, who)
+        assert tab.scores.parts["used"] not in used
+    assert task.task.id not in str(tab.on_memory(None, who))
+    assert owned_task(services.labels, task.key)[0].title == task.task.title
+
+
+def test_the_list_has_the_user_s_tasks_once(services: FakeServices, task: CreatedTask) -> None:
+    key, mine = task.key.text, OwnerKey(task_id=task.task.id).text
+    assert mine in [value for _, value in task_choices(services, None, ADA)]
+    listed = [value for _, value in task_choices(services, {key: "Remembered"}, ADA)]
+    assert (key in listed, mine in listed) == (True, False)
+    assert task_choices(services, {key: "Remembered"}, None) == [("Remembered", key)]
+
+
+def test_a_task_belongs_to_whoever_was_signed_in_when_it_was_made(
+    tab: LabelTab, services: FakeServices, visitor: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = SimpleNamespace(task=pst_task(paired=True), pictures=pictures(tmp_path, 2))
+    monkeypatch.setattr(tab.making, "asked", lambda *_: asked)
+    for who, owner in ((signed_in("77"), "77"), (None, "")):
+        told = tab.on_make(visitor, None, who, *[None] * 20)
+        key = OwnerKey.parse(told[tab.parts["key"]])
+        assert key.secret  # the link works beside the sign-in
+        assert [one.id for one in tasks_of(services.labels, owner)] == ([key.task_id] if owner else [])
+
+
+def test_gradio_sees_who_asks_for_a_profile(tab: LabelTab) -> None:
+    handlers = [tab.on_make, tab.on_memory, tab.on_link, tab.on_open, tab._setter("open"), tab.on_change]
+    handlers += [tab.on_take, tab.scores.on_run_chosen, tab.scores.on_use]
+    assert {get_type_hints(handler).get("profile") for handler in handlers} == {gr.OAuthProfile | None}
+
+
+def test_without_a_space_nothing_changes(tab: LabelTab, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not offers_login()
+    assert not any(isinstance(part, gr.LoginButton) for part in tab.parts.values())
+    for name in label_login._NEEDED:
+        monkeypatch.setenv(name, "x")
+    assert not offers_login()  # Gradio would pretend, with the token of this machine
+    monkeypatch.setenv("SYSTEM", "spaces")
+    monkeypatch.setenv("SPACE_ID", "somebody/something")
+    assert offers_login()
+    monkeypatch.delenv("OAUTH_CLIENT_SECRET")
+    assert not offers_login()
+
+
+# Through the page's own door, with the cookie that a sign-in gives.
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, LabelStore]]:
+    """The whole app as a Space would serve it, and its labels."""
+    folder = tmp_path_factory.mktemp("space")
+    given = dict.fromkeys(label_login._NEEDED, SECRET)
+    with serving(folder, SYSTEM="spaces", SPACE_ID="somebody/something", **given) as served:
+        data = served.data_dir
+        store = LabelStore(f"sqlite:///{data}/labels.sqlite", pictures=data / "label_pictures")
+        yield served, store
+        store.close()
+
+
+def cookie(sub: str, secret: str = SECRET, *, expires_in: float = 3600) -> dict[str, str]:
+    session = {"oauth_info": {"userinfo": userinfo(sub), "expires_at": time.time() + expires_in}}
+    key = hashlib.sha256(f"{secret}-v4".encode()).hexdigest()
+    signed = TimestampSigner(key).sign(b64encode(json.dumps(session).encode())).decode()
+    return {"Cookie": f"session={signed}"}
+
+
+def listeners(url: str) -> dict[str, int]:
+    """Which listener lists an owner's tasks, and which opens one."""
+    config = httpx.get(f"{url}/config", timeout=60).json()
+    ids = {part["props"].get("elem_id"): part["id"] for part in config["components"]}
+    found = {"button": ids.get("label-login", -1)}
+    for listener in config["dependencies"]:
+        events = {tuple(target) for target in listener["targets"]}
+        if (ids["label-open-key"], "click") in events and listener["outputs"]:
+            found["open"] = listener["id"]
+        if "load" in {event for _, event in events} and ids["label-mine"] in listener["outputs"]:
+            found["list"] = listener["id"]
+    return found
+
+
+def ask(url: str, index: int, data: list[Any], headers: dict[str, str]) -> str:
+    """What a listener of the page says, as text."""
+    body = {"data": data, "fn_index": index, "session_hash": f"s{time.time_ns()}"}
+    with httpx.Client(base_url=f"{url}/gradio_api", headers=headers, timeout=60) as client:
+        client.post("/queue/join", json=body).raise_for_status()
+        with client.stream("GET", "/queue/data", params={"session_hash": body["session_hash"]}) as stream:
+            for line in stream.iter_lines():
+                if "process_completed" in line:
+                    return line
+    raise AssertionError("no answer")
+
+
+def test_the_page_knows_a_user_by_the_signed_cookie_alone(
+    space: tuple[Served, LabelStore], tmp_path: Path
+) -> None:
+    served, store = space
+    task = create_task(store, pst_task(paired=True), pictures(tmp_path, 2), hub_user="1001")
+    url, mine, there = served.url, f"{task.task.id}.", listeners(served.url)
+    assert there["button"] > 0
+    assert mine in ask(url, there["list"], [{}], cookie("1001"))
+    forged = {"Cookie": cookie("2002")["Cookie"][:-4] + "AAAA"}
+    others = ({}, cookie("2002"), forged, cookie("1001", "another secret"), cookie("1001", expires_in=-1))
+    for headers in others:
+        assert mine not in ask(url, there["list"], [{}], headers)
+        assert mine not in ask(url, there["list"], [{}, userinfo("1001")], headers)
+        said = ask(url, there["open"], [None, {}, mine], headers)
+        assert "opens no task of yours" in said
+        assert "This task is" not in said
+    assert "This task is" in ask(url, there["open"], [None, {}, mine], cookie("1001"))
+    assert "This task is" in ask(url, there["open"], [None, {}, task.key.text], {})
+
+
+def test_elsewhere_there_is_no_button(served: Served) -> None:
+    assert listeners(served.url)["button"] == -1
+    assert httpx.get(f"{served.url}/login/huggingface", follow_redirects=False).status_code == 404
