@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from diffusers import DiffusionPipeline, IFPipeline, IFSuperResolutionPipeline
+from diffusers.pipelines.deepfloyd_if import IFSafetyChecker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -13,6 +14,14 @@ if TYPE_CHECKING:
     from diffusers.pipelines.deepfloyd_if import IFPipelineOutput
 
 _ENLARGED = 4  # times, by the second stage
+
+
+class SafetyChecker(IFSafetyChecker):
+    """The checker, made as transformers 5 wants its models made: diffusers' own cannot be loaded there."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.post_init()
 
 
 class DeepFloydPipeline(DiffusionPipeline):

@@ -104,9 +104,12 @@ def _with_prior(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
 
 def _with_upscaler(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
     """DeepFloyd IF: stage I, and stage II without the text encoder and the checker, which they share."""
-    from bias_core.adapters.deepfloyd import DeepFloydPipeline
+    from bias_core.adapters.deepfloyd import DeepFloydPipeline, SafetyChecker
 
-    first = _load(source, how | {"watermarker": None})
+    checker = None
+    if _config(source, how).get("safety_checker", [None])[0]:
+        checker = SafetyChecker.from_pretrained(source, subfolder="safety_checker", **how)
+    first = _load(source, how | {"watermarker": None, "safety_checker": checker})
     other, how = _other_part(info, "upscaler", DEEPFLOYD_UPSCALER, how)
     shared = ("tokenizer", "text_encoder", "safety_checker", "feature_extractor", "watermarker")
     second = _load(other, how | dict.fromkeys(shared) | {"requires_safety_checker": False})
