@@ -105,6 +105,7 @@ def _why(source: str, error: BaseException) -> str:
 def _hub_trouble(error: BaseException) -> str:
     """In plain words what a hub refused, found in the error or in what caused it; "" for other troubles."""
     from huggingface_hub import errors
+    from safetensors import SafetensorError
 
     causes = list(_causes(error))
     said = " ".join(str(cause) for cause in causes)
@@ -115,11 +116,14 @@ def _hub_trouble(error: BaseException) -> str:
             errors.RevisionNotFoundError,
             "the hub has the model, but not this revision of it; check the revision",
         ),
+        (errors.RemoteEntryNotFoundError, _OTHER_LAYOUT),
         ((errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled), _UNREACHED),
+        (SafetensorError, _DAMAGED),
     ):
         if any(isinstance(cause, kinds) for cause in causes):
             return words
-    return _PICKLE if "safetensors" in said and ("no file named" in said or "pickle" in said) else ""
+    no_weights = any(words in said for words in ("no file named", "pickle", "find the necessary"))
+    return _PICKLE if "safetensors" in said and no_weights else ""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -140,6 +144,11 @@ _UNREACHED = (
     "its files are not on this machine, and the hub was not reached; check the network and BIAS_OFFLINE, or "
     "choose a model that is here"
 )
+_OTHER_LAYOUT = (
+    "it lacks a file that a model of this kind has, so it is not in the layout of diffusers or transformers; "
+    "choose a repository that is"
+)
+_DAMAGED = "a .safetensors file is cut off or damaged; delete it and download it again, and see whether the disk is full"
 _PICKLE = (
     "it has no weights in safetensors, and a pickle, which may run any program when it is read, is never "
     "opened here; ask its makers for safetensors, convert it yourself, or choose another model"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 KANDINSKY_PRIOR = "kandinsky-community/kandinsky-2-2-prior"
 DEEPFLOYD_UPSCALER = "DeepFloyd/IF-II-L-v1.0"
 
+_INDEX = "model_index.json"
 # Inputs of pipelines that edit a picture, or make a film or a sound.
 _NOT_FROM_TEXT = {"image", "mask_image", "control_image", "num_frames", "audio_length_in_s", "source_prompt"}
 
@@ -43,12 +45,19 @@ def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
     return _load(source, how)
 
 
-def _config(source: str, how: dict[str, Any]) -> dict[str, Any]:
-    from diffusers import DiffusionPipeline
+def read_index(source: str, *, revision: str | None, local_files_only: bool) -> dict[str, Any]:
+    """``model_index.json`` of a folder or a hub id: the class of the pipeline and of its components."""
+    from huggingface_hub import hf_hub_download
 
-    where = {key: how[key] for key in ("revision", "local_files_only")}
-    found: dict[str, Any] = DiffusionPipeline.load_config(source, **where)
+    path = Path(source) / _INDEX
+    if not Path(source).is_dir():
+        path = Path(hf_hub_download(source, _INDEX, revision=revision, local_files_only=local_files_only))
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
+
+
+def _config(source: str, how: dict[str, Any]) -> dict[str, Any]:
+    return read_index(source, revision=how["revision"], local_files_only=how["local_files_only"])
 
 
 def _load(source: str, how: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.pipeline_families import KANDINSKY_PRIOR
+from bias_core.adapters.pipeline_families import KANDINSKY_PRIOR, read_index
 from bias_core.model_catalogue import split_revision
 from bias_core.types import PromptLimit
 
@@ -86,9 +86,7 @@ def readers_at(info: ModelInfo, source: str) -> tuple[Reader, ...]:
     else:
         revision = info.revision
     try:
-        config = diffusers.DiffusionPipeline.load_config(
-            source, revision=revision or None, local_files_only=True
-        )
+        config = read_index(source, revision=revision or None, local_files_only=True)
         encoders = {
             name: value[1]
             for name, value in config.items()
