@@ -22,7 +22,7 @@ from bias_core.engine.turns import ReadersTurn
 from bias_core.errors import ModelUnavailable, StorageError
 from bias_core.hub import download_gb, free_disk, is_cached
 from bias_core.machine import this_machine
-from bias_core.model_catalogue import Catalogue, fingerprint, load_catalogue
+from bias_core.model_catalogue import Catalogue, ToolInfo, fingerprint, load_catalogue
 from bias_core.model_fit import model_fit
 from bias_core.protocols import ReadsPrompts
 from bias_core.runs.answers import AnswerCache
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bias_core.annotation.label_store import LabelStore
     from bias_core.annotation.label_sync import LabelSync
     from bias_core.engine.progress import Engine
-    from bias_core.model_catalogue import EncoderInfo, ToolInfo
+    from bias_core.model_catalogue import EncoderInfo, Role
     from bias_core.model_fit import ModelFit
     from bias_core.protocols import (
         Captioner,
@@ -90,8 +90,14 @@ class Services:
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """Named models and encoders."""
-        return load_catalogue(self.settings.assets_dir / "models.yaml")
+        """What has a name; with the language model of the settings, where there is one."""
+        catalogue, settings = load_catalogue(self.settings.assets_dir / "models.yaml"), self.settings
+        if not (settings.llm_url and settings.llm_model):
+            return catalogue
+        note = f"{settings.llm_model}, on the server of BIAS_LLM_URL"
+        endpoint = ToolInfo(id="endpoint", name=settings.llm_model, library="endpoint", path="", note=note)
+        listed = (*catalogue.tools["language_model"], endpoint)
+        return replace(catalogue, tools={**catalogue.tools, "language_model": listed})
 
     def models(self) -> tuple[ModelInfo, ...]:
         """The named models, embedded ones first."""
@@ -100,6 +106,10 @@ class Services:
     def encoders(self) -> tuple[EncoderInfo, ...]:
         """The named encoders, embedded ones first."""
         return self.catalogue.encoders
+
+    def tools(self, role: Role) -> tuple[ToolInfo, ...]:
+        """The named captioners, answerers, language models or finders of people, embedded ones first."""
+        return self.catalogue.tools.get(role, ())
 
     def model_info(self, name: str) -> ModelInfo:
         """The catalogue's entry; UnknownModel where there is none."""
@@ -357,7 +367,12 @@ class Services:
     def _build_language_model(self, name: str) -> LanguageModel:
         from bias_core.adapters.transformers_lm import TransformersLanguageModel, package_gguf
 
-        info = self.catalogue.tool("language_model", name)
+        settings, info = self.settings, self.catalogue.tool("language_model", name)
+        if info.library == "endpoint":
+            from bias_core.adapters.endpoint_lm import Endpoint, EndpointLanguageModel, check_url
+
+            url, key = check_url(settings.llm_url), settings.llm_key.get_secret_value()
+            return EndpointLanguageModel(info.name, Endpoint(url=url, model=settings.llm_model, key=key))
         if info.library != "gguf":
             return TransformersLanguageModel(info.id, self._source(info.path), **self._where())
         folder, file = package_gguf(info.path)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
@@ -33,6 +33,8 @@ class Settings(BaseSettings):
     labels_url : database of people's answers, as an SQLAlchemy URL; "" for a file under ``data_dir``.
     labels_repo : dataset of a hub that answers are copied to, "" for none; with the token of this machine.
     labels_repo_minutes : between two such copies.
+    llm_url, llm_model, llm_key : an OpenAI-compatible server, the name of a model there, and what opens it;
+        offered as the language model "endpoint" where the first two are given.
     """
 
     model_config = SettingsConfigDict(env_prefix="BIAS_", frozen=True)
@@ -48,3 +50,6 @@ class Settings(BaseSettings):
     labels_url: str = Field(default="", repr=False)  # may hold a password
     labels_repo: str = ""
     labels_repo_minutes: int = Field(default=5, ge=5)
+    llm_url: str = Field(default="", repr=False)  # may hold a password
+    llm_model: str = ""
+    llm_key: SecretStr = SecretStr("")

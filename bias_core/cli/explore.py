@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 from rich.table import Table
 
 from bias_core.cli.common import console, open_services, run_with_bar, user_errors
 from bias_core.errors import BiasCoreError
+from bias_core.model_catalogue import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -82,7 +83,7 @@ def explore(
 
 
 def models() -> None:
-    """List the models and encoders that have a name."""
+    """List the models, encoders and other readers that have a name."""
     with user_errors(), open_services() as services:
         table = Table("model", "conditions", "steps", "guidance", "size", "licence", "on this machine")
         for info in services.models():
@@ -95,6 +96,11 @@ def models() -> None:
         for item in services.encoders():
             encoders.add_row(item.id, item.library, item.note or item.name)
         console.print(encoders)
+        tools = Table("reads and writes", "as", "what it is")
+        for role in get_args(Role):
+            for tool in services.tools(role):
+                tools.add_row(tool.id, role.replace("_", " "), tool.note or tool.name)
+        console.print(tools)
 
 
 def attributes(

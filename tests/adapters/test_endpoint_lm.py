@@ -1,0 +1,371 @@
+"""A language model behind a server: what it says, and every way in which a server can fail."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from bias_core.adapters.endpoint_lm import Endpoint, EndpointLanguageModel
+from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.protocols import LanguageModel
+from bias_core.search.candidates import propose_candidates
+from bias_core.search.stop import optimise_prompts
+from bias_core.services import Services
+from bias_core.settings import Settings
+
+KEY = "sk-very-secret-0123456789"
+TOKENS = {
+    " doctor": -0.5,
+    " man": -1.0,
+    "s": -2.0,
+    " ": -0.1,
+    "\n": -0.2,
+    "<|endoftext|>": -0.3,
+    "</s>": -0.4,
+}
+
+
+def chat(text, **more):
+    return 200, {
+        "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"} | more]
+    }
+
+
+def next_tokens(*many, shuffled=False):
+    choices = [
+        {"index": i, "text": max(tokens, key=tokens.get), "logprobs": {"top_logprobs": [tokens]}}
+        for i, tokens in enumerate(many)
+    ]
+    return 200, {"choices": choices[::-1] if shuffled else choices}
+
+
+def error(status, message, headers=None):
+    return status, {"error": {"message": message}}, headers or {}
+
+
+class FakeServer:
+    """Answers each request with the next of its answers, the last for ever; keeps what it was sent."""
+
+    def __init__(self, *answers):
+        self.answers, self.requests = list(answers), []
+
+    def answer(self, request):
+        self.requests.append(request)
+        found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return found(request) if callable(found) else found
+
+    @contextmanager
+    def running(self):
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                status, content, *more = fake.answer(
+                    {"path": self.path, "key": self.headers.get("Authorization"), **body}
+                )
+                data = content if isinstance(content, bytes) else json.dumps(content).encode()
+                self.send_response(status)
+                for name, value in (more[0] if more else {}).items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_args):
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def serve():
+    """Starts a fake server with these answers; gives it, and a model that asks it."""
+    started = []
+
+    def start(*answers, **options):
+        server = FakeServer(*answers)
+        running = server.running()
+        url = running.__enter__()
+        started.append(running)
+        server.pauses = []
+        endpoint = Endpoint(**({"url": url, "model": "wise", "key": KEY, "seconds": 5.0} | options))
+        return server, EndpointLanguageModel("wise", endpoint, sleep=server.pauses.append)
+
+    yield start
+    for running in started:
+        running.__exit__(None, None, None)
+
+
+def test_it_fills_the_role(serve):
+    assert isinstance(serve(chat("x"))[1], LanguageModel)
+
+
+def test_an_answer_is_asked_for_as_a_users_message(serve):
+    server, model = serve(chat(" It is green.\n"))
+    assert model.complete("What colour?", 30) == "It is green."
+    (sent,) = server.requests
+    assert sent == {
+        "path": "/v1/chat/completions",
+        "key": f"Bearer {KEY}",
+        "model": "wise",
+        "messages": [{"role": "user", "content": "What colour?"}],
+        "max_tokens": 30,
+        "temperature": 0,
+    }
+
+
+@pytest.mark.parametrize(("tail", "path"), [("", "/v1/"), ("/v1/", "/v1/"), ("/openai/v1", "/openai/v1/")])
+def test_the_address_is_taken_with_or_without_its_version(serve, tail, path):
+    server, model = serve(chat("x"))
+    whole = Endpoint(url=model.endpoint.url + tail, model="wise")
+    EndpointLanguageModel("wise", whole).complete("?", 1)
+    assert server.requests[0]["path"] == f"{path}chat/completions"
+    assert server.requests[0]["key"] is None  # no key, no header
+
+
+def test_tokens_come_likeliest_first_and_what_shows_nothing_is_left_out(serve):
+    server, model = serve(next_tokens(TOKENS, {" cat": -1.0, "\ufffd": -0.1, " dog": -0.2}, shuffled=True))
+    assert model.propose(["a", "the"], 10) == [["a doctor", "a man", "as"], ["the dog", "the cat"]]
+    (sent,) = server.requests
+    assert sent["path"] == "/v1/completions"
+    assert (sent["prompt"], sent["max_tokens"], sent["logprobs"]) == (["a", "the"], 1, 10)
+    assert model.propose(["a", "the"], 1) == [["a doctor"], ["the dog"]]
+    assert model.propose([], 5) == []
+
+
+def test_the_other_form_of_probabilities_is_read_too(serve):
+    shown = [{"token": token, "logprob": value} for token, value in TOKENS.items()]
+    content = {"content": [{"token": " doctor", "logprob": -0.5, "top_logprobs": shown}]}
+    _, model = serve((200, {"choices": [{"index": 0, "text": " doctor", "logprobs": content}]}))
+    assert model.propose(["a"], 2) == [["a doctor", "a man"]]
+
+
+def test_a_server_that_takes_one_text_at_a_time_is_asked_one_at_a_time(serve):
+    server, model = serve(next_tokens({" x": -1.0}), next_tokens({" y": -1.0}), next_tokens({" z": -1.0}))
+    assert model.propose(["a", "b"], 3) == [["a y"], ["b z"]]
+    assert [sent["prompt"] for sent in server.requests] == [["a", "b"], "a", "b"]
+
+
+def test_many_prefixes_go_in_several_requests(serve):
+    def answer(request):
+        return next_tokens(*({f" {prefix}": -1.0} for prefix in request["prompt"]))
+
+    server, model = serve(answer)
+    names = [f"p{i}" for i in range(70)]
+    assert model.propose(names, 1) == [[f"{name} {name}"] for name in names]
+    assert [len(sent["prompt"]) for sent in server.requests] == [32, 32, 6]
+
+
+def test_a_server_that_shows_few_tokens_is_asked_for_fewer_from_then_on(serve):
+    def answer(request):
+        if request["logprobs"] > 5:
+            return error(400, "Requested logprobs of 256, which is greater than max allowed: 5")
+        return next_tokens(dict(list(TOKENS.items())[: request["logprobs"]]))
+
+    server, model = serve(answer)
+    assert model.propose(["a"], 256) == [["a doctor", "a man", "as"]]
+    assert [sent["logprobs"] for sent in server.requests] == [256, 20, 5]
+    model.propose(["a"], 256)
+    assert server.requests[-1]["logprobs"] == 5
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        error(404, "Not Found"),
+        error(405, "Method Not Allowed"),
+        (200, {"choices": [{"index": 0, "text": " x", "logprobs": None}]}),
+        (200, {"choices": [{"index": 0, "text": " x"}]}),
+        error(400, "logprobs are not supported"),
+    ],
+    ids=["no such path", "no such method", "null", "absent", "refused"],
+)
+def test_a_server_that_only_chats_is_refused_for_stop_with_what_would_do(serve, answer):
+    _, model = serve(answer)
+    with pytest.raises(InvalidInput, match=r"StOP needs .* logprobs \(vLLM.*calibration-language, smollm2"):
+        model.propose(["a"], 3)
+
+
+def test_newer_models_are_asked_in_their_own_words(serve):
+    def answer(request):
+        if "max_tokens" in request:
+            return error(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+        if "temperature" in request:
+            return error(400, "Unsupported value: 'temperature' does not support 0 with this model.")
+        return chat("yes")
+
+    server, model = serve(answer)
+    assert model.complete("?", 7) == model.complete("?", 7) == "yes"
+    assert len(server.requests) == 4  # what was learned is kept
+    assert server.requests[-1]["max_completion_tokens"] == 7
+
+
+def test_it_waits_as_long_as_the_server_asks_and_tries_again(serve):
+    soon = format_datetime(datetime.now(timezone.utc) + timedelta(seconds=20), usegmt=True)
+    server, model = serve(
+        error(429, "slow down", {"Retry-After": "7"}),
+        error(503, "loading", {"Retry-After": soon}),
+        error(500, "oops"),
+        chat("at last"),
+    )
+    assert model.complete("?", 5) == "at last"
+    assert server.pauses[0] == 7.0
+    assert 10 < server.pauses[1] <= 20
+    assert server.pauses[2] == 4.0  # 1, 2, 4 where the server does not say
+
+
+def test_nobody_waits_for_hours(serve):
+    server, model = serve(error(429, "quota", {"Retry-After": "86400"}), chat("x"))
+    model.complete("?", 5)
+    assert server.pauses == [30.0]
+
+
+def test_a_failure_that_lasts_is_said(serve):
+    server, model = serve(error(429, "You exceeded your current quota"))
+    with pytest.raises(ModelUnavailable, match=r"refuses \(status 429\): You exceeded your current quota"):
+        model.complete("?", 5)
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (error(401, f"Incorrect API key provided: {KEY}"), r"refuses the key \(401.*check BIAS_LLM_KEY"),
+        (error(403, "Forbidden"), "BIAS_LLM_KEY"),
+        (error(404, "The model `wise` does not exist"), r"has no model 'wise'.*check BIAS_LLM_MODEL"),
+        (error(400, "maximum context length is 10"), "maximum context length is 10"),
+        ((307, b"", {"Location": "http://127.0.0.1:1/v1"}), "set BIAS_LLM_URL to the final address"),
+        ((200, b"<html>hello</html>"), "no OpenAI-compatible server"),
+        ((200, b'{"choices": [{"mess'), "no OpenAI-compatible server"),
+        ((200, b"\xff\xfe\x00garbage"), "no OpenAI-compatible server"),
+        ((200, []), "no OpenAI-compatible server"),
+        ((200, "text"), "no OpenAI-compatible server"),
+        ((200, {"choices": []}), "no OpenAI-compatible server"),
+        ((200, {"choices": [{"message": None}]}), "no OpenAI-compatible server"),
+        (chat(None, finish_reason="length"), r"answered nothing \(finish_reason 'length'\)"),
+        (chat(" \n"), "answered nothing"),
+        ((502, b"<html><h1>Bad Gateway</h1></html>"), "Bad Gateway"),
+    ],
+)
+def test_what_goes_wrong_is_said_with_what_to_do_and_without_the_key(serve, answer, said, caplog):
+    _, model = serve(answer)
+    with pytest.raises(ModelUnavailable, match=said) as raised:
+        model.complete("?", 5)
+    assert KEY not in str(raised.value)
+    assert KEY not in caplog.text
+    assert KEY not in repr(model.endpoint)
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"choices": [{"logprobs": 5}]}', b'{"choices": 3}'])
+def test_garbage_instead_of_probabilities_is_said(serve, content):
+    _, model = serve((200, content))
+    with pytest.raises(ModelUnavailable, match="no OpenAI-compatible server"):
+        model.propose(["a"], 3)
+
+
+def test_a_slow_server_is_not_waited_for_for_ever(serve):
+    def sleepy(_request):
+        time.sleep(0.6)
+        return chat("late")
+
+    server, model = serve(sleepy, seconds=0.15)
+    started = time.perf_counter()
+    with pytest.raises(ModelUnavailable, match=r"did not answer within 0.15 s"):
+        model.complete("?", 5)
+    assert time.perf_counter() - started < 2
+    assert len(server.requests) == 2
+
+
+def test_a_server_that_is_not_there_is_said_without_its_password():
+    with FakeServer(chat("x")).running() as url:
+        port = url.rpartition(":")[2]
+    endpoint = Endpoint(url=f"http://me:hush@127.0.0.1:{port}/v1", model="wise")
+    model = EndpointLanguageModel("wise", endpoint, sleep=lambda _: None)
+    with pytest.raises(
+        ModelUnavailable, match=f"cannot be reached at 127.0.0.1:{port}.*check BIAS_LLM_URL"
+    ) as raised:
+        model.complete("?", 5)
+    assert "hush" not in str(raised.value)
+
+
+def test_the_search_and_the_candidates_run_on_it(serve):
+    words = {" man": -1.0, " woman": -1.1, " doctor": -1.2}
+
+    def answer(request):
+        if "messages" in request:
+            return chat("glasses | A person with glasses. | A person without glasses.")
+        return next_tokens(*[words] * (len(request["prompt"]) if isinstance(request["prompt"], list) else 1))
+
+    class Reads:
+        name = "reads"
+
+        def encode_texts(self, texts):
+            rows = np.array([[1.0, text.count(" man"), text.count(" doctor")] for text in texts])
+            return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+    _, model = serve(answer)
+    images = np.array([[0.5, 0.1, 0.9], [0.4, 0.2, 0.9]])
+    images /= np.linalg.norm(images, axis=1, keepdims=True)
+    found = optimise_prompts(images, Reads(), model, beam_width=3, n_candidates=3, top_k=2)
+    assert found[0].text == "This is a photo of doctor doctor"
+    (attribute,) = propose_candidates("doctor", model).attributes
+    assert attribute.name == "glasses"
+
+
+def settings(tmp_path, **options):
+    return Settings(data_dir=tmp_path, offline=True, device="cpu", **options)
+
+
+def test_it_is_listed_only_where_the_settings_name_it(tmp_path, monkeypatch):
+    for name in ("BIAS_LLM_URL", "BIAS_LLM_MODEL", "BIAS_LLM_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    plain = Services(settings(tmp_path))
+    assert "endpoint" not in [tool.id for tool in plain.tools("language_model")]
+    monkeypatch.setenv("BIAS_LLM_URL", "http://me:hush@127.0.0.1:1/v1")
+    monkeypatch.setenv("BIAS_LLM_MODEL", "wise")
+    monkeypatch.setenv("BIAS_LLM_KEY", KEY)
+    configured = Services(settings(tmp_path))
+    listed = configured.tools("language_model")[-1]
+    assert (listed.id, listed.name) == ("endpoint", "wise")
+    model = configured.language_model("endpoint")
+    assert model.endpoint.key == KEY
+    for shown in (
+        repr(configured.settings),
+        str(configured.settings),
+        repr(listed),
+        configured.settings.model_dump_json(),
+    ):
+        assert KEY not in shown
+    assert "hush" not in repr(configured.settings) + repr(listed)
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "127.0.0.1:8000", "http://", "http://host:nine/v1"])
+def test_an_address_that_is_none_is_said_when_it_is_used(tmp_path, url):
+    services = Services(settings(tmp_path, llm_url=url, llm_model="wise"))
+    with pytest.raises(ModelUnavailable, match=r"BIAS_LLM_URL .* like http://127.0.0.1:8000/v1"):
+        services.language_model("endpoint")
