@@ -148,7 +148,10 @@ _OTHER_LAYOUT = (
     "it lacks a file that a model of this kind has, so it is not in the layout of diffusers or transformers; "
     "choose a repository that is"
 )
-_DAMAGED = "a .safetensors file is cut off or damaged; delete it and download it again, and see whether the disk is full"
+_DAMAGED = (
+    "a .safetensors file is cut off or damaged; delete it and download it again, and see whether the disk "
+    "is full"
+)
 _PICKLE = (
     "it has no weights in safetensors, and a pickle, which may run any program when it is read, is never "
     "opened here; ask its makers for safetensors, convert it yourself, or choose another model"
