@@ -24,7 +24,7 @@ FLOORS = [
     {"metrics", "search", "runs", "adapters"},
     {"registry", "engine", "annotation"},
     {"studies"},
-    {"services"},
+    {"services", "workers"},
     {"ui", "cli"},
     {"__main__"},
 ]

@@ -165,20 +165,29 @@ def follow(
 
 
 class _Clock:
-    """Time left, from the pictures drawn and the part of the batches at work that is done."""
+    """Time left, from the pictures drawn and the part of the batches at work that is done.
+
+    The time before the first sign of drawing, in which workers start and models load, is not counted as
+    soon as there is a second one.
+    """
 
     def __init__(self, *, n_missing: int) -> None:
         self.n_drawn = 0
         self._n_missing = n_missing
         self._n_begun = 0.0
-        self._started = time.monotonic()
+        self._origin = time.monotonic(), 0.0
+        self._first: tuple[float, float] | None = None
 
     def see(self, event: Event) -> None:
         self.n_drawn += len(event.images)
         self._n_begun = self.n_drawn + event.begun
+        self._first = self._first or (time.monotonic(), self._n_begun)
 
     def seconds_left(self) -> float:
-        if self._n_begun <= 0:
+        started, at_start = self._origin
+        if self._first is not None and self._n_begun > self._first[1]:
+            started, at_start = self._first
+        if self._n_begun <= at_start:
             return float("nan")
-        elapsed = time.monotonic() - self._started
-        return elapsed / self._n_begun * max(0.0, self._n_missing - self._n_begun)
+        elapsed = time.monotonic() - started
+        return elapsed / (self._n_begun - at_start) * max(0.0, self._n_missing - self._n_begun)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from bias_core.errors import StorageError
 
@@ -37,7 +37,7 @@ def replaced_file(path: Path) -> Iterator[Path]:
     StorageError
         The disk is full or read-only. Nothing half-written stays behind.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")  # writers may be on several machines
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary

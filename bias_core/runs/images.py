@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bias_core.errors import StorageError
@@ -14,9 +16,10 @@ from bias_core.runs.png import encode_png, read_record
 from bias_core.types import GeneratedImage, ImageRow, StoredImage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+_STALE_SECONDS = 24 * 3600
 _WRITERS = 4  # threads: a write waits for the disk, not for the processor
 
 
@@ -24,7 +27,8 @@ class ImageStore:
     """Pictures under ``folder``, at ``<first two digits of the id>/<id>.png``.
 
     A file exists only when it is whole (it is renamed into place), and says itself what it is, so the
-    store needs no index and survives a kill at any moment.
+    store needs no index and survives a kill at any moment. Any number of processes, on any machines that
+    share the folder, may write at once: the same id has the same picture, and the last to be renamed stays.
 
     Parameters
     ----------
@@ -72,6 +76,31 @@ class ImageStore:
         with ThreadPoolExecutor(_WRITERS) as pool:
             return list(pool.map(self._write, generated))
 
+    def adopt(self, image: StoredImage) -> StoredImage:
+        """Take note of a picture that another process wrote into this store.
+
+        Raises
+        ------
+        StorageError
+            It is not there: the other process does not share this folder.
+        """
+        path = self.path(image.row.id)
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise StorageError(
+                f"a worker wrote picture {image.row.id}, but it is not in {self.folder}: all machines must "
+                "share BIAS_DATA_DIR"
+            ) from error
+        with self._lock:
+            if self._n_bytes is not None:
+                self._n_bytes += size
+        return replace(image, path=path)
+
+    def n_present(self, image_ids: Iterable[str]) -> int:
+        """How many of these ids have a file, which is not read."""
+        return sum(self.path(image_id).is_file() for image_id in image_ids)
+
     @property
     def n_bytes(self) -> int:
         """Bytes of all pictures: counted once, then kept up to date by this process's writes."""
@@ -99,6 +128,7 @@ class ImageStore:
         """
         if self.n_bytes <= limit:
             return []
+        self._sweep()
         entries = sorted(self.files())
         total, removed = sum(size for _, size, _ in entries), []
         for _, size, path in entries:
@@ -111,6 +141,13 @@ class ImageStore:
         with self._lock:
             self._n_bytes = total
         return removed
+
+    def _sweep(self) -> None:
+        """Delete what writers left half-written when they were killed, a day ago or longer."""
+        for path in self.folder.glob("??/.*.tmp"):
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < time.time() - _STALE_SECONDS:
+                    path.unlink()
 
     def _read(self, row: ImageRow, image_id: str) -> StoredImage | None:
         path = self.path(image_id)

@@ -5,39 +5,12 @@ from __future__ import annotations
 import math
 import threading
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from bias_core.engine.local import run_rows
 from bias_core.errors import Cancelled, ModelUnavailable, StorageError
 from bias_core.runs.images import ImageStore
-from bias_core.types import GeneratedImage, ImageRow
-
-
-class Noise:
-    """Draws seeded noise in five "denoising steps"."""
-
-    batch_size = 3
-    n_steps = 5
-
-    def __init__(self) -> None:
-        self.drawn: list[int] = []
-        self.n_steps_done = 0
-
-    def generate(self, rows, *, on_step=None):
-        for step in range(1, self.n_steps + 1):
-            self.n_steps_done += 1
-            if on_step is not None:
-                on_step(step, self.n_steps)
-        for row in rows:
-            self.drawn.append(row.seed)
-            pixels = np.random.default_rng(row.seed).integers(0, 256, (8, 8, 3), dtype=np.uint8)
-            yield GeneratedImage(row=row, image=Image.fromarray(pixels))
-
-
-def rows(n: int) -> list[ImageRow]:
-    return [ImageRow(prompt="p", seed=seed, model="noise") for seed in range(n)]
+from tests.engine.noise import Noise, rows
 
 
 @pytest.fixture
