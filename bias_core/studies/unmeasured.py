@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bias_core.studies.explore_types import Progress
 from bias_core.studies.program import Program
+from bias_core.studies.study_data import nothing_ahead
 from bias_core.studies.study_types import Design, Results, StudyTable
 from bias_core.studies.whom import keep_people
 
@@ -45,4 +46,6 @@ def take_stock(design: Design, settings: StudySettings, data: StudyData) -> Meas
     return Results(tables=(table,), notes=(_NOTE,))
 
 
-PROGRAMS = {"unmeasured": Program(shots=no_shots, measure=take_stock, needs_reader=False)}
+PROGRAMS = {
+    "unmeasured": Program(shots=no_shots, measure=take_stock, needs_reader=False, ahead=nothing_ahead)
+}

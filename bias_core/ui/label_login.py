@@ -40,6 +40,7 @@ def build_login() -> None:
         gr.LoginButton(
             "Sign in with Hugging Face",
             "Sign out ({})",
+            variant="secondary",
             size="md",
             scale=0,
             min_width=260,
