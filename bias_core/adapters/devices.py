@@ -64,6 +64,7 @@ def offline_source(name: str, source: str, *, offline: bool, revision: str = "")
 @contextmanager
 def loading(name: str, source: str) -> Iterator[None]:
     """Word every failure of reading weights as :class:`ModelUnavailable`, with what to do."""
+    from huggingface_hub.errors import HTTPError
     from safetensors import SafetensorError
 
     try:
@@ -75,6 +76,7 @@ def loading(name: str, source: str) -> Iterator[None]:
     except (
         OSError,
         EOFError,
+        HTTPError,
         SafetensorError,
         UnpicklingError,
         struct.error,

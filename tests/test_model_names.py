@@ -1,0 +1,258 @@
+"""What a model may be called, and the settings and the revision that follow from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from bias_core.errors import ModelUnavailable, UnknownModel
+from bias_core.model_catalogue import load_catalogue, native_size, split_revision
+from bias_core.services import Services
+from bias_core.settings import ASSETS, Settings
+
+COMMIT, OTHER = "a" * 40, "b" * 40
+CATALOGUE = load_catalogue(ASSETS / "models.yaml")
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    built = Services(Settings(data_dir=tmp_path / "data", offline=True, device="cpu"))
+    yield built
+    built.close()
+
+
+def put_into_cache(root, repo, commit, files=(), branch="main"):
+    """What the hub's client leaves after a download."""
+    folder = root / "hub" / f"models--{repo.replace('/', '--')}"
+    (folder / "refs").mkdir(parents=True, exist_ok=True)
+    (folder / "refs" / branch).write_text(commit)
+    snapshot = folder / "snapshots" / commit
+    snapshot.mkdir(parents=True, exist_ok=True)
+    for name, content in dict(files).items():
+        (snapshot / name).parent.mkdir(parents=True, exist_ok=True)
+        (snapshot / name).write_text(json.dumps(content))
+    return snapshot
+
+
+FLUX = {"model_index.json": {"_class_name": "FluxPipeline"}}
+
+
+# Names
+
+
+def test_every_listed_model_says_what_a_choice_needs_to_know():
+    families = {"sd1", "sd2", "sdxl", "sd3", "flux", "kandinsky", "deepfloyd", "sana", "pixart"}
+    listed = [info for info in CATALOGUE.models if not info.embedded]
+    assert {info.family for info in listed} == families
+    for info in listed:
+        assert info.licence, info.id
+        assert info.note, info.id
+        assert 0 < info.download_gb < 50, info.id
+        assert 0 < info.memory_gb < 50, info.id
+        assert info.width == info.height >= 256, info.id
+        assert re.fullmatch(r"([0-9a-f]{40})?", info.revision), info.id
+        assert info.traceable == (info.family not in {"kandinsky", "deepfloyd"}), info.id
+        assert (info.default_guidance == 0) == ("without guidance" in info.note), info.id
+
+
+@pytest.mark.parametrize("name", ["org/name@v1.0", f"org/name@{COMMIT}", "stable-diffusion-v1-5@main"])
+def test_a_revision_can_be_pinned(name):
+    info = CATALOGUE.model(name)
+    assert info.id == name
+    assert info.revision == name.split("@")[1]
+    assert "@" not in info.options["path"]
+
+
+def test_split_revision_leaves_paths_alone():
+    assert split_revision("/home/me@work/x") == ("/home/me@work/x", "")
+    assert split_revision("@x") == ("@x", "")
+    assert split_revision("org/name@refs/pr/1") == ("org/name@refs/pr/1", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "lora", "weight"),
+    [
+        ("org/base+org/lora", "org/base", "org/lora", 1.0),
+        ("sdxl-base+org/lora:0.8", "sdxl-base", "org/lora", 0.8),
+        ("flux.1-dev@main+org/lora@v2:-0.5", "flux.1-dev", "org/lora@v2", -0.5),
+    ],
+)
+def test_a_lora_on_top_inherits_its_base(name, base, lora, weight):
+    info, under = CATALOGUE.model(name), CATALOGUE.model(base)
+    assert info.id == name
+    assert (info.options["lora"], info.options["lora_weight"]) == (lora, weight)
+    for inherited in ("family", "default_steps", "default_guidance", "width", "traceable", "memory_gb"):
+        assert getattr(info, inherited) == getattr(under, inherited)
+
+
+def test_a_lora_can_be_a_folder_or_a_file_whatever_is_in_its_name(tmp_path):
+    folder = tmp_path / "a+b:0.5"
+    folder.mkdir()
+    (folder / "x.safetensors").write_bytes(b"")
+    for path in (folder, folder / "x.safetensors"):
+        for suffix, weight in (("", 1.0), (":0.25", 0.25)):
+            options = CATALOGUE.model(f"calibration-diffusion+{path}{suffix}").options
+            assert (options["lora"], options["lora_weight"]) == (str(path), weight)
+    assert CATALOGUE.model(f"calibration-diffusion+{folder}").conditions == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "calibration-diffusion@main",
+        "calibration-renderer+org/lora",
+        "nope+org/lora",
+        "org/base+nope",
+        "org/base+",
+        "+org/lora",
+        "org/base+org/lora:1:2",
+        "org/base+org/lora:1e9",
+        "org/base+/not/here.safetensors",
+        "org/base+a\0b",
+        "org/base+" + "x" * 300,
+        "org/base@",
+        "org/base@../x",
+    ],
+)
+def test_what_is_no_name_is_refused(name):
+    with pytest.raises(UnknownModel):
+        CATALOGUE.model(name)
+
+
+def test_a_single_file_is_refused_with_what_to_do(tmp_path):
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(b"")
+    with pytest.raises(UnknownModel, match=r"single file; convert it once.*save_pretrained\(folder\)"):
+        CATALOGUE.model(str(file))
+
+
+# Settings of what is not listed
+
+
+def test_a_folder_gets_the_settings_of_its_kind_and_its_own_size(tmp_path):
+    def model(class_name, **configs):
+        for name, config in ({"model_index": {"_class_name": class_name}} | configs).items():
+            file = "model_index.json" if name == "model_index" else f"{name}/config.json"
+            (tmp_path / file).parent.mkdir(exist_ok=True)
+            (tmp_path / file).write_text(json.dumps(config))
+        return CATALOGUE.model(str(tmp_path))
+
+    four_levels = {"block_out_channels": [1, 2, 3, 4]}  # three of them halve: 8 pixels a side of a latent
+    sdxl = model("StableDiffusionXLPipeline", unet={"sample_size": 96}, vae=four_levels)
+    assert (sdxl.family, sdxl.default_guidance, sdxl.width) == ("sdxl", 5.0, 768)
+    assert native_size(tmp_path) == 768
+    sd = model("StableDiffusionPipeline", unet={"sample_size": [64, 96]})
+    assert (sd.family, sd.default_steps, sd.height, sd.traceable) == ("sd1", 30, 512, True)
+    flux = model("FluxPipeline", unet={})
+    assert (flux.family, flux.width) == ("flux", 1024)
+    other = model("AuraFlowPipeline", unet={})
+    assert (other.family, other.width, other.traceable) == ("diffusers", 512, False)
+    (tmp_path / "model_index.json").write_text("not json")
+    assert CATALOGUE.model(str(tmp_path)).family == "diffusers"
+
+
+def test_the_kind_of_a_hub_model_is_read_from_its_small_files(tmp_path, offline):
+    assert offline.model_info("org/flux").family == "diffusers"  # nothing is known of it here
+    put_into_cache(tmp_path, "org/flux", COMMIT, FLUX)
+    info = offline.model_info("org/flux")
+    assert (info.id, info.family, info.width, info.default_guidance) == ("org/flux", "flux", 1024, 3.5)
+    assert offline.model_info("org/flux+org/lora:0.5").family == "flux"
+
+
+# Revisions
+
+
+def test_the_commit_that_a_name_stands_for_is_known_before_the_first_picture(tmp_path, offline):
+    put_into_cache(tmp_path, "org/flux", COMMIT, FLUX)
+    put_into_cache(tmp_path, "org/flux", OTHER, FLUX, branch="v2")
+    assert offline.revision("org/flux") == COMMIT
+    assert offline.revision("org/flux@v2") == OTHER
+    model = offline.text_to_image("org/flux")
+    assert (model.info.id, model.info.revision, model.source) == ("org/flux", COMMIT, "org/flux")
+
+
+def test_a_commit_needs_no_hub(offline):
+    assert offline.revision(f"org/name@{COMMIT}") == COMMIT
+    assert offline.revision("sdxl-base") == "462165984030d82259a11f4367a4eed129e94a7b"
+
+
+def test_what_is_nowhere_is_said_before_anything_is_drawn(offline):
+    with pytest.raises(ModelUnavailable, match="not on this machine"):
+        offline.revision("org/nowhere")
+
+
+def test_it_stays_the_same_when_the_branch_moves_in_the_middle_and_moves_with_the_next_start(
+    tmp_path, offline
+):
+    put_into_cache(tmp_path, "org/flux", COMMIT, FLUX)
+    assert offline.revision("org/flux") == COMMIT
+    put_into_cache(tmp_path, "org/flux", OTHER, FLUX)
+    assert offline.revision("org/flux") == COMMIT
+    assert offline.text_to_image("org/flux").info.revision == COMMIT
+    assert Services(offline.settings).revision("org/flux") == OTHER
+
+
+def test_the_hub_is_asked_for_the_newest_and_the_cache_is_the_answer_without_a_network(
+    tmp_path, monkeypatch, offline
+):
+    from huggingface_hub import HfApi
+
+    put_into_cache(tmp_path, "org/flux", COMMIT, FLUX)
+    asked = []
+
+    def no_network(*_args, **_kwargs):
+        import httpx2
+
+        asked.append(1)
+        raise httpx2.ConnectError("no network")
+
+    monkeypatch.setattr(HfApi, "repo_info", no_network)
+    online = Services(replace_offline(offline.settings))
+    assert online.revision("org/flux") == COMMIT
+    assert online.revision("org/flux") == COMMIT
+    assert len(asked) == 2  # for its kind and for its commit; never again
+    with pytest.raises(ModelUnavailable, match="not on this machine, and the hub was not reached"):
+        online.revision("org/nowhere")
+
+
+def replace_offline(settings):
+    return settings.model_copy(update={"offline": False})
+
+
+def test_the_revision_covers_both_pipelines_and_the_lora(tmp_path, offline):
+    put_into_cache(
+        tmp_path, "org/decoder", COMMIT, {"model_index.json": {"_class_name": "KandinskyV22Pipeline"}}
+    )
+    put_into_cache(tmp_path, "kandinsky-community/kandinsky-2-2-prior", OTHER, FLUX)
+    put_into_cache(tmp_path, "org/lora", "c" * 40)
+    assert offline.revision("org/decoder") == f"{COMMIT}+{OTHER}"
+    assert offline.text_to_image("org/decoder").info.options["prior"].endswith(f"prior@{OTHER}")
+    put_into_cache(tmp_path, "org/flux", COMMIT, FLUX)
+    assert offline.revision("org/flux+org/lora:0.5") == f"{COMMIT}+{'c' * 40}"
+    info = offline.text_to_image("org/flux+org/lora:0.5").info
+    assert (info.revision, info.options["lora"]) == (COMMIT, f"org/lora@{'c' * 40}")
+
+
+def test_the_revision_changes_with_the_files_of_a_local_lora(tmp_path, offline):
+    file = tmp_path / "x.safetensors"
+    file.write_bytes(b"one")
+    name = f"calibration-diffusion+{file}"
+    first = offline.revision(name)
+    assert first.startswith(f"{offline.revision('calibration-diffusion').split('-')[0]}+")
+    file.write_bytes(b"two")
+    assert Services(offline.settings).revision(name) != first
+
+
+def test_a_picture_keeps_its_id_from_the_first_run_to_the_second(tmp_path, offline):
+    from bias_core.studies.explore_plan import plan_explore
+    from bias_core.studies.explore_types import ExploreSettings
+
+    put_into_cache(tmp_path, "org/flux", COMMIT, FLUX)
+    settings = ExploreSettings(concept="doctor", model="org/flux", condition="", n_images=2)
+    first, second = (plan_explore(replace(settings), Services(offline.settings)).rows[0] for _ in range(2))
+    assert first.id == second.id
+    assert (first.revision, first.width, first.num_inference_steps) == (COMMIT, 1024, 28)
