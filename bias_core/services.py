@@ -34,6 +34,7 @@ from bias_core.settings import ASSETS, Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from bias_core.adapters.readers import ReaderBuilder
     from bias_core.annotation.label_store import LabelStore
     from bias_core.annotation.label_sync import LabelSync
     from bias_core.engine.progress import Engine
@@ -158,23 +159,27 @@ class Services:
 
     def encoder(self, name: str) -> ImageTextEncoder:
         """The encoder of this name; its weights load with the first input."""
-        return self._once("encoder", name, lambda: self._build_encoder(self.catalogue.encoder(name)))
+        return self._once("encoder", name, lambda: self._readers.encoder(self.catalogue.encoder(name)))
 
     def captioner(self, name: str) -> Captioner:
         """The captioner of this name; its weights load with the first picture."""
-        return self._once("captioner", name, lambda: self._build_captioner(name))
+        info = self.catalogue.tool("captioner", name)
+        return self._once("captioner", name, lambda: self._readers.captioner(info))
 
     def answerer(self, name: str) -> VisualQuestionAnswerer:
         """The answerer of questions of this name; its weights load with the first picture."""
-        return self._once("answerer", name, lambda: self._build_answerer(name))
+        info = self.catalogue.tool("answerer", name)
+        return self._once("answerer", name, lambda: self._readers.answerer(info))
 
     def language_model(self, name: str) -> LanguageModel:
         """The language model of this name; its weights load with the first text."""
-        return self._once("language_model", name, lambda: self._build_language_model(name))
+        info = self.catalogue.tool("language_model", name)
+        return self._once("language_model", name, lambda: self._readers.language_model(info))
 
     def person_finder(self, name: str) -> PersonFinder:
         """The finder of people of this name; its weights load with the first picture."""
-        return self._once("person_finder", name, lambda: self._build_person_finder(name))
+        info = self.catalogue.tool("person_finder", name)
+        return self._once("person_finder", name, lambda: self._readers.person_finder(info, self.encoder))
 
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
@@ -318,6 +323,12 @@ class Services:
     def _loras(self, info: ModelInfo) -> Path | None:
         return self.settings.assets_dir / str(info.options["loras"]) if "loras" in info.options else None
 
+    @cached_property
+    def _readers(self) -> ReaderBuilder:
+        from bias_core.adapters.readers import ReaderBuilder
+
+        return ReaderBuilder(self.settings, self._source, device=self.settings.device)
+
     def _build_model(self, info: ModelInfo) -> TextToImage:
         if info.family == "renderer":
             from bias_core.adapters.calibration_renderer import CalibrationRenderer
@@ -333,61 +344,6 @@ class Services:
             device=self.settings.device,
             offline=self.settings.offline,
         )
-
-    def _build_encoder(self, info: EncoderInfo) -> ImageTextEncoder:
-        device, offline = self.settings.device, self.settings.offline
-        if info.library == "open_clip":
-            from bias_core.adapters.open_clip_encoder import OpenClipEncoder
-
-            architecture, weights = info.path.split("/", 1)
-            return OpenClipEncoder(info.id, architecture, weights, device=device, offline=offline)
-        from bias_core.adapters.transformers_clip import TransformersEncoder
-
-        source = self._source(info.path)
-        name = f"{info.id}@{fingerprint(Path(source))}" if Path(source).is_dir() else info.id
-        return TransformersEncoder(name, source, device=device, offline=offline)
-
-    def _build_captioner(self, name: str) -> Captioner:
-        from bias_core.adapters.blip import BlipCaptioner
-
-        info = self.catalogue.tool("captioner", name)
-        return BlipCaptioner(self._versioned(info), self._source(info.path), **self._where())
-
-    def _build_answerer(self, name: str) -> VisualQuestionAnswerer:
-        from bias_core.adapters.blip import BlipAnswerer
-
-        info = self.catalogue.tool("answerer", name)
-        return BlipAnswerer(self._versioned(info), self._source(info.path), **self._where())
-
-    def _versioned(self, info: ToolInfo) -> str:
-        """The tool's id with a fingerprint of its local weights: what it says is kept under this name."""
-        source = Path(self._source(info.path))
-        return f"{info.id}@{fingerprint(source)}" if source.is_dir() else info.id
-
-    def _build_language_model(self, name: str) -> LanguageModel:
-        from bias_core.adapters.transformers_lm import TransformersLanguageModel, package_gguf
-
-        settings, info = self.settings, self.catalogue.tool("language_model", name)
-        if info.library == "endpoint":
-            from bias_core.adapters.endpoint_lm import Endpoint, EndpointLanguageModel, check_url
-
-            url, key = check_url(settings.llm_url), settings.llm_key.get_secret_value()
-            return EndpointLanguageModel(info.name, Endpoint(url=url, model=settings.llm_model, key=key))
-        if info.library != "gguf":
-            return TransformersLanguageModel(info.id, self._source(info.path), **self._where())
-        folder, file = package_gguf(info.path)
-        return TransformersLanguageModel(info.id, str(folder), gguf_file=file, **self._where())
-
-    def _build_person_finder(self, name: str) -> PersonFinder:
-        from bias_core.adapters.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
-
-        info = self.catalogue.tool("person_finder", name)
-        if info.library == "calibration":
-            return CalibrationPersonFinder(self.encoder(info.path))
-        return TorchvisionPersonFinder(info.id, info.path, **self._where())
-
-    def _where(self) -> dict[str, Any]:
-        return {"device": self.settings.device, "offline": self.settings.offline}
 
 
 def _held_out(path: Path) -> tuple[np.ndarray, int]:
