@@ -6,12 +6,12 @@ import hashlib
 import json
 import time
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bias_core.errors import Cancelled, InvalidInput, StorageError
-from bias_core.runs.manifests import Manifest
+from bias_core.runs.manifests import STALE_SECONDS, Manifest
 from bias_core.studies.designs import program_of
 from bias_core.studies.explore_plan import library_versions
 from bias_core.studies.imported_rows import ImportedRows
@@ -23,16 +23,20 @@ from bias_core.studies.study_data import StudyData
 from bias_core.studies.study_types import StudyReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
 
     from bias_core.runs.manifests import Status
     from bias_core.studies.context import StudyServices
     from bias_core.studies.explore_types import Progress
     from bias_core.studies.program import Program
     from bias_core.studies.rows import Rows
-    from bias_core.studies.study_types import Design, Shot, StudySettings
+    from bias_core.studies.study_types import Design, Results, Shot, StudySettings
+    from bias_core.types import StoredImage
 
 T = TypeVar("T")
+
+# A run at work protects its pictures from eviction as long as its manifest is fresh.
+_SECONDS_BETWEEN_SAVES = STALE_SECONDS / 24
 
 
 def run_study(
@@ -57,47 +61,126 @@ def run_study(
         On the way, likewise.
     """
     started = time.monotonic()
-    settings = with_options(design, settings)
-    program = program_of(design)
-    if program.needs_reader:
-        services.encoder(settings.encoder)
-    settings, rows, shots = _laid_out(design, settings, services, program)
-    program.ready(settings, services)
-    manifest = _manifest(design, settings, rows, shots, session)
-    services.manifests.save(manifest)
-    status: Status = "failed"
-    data = StudyData(settings, services, rows, cancelled=cancelled, ahead=program.ahead)
-    try:
-        yield from data.draw(shots)
-        results = yield from program.measure(design, settings, data)
-        unread = (
-            [] if settings.images else unread_prompts(services, settings.model, [s.prompt for s in shots])
-        )
-        results = replace(results, notes=(*data.notes, *unread, *results.notes))
-        status = "finished"
-    except (Cancelled, GeneratorExit):  # stopped, or the reader went away
-        status = "cancelled"
-        raise
-    finally:
-        with suppress(StorageError):  # must not hide the error that a full disk caused
-            services.manifests.save(replace(manifest, status=status))
+    plan = plan_study(design, settings, services, session=session)
+    data = StudyData(plan.settings, services, plan.rows, cancelled=cancelled, ahead=plan.program.ahead)
+    results = yield from _on_record(_drawn_and_measured(plan, data), plan, services)
     services.tidy()
     report = StudyReport(
-        run_id=manifest.id,
+        run_id=plan.manifest.id,
         design=design,
-        settings=settings,
+        settings=plan.settings,
         results=results,
         n_planned=data.n_planned,
         n_images=len(data.frame),
         n_blocked=data.n_blocked,
-        unknown_words=_unknown_words(settings, services, shots),
-        versions=manifest.versions,
+        unknown_words=_unknown_words(plan.settings, services, plan.shots),
+        versions=plan.manifest.versions,
         seconds=time.monotonic() - started,
         pictures=data.frame,
         stored=data.known,
     )
     keep_report(report, services)
     return report
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPlan:
+    """What a study would draw, found out without drawing.
+
+    Attributes
+    ----------
+    settings : with the design's options filled in.
+    rows : where the pictures come from.
+    shots : which.
+    manifest : with one row per picture; not yet saved.
+    """
+
+    design: Design
+    settings: StudySettings
+    program: Program
+    rows: Rows
+    shots: list[Shot]
+    manifest: Manifest
+
+
+def plan_study(
+    design: Design,
+    settings: StudySettings,
+    services: StudyServices,
+    *,
+    session: str = "",
+    measure: bool = True,
+) -> StudyPlan:
+    """Lay a study out; InvalidInput, UnknownModel or ModelUnavailable where it cannot be run.
+
+    Models that are needed to ``measure`` need not be here for drawing alone.
+    """
+    settings = with_options(design, settings)
+    program = program_of(design)
+    if measure and program.needs_reader:
+        services.encoder(settings.encoder)
+    settings, rows, shots = _laid_out(design, settings, services, program)
+    if measure:
+        program.ready(settings, services)
+    return StudyPlan(
+        design=design,
+        settings=settings,
+        program=program,
+        rows=rows,
+        shots=shots,
+        manifest=_manifest(design, settings, rows, shots, session),
+    )
+
+
+def draw_study(
+    plan: StudyPlan, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False
+) -> Generator[Progress, None, StudyData]:
+    """Draw the pictures of a plan and measure nothing; returns them.
+
+    :func:`run_study` with the same settings finds them, and measures. Raises what it raises.
+    """
+    data = StudyData(plan.settings, services, plan.rows, cancelled=cancelled, ahead=_read_nothing)
+    yield from _on_record(data.draw(plan.shots), plan, services)
+    return data
+
+
+def _read_nothing(_data: StudyData, _images: Sequence[StoredImage]) -> None:
+    """Nobody measures these pictures yet."""
+
+
+def _drawn_and_measured(plan: StudyPlan, data: StudyData) -> Generator[Progress, None, Results]:
+    yield from data.draw(plan.shots)
+    results = yield from plan.program.measure(plan.design, plan.settings, data)
+    unread = _unread_prompts(plan.settings, data.services, plan.shots)
+    return replace(results, notes=(*data.notes, *unread, *results.notes))
+
+
+def _on_record(
+    steps: Generator[Progress, None, T], plan: StudyPlan, services: StudyServices
+) -> Generator[Progress, None, T]:
+    """Follow ``steps`` to what they return; the manifest says all the while what became of them."""
+    services.manifests.save(plan.manifest)
+    saved = time.monotonic()
+    status: Status = "failed"
+    try:
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                status = "finished"
+                result: T = end.value
+                return result
+            if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
+                services.manifests.save(plan.manifest)
+                saved = time.monotonic()
+            yield step
+    except (Cancelled, GeneratorExit):  # stopped, or the reader went away
+        status = "cancelled"
+        raise
+    finally:
+        steps.close()
+        with suppress(StorageError):  # must not hide the error that a full disk caused
+            services.manifests.save(replace(plan.manifest, status=status))
 
 
 def complete(steps: Generator[Progress, None, StudyReport]) -> StudyReport:
