@@ -260,7 +260,7 @@ def native_size(folder: Path | None) -> int:
     denoiser = _read_json(folder, "transformer/config.json") or _read_json(folder, "unet/config.json")
     sample, levels = denoiser.get("sample_size"), _levels(folder)
     if isinstance(sample, int) and levels:
-        return sample * 2 ** (levels - 1)
+        return int(sample << (levels - 1))  # each level but one halves
     return 0
 
 

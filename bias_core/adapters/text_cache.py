@@ -70,7 +70,7 @@ class TextCache:
             if kind is None:  # an answer of a form that we do not know
                 return output
             for i, key in enumerate(keys):
-                self._keep(key, (kind, _map(fields, lambda tensor, i=i: tensor[i].detach().cpu().clone())))
+                self._keep(key, (kind, _row(fields, i)))
             return output
         import torch
 
@@ -114,10 +114,13 @@ def _is_tensors(value: Any) -> bool:
     return hasattr(value, "shape")
 
 
-def _map(value: Any, change: Callable[[Any], Any]) -> Any:
+def _row(value: Any, i: int) -> Any:
+    """What is said of one text, in main memory."""
     if isinstance(value, dict):
-        return {name: _map(part, change) for name, part in value.items()}
-    return tuple(_map(part, change) for part in value) if isinstance(value, tuple) else change(value)
+        return {name: _row(part, i) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_row(part, i) for part in value)
+    return value[i].detach().cpu().clone()
 
 
 def _join(like: Any, rows: list[Any], join: Callable[[list[Any]], Any]) -> Any:
