@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from bias_core.adapters.devices import loading
+from bias_core.adapters.snapshots import snapshot
 from bias_core.errors import ModelUnavailable
+
+# How peft and torch say that layers are missing or have other sizes.
+_MISFITS = ("size mismatch", "Target modules", "loading state_dict")
 
 
 def put_on(
@@ -41,22 +45,34 @@ def put_on(
     path = Path(source)
     if path.is_file():
         source, file = str(path.parent), path.name
-    local = Path(source).is_dir()
-    with loading(f"{model}: the LoRA", str(path) if local else source):
-        pipeline.load_lora_weights(
+    local, said = Path(source).is_dir(), str(path) if path.exists() else source
+    with loading(f"{model}: the LoRA", said):
+        if offline and not local:  # diffusers cannot tell there which file it is
+            source, local = str(snapshot(source, revision, name=model, offline=True)), True
+        fits = _load(
+            pipeline,
             source,
             weight_name=file or _only_file(Path(source)),
             adapter_name=name,
             revision=revision or None,
-            use_safetensors=True,
             local_files_only=local or offline,
         )
-        if not any(name in found for found in pipeline.get_list_adapters().values()):
+        if not fits:
             raise ModelUnavailable(
-                f"{model}: nothing in the LoRA {path if local else source} fits this model; it was made for "
-                "another one"
+                f"{model}: the LoRA {said} does not fit this model; it was made for another"
             )
         pipeline.set_adapters([name], adapter_weights=[weight])
+
+
+def _load(pipeline: Any, source: str, *, adapter_name: str, **how: Any) -> bool:
+    """Whether it fits. Diffusers only warns where no layer of it does."""
+    try:
+        pipeline.load_lora_weights(source, adapter_name=adapter_name, use_safetensors=True, **how)
+    except (RuntimeError, ValueError) as error:
+        if any(words in str(error) for words in _MISFITS):
+            return False
+        raise
+    return any(adapter_name in found for found in pipeline.get_list_adapters().values())
 
 
 def _only_file(folder: Path) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -75,6 +77,22 @@ def test_a_lora_has_a_weight_and_can_be_a_file(request, lora_folders):
     np.testing.assert_array_equal(none, plain)
 
 
+def test_a_lora_of_the_hub_works_from_the_cache(request, lora_folders, tmp_path, monkeypatch):
+    commit, lora = "a" * 40, lora_for("sd1", request, lora_folders) / "strong"
+    cached = tmp_path / "models--org--lora"
+    shutil.copytree(lora, cached / "snapshots" / commit)
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    folder, rows = folder_of("sd1", request), rows_of("sd1", 1)
+    (expected,) = pixels(build("sd1", folder, options={"lora": str(lora)}).generate(rows))
+    for name in ("org/lora", f"org/lora@{commit}"):
+        (found,) = pixels(build("sd1", folder, options={"lora": name}).generate(rows))
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ModelUnavailable, match="not on this machine"):
+        list(build("sd1", folder, options={"lora": "org/nowhere"}).generate(rows))
+
+
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(WITH_LORA)))
 def test_a_family_that_takes_no_lora_says_so(family, request, lora_folders):
     lora = lora_for("sd1", request, lora_folders) / "strong"
@@ -83,11 +101,11 @@ def test_a_family_that_takes_no_lora_says_so(family, request, lora_folders):
         list(model.generate(rows_of(family, 1)))
 
 
-@pytest.mark.parametrize("family", ["sd3", "flux", "sana"])
+@pytest.mark.parametrize("family", ["sdxl", "sd3", "flux", "sana", "deepfloyd"])
 def test_a_lora_of_another_model_is_refused_and_not_ignored(family, request, lora_folders):
     lora = lora_for("sd1", request, lora_folders) / "strong"
     model = build(family, folder_of(family, request), options={"lora": str(lora)})
-    with pytest.raises(ModelUnavailable, match=f"tiny-{family}"):
+    with pytest.raises(ModelUnavailable, match=f"tiny-{family}: the LoRA .* does not fit this model"):
         list(model.generate(rows_of(family, 1)))
 
 
