@@ -92,7 +92,7 @@ def main():
             for step in model.trace(row, ATTRIBUTES, predicted=False):
                 stereotype_propagation_index(step.velocity, step.velocity_positive, step.velocity_negative)
 
-        transformer = model._pipeline().transformer  # noqa: SLF001 - the passes alone
+        transformer = model.pipeline().transformer
         with transformer.register_forward_pre_hook(note, with_kwargs=True):
             trace()  # warm up, and note what the passes are given
         passes_given = list(calls)

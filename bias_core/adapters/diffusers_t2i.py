@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters import loras as lora_files
-from bias_core.adapters.devices import loading
 from bias_core.adapters.pipeline_call import (
     after_each_step,
     blocked_flags,
@@ -18,10 +18,12 @@ from bias_core.adapters.pipeline_call import (
     report_steps,
     to_image,
 )
-from bias_core.adapters.pipeline_loader import load_pipeline
+from bias_core.adapters.pipeline_loader import first_batch_size, load_pipeline
 from bias_core.adapters.prompt_limits import prompt_limits, readers_at, readers_of
+from bias_core.adapters.residents import Weights
 from bias_core.adapters.text_cache import TextCache
-from bias_core.errors import ModelUnavailable
+from bias_core.errors import ModelUnavailable, NotEnoughMemory
+from bias_core.machine import this_machine
 from bias_core.model_catalogue import split_revision
 from bias_core.types import GeneratedImage
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from bias_core.protocols import StepCallback
     from bias_core.types import Attribute, ImageRow, ModelInfo, PromptLimit, Step
 
+_log = logging.getLogger(__name__)
 _LORA_FILE = "pytorch_lora_weights.safetensors"
 
 
@@ -43,9 +46,10 @@ class DiffusersTextToImage:
 
     Parameters
     ----------
-    info : its ``options`` may hold ``base_condition``, ``batch_size``, ``dtype``, ``call`` (further
-        arguments of the pipeline's call), and ``lora`` with ``lora_weight``: a LoRA that is always on, from
-        a folder, a .safetensors file, or a hub id with "@revision" where that is pinned.
+    info : its ``options`` may hold ``base_condition``, ``batch_size`` (halved when memory runs out),
+        ``dtype``, ``call`` (further arguments of the pipeline's call), and ``lora`` with ``lora_weight``: a
+        LoRA that is always on, from a folder, a .safetensors file, or a hub id with "@revision" where that
+        is pinned.
     source : hub id ``org/name``, or a folder with ``model_index.json``.
     loras : folder with one sub-folder per condition, or None.
     device : "auto", "cpu", "cuda" or "mps".
@@ -72,9 +76,9 @@ class DiffusersTextToImage:
         self.source = source
         self.loras = loras
         self.offline = offline
-        self.batch_size = int(info.options.get("batch_size", 1))
+        self.batch_size = first_batch_size(info, this_machine(), device)
         self._wanted_device = device
-        self._loaded: Any = None
+        self._weights: Weights[Any] = Weights(info.id, source, self._load)
         self._texts = TextCache()
         self._condition = self._base = str(info.options.get("base_condition", ""))
 
@@ -91,8 +95,11 @@ class DiffusersTextToImage:
             From ``on_step``, at that denoising step; pictures yielded before are whole.
         """
         for _, alike in groupby(rows, key=_call_settings):
-            while batch := list(islice(alike, self.batch_size)):
-                yield from self._generate_batch(batch, on_step)
+            rows, start = list(alike), 0
+            while start < len(rows):
+                drawn = self._generate_or_shrink(rows[start : start + self.batch_size], on_step)
+                start += len(drawn)
+                yield from drawn
 
     def trace(
         self,
@@ -133,7 +140,7 @@ class DiffusersTextToImage:
         """
         from bias_core.adapters.diffusers_trace import Tracer, velocity_space
 
-        pipeline = self._pipeline()
+        pipeline = self._weights()
         self._use_condition(row.condition)
         space = velocity_space(pipeline, self.info.id)
         texts = [row.prompt, *(a.positive for a in attributes), *(a.negative for a in attributes)]
@@ -154,18 +161,47 @@ class DiffusersTextToImage:
 
         Empty where the model is not on this machine.
         """
-        readers = readers_of(self._loaded, self.info) if self._loaded else readers_at(self.info, self.source)
+        pipeline = self._weights.value
+        readers = readers_of(pipeline, self.info) if pipeline else readers_at(self.info, self.source)
         return prompt_limits(readers, prompts)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the weights are in memory."""
+        return self._weights.value is not None
+
+    def pipeline(self) -> Any:
+        """The pipeline of diffusers itself, loaded now if it is not."""
+        return self._weights()
+
+    def use(self, pipeline: Any) -> None:
+        """Draw with a pipeline of diffusers that is in memory already, in place of what ``source`` holds."""
+        self._start_over()
+        self._weights.keep(pipeline)
 
     def unload(self) -> None:
         """Forget the weights; the next row loads them again."""
-        self._loaded, self._condition = None, self._base
-        self._texts.clear()
+        self._weights.drop()
+        self._start_over()
+
+    def _generate_or_shrink(self, rows: list[ImageRow], on_step: StepCallback | None) -> list[GeneratedImage]:
+        """The pictures of a batch; none of them, and smaller batches from then on, where memory ran out."""
+        import torch
+
+        try:
+            return self._generate_batch(rows, on_step)
+        except torch.OutOfMemoryError as error:
+            if self.batch_size == 1:
+                raise self._too_large(rows) from error
+        self.batch_size //= 2
+        torch.cuda.empty_cache()  # after the except block, which holds on to the failed batch
+        _log.warning("%s: memory ran out; %d pictures at a time from now on", self.info.id, self.batch_size)
+        return []
 
     def _generate_batch(self, rows: list[ImageRow], on_step: StepCallback | None) -> list[GeneratedImage]:
         import torch
 
-        pipeline = self._pipeline()
+        pipeline = self._weights()
         self._use_condition(rows[0].condition)
         full = rows + [rows[-1]] * (self.batch_size - len(rows))
         arguments = call_arguments(pipeline, self.info, full)
@@ -173,7 +209,6 @@ class DiffusersTextToImage:
             if on_step is not None:
                 count = report_steps(pipeline, arguments, on_step)
                 arguments |= call.enter_context(after_each_step(pipeline, count))
-            call.enter_context(self._enough_memory(full))
             call.enter_context(self._texts.of(pipeline))
             call.enter_context(torch.inference_mode())
             output = pipeline(**arguments)
@@ -197,21 +232,25 @@ class DiffusersTextToImage:
         try:
             yield
         except torch.OutOfMemoryError as error:
-            raise ModelUnavailable(
-                f"{self.info.id} ran out of memory at {len(rows)} pictures of "
-                f"{rows[0].width}x{rows[0].height} at a time; use a smaller model or a larger device"
-            ) from error
+            raise self._too_large(rows) from error
 
-    def _pipeline(self) -> Any:
-        if self._loaded is None:
-            with loading(self.info.id, self.source):
-                pipeline = load_pipeline(
-                    self.info, self.source, device=self._wanted_device, offline=self.offline
-                )
-            if lora := str(self.info.options.get("lora", "")):
-                self._put_on_lora(pipeline, lora)
-            self._loaded = pipeline
-        return self._loaded
+    def _too_large(self, rows: list[ImageRow]) -> ModelUnavailable:
+        return NotEnoughMemory(
+            f"{self.info.id} ran out of memory at {len(rows)} pictures of "
+            f"{rows[0].width}x{rows[0].height} at a time; use a smaller model or a larger device"
+        )
+
+    def _load(self) -> Any:
+        pipeline = load_pipeline(self.info, self.source, device=self._wanted_device, offline=self.offline)
+        if lora := str(self.info.options.get("lora", "")):
+            self._put_on_lora(pipeline, lora)
+        self._start_over()
+        return pipeline
+
+    def _start_over(self) -> None:
+        """Fresh weights have no condition's adapter, and nothing is known of what they answer."""
+        self._condition = self._base
+        self._texts.clear()
 
     def _put_on_lora(self, pipeline: Any, lora: str) -> None:
         source, revision = split_revision(lora)
@@ -233,7 +272,7 @@ class DiffusersTextToImage:
             return
         self._texts.clear()  # an adapter may change the text encoders too
         if self._condition != self._base:
-            self._loaded.unload_lora_weights()
+            self._weights().unload_lora_weights()
             self._condition = self._base
         if condition != self._base:
             folder = (self.loras or Path()) / condition
@@ -241,7 +280,8 @@ class DiffusersTextToImage:
                 raise ModelUnavailable(
                     f"{self.info.id}: the adapter for {condition!r} is missing ({folder / _LORA_FILE})"
                 )
-            pipeline, self._loaded = self._loaded, None  # a half-loaded adapter must not stay in use
+            pipeline = self._weights()
+            self._weights.drop()  # a half-loaded adapter must not stay in use
             lora_files.put_on(
                 pipeline,
                 f"{self.info.id}, condition {condition}",
@@ -249,7 +289,8 @@ class DiffusersTextToImage:
                 name=condition,
                 file=_LORA_FILE,
             )
-            self._loaded, self._condition = pipeline, condition
+            self._weights.keep(pipeline)
+            self._condition = condition
 
 
 def _call_settings(row: ImageRow) -> tuple[str, bool, int, float, int, int]:

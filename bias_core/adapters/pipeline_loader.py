@@ -15,6 +15,7 @@ from bias_core.machine import free_memory
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bias_core.machine import Machine
     from bias_core.types import ModelInfo
 
 Placement = Literal["resident", "tiled", "offload", "sequential"]
@@ -28,6 +29,7 @@ TILED_BYTES = 800_000_000
 """The same with tiles of 512 x 512 or less, one picture at a time."""
 _LAYER_BYTES = 1_500_000_000  # the largest layers of today's models, with what passes through them
 _GB = 1e9
+_MOST_AT_ONCE = 8  # larger batches are hardly quicker, and Stop and progress come per batch
 
 _log = logging.getLogger(__name__)
 
@@ -95,6 +97,26 @@ def check_memory(info: ModelInfo, folder: Path) -> None:
             f"{info.id} needs {needed / _GB:.1f} GB of memory to load, and this machine has "
             f"{free / _GB:.1f} GB free; choose a smaller model, or close what else runs"
         )
+
+
+def first_batch_size(info: ModelInfo, machine: Machine, device: str) -> int:
+    """Pictures at once to begin with: what ``options`` say, or what the GPU should hold; 1 on a CPU.
+
+    Examples
+    --------
+    >>> from bias_core.machine import Machine
+    >>> from bias_core.types import ModelInfo
+    >>> sdxl = ModelInfo(id="xl", name="", family="sdxl", width=1024, height=1024, memory_gb=13.2)
+    >>> [first_batch_size(sdxl, Machine(memory=0, gpu_memory=gb << 30), "auto") for gb in (0, 16, 24, 80)]
+    [1, 1, 3, 8]
+    """
+    if "batch_size" in info.options:
+        return int(info.options["batch_size"])
+    if device not in ("auto", "cuda") or not machine.gpu_memory or not info.memory_gb:
+        return 1
+    spare = machine.gpu_memory - info.memory_gb * _GB
+    more = int(spare / (info.width * info.height * WORKING_BYTES_PER_PIXEL))
+    return max(1, min(_MOST_AT_ONCE, 1 + more))
 
 
 def plan_placement(parts: Mapping[str, int], *, free: int, pixels: int) -> Placement | None:

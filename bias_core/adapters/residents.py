@@ -48,17 +48,23 @@ class Weights(Generic[T]):
         ModelUnavailable
             Missing or corrupt, or they do not fit even when nothing else is loaded.
         """
-        if self.value is None:
+        value = self.value
+        if value is None:
             with loading(self.name, self.source):
-                self.value = self._load_with_room()
-        _last_used[self] = next(_clock)
-        return self.value
+                value = self._load_with_room()
+        self.keep(value)
+        return value
 
     @contextmanager
     def running(self) -> Iterator[T]:
         """The weights, which stay until the block ends; for readers, which hold no ``model_lock``."""
         with self._running:
             yield self()
+
+    def keep(self, value: T) -> None:
+        """Have these from now on, as if they had been loaded."""
+        self.value = value
+        _last_used[self] = next(_clock)
 
     def drop(self) -> None:
         """Let go of them, once nobody runs them; the next use loads them again."""

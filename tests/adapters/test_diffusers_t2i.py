@@ -6,9 +6,11 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
-from bias_core.errors import Cancelled, ModelUnavailable
+from bias_core.adapters.residents import drop_longest_unused
+from bias_core.errors import Cancelled, ModelUnavailable, NotEnoughMemory
 from bias_core.protocols import TextToImage
 from bias_core.types import ImageRow, ModelInfo
 
@@ -141,7 +143,7 @@ def test_stable_diffusion_1_draws_and_its_safety_checker_is_counted(sd1):
         )
         for i in range(3)
     ]
-    checker = sd1._pipeline().safety_checker.requires_grad_(False)
+    checker = sd1.pipeline().safety_checker.requires_grad_(False)
     checker.special_care_embeds_weights.fill_(2.0)  # a threshold that no cosine reaches
     checker.concept_embeds_weights.fill_(2.0)
     assert [item.blocked for item in sd1.generate(rows)] == [False, False, False]
@@ -156,6 +158,49 @@ def test_nan_pixels_are_an_error_and_not_a_black_picture(tiny_sd3):
 
     model = DiffusersTextToImage(INFO, str(tiny_sd3 / "pipeline"), device="cpu")
     with torch.no_grad():
-        model._pipeline().vae.decoder.conv_out.bias.fill_(float("nan"))
+        model.pipeline().vae.decoder.conv_out.bias.fill_(float("nan"))
     with pytest.raises(ModelUnavailable, match="NaN"):
         list(model.generate(sd3_rows(1)))
+
+
+class Full:
+    """A pipeline's denoiser runs out of memory at more than ``most`` pictures."""
+
+    def __init__(self, model, most):
+        self.most = most
+        self.hook = model.pipeline().transformer.register_forward_pre_hook(self.check, with_kwargs=True)
+
+    def check(self, _module, _args, kwargs):
+        if len(kwargs["hidden_states"]) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_batches_shrink_until_memory_holds_them(tiny_sd3):
+    model = DiffusersTextToImage(INFO, str(tiny_sd3 / "pipeline"), device="cpu", offline=True)
+    rows = sd3_rows(3, guidance_scale=1.0)
+    full = Full(model, most=2)
+    assert [drawn.row for drawn in model.generate(rows)] == rows
+    assert model.batch_size == 2  # 4 were too many
+    full.most = 0
+    with pytest.raises(NotEnoughMemory, match="1 pictures of 32x32"):
+        list(model.generate(rows))
+    full.hook.remove()
+    assert len(list(model.generate(rows))) == 3
+
+
+def test_a_model_that_left_for_another_comes_back_without_a_trace_of_its_adapter(sd3):
+    fair, extreme = sd3_rows(2), sd3_rows(2, condition="extreme")
+    before = [*pixels(sd3.generate(fair)), *pixels(sd3.generate(extreme))]
+    while drop_longest_unused():
+        pass
+    assert not sd3.loaded
+    after = [*pixels(sd3.generate(fair)), *pixels(sd3.generate(extreme))]
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def test_a_pipeline_in_memory_is_drawn_with(sd3):
+    sd3.unload()  # and the adapter that a test before left on
+    model = DiffusersTextToImage(INFO, "nowhere", device="cpu", offline=True)
+    model.use(sd3.pipeline())
+    rows = sd3_rows(2)
+    assert np.array_equal(pixels(model.generate(rows)), pixels(sd3.generate(rows)))

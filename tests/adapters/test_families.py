@@ -69,7 +69,7 @@ def test_stop_ends_it_at_the_very_next_step_of_either_stage(family, model):
 
 def test_a_pipeline_without_a_callback_stops_too(request):
     model = build("sd2", folder_of("sd2", request))
-    pipeline = model._pipeline()
+    pipeline = model.pipeline()
     whole = type(pipeline).__call__
 
     class Deaf(type(pipeline)):
@@ -97,7 +97,7 @@ def test_nan_is_an_error_and_not_a_picture(family, request):
     import torch
 
     model = build(family, folder_of(family, request))
-    pipeline = model._pipeline()
+    pipeline = model.pipeline()
     last = next(getattr(pipeline, name) for name in ("vae", "movq", "upscaler") if hasattr(pipeline, name))
     with torch.no_grad():
         for parameter in last.parameters():
@@ -112,7 +112,7 @@ def test_a_black_picture_that_no_checker_blanked_is_an_error(request):
     import torch
 
     model = build("sd2", folder_of("sd2", request))
-    last = model._pipeline().vae.decoder.conv_out
+    last = model.pipeline().vae.decoder.conv_out
     with torch.no_grad():
         last.weight.zero_()
         last.bias.fill_(-9.0)
@@ -126,7 +126,7 @@ def test_what_the_checker_of_deepfloyd_blanks_is_counted(request, head):
 
     model = build("deepfloyd", folder_of("deepfloyd", request))
     with torch.no_grad():
-        getattr(model._pipeline().safety_checker, head).bias.fill_(9.0)
+        getattr(model.pipeline().safety_checker, head).bias.fill_(9.0)
     generated = list(model.generate(rows_of("deepfloyd")))
     assert [item.blocked for item in generated] == [True] * 3
     assert not np.asarray(generated[0].image).any()
@@ -135,7 +135,7 @@ def test_what_the_checker_of_deepfloyd_blanks_is_counted(request, head):
 def test_deepfloyd_encodes_its_text_once_for_both_stages(request):
     model = build("deepfloyd", folder_of("deepfloyd", request))
     seen = []
-    with model._pipeline().text_encoder.register_forward_hook(lambda *_: seen.append(1)):
+    with model.pipeline().text_encoder.register_forward_hook(lambda *_: seen.append(1)):
         list(model.generate(rows_of("deepfloyd", 1)))
     assert len(seen) == 2  # the prompt and the negative prompt
 

@@ -18,7 +18,7 @@ def test_remembered_texts_change_no_pixel_and_spare_the_encoders(family, request
     fresh, warm = build(family, folder), build(family, folder)
     rows = rows_of(family, 4, negative_prompt="a female")
     first = pixels(warm.generate(rows))
-    encoders = [part for name, part in warm._pipeline().components.items() if "text_encoder" in name and part]
+    encoders = [part for name, part in warm.pipeline().components.items() if "text_encoder" in name and part]
     calls, forwards = [], [part.forward for part in encoders]
     inner = [list(part.children())[-1] for part in encoders]  # what a real pass goes through
     handles = [part.register_forward_pre_hook(lambda *_: calls.append(1)) for part in inner]
@@ -65,4 +65,4 @@ def test_each_text_encoder_says_what_it_does_not_read(family, request, model):
             assert limit.n_tokens == len(long.split()) + 2
             read = long.split()[: limit.limit - 2]
             assert " ".join(read + limit.cut.split()).lower() == long.lower()
-    assert cold._loaded is None
+    assert not cold.loaded

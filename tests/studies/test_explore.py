@@ -116,7 +116,7 @@ def test_asking_again_draws_and_embeds_nothing(services, assets, tmp_path):
     model, encoder = again_services.text_to_image(SETTINGS.model), again_services.encoder(SETTINGS.encoder)
     again = run(SETTINGS, again_services)
     again_services.close()
-    assert model._loaded is None
+    assert not model.loaded
     assert not encoder.loaded
     assert all(image.reused for image in again.images)
     assert not any(image.reused for image in first.images)

@@ -1,0 +1,287 @@
+"""Our pictures a second against the bare pipeline's: `python bench/pipelines.py [--full] [family ...]`.
+
+Random weights of the real classes: mid-size ones for a CPU, or with --full those of the published
+architectures, for a CUDA GPU in half precision. Both draw the same prompts from the same noise, at the same
+batch, in turns; the pixels must be equal. Beside it, what a trace of five attributes takes against the passes
+of the model that it needs.
+"""
+
+import argparse
+import gc
+import time
+
+import numpy as np
+import torch
+from diffusers import (
+    AutoencoderKL,
+    DDIMScheduler,
+    EulerDiscreteScheduler,
+    FlowMatchEulerDiscreteScheduler,
+    FluxPipeline,
+    FluxTransformer2DModel,
+    SD3Transformer2DModel,
+    StableDiffusion3Pipeline,
+    StableDiffusionPipeline,
+    StableDiffusionXLPipeline,
+    UNet2DConditionModel,
+)
+from transformers import (
+    AutoTokenizer,
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTextModelWithProjection,
+    T5Config,
+    T5EncoderModel,
+)
+
+from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
+from bias_core.settings import ASSETS
+from bias_core.types import Attribute, ImageRow, ModelInfo
+
+LEAST, MOST_TRACE = 0.97, 1.1
+WORDS = ("man", "old", "beard", "turban", "smiling")
+ATTRIBUTES = [
+    Attribute(name=word, positive=f"a photo of a {word} person", negative=f"a photo of a person, no {word}")
+    for word in WORDS
+]
+TOKENS = 77
+
+
+def tokenizer():
+    """The calibration's words; padded and cut as the real ones are."""
+    return AutoTokenizer.from_pretrained(
+        ASSETS / "calibration" / "pipeline" / "tokenizer", model_max_length=TOKENS
+    )
+
+
+def clip(full, width=768, n_layers=12, projection=None):
+    width, n_layers = (width, n_layers) if full else (64, 2)
+    config = CLIPTextConfig(
+        vocab_size=49408 if full else 2000,
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=n_layers,
+        num_attention_heads=width // 64,
+        max_position_embeddings=TOKENS,
+        projection_dim=(projection or width) if full else 64,
+    )
+    return (CLIPTextModelWithProjection if projection else CLIPTextModel)(config).eval()
+
+
+def t5(full):
+    sizes = {"d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64, "d_kv": 64}
+    small = {"d_model": 64, "d_ff": 128, "num_layers": 2, "num_heads": 2, "d_kv": 32}
+    return T5EncoderModel(T5Config(vocab_size=32128 if full else 2000, **(sizes if full else small))).eval()
+
+
+def vae(full, channels):
+    widths = (128, 256, 512, 512) if full else (32, 32, 32, 32)
+    return AutoencoderKL(
+        latent_channels=channels,
+        block_out_channels=widths,
+        layers_per_block=2 if full else 1,
+        norm_num_groups=32 if full else 8,
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+    ).eval()
+
+
+def sd1(full):
+    words = tokenizer()
+    return StableDiffusionPipeline(
+        unet=UNet2DConditionModel(
+            sample_size=64 if full else 16,
+            block_out_channels=(320, 640, 1280, 1280) if full else (64, 128, 128, 128),
+            cross_attention_dim=768 if full else 64,
+            attention_head_dim=8,
+        ),
+        scheduler=DDIMScheduler(beta_schedule="scaled_linear", clip_sample=False, steps_offset=1),
+        vae=vae(full, 4),
+        text_encoder=clip(full),
+        tokenizer=words,
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+
+
+def sdxl(full):
+    words, pooled = tokenizer(), 1280 if full else 64
+    return StableDiffusionXLPipeline(
+        unet=UNet2DConditionModel(
+            sample_size=128 if full else 16,
+            down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+            up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+            block_out_channels=(320, 640, 1280) if full else (64, 128, 128),
+            transformer_layers_per_block=(1, 2, 10) if full else (1, 1, 2),
+            attention_head_dim=(5, 10, 20) if full else (1, 2, 2),
+            cross_attention_dim=2048 if full else 128,
+            use_linear_projection=True,
+            addition_embed_type="text_time",
+            addition_time_embed_dim=256 if full else 8,
+            projection_class_embeddings_input_dim=6 * (256 if full else 8) + pooled,
+        ),
+        scheduler=EulerDiscreteScheduler(beta_schedule="scaled_linear"),
+        vae=vae(full, 4),
+        text_encoder=clip(full),
+        tokenizer=words,
+        text_encoder_2=clip(full, 1280, 32, projection=1280),
+        tokenizer_2=words,
+        add_watermarker=False,
+    )
+
+
+def sd3(full):
+    words = tokenizer()
+    return StableDiffusion3Pipeline(
+        transformer=SD3Transformer2DModel(
+            sample_size=128 if full else 16,
+            in_channels=16,
+            out_channels=16,
+            num_layers=24 if full else 4,
+            attention_head_dim=64,
+            num_attention_heads=24 if full else 4,
+            joint_attention_dim=4096 if full else 128,
+            caption_projection_dim=1536 if full else 256,
+            pooled_projection_dim=2048 if full else 128,
+            pos_embed_max_size=192 if full else 16,
+        ),
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0),
+        vae=vae(full, 16),
+        text_encoder=clip(full, projection=768),
+        tokenizer=words,
+        text_encoder_2=clip(full, 1280, 32, projection=1280),
+        tokenizer_2=words,
+        text_encoder_3=None,
+        tokenizer_3=None,
+    )
+
+
+def flux(full):
+    words = tokenizer()
+    return FluxPipeline(
+        transformer=FluxTransformer2DModel(
+            in_channels=64,
+            num_layers=19 if full else 2,
+            num_single_layers=38 if full else 2,
+            attention_head_dim=128,
+            num_attention_heads=24 if full else 2,
+            joint_attention_dim=4096 if full else 64,
+            pooled_projection_dim=768 if full else 64,
+            guidance_embeds=True,
+        ),
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True),
+        vae=vae(full, 16),
+        text_encoder=clip(full),
+        tokenizer=words,
+        text_encoder_2=t5(full),
+        tokenizer_2=words,
+    )
+
+
+# Family: how to build it, side in pixels at full size, guidance.
+FAMILIES = {
+    "sd1": (sd1, 512, 7.5),
+    "sdxl": (sdxl, 1024, 5.0),
+    "sd3": (sd3, 1024, 5.0),
+    "flux": (flux, 1024, 3.5),
+}
+
+
+def seconds(function):
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    result = function()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - start, result
+
+
+def in_turns(first, second, repeats):
+    """Least seconds of each: the machine drifts, and noise only adds."""
+    first(), second()
+    times = [(seconds(first)[0], seconds(second)[0]) for _ in range(repeats)]
+    return np.min(times, axis=0)
+
+
+def measure(family, full, device):
+    build, side, guidance = FAMILIES[family]
+    n_batch, n_steps, repeats = (4, 20, 3) if full else (4, 6, 5)
+    side = side if full else 128
+    torch.manual_seed(0)
+    half = torch.float16 if family in ("sd1", "sdxl") else torch.bfloat16
+    pipeline = build(full).to(device, half if full else torch.float32)
+    pipeline.set_progress_bar_config(disable=True)
+    info = ModelInfo(id="bench", name="bench", family=family, width=side, height=side,
+                     options={"batch_size": n_batch})  # fmt: skip
+    model = DiffusersTextToImage(info, "bench", device=device, offline=True)
+    model.use(pipeline)
+    rows = [
+        ImageRow(prompt="a photo of a doctor", seed=seed, model="bench", num_inference_steps=n_steps,
+                 guidance_scale=guidance, width=side, height=side)
+        for seed in range(n_batch)
+    ]  # fmt: skip
+
+    def bare():
+        generators = [torch.Generator("cpu").manual_seed(row.seed) for row in rows]
+        return pipeline(
+            prompt=[row.prompt for row in rows], generator=generators, num_inference_steps=n_steps,
+            guidance_scale=guidance, width=side, height=side, output_type="pil",
+        ).images  # fmt: skip
+
+    def ours():
+        return [item.image for item in model.generate(rows)]
+
+    if not all(np.array_equal(a, b) for a, b in zip(bare(), ours(), strict=True)):
+        print(f"{family:5} our pictures are not the bare pipeline's, bit for bit")
+    needed, taken = in_turns(bare, ours, repeats)
+    print(f"{family:5} {n_batch} pictures of {side} px, {n_steps} steps: bare {n_batch / needed:.3f} "
+          f"a second, ours {n_batch / taken:.3f}: {needed / taken:.3f} times (at least {LEAST})")  # fmt: skip
+    trace(model, pipeline, rows[0], repeats)
+    if torch.cuda.is_available():
+        print(f"      peak memory {torch.cuda.max_memory_allocated() / 1e9:.1f} GB")
+
+
+def trace(model, pipeline, row, repeats):
+    """A trace of five attributes against the passes that it needs, alone."""
+    calls = []
+    denoiser = getattr(pipeline, "transformer", None) or pipeline.unet
+
+    def run():
+        return list(model.trace(row, ATTRIBUTES, predicted=False))
+
+    def keep(_module, args, kwargs):
+        calls.append((args, kwargs))
+
+    with denoiser.register_forward_pre_hook(keep, with_kwargs=True):
+        run()
+    given = list(calls)
+
+    @torch.inference_mode()
+    def passes():
+        for args, kwargs in given:
+            denoiser(*args, **kwargs)
+
+    taken, needed = in_turns(run, passes, repeats)
+    print(f"      trace of {len(ATTRIBUTES)} attributes {taken:.2f} s, its {len(given)} passes "
+          f"{needed:.2f} s: {taken / needed:.3f} times (at most {MOST_TRACE})")  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("families", nargs="*", default=list(FAMILIES))
+    parser.add_argument("--full", action="store_true")
+    asked = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    print(f"{device}, {'published architectures' if asked.full else 'mid-size'}, random weights")
+    for family in asked.families:
+        measure(family, asked.full, device)
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+
+
+if __name__ == "__main__":
+    main()
