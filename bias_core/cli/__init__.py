@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from bias_core.cli import calibrate, compare, explore, measures, study
+from bias_core.cli import calibrate, compare, explore, measures, run, study
 
 app = typer.Typer(
     help="Measure bias in text-to-image models.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -12,5 +12,6 @@ app = typer.Typer(
 for command in (explore.explore, explore.models, explore.attributes, explore.runs, measures.measures):
     app.command()(command)
 app.command()(compare.compare)
+app.command()(run.run)
 app.command(name="calibrate-report")(calibrate.calibrate_report)
 app.add_typer(study.app, name="study", help="Run the studies of the papers.")

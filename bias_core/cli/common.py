@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 
-from bias_core.errors import BiasCoreError
+from bias_core.errors import BiasCoreError, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -20,6 +21,31 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 console = Console()
+
+
+class EngineName(str, Enum):
+    """Who draws."""
+
+    local = "local"
+    ray = "ray"
+
+
+EngineOption = Annotated[
+    EngineName, typer.Option(help='Who draws: this process, or Ray\'s workers (pip install "ray\\[data]").')
+]
+WorkersOption = Annotated[
+    int, typer.Option(help="With --engine ray: models at work at once; 0: one per GPU, or per machine.")
+]
+
+
+def choose_engine(services: Services, engine: EngineName, workers: int) -> None:
+    """Let the services draw with this engine."""
+    if engine is EngineName.ray:
+        from bias_core.workers import draw_with_ray
+
+        draw_with_ray(services, workers)
+    elif workers:
+        raise InvalidInput("the local engine has one worker; choose --engine ray for more")
 
 
 @contextmanager

@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from bias_core.cli.common import console, open_services, run_with_bar, user_errors
+from bias_core.cli.common import (
+    EngineName,
+    EngineOption,
+    WorkersOption,
+    choose_engine,
+    console,
+    open_services,
+    run_with_bar,
+    user_errors,
+)
 from bias_core.cli.explore import find_attributes
 from bias_core.cli.study import save_study_report, show_study_report
 
@@ -33,6 +42,8 @@ def compare(
     attribute_b: Annotated[str, typer.Option(help="Association: second word; '' for none.")] = "",
     seed: Annotated[int, typer.Option(help="The i-th picture of every arm has seed + i.")] = 0,
     confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
+    engine: EngineOption = EngineName.local,
+    workers: WorkersOption = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for report, tables and figures.")] = None,
 ) -> None:
     """Draw a concept in two to four ways on the same seeds, and test what differs."""
@@ -42,6 +53,7 @@ def compare(
     from bias_core.studies.compare_types import CompareSettings
 
     with user_errors(), open_services() as services:
+        choose_engine(services, engine, workers)
         settings = CompareSettings(
             concept=concept,
             arms=parse_arms(arm),

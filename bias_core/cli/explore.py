@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 from rich.table import Table
 
-from bias_core.cli.common import console, open_services, run_with_bar, user_errors
+from bias_core.cli.common import (
+    EngineName,
+    EngineOption,
+    WorkersOption,
+    choose_engine,
+    console,
+    open_services,
+    run_with_bar,
+    user_errors,
+)
 from bias_core.errors import BiasCoreError
 from bias_core.model_catalogue import Role
 
@@ -49,6 +58,8 @@ def explore(
     seed: Annotated[int, typer.Option(help="Picture i has seed + i.")] = 0,
     clusters: Annotated[int | None, typer.Option(help="Number of clusters; found if left out.")] = None,
     confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
+    engine: EngineOption = EngineName.local,
+    workers: WorkersOption = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for pictures, scores and report.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Never evict the pictures of this run.")] = False,
 ) -> None:
@@ -56,6 +67,7 @@ def explore(
     from bias_core.studies.explore_types import ExploreSettings
 
     with user_errors(), open_services() as services:
+        choose_engine(services, engine, workers)
         settings = ExploreSettings(
             concept=concept,
             template=template,

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from bias_core.cli.common import console, open_services, run_with_bar, user_errors
+from bias_core.cli.common import (
+    EngineName,
+    EngineOption,
+    WorkersOption,
+    choose_engine,
+    console,
+    open_services,
+    run_with_bar,
+    user_errors,
+)
 from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -73,14 +82,20 @@ def run_one_study(
     images: Annotated[str, typer.Option(help="Folder or zip of your own pictures, instead of drawing.")] = "",
     labels: Annotated[str, typer.Option(help="CSV of people's answers, instead of automatic labels.")] = "",
     option: Annotated[list[str] | None, typer.Option(help="name=value, see `study show`.")] = None,
+    engine: EngineOption = EngineName.local,
+    workers: WorkersOption = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for report, tables and figures.")] = None,
 ) -> None:
-    """Run a study. Ctrl-C stops; the same command goes on from there."""
+    """Run a study: draw and measure. Ctrl-C stops; the same command goes on from there.
+
+    For long runs, and for several models, `run` says beforehand what drawing will cost.
+    """
     from bias_core.studies.designs import find_design
     from bias_core.studies.run_study import run_study
     from bias_core.studies.study_types import StudySettings
 
     with user_errors(), open_services() as services:
+        choose_engine(services, engine, workers)
         settings = StudySettings(
             model=model,
             condition=condition,
@@ -92,7 +107,7 @@ def run_one_study(
             confidence=confidence,
             images=images,
             labels=labels,
-            options=dict(_name_and_value(text) for text in option or []),
+            options=dict(name_and_value(text) for text in option or []),
         )
         design = find_design(name)
         report = run_with_bar(lambda stop: run_study(design, settings, services, cancelled=stop))
@@ -100,7 +115,8 @@ def run_one_study(
         save_study_report(report, out)
 
 
-def _name_and_value(text: str) -> tuple[str, str]:
+def name_and_value(text: str) -> tuple[str, str]:
+    """An option as it is written on the command line."""
     name, sign, value = text.partition("=")
     if not sign or not name.strip():
         raise InvalidInput(f"write an option as name=value, got {text!r}")
