@@ -200,7 +200,7 @@ def test_long_prompts_are_said_to_be_cut(services):
     settings = replace(settings, attribute_b="", num_inference_steps=1)
     (note,) = [note for note in run(settings, services).notes if "longer than" in note]
     assert note.startswith(
-        "The prompt is longer than CLIP reads (22 tokens where 16 fit): “so on with a hat”"
+        "The prompt is longer than CLIP reads (22 tokens where 16 fit): “and so on with a hat”"
     )
     assert not any("longer than" in note for note in run(replace(RENDERED, template=long), services).notes)
 
