@@ -1,0 +1,83 @@
+"""Pictures per second of the local engine and of Ray with one and two workers: `python bench/engine.py`."""
+
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import torch
+
+from bias_core.engine.local import LocalEngine
+from bias_core.runs.images import ImageStore
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.types import ImageRow
+from bias_core.workers import draw_with_ray
+
+MODEL = "calibration-diffusion"
+N, REPEATS = 64, 3
+NAMES = {0: "local", 1: "Ray, 1 worker", 2: "Ray, 2 workers"}
+
+
+def rows(services, n, first_seed=0):
+    info = services.model_info(MODEL)
+    return [
+        ImageRow(
+            prompt="a photo of a doctor",
+            seed=first_seed + k,
+            model=info.id,
+            revision=services.revision(info.id),
+            condition="published",
+            num_inference_steps=info.default_steps,
+            guidance_scale=info.default_guidance,
+            width=info.width,
+            height=info.height,
+        )
+        for k in range(n)
+    ]
+
+
+def draw(services, workers, folder):
+    """Pictures by name, and how many a second: from the first finished batch on, and in all."""
+    if workers:
+        draw_with_ray(services, workers)
+        services.engine.n_workers()  # the cluster starts
+    else:
+        services.engine = LocalEngine("cpu")
+    model, store, finished = services.text_to_image(MODEL), ImageStore(folder), []
+    started = time.perf_counter()
+    for event in services.engine.run(rows(services, N), model, store, lock=threading.Lock()):
+        finished += [(time.perf_counter() - started, event.done)] if event.images else []
+    services.engine.close()
+    (first, n_first), (last, _) = finished[0], finished[-1]
+    pictures = {path.name: path.read_bytes() for path in folder.glob("??/*.png")}
+    return pictures, (N - n_first) / (last - first), N / last
+
+
+def main():
+    torch.set_num_threads(1)  # each worker takes the same number: pixels depend on it
+    speeds = {workers: [] for workers in NAMES}
+    with tempfile.TemporaryDirectory() as folder:
+        services = Services(Settings(data_dir=Path(folder), offline=True, device="cpu"))
+        list(services.draw(rows(services, 8, first_seed=N)))  # weights loaded
+        expected = None
+        for repeat in range(REPEATS):  # in turns: the machine drifts
+            for workers in NAMES:
+                pictures, *speed = draw(services, workers, Path(folder) / f"{repeat} {workers}")
+                expected = expected or pictures
+                if pictures != expected:
+                    raise SystemExit(f"{NAMES[workers]} drew other bytes than the local engine")
+                speeds[workers].append(speed)
+        services.close()
+    steady, whole = ({w: max(s[i] for s in speeds[w]) for w in NAMES} for i in (0, 1))
+    for workers, name in NAMES.items():
+        print(f"{name:15} {steady[workers]:6.2f} pictures a second, {whole[workers]:6.2f} with its start")
+    print(f"the same {N} files each time")
+    print(f"one worker is {steady[1] / steady[0]:.2f} times as quick as local (at least 0.9)")
+    print(
+        f"two workers are {steady[2] / steady[1]:.2f} times as quick as one (at least 1.6, two processors free)"
+    )
+
+
+if __name__ == "__main__":
+    main()

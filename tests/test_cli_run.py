@@ -1,0 +1,173 @@
+"""`run` fills the store for several models, says what that costs, and `study run` finds the pictures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from bias_core.cli import app
+from bias_core.engine.local import LocalEngine
+from bias_core.engine.rates import Rate, RateStore
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.studies.designs import STUDY_FOLDER, find_design
+from bias_core.studies.run_study import plan_study
+from bias_core.studies.study_types import StudySettings
+
+# Two concepts of 2 pictures each and their attributes, a few seconds at most.
+SMALL = ("run", "t2iat-tests", "--option", "tests=science_arts", "--option", "n_permutations=100",
+         "--scale", "0.02", "--steps", "1")  # fmt: skip
+
+
+@pytest.fixture
+def data(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def command(data, assets):
+    environment = {
+        "BIAS_DATA_DIR": str(data),
+        "BIAS_ASSETS_DIR": str(assets),
+        "BIAS_OFFLINE": "1",
+        "BIAS_DEVICE": "cpu",
+        "COLUMNS": "200",
+    }
+
+    def run(*arguments: str):
+        return CliRunner().invoke(app, list(arguments), env=environment)
+
+    return run
+
+
+def ids(data: Path) -> dict[str, int]:
+    return {path.stem: path.stat().st_ino for path in (data / "images").glob("??/*.png")}
+
+
+def test_several_models_and_conditions_are_drawn_once_and_found_by_study_run(command, data):
+    models = ("--model", "calibration-renderer", "--model", "calibration-diffusion")
+    conditions = ("--condition", "published", "--condition", "fair")
+    result = command(*SMALL, *models, *conditions)
+    assert result.exit_code == 0, result.output
+    drawn = ids(data)
+    manifests = [json.loads(path.read_text()) for path in (data / "runs").glob("*.json")]
+    asked = {(run["settings"]["model"], run["settings"]["condition"]) for run in manifests}
+    assert len(manifests) == len(asked) == 4
+    assert {run["status"] for run in manifests} == {"finished"}
+    assert sum(len({(r["prompt"], r["seed"]) for r in run["rows"]}) for run in manifests) == len(drawn)
+    again = command(*SMALL, *models, *conditions)
+    assert again.exit_code == 0, again.output
+    assert ids(data) == drawn
+    measured = command(
+        "study", *SMALL[:4], *SMALL[4:], "--model", "calibration-diffusion", "--condition", "fair"
+    )
+    assert measured.exit_code == 0, measured.output
+    assert ids(data) == drawn
+    assert len(list((data / "runs").glob("*.json"))) == 4
+
+
+def test_measuring_gives_the_report_of_study_run(command, tmp_path):
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    result = command(*SMALL, "--measure", "--out", str(ours))
+    assert result.exit_code == 0, result.output
+    assert command("study", *SMALL, "--out", str(theirs)).exit_code == 0
+    ours = json.loads((ours / "calibration-renderer-published" / "report.json").read_text())
+    theirs = json.loads((theirs / "report.json").read_text())
+    ours.pop("seconds")
+    theirs.pop("seconds")
+    assert ours == theirs
+
+
+def test_a_dry_run_draws_nothing_and_a_first_batch_makes_the_cost_known(command, data):
+    dry = command(*SMALL, "--dry-run")
+    assert dry.exit_code == 0, dry.output
+    assert "not known" in dry.output
+    assert not ids(data)
+    assert command(*SMALL).exit_code == 0
+    more = command(*SMALL, "-n", "500", "--scale", "1", "--dry-run")
+    assert more.exit_code == 0, more.output
+    assert "not known" not in more.output
+    assert f" {len(ids(data))} " in more.output  # that exist already
+    assert "MB in all, on 1 x" in more.output
+
+
+def slow(data, assets):
+    """As if a picture of the renderer had taken a minute here, and a megabyte."""
+    services = Services(Settings(data_dir=data, assets_dir=assets, offline=True, device="cpu"))
+    settings = StudySettings(options={"tests": ["science_arts"]})
+    plan = plan_study(find_design("t2iat-tests"), settings, services)
+    rate = Rate(seconds=60.0, n_bytes=1e6, n=100)
+    RateStore(data / "rates.json").keep(plan.manifest.rows[0], LocalEngine("cpu").place(), rate)
+    services.close()
+    return len({row.id for row in plan.manifest.rows})
+
+
+def test_a_long_run_asks_first_and_yes_answers(command, data, assets):
+    n = slow(data, assets)
+    arguments = ("run", "t2iat-tests", "--option", "tests=science_arts")
+    dry = command(*arguments, "--dry-run")
+    # a minute and a megabyte each
+    assert f"{n / 60:.1f} h, {n:.1f} MB in all, on 1 x" in dry.output
+    asked = command(*arguments)
+    assert asked.exit_code == 2
+    assert "--yes" in asked.output
+    assert not ids(data)
+    command(*arguments, "--scale", "0.02", "--yes")
+    assert ids(data)
+
+
+def test_a_disk_or_a_store_that_is_too_small_is_said(command, data, assets, monkeypatch):
+    slow(data, assets)
+    monkeypatch.setattr("shutil.disk_usage", lambda _folder: type("Usage", (), {"free": 5_000_000})())
+    monkeypatch.setenv("BIAS_CACHE_GB", "0.001")
+    said = command("run", "t2iat-tests", "--option", "tests=science_arts", "--dry-run").output
+    assert "room for 5.0 MB only" in said
+    assert "--keep" in said
+
+
+def test_a_design_of_ones_own_and_kept_pictures(command, data, tmp_path):
+    design = yaml.safe_load((STUDY_FOLDER / "designs" / "t2iat-tests.yaml").read_text())
+    design["options"]["tests"] = ["science_arts"]
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(design))
+    result = command("run", str(tmp_path / "mine.yaml"), "--scale", "0.02", "--keep")
+    assert result.exit_code == 0, result.output
+    (manifest,) = (json.loads(path.read_text()) for path in (data / "runs").glob("*.json"))
+    assert manifest["kept"]
+    assert manifest["study"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-n", "0"), "at least 1, got 0"),
+        (("--workers", "2"), "choose --engine ray"),
+        (("--engine", "ray", "--workers", "-1"), "got -1"),
+        (("--engine", "slurm"), "slurm"),
+        (("--out", "x"), "--measure"),
+        (("--model", "no-such-model"), "no-such-model"),
+        (("--condition", "unfair"), "unfair"),
+    ],
+)
+def test_impossible_settings_are_refused_before_anything_is_drawn(command, data, arguments, message):
+    result = command(*SMALL, *arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert not ids(data)
+
+
+def test_models_without_conditions_come_once_beside_others(services):
+    from bias_core.cli.run import _settings
+
+    chosen = _settings(StudySettings(), ["some/model", "calibration-renderer"], ["fair", "extreme"], services)
+    assert [(s.model, s.condition) for s in chosen] == [
+        ("some/model", ""),
+        ("calibration-renderer", "fair"),
+        ("calibration-renderer", "extreme"),
+    ]
+    alone = _settings(replace(StudySettings(), scale=0.5), ["some/model"], ["published"], services)
+    assert [(s.model, s.condition, s.scale) for s in alone] == [("some/model", "published", 0.5)]
