@@ -78,6 +78,7 @@ def vae(full, channels):
     widths = (128, 256, 512, 512) if full else (32, 32, 32, 32)
     return AutoencoderKL(
         latent_channels=channels,
+        shift_factor=0.06 if channels == 16 else None,
         block_out_channels=widths,
         layers_per_block=2 if full else 1,
         norm_num_groups=32 if full else 8,
