@@ -58,13 +58,12 @@ def files(store):
     return {path.name: path.read_bytes() for path in store.folder.glob("??/*.png")}
 
 
-def test_two_workers_and_one_draw_the_ids_and_bytes_of_the_local_engine(engine, tmp_path):
-    local, one, two = (ImageStore(tmp_path / name) for name in ("local", "one", "two"))
+def test_two_workers_draw_the_ids_and_bytes_of_the_local_engine(engine, tmp_path):
+    local, two = (ImageStore(tmp_path / name) for name in ("local", "two"))
     wanted = rows(8) + rows(9, "slow")
     list(run_rows(wanted, Noise(), local, lock=threading.Lock()))
     events = run(engine, wanted, two)
-    assert run(with_one_worker(engine), wanted, one)[-1].done == 17
-    assert files(local) == files(one) == files(two)
+    assert files(local) == files(two)
     drawn = [image for event in events for image in event.images]
     assert sorted(image.row.id for image in drawn) == sorted(row.id for row in wanted)
     assert sorted(len(event.images) for event in events if event.images) == [2, 3, 3, 3, 3, 3]
@@ -150,12 +149,13 @@ def test_a_killed_driver_takes_its_cluster_along_and_the_next_one_finishes(engin
         assert time.monotonic() < deadline
         time.sleep(0.05)
     cluster = psutil.Process(driver.pid).children(recursive=True)
-    assert cluster
+    assert [process for process in cluster if "MapWorker" in process.name()]
     driver.kill()
     driver.wait()
-    _, alive = psutil.wait_procs(cluster, timeout=10)
-    for process in alive:  # two small ones of Ray itself stay for a minute
-        assert "Agent" in process.name()
+    agents = [process for process in cluster if "Agent" in process.name()]
+    _, alive = psutil.wait_procs(set(cluster) - set(agents), timeout=30)
+    assert not alive
+    for process in agents:  # two small ones of Ray itself would stay for a minute
         process.kill()
     before = {path.name: path.stat().st_ino for path in store.folder.glob("??/*.png")}
     assert 3 <= len(before) < 60
@@ -167,7 +167,7 @@ def test_a_killed_driver_takes_its_cluster_along_and_the_next_one_finishes(engin
     assert len(after) == len(wanted)
 
 
-def test_the_calibration_model_draws_the_same_under_ray(engine, services):
+def test_one_worker_draws_the_bytes_of_the_calibration_model(engine, services):
     import torch
 
     info = services.model_info("calibration-diffusion")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -144,3 +147,49 @@ def test_two_thousand_pictures_are_found_in_well_under_a_second(store):
     started = time.perf_counter()
     assert len(store.find(rows)) == 2000
     assert time.perf_counter() - started < 1
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from bias_core.runs.images import ImageStore
+from tests.runs.test_images import drawn
+store = ImageStore(Path(sys.argv[1]))
+for _ in range(3):
+    store.add([drawn(seed) for seed in range(40)])
+"""
+
+
+def test_several_processes_write_the_same_pictures_at_once(store):
+    expected = ImageStore(store.folder.parent / "alone")
+    expected.add([drawn(seed) for seed in range(40)])
+    command = [sys.executable, "-c", WRITER, str(store.folder)]
+    root = Path(__file__).parent.parent.parent
+    for writer in [subprocess.Popen(command, cwd=root) for _ in range(3)]:
+        assert writer.wait(timeout=60) == 0
+    bytes_of = [{p.name: p.read_bytes() for p in s.folder.glob("??/*")} for s in (store, expected)]
+    assert bytes_of[0] == bytes_of[1]  # and no half-written file beside them
+
+
+def test_a_picture_of_another_process_is_counted_and_a_missing_one_refused(store):
+    assert store.n_bytes == 0
+    (theirs,) = ImageStore(store.folder).add([drawn(1)])
+    assert store.adopt(theirs) == theirs
+    assert store.n_bytes == theirs.path.stat().st_size
+    assert store.n_present([drawn(1).row.id, drawn(2).row.id]) == 1
+    theirs.path.unlink()
+    with pytest.raises(StorageError, match="share BIAS_DATA_DIR"):
+        store.adopt(theirs)
+
+
+def test_what_killed_writers_left_goes_a_day_later(store):
+    (kept,) = store.add([drawn(1)])
+    old, fresh = (kept.path.with_name(f".{name}.png.tmp") for name in ("old", "fresh"))
+    for path in (old, fresh):
+        path.write_bytes(b"half")
+    yesterday = time.time() - 25 * 3600
+    os.utime(old, (yesterday, yesterday))
+    store.evict(0, protected={kept.row.id})
+    assert kept.path.exists()
+    assert fresh.exists()
+    assert not old.exists()
