@@ -1,5 +1,10 @@
 """The app: settings from the environment, services, page."""
 
+from importlib.util import find_spec
+
+if find_spec("spaces") is not None:
+    import spaces  # noqa: F401 - on ZeroGPU it must come before torch, which it changes
+
 from bias_core.services import Services
 from bias_core.ui.build import launch
 

@@ -10,6 +10,7 @@
     │   └── NotEnoughMemory   ... too large for what is free on this machine now
     ├── StorageError          disk full, unreadable file, image missing from the store
     └── Cancelled             the user pressed Stop; what was finished is kept
+        └── Interrupted       ... or the machine could not go on for now; the message says when it can
 """
 
 
@@ -43,3 +44,7 @@ class StorageError(BiasCoreError, OSError):
 
 class Cancelled(BiasCoreError):
     """The user asked to stop. Everything finished before that moment is stored."""
+
+
+class Interrupted(Cancelled):
+    """The machine cannot go on for now. What was finished is stored; the same settings go on from there."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
 
+from bias_core.adapters.zero_gpu import on_zero_gpu, prepare
 from bias_core.engine.local import LocalEngine
 from bias_core.engine.progress import EngineProgress
 from bias_core.engine.rates import RateStore
@@ -76,6 +77,10 @@ class Services:
         self.engine: Engine = LocalEngine(self.settings.device)
         self.rates = RateStore(data / "rates.json")
         self._build_lock = threading.RLock()
+        self._borrows = self.settings.device == "auto" and on_zero_gpu()
+        self._device = "cpu" if self._borrows else self.settings.device
+        if self._borrows:
+            prepare()
         self._built: dict[tuple[str, str], object] = {}
 
     @property
@@ -141,7 +146,7 @@ class Services:
 
     def text_to_image(self, name: str) -> TextToImage:
         """The generator of this name; its weights load with the first picture."""
-        return self._once("model", name, lambda: self._build_model(self.model_info(name)))
+        return self._once("model", name, lambda: self._build_model(name))
 
     def draw(
         self, rows: Sequence[ImageRow], *, cancelled: Callable[[], bool] = lambda: False
@@ -159,7 +164,8 @@ class Services:
 
     def encoder(self, name: str) -> ImageTextEncoder:
         """The encoder of this name; its weights load with the first input."""
-        return self._once("encoder", name, lambda: self._readers.encoder(self.catalogue.encoder(name)))
+        info = self.catalogue.encoder(name)
+        return self._once("encoder", name, lambda: self._readers.encoder(info))
 
     def captioner(self, name: str) -> Captioner:
         """The captioner of this name; its weights load with the first picture."""
@@ -327,9 +333,10 @@ class Services:
     def _readers(self) -> ReaderBuilder:
         from bias_core.adapters.readers import ReaderBuilder
 
-        return ReaderBuilder(self.settings, self._source, device=self.settings.device)
+        return ReaderBuilder(self.settings, self._source, device=self._device, placed=self._on_gpu)
 
-    def _build_model(self, info: ModelInfo) -> TextToImage:
+    def _build_model(self, name: str) -> TextToImage:
+        info = self.model_info(name)
         if info.family == "renderer":
             from bias_core.adapters.calibration_renderer import CalibrationRenderer
 
@@ -337,13 +344,38 @@ class Services:
         from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 
         info = self._pinned(info)
-        return DiffusersTextToImage(
+        model = DiffusersTextToImage(
             info,
             str(info.options["path"]),
             loras=self._loras(info),
-            device=self.settings.device,
+            device=self._device,
             offline=self.settings.offline,
         )
+        if not self._borrows or info.embedded:
+            return model
+        from bias_core.adapters.zero_gpu_models import ZeroGpuTextToImage, fetch_pipeline
+
+        there = partial(build_elsewhere, self.settings, "text_to_image", name)
+        return ZeroGpuTextToImage(name, there, model, info, partial(fetch_pipeline, info))
+
+    def _on_gpu(self, role: str, info: EncoderInfo | ToolInfo, local: T) -> T:
+        """The reader itself; where a GPU is borrowed for each call, one that works there."""
+        if not self._borrows or info.embedded:
+            return local
+        from bias_core.adapters.zero_gpu_models import READERS
+
+        there = partial(build_elsewhere, self.settings, role, info.id)
+        return READERS[role](info.id, there, local, info.download_gb)  # type: ignore[return-value]
+
+
+def build_elsewhere(settings: Settings, role: str, name: str) -> object:
+    """A model for a process that has a GPU for a while: weights are on this machine by now."""
+    return getattr(_services_elsewhere(settings), role)(name)
+
+
+@lru_cache(maxsize=1)
+def _services_elsewhere(settings: Settings) -> Services:
+    return Services(settings.model_copy(update={"device": "cuda", "offline": True}))
 
 
 def _held_out(path: Path) -> tuple[np.ndarray, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from bias_core.model_catalogue import fingerprint
 
@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     )
     from bias_core.settings import Settings
 
+R = TypeVar("R")
+
+
+class Placing(Protocol):
+    """Decides where a reader works."""
+
+    def __call__(self, role: str, info: EncoderInfo | ToolInfo, local: R) -> R:
+        """What does the work."""
+        ...
+
 
 class ReaderBuilder:
     """Readers that load nothing before their first use.
@@ -29,10 +39,13 @@ class ReaderBuilder:
     settings : of the process.
     source : where a path of the catalogue is: a folder of the assets or of the user, or a hub id.
     device : they run on; of the settings, or another.
+    placed : given the role, the entry and the reader, gives what does the work: itself, or one elsewhere.
     """
 
-    def __init__(self, settings: Settings, source: Callable[[str], str], *, device: str) -> None:
-        self._settings, self._source = settings, source
+    def __init__(
+        self, settings: Settings, source: Callable[[str], str], *, device: str, placed: Placing
+    ) -> None:
+        self._settings, self._source, self._placed = settings, source, placed
         self._where: dict[str, Any] = {"device": device, "offline": settings.offline}
 
     def encoder(self, info: EncoderInfo) -> ImageTextEncoder:
@@ -41,22 +54,26 @@ class ReaderBuilder:
             from bias_core.adapters.open_clip_encoder import OpenClipEncoder
 
             architecture, weights = info.path.split("/", 1)
-            return OpenClipEncoder(info.id, architecture, weights, **self._where)
+            clip = OpenClipEncoder(info.id, architecture, weights, **self._where)
+            return self._placed("encoder", info, clip)
         from bias_core.adapters.transformers_clip import TransformersEncoder
 
-        return TransformersEncoder(self._versioned(info), self._source(info.path), **self._where)
+        reader = TransformersEncoder(self._versioned(info), self._source(info.path), **self._where)
+        return self._placed("encoder", info, reader)
 
     def captioner(self, info: ToolInfo) -> Captioner:
         """A captioner."""
         from bias_core.adapters.blip import BlipCaptioner
 
-        return BlipCaptioner(self._versioned(info), self._source(info.path), **self._where)
+        reader = BlipCaptioner(self._versioned(info), self._source(info.path), **self._where)
+        return self._placed("captioner", info, reader)
 
     def answerer(self, info: ToolInfo) -> VisualQuestionAnswerer:
         """An answerer of questions."""
         from bias_core.adapters.blip import BlipAnswerer
 
-        return BlipAnswerer(self._versioned(info), self._source(info.path), **self._where)
+        reader = BlipAnswerer(self._versioned(info), self._source(info.path), **self._where)
+        return self._placed("answerer", info, reader)
 
     def language_model(self, info: ToolInfo) -> LanguageModel:
         """A language model of a folder, a hub, a package or a server."""
@@ -64,10 +81,10 @@ class ReaderBuilder:
             return self._endpoint(info)
         from bias_core.adapters.transformers_lm import TransformersLanguageModel, package_gguf
 
-        if info.library != "gguf":
-            return TransformersLanguageModel(info.id, self._source(info.path), **self._where)
-        folder, file = package_gguf(info.path)
-        return TransformersLanguageModel(info.id, str(folder), gguf_file=file, **self._where)
+        gguf = package_gguf(info.path) if info.library == "gguf" else None
+        source, file = (str(gguf[0]), gguf[1]) if gguf else (self._source(info.path), None)
+        reader = TransformersLanguageModel(info.id, source, gguf_file=file, **self._where)
+        return self._placed("language_model", info, reader)
 
     def person_finder(self, info: ToolInfo, encoder: Callable[[str], ImageTextEncoder]) -> PersonFinder:
         """A finder of people; that of the calibration world asks one of the encoders."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from bias_core.protocols import TextToImage
     from bias_core.runs.images import ImageStore
-    from bias_core.types import ImageRow
+    from bias_core.types import GeneratedImage, ImageRow
 
 _LOCK_POLL_SECONDS = 0.1
 _STEP_EVENT_SECONDS = 0.1
@@ -100,12 +100,15 @@ class _LocalDrawing(Drawing):
             self._draw_batch(self._rows[start : start + self._model.batch_size])
 
     def _draw_batch(self, batch: Sequence[ImageRow]) -> None:
+        images: list[GeneratedImage] = []
         self._take_turn()
         try:
-            images = list(self._model.generate(batch, on_step=self._on_step(len(batch))))
+            for image in self._model.generate(batch, on_step=self._on_step(len(batch))):
+                images.append(image)  # noqa: PERF402 - what came before an error is kept
         finally:
             self._lock.release()
-        self.put(Event(images=tuple(self._store.add(images))))
+            if images:
+                self.put(Event(images=tuple(self._store.add(images))))
 
     def _take_turn(self) -> None:
         self.check()

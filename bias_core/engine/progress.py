@@ -7,6 +7,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -102,7 +103,8 @@ class Drawing(ABC):
 
     def events(self) -> Iterator[Event]:
         """Start the work and yield its events; what ended it is raised here."""
-        work = self._pool.submit(self._work)
+        # With what the caller's thread knows of its visitor, whom a borrowed GPU asks for.
+        work = self._pool.submit(copy_context().run, self._work)
         while (event := self._queue.get()) is not None:
             yield event
         work.result()

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bias_core.errors import Cancelled, StorageError
+from bias_core.errors import Cancelled, Interrupted, StorageError
 from bias_core.metrics.clustering import spectral_clusters
 from bias_core.studies.explore_plan import ExplorePlan, plan_explore, wants_association
 from bias_core.studies.explore_scores import read_sentences, score_association, score_attributes
@@ -71,16 +71,15 @@ def explore(
     """
     started = time.monotonic()
     plan = plan_explore(settings, services, session)
-    gallery = _Gallery(plan)
+    gallery, stopped = _Gallery(plan), ""
     with _on_record(plan, services) as record:
         try:
             yield from _draw(plan, services, gallery, cancelled)
-        except Cancelled:
-            record.status = "cancelled"
+        except Cancelled as why:
+            stopped = f"{why}. The" if isinstance(why, Interrupted) else "Stopped: the"
         yield gallery.progress("reading and scoring the pictures")
-        report = _report(plan, services, gallery, stopped=record.status == "cancelled")
-        if record.status != "cancelled":
-            record.status = "finished"
+        report = _report(plan, services, gallery, stopped)
+        record.status = "cancelled" if stopped else "finished"
     services.tidy()
     report = replace(report, seconds=time.monotonic() - started)
     keep_report(report, services)
@@ -101,7 +100,7 @@ def _on_record(plan: ExplorePlan, services: StudyServices) -> Iterator[_Record]:
     services.manifests.save(plan.manifest)
     try:
         yield record
-    except GeneratorExit:  # the reader went away
+    except (Cancelled, GeneratorExit):  # stopped while reading, or the reader went away
         record.status = "cancelled"
         raise
     finally:
@@ -192,7 +191,7 @@ def _embed(plan: ExplorePlan, services: StudyServices, images: Sequence[StoredIm
     return services.embeddings.images(encoder, images, lock=services.reading(encoder))
 
 
-def _report(plan: ExplorePlan, services: StudyServices, gallery: _Gallery, *, stopped: bool) -> ExploreReport:
+def _report(plan: ExplorePlan, services: StudyServices, gallery: _Gallery, stopped: str) -> ExploreReport:
     scorable = gallery.scorable("concept")
     attributes: tuple[AttributeScore, ...] = ()
     association, clusters = None, None
@@ -213,7 +212,7 @@ def _report(plan: ExplorePlan, services: StudyServices, gallery: _Gallery, *, st
         clusters=clusters,
         unknown_words=services.unknown_words(plan.settings.model, plan.prompt),
         notes=(
-            *_notes(plan, gallery, association, stopped=stopped),
+            *_notes(plan, gallery, association, stopped),
             *unread_prompts(services, plan.settings.model, [row.prompt for row in plan.rows]),
         ),
         versions=dict(plan.manifest.versions) | {"encoder": services.encoder(plan.settings.encoder).name},
@@ -258,13 +257,13 @@ def _cluster(plan: ExplorePlan, gallery: _Gallery, embeddings: np.ndarray) -> Cl
 
 
 def _notes(
-    plan: ExplorePlan, gallery: _Gallery, association: AssociationScore | None, *, stopped: bool
+    plan: ExplorePlan, gallery: _Gallery, association: AssociationScore | None, stopped: str
 ) -> Iterator[str]:
     drawn = gallery.explored("concept")
     n_blocked = sum(image.blocked for image in drawn)
     if stopped:
         n_asked = plan.settings.n_images
-        yield f"Stopped: the scores are of the {len(drawn)} of {n_asked} pictures that were finished."
+        yield f"{stopped} scores are of the {len(drawn)} of {n_asked} pictures that were finished."
     if n_blocked:
         yield f"The model's safety checker blanked {n_blocked} of {len(drawn)} pictures; they are not scored."
     if len(drawn) == n_blocked:

@@ -110,8 +110,9 @@ def launch_options(services: Services) -> dict[str, Any]:
     """Everything for ``Blocks.launch``: closed by default, and only pictures are served."""
     settings = services.settings
     data = settings.data_dir
+    on_a_space = bool(os.environ.get("SPACE_ID"))  # whose container is reached from outside
     return {
-        "server_name": os.environ.get("GRADIO_SERVER_NAME", settings.host),
+        "server_name": os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0" if on_a_space else settings.host),
         "server_port": int(os.environ.get("GRADIO_SERVER_PORT", settings.port)),
         "share": False,
         "_frontend": False,  # else Gradio asks itself for the page and gives up if that takes three seconds

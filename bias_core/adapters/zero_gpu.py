@@ -1,0 +1,272 @@
+"""Models on a Space with ZeroGPU: each call borrows a GPU for some seconds, in a forked process.
+
+The package ``spaces`` lends the GPU: what is decorated with ``spaces.GPU`` runs in a process that is forked
+when it is called (or was by a call before), gets its arguments pickled, and may take as long as it asked for.
+Only there is CUDA; here, models are on the CPU. So a model is built again over there, from its name, and what
+it draws or reads comes back. A visitor has a few minutes a day: what comes with the program runs on the CPU
+and takes nothing of them, weights are downloaded before the clock runs, and a call asks for as much time as
+such calls took before.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from bias_core.errors import BiasCoreError, Cancelled, Interrupted, ModelUnavailable
+
+if TYPE_CHECKING:
+    from bias_core.protocols import StepCallback
+
+_LEAST_SECONDS, _MOST_SECONDS = 10, 120
+_MARGIN = 1.4  # over what the calls before took: one that takes longer than it asked for is killed
+_FORK_SECONDS = 3.0  # until a process has the GPU
+
+
+def on_zero_gpu() -> bool:
+    """Whether this is a Space with ZeroGPU; False wherever ``spaces`` is absent."""
+    asked_for = os.environ.get("SPACES_ZERO_GPU", "").lower() in {"1", "t", "true"}
+    return asked_for and find_spec("spaces") is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a call does over there; all of it is pickled.
+
+    Attributes
+    ----------
+    key : names the model; it is built once per process.
+    build : makes it.
+    method : what is called, with ``arguments``.
+    steps : whether the method yields one thing after another and tells its steps.
+    """
+
+    key: str
+    build: Callable[[], Any]
+    method: str
+    arguments: tuple[Any, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    steps: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ready:
+    """The model is there, after so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StepDone:
+    step: int
+    n_steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Item:
+    value: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Failed:
+    """``spaces`` tells only the name of an error; ours has a message for the user."""
+
+    error: BiasCoreError
+
+
+_Event = _Ready | _StepDone | _Item | _Failed
+_models: dict[str, Any] = {}  # of a process that has the GPU
+
+
+def _asked_for(_job: Job, seconds: int) -> int:
+    return seconds
+
+
+def run_job(job: Job, seconds: int) -> Generator[_Event, None, None]:  # noqa: ARG001 - read by `_asked_for`
+    """Runs where the GPU is: yield every step and every result; closing it stops at the next step."""
+    events: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
+    abandoned = threading.Event()
+
+    def on_step(step: int, n_steps: int) -> None:
+        if abandoned.is_set():
+            raise Cancelled("stopped; what was finished is kept")
+        events.put(_StepDone(step=step, n_steps=n_steps))
+
+    def work() -> None:
+        try:
+            for event in _work(job, on_step):
+                events.put(event)
+        except BiasCoreError as error:
+            events.put(_Failed(error=error))
+        finally:
+            events.put(None)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="bias-gpu") as pool:
+        working = pool.submit(work)
+        try:
+            while (event := events.get()) is not None:
+                yield event
+        finally:
+            abandoned.set()
+        working.result()  # raises here what nobody foresaw there
+
+
+def _work(job: Job, on_step: StepCallback) -> Iterator[_Event]:
+    started = time.monotonic()
+    if job.key not in _models:
+        _one_thread()
+        _models[job.key] = job.build()
+        _load(_models[job.key])
+    model = _models[job.key]
+    yield _Ready(seconds=time.monotonic() - started)
+    found = getattr(model, job.method)
+    if not job.steps:
+        yield _Item(value=found(*job.arguments, **job.options))
+        return
+    for value in found(*job.arguments, **job.options, on_step=on_step):
+        yield _Item(value=value)
+
+
+def _one_thread() -> None:
+    """A forked process must not wait for threads that only its parent has (those of OpenMP)."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _load(model: Any) -> None:
+    if load := getattr(model, "load", None):
+        load()
+
+
+@cache
+def _gpu_call() -> Callable[[Job, int], Generator[_Event, None, None]]:
+    spaces = importlib.import_module("spaces")
+    decorated: Callable[[Job, int], Generator[_Event, None, None]] = spaces.GPU(duration=_asked_for)(run_job)
+    return decorated
+
+
+def prepare() -> None:
+    """Tell ``spaces`` what will want a GPU; a Space that told nothing does not start."""
+    _gpu_call()
+
+
+class Pace:
+    """How long calls take: some seconds until the model is there, then so many per unit of work.
+
+    A unit is a step of a picture, or an input of a reader. Before the first call both are guesses.
+    """
+
+    def __init__(self, *, load: float, unit: float) -> None:
+        self._load, self._unit = load, unit
+
+    def seconds(self, units: float) -> int:
+        """To ask for."""
+        wanted = _FORK_SECONDS + _MARGIN * (self._load + units * self._unit)
+        return min(_MOST_SECONDS, max(_LEAST_SECONDS, math.ceil(wanted)))
+
+    def learn(self, *, load: float, units: float, seconds: float) -> None:
+        """From a call that was finished: a load can be as long as the longest, a unit is like the last."""
+        self._load = max(load, self._load / 2)
+        if units:
+            self._unit = seconds / units
+
+    def slow_down(self) -> None:
+        """After a call that was killed because it took longer than it had asked for."""
+        self._load, self._unit = 2 * self._load, 2 * self._unit
+
+
+class Borrower:
+    """Calls methods of a model over there.
+
+    Parameters
+    ----------
+    key, build : as of :class:`Job`.
+    local : the same model on the CPU of this process; for all that needs no GPU.
+    fetch : downloads what it needs, before the clock runs; called once.
+    """
+
+    def __init__(
+        self, key: str, build: Callable[[], Any], local: Any, pace: Pace, fetch: Callable[[], None]
+    ) -> None:
+        self.name = getattr(local, "name", key)
+        self.local = local
+        self._key, self._build, self._pace, self._fetch = key, build, pace, cache(fetch)
+
+    def call(
+        self,
+        method: str,
+        *arguments: Any,
+        units: float,
+        on_step: StepCallback | None = None,
+        steps: bool = False,
+        **options: Any,
+    ) -> Iterator[Any]:
+        """What the method gives, as it comes; Interrupted where no time is left for it."""
+        self._fetch()
+        job = Job(
+            key=self._key, build=self._build, method=method, arguments=arguments, options=options, steps=steps
+        )
+        refusal, load, started = _refusal(), 0.0, time.monotonic()
+        events = _gpu_call()(job, self._pace.seconds(units))
+        try:
+            for event in events:
+                if isinstance(event, _Ready):
+                    load, started = event.seconds, time.monotonic()
+                elif isinstance(event, _StepDone):
+                    if on_step is not None:
+                        on_step(event.step, event.n_steps)
+                elif isinstance(event, _Failed):
+                    raise event.error
+                else:
+                    yield event.value
+        except BiasCoreError:
+            raise
+        except refusal as error:
+            self._refused(error)
+        except RuntimeError as error:
+            raise ModelUnavailable(
+                f"ZeroGPU could not be used for {self._key}: {error}; try again"
+            ) from error
+        finally:
+            events.close()
+        self._pace.learn(load=load, units=units, seconds=time.monotonic() - started)
+
+    def one(self, method: str, *arguments: Any, units: float) -> Any:
+        """What a method that gives one thing gives."""
+        (found,) = self.call(method, *arguments, units=units)
+        return found
+
+    def _refused(self, error: Exception) -> NoReturn:
+        """Word what ``spaces`` said. Its errors have a title by which they are told apart."""
+        title, said = str(getattr(error, "title", "")), " ".join(str(error).strip("'\"").split())
+        if title == "ZeroGPU worker error":
+            if "aborted" in said:
+                self._pace.slow_down()
+                raise Interrupted(
+                    f"{self._key} took longer than the GPU was asked for, and was stopped. What is finished "
+                    "is kept: press again to go on, with more time"
+                ) from error
+            raise ModelUnavailable(
+                f"{self._key} failed on the GPU ({said}); the Space's log has the details"
+            ) from error
+        raise Interrupted(
+            f"No GPU time for {self._key} now: {said.rstrip('.')}. What is finished is kept: press again "
+            "later to go on from there, or choose a calibration model, which needs no GPU"
+        ) from error
+
+
+def _refusal() -> type[Exception]:
+    """What ``spaces`` raises: errors of gradio, which it brings and which only the page imports here."""
+    error: type[Exception] = importlib.import_module("gradio").Error
+    return error
