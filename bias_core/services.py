@@ -164,28 +164,35 @@ class Services:
 
     def encoder(self, name: str) -> ImageTextEncoder:
         """The encoder of this name; its weights load with the first input."""
-        info = self.catalogue.encoder(name)
-        return self._once("encoder", name, lambda: self._readers.encoder(info))
+        return self._once("encoder", name, lambda: self._readers.encoder(self.catalogue.encoder(name)))
 
     def captioner(self, name: str) -> Captioner:
         """The captioner of this name; its weights load with the first picture."""
-        info = self.catalogue.tool("captioner", name)
-        return self._once("captioner", name, lambda: self._readers.captioner(info))
+        return self._once(
+            "captioner", name, lambda: self._readers.captioner(self.catalogue.tool("captioner", name))
+        )
 
     def answerer(self, name: str) -> VisualQuestionAnswerer:
         """The answerer of questions of this name; its weights load with the first picture."""
-        info = self.catalogue.tool("answerer", name)
-        return self._once("answerer", name, lambda: self._readers.answerer(info))
+        return self._once(
+            "answerer", name, lambda: self._readers.answerer(self.catalogue.tool("answerer", name))
+        )
 
     def language_model(self, name: str) -> LanguageModel:
         """The language model of this name; its weights load with the first text."""
-        info = self.catalogue.tool("language_model", name)
-        return self._once("language_model", name, lambda: self._readers.language_model(info))
+        return self._once(
+            "language_model",
+            name,
+            lambda: self._readers.language_model(self.catalogue.tool("language_model", name)),
+        )
 
     def person_finder(self, name: str) -> PersonFinder:
         """The finder of people of this name; its weights load with the first picture."""
-        info = self.catalogue.tool("person_finder", name)
-        return self._once("person_finder", name, lambda: self._readers.person_finder(info, self.encoder))
+        return self._once(
+            "person_finder",
+            name,
+            lambda: self._readers.person_finder(self.catalogue.tool("person_finder", name), self.encoder),
+        )
 
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]

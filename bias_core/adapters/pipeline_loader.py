@@ -108,7 +108,7 @@ def first_batch_size(info: ModelInfo, machine: Machine, device: str) -> int:
     >>> from bias_core.types import ModelInfo
     >>> sdxl = ModelInfo(id="xl", name="", family="sdxl", width=1024, height=1024, memory_gb=13.2)
     >>> [first_batch_size(sdxl, Machine(memory=0, gpu_memory=gb << 30), "auto") for gb in (0, 16, 24, 80)]
-    [1, 1, 3, 8]
+    [1, 1, 2, 8]
     """
     if "batch_size" in info.options:
         return int(info.options["batch_size"])

@@ -32,9 +32,10 @@ def engine():
         pytest.skip('NOT TESTED: the Ray engine, for want of Ray: pip install "ray[data]"')
     from bias_core.engine.ray import RayEngine
 
+    others = set(psutil.Process().children(recursive=True))  # of tests before: a database, an app
     built = RayEngine(build, workers=2, cluster={"num_cpus": 2, "object_store_memory": 80 * 1024**2})
     yield built
-    children = psutil.Process().children(recursive=True)
+    children = set(psutil.Process().children(recursive=True)) - others
     assert children
     built.close()
     _, alive = psutil.wait_procs(children, timeout=20)
