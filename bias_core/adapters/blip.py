@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters.devices import hide_progress_bars, offline_source, pick_device
-from bias_core.adapters.encoding import Batches, in_threads
+from bias_core.adapters.encoding import Batches, as_rgb
 from bias_core.adapters.residents import Weights
 from bias_core.errors import InvalidInput
 
@@ -48,8 +48,7 @@ class _Blip:
         model, processor, device = self._parts()
 
         def say(batch: Sequence[int]) -> list[str]:
-            shown = in_threads(lambda number: images[number].convert("RGB"), batch)
-            inputs = processor(images=shown, return_tensors="pt")
+            inputs = processor(images=[as_rgb(images[number]) for number in batch], return_tensors="pt")
             arguments = {"pixel_values": inputs["pixel_values"].to(device)}
             if questions is not None:
                 asked = [questions[number] for number in batch]

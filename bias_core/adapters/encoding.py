@@ -155,6 +155,11 @@ class Batches:
             torch.cuda.empty_cache()  # after the except block, which holds on to the failed batch
 
 
+def as_rgb(image: Image.Image) -> Image.Image:
+    """The picture in the mode that models read; itself where it has that mode."""
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
 def in_threads(work: Callable[[T], R], inputs: Sequence[T]) -> list[R]:
     """``[work(x) for x in inputs]`` by several threads: decoding and resizing let go of Python's lock."""
     if len(inputs) < 2 or _THREADS < 2:

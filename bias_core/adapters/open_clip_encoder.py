@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters.devices import hide_progress_bars, pick_device
-from bias_core.adapters.encoding import BatchedEncoder, in_threads
+from bias_core.adapters.encoding import BatchedEncoder, as_rgb, in_threads
 from bias_core.errors import ModelUnavailable
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class OpenClipEncoder(BatchedEncoder):
         import torch
 
         model, preprocess, _, device = self._parts()
-        prepared = in_threads(lambda image: preprocess(image.convert("RGB")), images)
-        pixels = torch.stack(prepared).to(device, memory_format=torch.channels_last)
+        prepared = in_threads(lambda image: preprocess(as_rgb(image)), images)
+        pixels = torch.stack(prepared).to(device)
         return lambda: model.encode_image(pixels)
 
     def _text_features(self, texts: Sequence[str]) -> Callable[[], Any]:

@@ -1,0 +1,184 @@
+"""The repository as a Space: what its README tells the platform, and the app started as it would be there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+ROOT = Path(__file__).parent.parent
+COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+KNOWN = {
+    "title", "emoji", "colorFrom", "colorTo", "sdk", "sdk_version", "python_version", "app_file", "app_port",
+    "short_description", "license", "tags", "models", "datasets", "preload_from_hub", "hf_oauth",
+    "hf_oauth_scopes", "hf_oauth_expiration_minutes", "suggested_hardware", "startup_duration_timeout",
+    "pinned", "header", "fullWidth", "thumbnail", "custom_headers", "disable_embedding",
+}  # fmt: skip
+LARGEST = 10_000_000  # bytes of a file that needs no LFS
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+@pytest.fixture(scope="module")
+def front_matter() -> dict:
+    _, block, _ = (ROOT / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    return yaml.safe_load(block)
+
+
+def test_the_front_matter_is_what_a_space_understands(front_matter):
+    assert set(front_matter) <= KNOWN
+    assert front_matter["sdk"] == "gradio"
+    assert {front_matter["colorFrom"], front_matter["colorTo"]} <= COLOURS
+    assert 0 < len(front_matter["short_description"]) <= 60
+    assert front_matter["emoji"]
+    assert not front_matter["emoji"].isascii()
+    assert isinstance(front_matter["python_version"], str)  # 3.10 as a number would be 3.1
+    assert all(isinstance(tag, str) for tag in front_matter["tags"])
+    assert (ROOT / front_matter["app_file"]).is_file()
+
+
+def test_the_versions_that_it_names_are_those_that_are_required(front_matter):
+    lines = [line.partition("#")[0].strip() for line in (ROOT / "requirements.txt").read_text().splitlines()]
+    required = {one.name: one for one in map(Requirement, filter(None, lines))}
+    assert Version(front_matter["sdk_version"]) in required["gradio"].specifier
+    tomllib = pytest.importorskip("tomllib")  # Python 3.11
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert Version(front_matter["python_version"]) in SpecifierSet(project["requires-python"])
+    assert front_matter["license"] == project["license"].lower()
+    assert "spaces" not in required  # a Space with ZeroGPU brings it; nobody else needs it
+
+
+def test_no_file_needs_large_file_storage():
+    assert [path.name for path in tracked() if path.stat().st_size > LARGEST] == []
+
+
+def test_what_is_embedded_need_not_be_preloaded(front_matter):
+    entries = yaml.safe_load((ROOT / "assets" / "models.yaml").read_text())
+    embedded = [
+        entry
+        for kind in entries.values()
+        if isinstance(kind, list)
+        for entry in kind
+        if entry.get("embedded")
+    ]
+    assert len(embedded) >= 5
+    for entry in embedded:
+        path = entry.get("path") or entry.get("options", {}).get("path", "")
+        assert not path or path == "calibration-clip" or (ROOT / "assets" / path).is_dir()
+    assert "preload_from_hub" not in front_matter  # gigabytes at every build, for models that few ask for
+
+
+GHOST = {
+    "id": "ghost-model",
+    "name": "Ghost",
+    "family": "sd1",
+    "licence": "none",
+    "default_steps": 2,
+    "default_guidance": 1.0,
+    "width": 64,
+    "height": 64,
+    "options": {"path": "nobody/nothing"},
+}
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory):
+    """The app in a clean environment, from the tracked files alone, with weights that are not there."""
+    folder = tmp_path_factory.mktemp("space")
+    home, code = folder / "home", folder / "app"
+    home.mkdir()
+    for path in tracked():
+        copy = code / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+    catalogue = code / "assets" / "models.yaml"
+    listed = yaml.safe_load(catalogue.read_text())
+    listed["models"].append(GHOST)
+    catalogue.write_text(yaml.safe_dump(listed))
+    shutil.rmtree(code / "assets" / "calibration" / "captioner")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "GRADIO_SERVER_PORT": str(port),
+        "BIAS_OFFLINE": "true",
+        "OMP_NUM_THREADS": "1",
+        "SPACE_ID": "somebody/explorer",
+    }
+    log = (folder / "log").open("w+")
+    app = subprocess.Popen([sys.executable, "app.py"], cwd=code, env=environment, stdout=log, stderr=log)
+    try:
+        yield _wait_for(f"http://127.0.0.1:{port}", app, folder / "log"), home
+    finally:
+        app.send_signal(signal.SIGTERM)
+        app.wait(timeout=20)
+        log.close()
+
+
+def _wait_for(url, app, log, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if app.poll() is not None:
+            pytest.fail(f"the app ended with {app.returncode}:\n{log.read_text()}")
+        try:
+            if httpx.get(url, timeout=5, trust_env=False).status_code == 200:
+                return url
+        except httpx.TransportError:
+            time.sleep(0.2)
+    pytest.fail(f"the app did not answer within {seconds} s:\n{log.read_text()}")
+
+
+def call(url, name, *values):
+    """What an endpoint answers, or the message of its error."""
+    api = f"{url}/gradio_api/call/{name}"
+    event = httpx.post(api, json={"data": list(values)}, timeout=20, trust_env=False).json()["event_id"]
+    with httpx.stream("GET", f"{api}/{event}", timeout=60, trust_env=False) as stream:
+        lines = [line for line in stream.iter_lines() if line]
+    kind, data = lines[-2].removeprefix("event: "), json.loads(lines[-1].removeprefix("data: "))
+    return kind, data
+
+
+def test_it_starts_though_weights_are_missing_and_there_is_no_network(space):
+    url, _ = space
+    page = httpx.get(url, timeout=20, trust_env=False).text
+    assert "T2I Bias Explorer" in page
+    kind, (listed,) = call(url, "list_models")
+    assert kind == "complete"
+    assert "ghost-model" in json.dumps(listed)
+
+
+def explored(model):
+    """All inputs of the tool, in its order."""
+    drawn = ["doctor", ["man"], model, "published", 4, 0, "a photo of a {}", "calibration-clip", "", ""]
+    return [*drawn, 8, None, None, "", None, 0.95]
+
+
+def test_what_is_there_works_and_what_is_missing_says_so_when_it_is_asked(space):
+    url, home = space
+    kind, (report, *_) = call(url, "explore", *explored("calibration-renderer"))
+    assert kind == "complete", report
+    assert report["attributes"][0]["prevalence"]["n"] == 4
+    assert (home / ".local" / "share" / "t2i-bias-explorer" / "images").is_dir()
+    kind, said = call(url, "explore", *explored("ghost-model"))
+    assert kind == "error"
+    assert "BIAS_OFFLINE" in json.dumps(said)
