@@ -357,6 +357,7 @@ class Services:
             loras=self._loras(info),
             device=self._device,
             offline=self.settings.offline,
+            compiled=self.settings.compile_models,
         )
         if not self._borrows or info.embedded:
             return model

@@ -29,6 +29,7 @@ class Settings(BaseSettings):
     host, port : where the app listens.
     offline : never ask a model hub; only what is on this machine.
     device : "auto" takes CUDA when there is one.
+    compile_models : compile generators on a GPU; minutes at first, quicker pictures afterwards.
     max_images : largest number of pictures that one run may ask for.
     labels_url : database of people's answers, as an SQLAlchemy URL; "" for a file under ``data_dir``.
     labels_repo : dataset of a hub that answers are copied to, "" for none; with the token of this machine.
@@ -46,6 +47,7 @@ class Settings(BaseSettings):
     port: int = Field(default=7860, ge=1, le=65535)
     offline: bool = False
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    compile_models: bool = False
     max_images: int = Field(default=5000, ge=1)
     labels_url: str = Field(default="", repr=False)  # may hold a password
     labels_repo: str = ""

@@ -34,15 +34,18 @@ _MOST_AT_ONCE = 8  # larger batches are hardly quicker, and Stop and progress co
 _log = logging.getLogger(__name__)
 
 
-def load_pipeline(info: ModelInfo, source: str, *, device: str = "auto", offline: bool = False) -> Any:
+def load_pipeline(
+    info: ModelInfo, source: str, *, device: str = "auto", offline: bool = False, compiled: bool = False
+) -> Any:
     """The pipeline of ``source`` on the device, ready to be called.
 
     Parameters
     ----------
-    info : its ``options`` may hold ``dtype``, ``variant`` (of the files, taken on a GPU) and ``compile``.
+    info : its ``options`` may hold ``dtype`` and ``variant`` (of the files, taken on a GPU).
     source : hub id, or a folder with ``model_index.json``.
     device : "auto", "cpu", "cuda" or "mps".
     offline : never ask the hub.
+    compiled : compile the denoiser's blocks on a GPU that holds the model as a whole.
 
     Raises
     ------
@@ -67,9 +70,8 @@ def load_pipeline(info: ModelInfo, source: str, *, device: str = "auto", offline
         local_files_only=offline or folder.is_dir(),
     )
     pipeline.set_progress_bar_config(disable=True)
-    put_on_device(pipeline, info, place)
-    if place == "cuda":
-        _speed_up(pipeline, compiled=bool(info.options.get("compile")))
+    if put_on_device(pipeline, info, place) in ("resident", "tiled") and place == "cuda":
+        speed_up(pipeline, compiled=compiled)
     return pipeline
 
 
@@ -205,7 +207,7 @@ def _tile(pipeline: Any) -> None:
                 getattr(decoder, method)()
 
 
-def _speed_up(pipeline: Any, *, compiled: bool) -> None:
+def speed_up(pipeline: Any, *, compiled: bool) -> None:
     """Layout that convolutions on tensor cores want; compilation where it was asked for."""
     import torch
 

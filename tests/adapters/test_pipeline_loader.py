@@ -17,6 +17,7 @@ from bias_core.adapters.pipeline_loader import (
     load_pipeline,
     plan_placement,
     put_on_device,
+    speed_up,
 )
 from bias_core.errors import ModelUnavailable
 from bias_core.types import ModelInfo
@@ -119,3 +120,26 @@ def test_what_cannot_be_held_is_refused_before_it_is_read(
 )
 def test_precision_suits_the_device(family: str, options: dict[str, str], device: str, expected: str) -> None:
     assert dtype_name(ModelInfo(id="x", name="x", family=family, options=options), device) == expected
+
+
+class Denoiser(torch.nn.Module):
+    """A convolution whose blocks can be compiled."""
+
+    _repeated_blocks = ("Block",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Conv2d(4, 8, 3)
+        self.n_compiled = 0
+
+    def compile_repeated_blocks(self) -> None:
+        self.n_compiled += 1
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_convolutions_are_laid_out_for_the_gpu_and_compiled_only_when_asked(compiled: bool) -> None:
+    pipeline = SimpleNamespace(unet=Denoiser(), vae=Denoiser(), transformer=None)
+    speed_up(pipeline, compiled=compiled)
+    weight = pipeline.unet.layer.weight
+    assert weight.is_contiguous(memory_format=torch.channels_last)
+    assert (pipeline.unet.n_compiled, pipeline.vae.n_compiled) == (int(compiled), 0)
