@@ -164,3 +164,27 @@ def test_two_thousand_rows_load_in_well_under_a_second(cache, images):
     loaded = cache.images(MeanColour("wide"), many)
     assert time.perf_counter() - started < 0.5
     np.testing.assert_array_equal(loaded[700], rows[700 % 512])
+
+
+def test_the_next_batch_is_opened_while_one_is_read(cache, tmp_path, monkeypatch):
+    from bias_core.runs import embeddings
+
+    rows = [ImageRow(prompt="p", seed=i, model="m") for i in range(150)]  # three batches of at most 64
+    stored = ImageStore(tmp_path / "many").add(
+        [GeneratedImage(row=row, image=Image.new("RGB", (4, 4), (row.seed + 1, 9, 9))) for row in rows]
+    )
+    opened, seen, real = [], [], embeddings.open_picture
+    monkeypatch.setattr(embeddings, "open_picture", lambda image: (opened.append(1), real(image))[1])
+
+    class Watching(MeanColour):
+        def encode_images(self, images):
+            end = time.monotonic() + 5
+            while len(opened) <= 64 and time.monotonic() < end:
+                time.sleep(0.01)
+            seen.append((len(images), len(opened)))
+            return super().encode_images(images)
+
+    found = cache.images(Watching(), stored)
+    assert [n for n, _ in seen] == [64, 64, 22]
+    assert seen[0][1] > 64  # of the second batch, while the first was read
+    np.testing.assert_allclose(found, MeanColour().encode_images([real(one) for one in stored]), atol=1e-6)
