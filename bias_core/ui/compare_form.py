@@ -11,7 +11,7 @@ from bias_core.errors import InvalidInput
 from bias_core.studies.catalogue import load_attribute_sets, suggest_set
 from bias_core.studies.compare_types import MOST_ARMS, Arm, CompareSettings
 from bias_core.ui.form import HEADERS, attribute_rows, read_attributes
-from bias_core.ui.model_menu import HINT, model_choices
+from bias_core.ui.model_menu import HINT, encoder_choices, model_choices
 from bias_core.ui.study_form import as_number, as_text, as_whole, is_given
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def _build_more(key: str, form: dict[str, Any], values: Mapping[str, Any], servi
         )  # fmt: skip
     with gr.Row():
         form["encoder"] = gr.Dropdown(
-            [(item.name, item.id) for item in services.encoders()], value=values["encoder"],
+            encoder_choices(services), value=values["encoder"],
             label="Reader (encoder)", info="The same for every arm", allow_custom_value=True,
             min_width=220, elem_id=f"{key}-encoder",
         )  # fmt: skip

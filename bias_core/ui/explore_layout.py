@@ -11,7 +11,7 @@ from bias_core.studies.explore_types import ExploreSettings
 from bias_core.ui.form import FIELDS, HEADERS, attribute_rows
 from bias_core.ui.groups import CHOOSE_JS
 from bias_core.ui.messages import READY
-from bias_core.ui.model_menu import HINT, model_choices
+from bias_core.ui.model_menu import HINT, encoder_choices, model_choices
 
 if TYPE_CHECKING:
     from bias_core.services import Services
@@ -201,7 +201,7 @@ def _build_sampling(form: dict[str, Any], parts: dict[str, Any], services: Servi
 
 def _build_reading(form: dict[str, Any], services: Services) -> None:
     form["encoder"] = gr.Dropdown(
-        [(item.name, item.id) for item in services.encoders()], value=DEFAULTS.encoder,
+        encoder_choices(services), value=DEFAULTS.encoder,
         label="Reader (encoder)", info="Decides what a picture shows", allow_custom_value=True, scale=2,
         min_width=240, elem_id="encoder",
     )  # fmt: skip

@@ -19,6 +19,14 @@ def model_choices(services: Services) -> list[tuple[str, str]]:
     return [(" · ".join(filter(None, (info.name, fit.short))), info.id) for info, fit in listed]
 
 
+def encoder_choices(services: Services) -> list[tuple[str, str]]:
+    """(what is shown, id) of every reader that has a name, with what it downloads on first use."""
+    return [
+        (f"{info.name} · {info.download_gb:g} GB" if info.download_gb else info.name, info.id)
+        for info in services.encoders()
+    ]
+
+
 def model_hint(services: Services, name: str) -> str:
     """What stands under the menu once a model is chosen; for a name that is no model, what to type."""
     try:

@@ -32,6 +32,7 @@ from bias_core.studies.study_types import StudySettings
 from bias_core.studies.unmeasured import NOBODY, UNMEASURED
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
+from bias_core.ui.model_menu import encoder_choices
 from bias_core.ui.runs_folder import FOLDER_HTML, FOLDER_JS
 from bias_core.ui.runs_html import ACT_JS, imported_html, runs_html
 from bias_core.ui.study_open import Opening
@@ -181,7 +182,7 @@ class RunsTab(StudyTab):
                 elem_id="runs-set",
             )
             parts["encoder"] = gr.Dropdown(
-                [(item.name, item.id) for item in self.services.encoders()],
+                encoder_choices(self.services),
                 value=StudySettings().encoder,
                 label="Reader (encoder)",
                 info="Calibration CLIP knows its own flat world only; take another for photographs",

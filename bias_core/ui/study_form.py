@@ -11,7 +11,7 @@ import gradio as gr
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.study_types import StudySettings
-from bias_core.ui.model_menu import HINT, model_choices
+from bias_core.ui.model_menu import HINT, encoder_choices, model_choices
 from bias_core.ui.study_html import TAKE_JS
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def build_more(key: str, form: dict[str, Any], design: Design, services: Service
                 [90, 95, 99], value=95, label="Confidence, %", info="Of every interval", min_width=130
             )
             form["encoder"] = gr.Dropdown(
-                [(item.name, item.id) for item in services.encoders()],
+                encoder_choices(services),
                 value=defaults.encoder,
                 min_width=220,
                 label="Reader (encoder)",

@@ -8,7 +8,7 @@ import pytest
 
 from bias_core import services as services_module
 from bias_core.machine import Machine
-from bias_core.ui.model_menu import HINT, model_choices, model_hint
+from bias_core.ui.model_menu import HINT, encoder_choices, model_choices, model_hint
 
 if TYPE_CHECKING:
     from tests.ui.fakes import FakeServices
@@ -34,3 +34,10 @@ def test_a_chosen_model_says_what_it_means_here(on_a_laptop: FakeServices) -> No
     assert model_hint(on_a_laptop, "calibration-renderer") == HINT
     assert model_hint(on_a_laptop, "no model!") == HINT
     assert "BIAS_OFFLINE" in model_hint(on_a_laptop, "org/name")
+
+
+def test_readers_say_what_they_download(fakes: FakeServices) -> None:
+    shown = {value: text for text, value in encoder_choices(fakes)}
+    assert shown["calibration-clip"] == "Calibration CLIP"
+    (large,) = (info for info in fakes.encoders() if info.id.endswith("ViT-L-14/openai"))
+    assert shown[large.id] == f"{large.name} · {large.download_gb:g} GB"
