@@ -13,8 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+from sqlalchemy import select
 
 from bias_core.annotation.label_store import LabelStore
+from bias_core.annotation.schema import answers
 from tests.annotation.raters import WebRater, open_task
 
 N_RATERS, N_ANSWERS, N_ITEMS = 200, 50, 800
@@ -50,7 +52,7 @@ def wait_for(url):
 
 
 def main():
-    n_raters, n_answers = (int(word) for word in [*sys.argv[1:], N_RATERS, N_ANSWERS][:2])
+    n_raters, n_each = (int(word) for word in [*sys.argv[1:], N_RATERS, N_ANSWERS][:2])
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
         data = Path(folder) / "data"
         free.bind(("127.0.0.1", 0))
@@ -64,12 +66,17 @@ def main():
         try:
             wait_for(f"http://127.0.0.1:{port}")
             for pause, how in ((1.0, "a second between answers"), (0.0, "no pause at all")):
-                raters, seconds = asyncio.run(everybody(port, task.join_code, n_raters, n_answers, pause))
+                raters, seconds = asyncio.run(everybody(port, task.join_code, n_raters, n_each, pause))
                 waits = 1000 * np.concatenate([rater.seconds for rater in raters])
+                said = [answer for rater in raters for answer in rater.acknowledged]
+                with store.read() as labels:
+                    kept = list(labels.execute(select(answers.c.client_id)).scalars())
+                lost, twice = len(set(said) - set(kept)), len(kept) - len(set(kept))
                 p50, p99 = np.percentile(waits, [50, 99])
                 print(
                     f"{n_raters} raters, {waits.size:,} answers, {how}: {waits.size / seconds:.0f} a second; "
-                    f"median {p50:.0f} ms, 99th percentile {p99:.0f} ms (under {LIMIT_MS} ms wanted)"
+                    f"median {p50:.0f} ms, 99th percentile {p99:.0f} ms (under {LIMIT_MS} ms wanted); "
+                    f"{lost} lost, {twice} twice"
                 )
         finally:
             app.kill()

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -47,13 +48,18 @@ def name(path):
     return str(path.relative_to(ROOT))
 
 
+@cache
+def tree(path):
+    return ast.parse(path.read_text())
+
+
 def room(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def imports(path):
     """Full names of all modules that a file imports, anywhere in it."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -108,7 +114,7 @@ def test_heavy_libraries_stay_in_their_rooms(path):
 
 @pytest.mark.parametrize("path", CODE, ids=name)
 def test_no_blind_except_and_no_assert(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         assert not isinstance(node, ast.Assert), f"line {node.lineno}: assert"
         if isinstance(node, ast.ExceptHandler):
             caught = ast.unparse(node.type) if node.type else "everything"
@@ -125,7 +131,7 @@ def test_no_file_passes_400_lines(path):
 @pytest.mark.parametrize("path", CODE, ids=name)
 def test_no_function_body_passes_40_lines_without_its_docstring(path):
     # The signature is not counted either: the formatter gives each parameter a line.
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             documented = ast.get_docstring(node, clean=False) is not None
             body = node.body[1:] if documented else node.body
@@ -150,7 +156,7 @@ def test_dataclasses_are_keyword_only_and_results_are_frozen(path):
         "types",
     ):
         return
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         for decorator in getattr(node, "decorator_list", []) if isinstance(node, ast.ClassDef) else []:
             if "dataclass" in ast.unparse(decorator):
                 assert ast.unparse(decorator) == "dataclass(frozen=True, kw_only=True)", node.name
@@ -174,7 +180,7 @@ def test_a_method_has_a_test_file_of_the_same_path_and_cites_what_exists(path):
 )
 def test_public_functions_of_a_measure_are_documented_with_an_example(path):
     module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    for node in ast.parse(path.read_text()).body:
+    for node in tree(path).body:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             text = getattr(module, node.name).__doc__ or ""
             for section in ("Raises\n", "Examples\n", ">>> "):
