@@ -31,15 +31,16 @@ def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **m
     """
     import torch
 
-    first = rows[0]
+    first, known = rows[0], accepted(pipeline)
     seeds = [row.seed for row in rows]
-    negative: list[str] | None = [row.negative_prompt for row in rows]
-    if "prior_num_inference_steps" in accepted(pipeline):
-        # Its prior draws embeddings of the negative prompts too, where there are any.
-        seeds, negative = (seeds * 2, negative) if first.negative_prompt else (seeds, None)
+    if first.negative_prompt and "prior_num_inference_steps" in known:
+        seeds *= 2  # its prior draws embeddings of the negative prompts too
+    negative = {"negative_prompt": [row.negative_prompt for row in rows]}
+    if not first.negative_prompt and known.get("negative_prompt") is not inspect.Parameter.empty:
+        negative = {}  # no negative prompt is not always an empty one: SDXL takes zeros
     arguments: dict[str, Any] = {
         "prompt": [row.prompt for row in rows],
-        "negative_prompt": negative,
+        **negative,
         "generator": [torch.Generator("cpu").manual_seed(seed) for seed in seeds],
         "num_inference_steps": first.num_inference_steps,
         "guidance_scale": first.guidance_scale,
@@ -50,7 +51,7 @@ def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **m
         **info.options.get("call", {}),
         **more,
     }
-    return {key: value for key, value in arguments.items() if key in accepted(pipeline)}
+    return {key: value for key, value in arguments.items() if key in known}
 
 
 def accepted(pipeline: Any) -> dict[str, Any]:

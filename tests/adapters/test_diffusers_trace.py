@@ -384,7 +384,7 @@ def test_a_second_pass_a_step_is_refused(tiny_flux):
     info = ModelInfo(id="tiny-flux", name="tiny", family="flux", options={"call": call, "batch_size": 1})
     model = DiffusersTextToImage(info, str(tiny_flux), device="cpu")
     with pytest.raises(InvalidInput, match="more than one pass"):
-        list(model.trace(a_row("flux"), ATTRIBUTES))
+        list(model.trace(a_row("flux", negative_prompt="a nurse"), ATTRIBUTES))
     assert n_hooks(model) == 0
 
 

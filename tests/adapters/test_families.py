@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
+from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.adapters.pipeline_call import denoiser_of
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable
-from bias_core.types import Attribute
+from bias_core.types import Attribute, ImageRow, ModelInfo
 from tests.adapters.families import FAMILIES, build, folder_of, pixels, rows_of
 
 WITHOUT_TRACE = [name for name, facts in FAMILIES.items() if facts.space is None]
@@ -155,3 +157,19 @@ def test_a_family_with_velocity_traces_every_step_in_its_space(family, model):
     assert {step.space for step in steps} == {FAMILIES[family].space}
     assert all(step.velocity.shape == step.xt.shape for step in steps)
     assert (steps[0].velocity_positive != steps[0].velocity_negative).any()
+
+
+def test_without_a_negative_prompt_the_picture_is_the_bare_pipeline_s(tiny_sdxl):
+    """SDXL stands zeros for no negative prompt, which are not what its encoders make of an empty one."""
+    info = ModelInfo(id="tiny", name="tiny", family="sdxl", options={"batch_size": 1})
+    model = DiffusersTextToImage(info, str(tiny_sdxl), device="cpu", offline=True)
+    row = ImageRow(
+        prompt="a photo of a doctor", seed=3, model="tiny", num_inference_steps=3, guidance_scale=5.0,
+        width=32, height=32,
+    )  # fmt: skip
+    (ours,) = model.generate([row])
+    bare = model.pipeline()(
+        prompt=row.prompt, generator=torch.Generator("cpu").manual_seed(3), num_inference_steps=3,
+        guidance_scale=5.0, width=32, height=32, output_type="np",
+    ).images[0]  # fmt: skip
+    assert np.array_equal(np.asarray(ours.image), (bare * 255).round().astype(np.uint8))
