@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 import threading
@@ -57,6 +58,12 @@ def with_one_worker(engine):
 
 def files(store):
     return {path.name: path.read_bytes() for path in store.folder.glob("??/*.png")}
+
+
+whole_load = pytest.mark.skipif(
+    float(os.environ.get("BIAS_TEST_LOAD", "0.25")) < 1,
+    reason="a cluster or model more than CI has time for: BIAS_TEST_LOAD=1 runs it",
+)
 
 
 def test_two_workers_draw_the_ids_and_bytes_of_the_local_engine(engine, tmp_path):
@@ -142,6 +149,7 @@ list(engine.run(rows(60, "slow"), Noise(), ImageStore(Path(sys.argv[1])), lock=t
 """
 
 
+@whole_load
 def test_a_killed_driver_takes_its_cluster_along_and_the_next_one_finishes(engine, store):
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(store.folder)], cwd=ROOT)
     deadline = time.monotonic() + 60
@@ -168,6 +176,7 @@ def test_a_killed_driver_takes_its_cluster_along_and_the_next_one_finishes(engin
     assert len(after) == len(wanted)
 
 
+@whole_load
 def test_one_worker_draws_the_bytes_of_the_calibration_model(engine, services):
     import torch
 
