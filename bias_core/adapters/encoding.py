@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -26,7 +27,7 @@ Precision = Literal["auto", "single", "half"]
 _THREADS = min(8, os.cpu_count() or 1)
 
 
-class BatchedEncoder:
+class BatchedEncoder(ABC):
     """Image and text embeddings in batches that memory holds; loads nothing before the first use.
 
     Parameters
@@ -109,15 +110,17 @@ class BatchedEncoder:
             rows: np.ndarray = found.cpu().numpy()
             return rows
 
+    @abstractmethod
     def _load(self) -> tuple[Any, Any, Any, str]:
         """Model, what prepares pictures, what prepares texts, and the device."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
-        raise NotImplementedError
+        """What embeds these pictures, prepared already."""
 
+    @abstractmethod
     def _text_features(self, texts: Sequence[str]) -> Callable[[], Any]:
-        raise NotImplementedError
+        """What embeds these texts, prepared already."""
 
 
 class Batches:
