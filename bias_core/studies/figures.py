@@ -25,6 +25,7 @@ import numpy as np
 from PIL import Image
 
 from bias_core.errors import InvalidInput
+from bias_core.studies.figure_labels import name_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 MUTED = "#767676"
 _ROW = 0.32  # inches per named line
-_MOST_ROWS = 60
+_MOST_ROWS = 400  # taller figures are no longer drawn by every program
 _MANY_POINTS = 100
 
 
@@ -115,7 +116,6 @@ def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     _finish(axes, labels)
-    _legend_above(axes)
 
 
 def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
@@ -176,7 +176,9 @@ def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
 
 
 def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
-    axes = _axes(figure, 5.6, 4.6)
+    many = "name" in data and len(data) > _MANY_NAMES
+    axes = _axes(figure, *((6.8, 5.8) if many else (5.6, 4.6)))
+    axes.margins(x=0.1)  # room for names
     for i, (group, rows) in enumerate(_groups(data)):
         colour = COLOURS[i % len(COLOURS)]
         for axis in ("x", "y"):
@@ -197,15 +199,39 @@ def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     if labels.get("diagonal"):
         ends = [min(data["x"].min(), data["y"].min()), max(data["x"].max(), data["y"].max())]
         axes.plot(ends, ends, "--", color=MUTED, lw=1)
-    if "name" in data and len(data) <= _MOST_ROWS:
-        named = data.drop_duplicates("name", keep="last") if labels.get("join") else data
-        for rank, (_, row) in enumerate(named.sort_values("x").iterrows()):
-            height = 3 + 8 * (rank % 3) if labels.get("join") else 3  # joined dots often lie in a row
-            axes.annotate(str(row["name"]), (row["x"], row["y"]), xytext=(3, height),
-                          textcoords="offset points", fontsize=6, color=MUTED)  # fmt: skip
     axes.set_xlabel(str(labels.get("x", "")), fontsize=9)
     axes.set_ylabel(str(labels.get("y", "")), fontsize=9)
     _finish(axes, {})
+    if "name" in data and len(data) <= _MOST_NAMED:
+        _name_dots(axes, data.drop_duplicates("name", keep="last") if labels.get("join") else data, data)
+
+
+_MOST_NAMED, _MANY_NAMES = 60, 20
+
+
+def _name_dots(axes: Axes, named: pd.DataFrame, data: pd.DataFrame) -> None:
+    """The names of the dots, clear of every dot and, where there is room, of the intervals."""
+    columns = ("xlow", "y", "xhigh", "y"), ("x", "ylow", "x", "yhigh")
+    named = named[np.isfinite(named[["x", "y"]].to_numpy(float)).all(axis=1)]
+    bars = [data[[*ends]].dropna().to_numpy(float) for ends in columns if {*ends} <= set(data)]
+    curves = [line.get_xydata() for line in axes.lines if line.get_linestyle() != "None"]
+    pieces = [np.hstack([curve[:-1], curve[1:]]) for curve in map(_dense, curves)]
+    name_points(
+        axes,
+        named[["x", "y"]].to_numpy(float),
+        named["name"].astype(str).tolist(),
+        dots=data[["x", "y"]].dropna().to_numpy(float),
+        lines=np.vstack([np.empty((0, 4)), *bars, *pieces]),
+        colour=MUTED,
+    )
+
+
+def _dense(curve: Any) -> np.ndarray:
+    """A line of straight pieces as one of many short ones."""
+    corners = np.asarray(curve, float)
+    places = np.arange(len(corners))
+    steps = np.linspace(0, len(corners) - 1, 20 * len(corners))
+    return np.column_stack([np.interp(steps, places, column) for column in corners.T])
 
 
 _FEWEST_FOR_LOWESS = 8
@@ -220,11 +246,18 @@ def lowess(x: pd.Series, y: pd.Series) -> np.ndarray:
     return finite
 
 
+_STYLES: tuple[Any, ...] = ("-", (0, (4, 4)), (0, (1, 3)), (0, (6, 2, 1, 2)))
+"""Of curves: the gaps of a later one show an earlier one below it."""
+
+
 def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     axes = _axes(figure, 6.4, 3.8)
+    drawn: dict[bytes, str] = {}  # each curve, with the name of its first group
     for i, (group, rows) in enumerate(_groups(data)):
-        colour = COLOURS[i % len(COLOURS)]
-        axes.plot(rows["x"], rows["value"], "-", color=colour, label=group or None)
+        colour, style = COLOURS[i % len(COLOURS)], _STYLES[i % len(_STYLES)]
+        first = drawn.setdefault(rows[["x", "value"]].to_numpy(float).round(9).tobytes(), group)
+        name = group if first == group else f"{group} (the same curve as {first})"
+        axes.plot(rows["x"], rows["value"], ls=style, lw=1.8, color=colour, label=name or None)
         if {"low", "high"} <= set(rows):
             low, high = rows["low"].to_numpy(float), rows["high"].to_numpy(float)
             axes.fill_between(rows["x"], low, high, color=colour, alpha=0.18, lw=0)
@@ -237,12 +270,22 @@ def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
 
 
 def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
-    figure.set_size_inches(5.6, 5.0)
+    figure.set_size_inches(5.6, 5.2)
     axes: Any = figure.add_subplot(projection="3d")
+    floor = min(0.0, float(data["z"].min()))
     for i, (_, row) in enumerate(data.iterrows()):
-        axes.plot([row["x"]], [row["y"]], [row["z"]], "o", color=COLOURS[i % len(COLOURS)])
-        axes.text(row["x"], row["y"], row["z"], f" {row['name']}", fontsize=7)
-    axes.set(**{f"{axis}label": str(labels.get(axis, "")) for axis in "xyz"})
+        colour, marker = COLOURS[i % len(COLOURS)], _MARKERS[i // len(COLOURS) % len(_MARKERS)]
+        at = [row["x"]] * 2, [row["y"]] * 2, [row["z"], floor]
+        axes.plot(*at, "-", color=colour, lw=1, alpha=0.6)  # where it stands above the floor
+        axes.plot(*(ends[:1] for ends in at), marker, ms=7, color=colour, label=str(row["name"]))
+    for axis in "xyz":
+        getattr(axes, f"set_{axis}label")(str(labels.get(axis, "")), fontsize=9)
+    axes.tick_params(labelsize=8)
+    axes.set_box_aspect(None, zoom=0.84)  # room for the label of the third axis
+    _legend_above(axes)
+
+
+_MARKERS = "osD^vP*"
 
 
 def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
@@ -312,15 +355,22 @@ def _null(axes: Axes, labels: dict[str, Any], *, vertical: bool) -> None:
 def _finish(axes: Axes, labels: dict[str, Any]) -> None:
     if "x" in labels:
         axes.set_xlabel(str(labels["x"]), fontsize=9)
-    handles, names = axes.get_legend_handles_labels()
-    if handles:
-        axes.legend(handles, names, fontsize=7, frameon=False)
+    _legend_above(axes)
+
+
+_LEGEND_LETTERS = 72  # in a line of a legend
 
 
 def _legend_above(axes: Axes) -> None:
-    """The legend where it hides nothing."""
+    """The legend, where there is anything to explain, above the axes: it hides nothing."""
     handles, names = axes.get_legend_handles_labels()
-    axes.legend(handles, names, fontsize=7, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=5)
+    if not handles:
+        return
+    columns = max(1, min(5, _LEGEND_LETTERS // (6 + max(map(len, names)))))
+    axes.legend(
+        handles, names, fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns,
+        borderaxespad=0.2, handletextpad=0.5,
+    )  # fmt: skip
 
 
 _DRAW: dict[str, Callable[[Figure, pd.DataFrame, dict[str, Any]], None]] = {

@@ -56,9 +56,78 @@ def test_each_kind_is_drawn(kind, data):
 def test_joined_dots_share_one_name_and_a_line():
     points = {"name": ["man", "old"] * 2, "group": ["a", "a", "b", "b"], "x": [1, 2, 3, 4], "y": [4, 3, 2, 1]}
     plain, joined = (draw(figure("scatter", points, join=join)).axes[0] for join in (False, True))
-    assert [text.get_text() for text in joined.texts] == ["man", "old"]
+    assert sorted(text.get_text() for text in joined.texts) == ["man", "old"]
     assert len(plain.texts) == 4
     assert len(joined.lines) == len(plain.lines) + 2
+
+
+def extents(texts):
+    """Boxes of texts in pixels, ``(n, 4)``, without the lines to their dots."""
+    from matplotlib.text import Text
+
+    return np.array([Text.get_window_extent(text).extents for text in texts])
+
+
+def n_overlaps(boxes, others):
+    """How many of the others each box covers a part of."""
+    low = np.maximum(boxes[:, np.newaxis, :2], others[:, :2])
+    high = np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:])
+    return (high > low).all(axis=2).sum(axis=1)
+
+
+@pytest.mark.parametrize("kind", ["a cloud", "a row", "a column", "two places", "one place"])
+def test_no_name_lies_over_another_name_or_a_dot(kind):
+    n = {"a cloud": 41, "one place": 7}.get(kind, 13)
+    spread = np.random.default_rng(3).normal(size=(n, 2))
+    spread[:, 1] *= kind != "a row"
+    spread[:, 0] *= kind != "a column"
+    if kind == "two places":
+        spread = np.repeat([[0.0, 0.0], [1.0, 1.0]], [6, 7], axis=0)
+    if kind == "one place":
+        spread = np.zeros((n, 2))
+    ends = {"ylow": spread[:, 1] - 0.3, "yhigh": spread[:, 1] + 0.3}
+    names = [f"construction worker {i}" for i in range(n)]
+    drawn = draw(figure("scatter", {"x": spread[:, 0], "y": spread[:, 1], "name": names, **ends}))
+    drawn.draw_without_rendering()
+    axes = drawn.axes[0]
+    boxes = extents(axes.texts)
+    dots = axes.transData.transform(spread)
+    assert len(boxes) == n
+    assert n_overlaps(boxes, boxes).tolist() == [1] * n  # itself
+    assert n_overlaps(boxes, np.hstack([dots - 2, dots + 2])).tolist() == [0] * n
+    frame = axes.bbox.extents
+    assert (boxes[:, :2] > frame[:2] - 1).all()
+    assert (boxes[:, 2:] < frame[2:] + 1).all()
+
+
+def test_a_point_without_a_place_has_no_name():
+    points = {"x": [0.0, 1.0, np.nan, 2.0], "y": [0.0, np.inf, 1.0, 1.0], "name": list("abcd")}
+    axes = draw(figure("scatter", points)).axes[0]
+    assert sorted(text.get_text() for text in axes.texts) == ["a", "d"]
+
+
+def test_the_legend_lies_outside_of_what_it_explains(data):
+    for kind in ("intervals", "pairs", "bars", "curves"):
+        drawn = draw(figure(kind, data[kind]))
+        drawn.draw_without_rendering()
+        axes = drawn.axes[0]
+        assert axes.get_legend().get_window_extent().y0 >= axes.bbox.y1, kind
+
+
+def test_a_curve_below_another_is_seen_and_named():
+    steps = {"x": [0, 1, 2] * 3, "group": ["fair"] * 3 + ["trigger"] * 3 + ["extreme"] * 3}
+    axes = draw(figure("curves", steps | {"value": [1.0, 0.5, 0.2] + [1.0, 0.3, 0.1] * 2})).axes[0]
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == ["fair", "trigger", "extreme (the same curve as trigger)"]
+    assert len({line.get_linestyle() for line in axes.lines}) >= 2
+    assert axes.lines[0].get_linestyle() == "-"
+    assert "-" not in [line.get_linestyle() for line in axes.lines[1:]]  # their gaps show what is below
+
+
+def test_points_in_space_are_named_in_the_legend(data):
+    axes = draw(figure("space", data["space"], x="B_D", y="H_J", z="M_G, stronger")).axes[0]
+    assert not axes.texts
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == NAMES
 
 
 def test_a_line_joins_the_dots_of_each_name():

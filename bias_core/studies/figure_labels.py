@@ -1,0 +1,140 @@
+"""Names beside the dots of a figure, so that none lies over another name or a dot."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+_REACHES = (5.0, 9.0, 14.0, 20.0, 27.0, 35.0, 44.0, 54.0, 66.0, 80.0)  # points from the dot to its name
+_ANGLES = np.radians([20, 0, -20, 160, 180, 200, 60, -60, 120, -120, 90, -90])
+_DOT = 4.0  # half the width of a dot, in points
+_FAR = 8.0  # from here on, a line joins the name to its dot
+_CROSSED = 8.0  # points of reach that a name may go to keep off one more line
+_MISLEADING = 60.0  # the same, to keep the line to its dot off another dot or name
+
+
+def name_points(
+    axes: Axes,
+    points: NDArray[np.float64],
+    names: Sequence[str],
+    *,
+    dots: NDArray[np.float64],
+    lines: NDArray[np.float64],
+    colour: str,
+    size: float = 7.0,
+) -> None:
+    """Write each name near its point; call it last, when nothing else moves the axes.
+
+    Around each point, places are tried from near to far, those of crowded points first. A place that would
+    cover a dot, another name or the frame is not taken unless all do; one that crosses lines is, where the
+    next free one is much farther.
+
+    Parameters
+    ----------
+    axes : with everything else drawn.
+    points : (n_names, 2), in data units.
+    names : a text each.
+    dots : (n_dots, 2), what no name may cover, in data units.
+    lines : (n_lines, 4), x and y of both ends, what names should rather not cover.
+    colour, size : of the text; the size in points.
+    """
+    figure = axes.get_figure(root=True)
+    if figure is None or not len(points):
+        return
+    figure.draw_without_rendering()  # the layout settles, and texts have a size
+    pixels = figure.dpi / 72
+    extents = [_text_size(axes, name, size) for name in names]
+    at, marks = axes.transData.transform(points), axes.transData.transform(dots)
+    ends = axes.transData.transform(lines.reshape(-1, 2)).reshape(-1, 4)
+    crossed = np.column_stack([np.minimum(ends[:, :2], ends[:, 2:]), np.maximum(ends[:, :2], ends[:, 2:])])
+    taken = np.column_stack([marks - _DOT * pixels, marks + _DOT * pixels])
+    frame = np.asarray(axes.bbox.extents)
+    for i in _crowded_first(at):
+        reaches, boxes = _places(at[i], extents[i], pixels)
+        covered = _overlap(boxes, taken) + _outside(boxes, frame)
+        centres = (boxes[:, :2] + boxes[:, 2:]) / 2
+        leaders = _dots_between(at[i], centres, _DOT * pixels)  # (n_places, n_steps, 4)
+        others = taken[~(np.abs(taken - np.tile(at[i], 2)) <= 2 * _DOT * pixels).all(axis=1)]
+        misled = [_touches(leader, others).any(axis=0).sum() for leader in leaders]
+        cost = reaches + _CROSSED * _touches(boxes, crossed).sum(axis=1)
+        cost += _MISLEADING * np.where(reaches > _FAR, misled, 0)
+        best = int(np.lexsort((cost, covered))[0])
+        taken = np.vstack([taken, boxes[best]])
+        if reaches[best] > _FAR:
+            crossed = np.vstack([crossed, leaders[best]])
+        offset = (centres[best] - at[i]) / pixels
+        line = {"arrowstyle": "-", "color": colour, "lw": 0.5, "shrinkA": 0, "shrinkB": 3}
+        text = axes.annotate(
+            names[i], points[i], xytext=offset, textcoords="offset points", ha="center", va="center",
+            fontsize=size, color=colour, arrowprops=line if reaches[best] > _FAR else None,
+            bbox={"facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.7, "pad": 0.4},
+        )  # fmt: skip
+        text.set_in_layout(False)
+
+
+def _text_size(axes: Axes, name: str, size: float) -> tuple[float, float]:
+    """Width and height of a text in pixels, with a little air."""
+    text = axes.text(0, 0, name, fontsize=size)
+    extent = text.get_window_extent()
+    text.remove()
+    return extent.width + 2, extent.height + 1
+
+
+def _crowded_first(at: NDArray[np.float64]) -> list[int]:
+    """Numbers of the points, those with the most others near them first."""
+    apart = np.abs(at[:, np.newaxis] - at).max(axis=2)
+    neighbours = (apart < np.median(apart) / 2).sum(axis=1) if len(at) > 1 else np.zeros(1)
+    return [int(i) for i in np.lexsort((at[:, 1], at[:, 0], -neighbours))]
+
+
+def _places(
+    at: NDArray[np.float64], extent: tuple[float, float], pixels: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Reach in points, ``(n_places,)``, and box in pixels, ``(n_places, 4)``, of every place for a name."""
+    reach, angle = (grid.ravel() for grid in np.meshgrid(_REACHES, _ANGLES, indexing="ij"))
+    half = np.array(extent) / 2
+    direction = np.column_stack([np.cos(angle), np.sin(angle)])
+    centre = at + direction * (reach[:, np.newaxis] * pixels + half)
+    return reach, np.column_stack([centre - half, centre + half])
+
+
+def _dots_between(
+    start: NDArray[np.float64], ends: NDArray[np.float64], beyond: float
+) -> NDArray[np.float64]:
+    """The line to each end as boxes without a size, from the rim of a dot on: ``(n_ends, n_steps, 4)``."""
+    length = np.hypot(*(ends - start).T)
+    shares = np.linspace(beyond / length, 1, 16).T[..., np.newaxis]
+    steps = start + shares * (ends - start)[:, np.newaxis]
+    return np.concatenate([steps, steps], axis=2)
+
+
+def _overlap(boxes: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Pixels of each box that others cover, ``(n_boxes,)``."""
+    low = np.maximum(boxes[:, np.newaxis, :2], others[:, :2])
+    high = np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:])
+    covered: NDArray[np.float64] = np.clip(high - low, 0, math.inf).prod(axis=2).sum(axis=1)
+    return covered
+
+
+def _touches(boxes: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which boxes meet which others, that may be as thin as a line: ``(n_boxes, n_others)``."""
+    low = np.maximum(boxes[:, np.newaxis, :2], others[:, :2])
+    high = np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:])
+    meets: NDArray[np.bool_] = np.all(high >= low, axis=2)
+    return meets
+
+
+def _outside(boxes: NDArray[np.float64], frame: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Pixels of each box beyond the frame, ``(n_boxes,)``."""
+    size = boxes[:, 2:] - boxes[:, :2]
+    inside = np.minimum(boxes[:, 2:], frame[2:]) - np.maximum(boxes[:, :2], frame[:2])
+    beyond: NDArray[np.float64] = size.prod(axis=1) - np.clip(inside, 0, math.inf).prod(axis=1)
+    return beyond
