@@ -77,6 +77,7 @@ class Services:
         self.engine: Engine = LocalEngine(self.settings.device)
         self.rates = RateStore(data / "rates.json")
         self._build_lock = threading.RLock()
+        self._labels_lock = threading.RLock()  # of its own: raters wait for no model
         self._borrows = self.settings.device == "auto" and on_zero_gpu()
         self._device = "cpu" if self._borrows else self.settings.device
         if self._borrows:
@@ -86,13 +87,13 @@ class Services:
     @property
     def labels(self) -> LabelStore:
         """People's answers; the database opens with the first of them."""
-        return self._once("labels", "", self._build_labels)
+        return self._once("labels", "", self._build_labels, self._labels_lock)
 
     def label_sync(self) -> LabelSync | None:
         """The copying of answers to a hub's dataset, running from now on; None where none is wanted."""
         if not self.settings.labels_repo:
             return None
-        return self._once("label_sync", "", self._start_label_sync)
+        return self._once("label_sync", "", self._start_label_sync, self._labels_lock)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -269,8 +270,8 @@ class Services:
         if ("labels", "") in self._built:
             self.labels.close()
 
-    def _once(self, kind: str, name: str, build: Callable[[], T]) -> T:
-        with self._build_lock:
+    def _once(self, kind: str, name: str, build: Callable[[], T], lock: Any = None) -> T:
+        with lock or self._build_lock:
             if (kind, name) not in self._built:
                 self._built[kind, name] = build()
             return self._built[kind, name]  # type: ignore[return-value]

@@ -30,13 +30,18 @@ class GroupCommit:
     Parameters
     ----------
     begin : gives a connection in a transaction that may write.
+    commit : ends that transaction, with all that was done in it on the disk.
     errors : what a commit of several acts raises, in the caller's own terms.
     """
 
     def __init__(
-        self, begin: Callable[[], Connection], *, errors: Callable[[], AbstractContextManager[None]]
+        self,
+        begin: Callable[[], Connection],
+        commit: Callable[[Connection], None],
+        *,
+        errors: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self._begin = begin
+        self._begin, self._commit = begin, commit
         self._errors = errors
         self._turn = threading.Lock()
         self._here = threading.local()
@@ -57,7 +62,7 @@ class GroupCommit:
         with self._turn, self._begin() as connection:
             yield connection
             try:
-                connection.commit()
+                self._commit(connection)
             except SQLAlchemyError:
                 connection.invalidate()  # closed for good, with what it had not committed
                 raise

@@ -1,7 +1,8 @@
 """The database of labels: one place that opens it, upgrades it, and gives transactions.
 
 SQLite by default, in WAL mode with every commit forced to the disk: an answer that was acknowledged
-survives a kill and a power cut. Any SQLAlchemy URL of PostgreSQL serves several machines.
+survives a kill and a power cut, and none is acknowledged while its file is not where it should be
+(:mod:`bias_core.annotation.label_file`). Any SQLAlchemy URL of PostgreSQL serves several machines.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from sqlalchemy import create_engine, event, func, insert, make_url, select
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from bias_core.annotation.group_commit import GroupCommit
+from bias_core.annotation.label_file import LabelFile, copy_database
 from bias_core.annotation.schema import metadata, task_versions, upgrade
 from bias_core.annotation.tasks import Task, task_from
 from bias_core.errors import BiasCoreError, StorageError
@@ -63,12 +65,15 @@ class LabelStore:
             self._url = make_url(url)
         except ArgumentError as error:
             raise StorageError(f"the labels' database has no valid URL: {error}") from error
+        self._path = self._sqlite_path()
         self.pictures = pictures
         self.rng = rng or random.Random()
         self._clock = clock
         self._engine: Engine | None = None
+        self._file: LabelFile | None = None  # of the engine, where that is one file
+        self._written: LabelFile | None = None  # by the transaction that is under way
         self._opening = threading.Lock()
-        self._group_commit = GroupCommit(self._begin_write, errors=self._errors)
+        self._group_commit = GroupCommit(self._begin_write, self._commit_write, errors=self._errors)
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="labels")
         self._version = lru_cache(maxsize=256)(self._read_version)
 
@@ -85,7 +90,7 @@ class LabelStore:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A view of the database that nobody changes meanwhile."""
-        with self._errors(), self._open().connect() as connection:
+        with self._errors(), self._open()[0].connect() as connection:
             yield connection
 
     @contextmanager
@@ -96,7 +101,7 @@ class LabelStore:
                 with self._group_commit.transaction() as connection:
                     yield connection
             else:
-                with self._open().begin() as connection:
+                with self._open()[0].begin() as connection:
                     yield connection
 
     def submit(self, act: Callable[[], T]) -> Future[T]:
@@ -115,8 +120,10 @@ class LabelStore:
 
     def erase_traces(self) -> None:
         """After a deletion: no copy of the rows stays in SQLite's log, or until that is next full."""
-        if self.is_sqlite and self._url.database:
-            with self._errors(), closing(sqlite3.connect(self._url.database, timeout=2)) as log:
+        if self._path is not None:
+            with self.read():  # the file is there: to open one that is not would make it
+                pass
+            with self._errors(), closing(sqlite3.connect(self._path, timeout=2)) as log:
                 log.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def backup(self, target: Path) -> Path:
@@ -129,14 +136,9 @@ class LabelStore:
         """
         if not self.is_sqlite:
             raise StorageError("a copy of the file exists of SQLite only; save the labels as JSONL")
-        with (
-            self.read() as connection,
-            replaced_file(target) as temporary,
-            closing(sqlite3.connect(temporary)) as copy,
-        ):
+        with self.read() as connection:
             source: Any = connection.connection.driver_connection
-            source.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+            copy_database(source, target)
         return target
 
     def dump(self, target: Path) -> Path:
@@ -179,28 +181,60 @@ class LabelStore:
 
     def close(self) -> None:
         """Let go of the database; it opens again on the next use."""
-        with self._opening:
-            if self._engine is not None:
-                self._engine.dispose()
-                self._engine = None
+        with self._opening, self._errors():
+            if self._file is not None and self._file.has_lost_its_name() and not self._file.is_succeeded():
+                self._file.rescue()  # nothing else has it when this process ends
+            self._let_go()
 
-    def _open(self) -> Engine:
-        with self._opening:
+    def _open(self) -> tuple[Engine, LabelFile | None]:
+        """The database that has its name now; StorageError while that has not all that was acknowledged."""
+        with self._opening, self._errors():
+            if self._file is not None and (trouble := self._file.trouble()):
+                self._follow_name(self._file, trouble)
             if self._engine is None:
-                self._engine = self._new_engine()
                 try:
-                    with self._errors(), self._engine.execution_options(write=True).begin() as connection:
+                    self._engine = self._new_engine()
+                    with self._engine.execution_options(write=True).begin() as connection:
                         upgrade(connection)
-                except BiasCoreError:
-                    self._engine.dispose()
-                    self._engine = None
+                        if self._file is not None:
+                            self._file.follow(connection)
+                    if self._file is not None:
+                        self._file.followed()
+                except (BiasCoreError, SQLAlchemyError, sqlite3.Error, OSError):
+                    self._let_go()
                     raise
-            return self._engine
+            return self._engine, self._file
+
+    def _follow_name(self, file: LabelFile, trouble: str) -> None:
+        """Another file has the name: it is taken where it has everything; else that is kept in a copy."""
+        if not file.has_lost_its_name():
+            raise StorageError(f"the labels' database: {trouble}")
+        if not file.is_succeeded():
+            raise StorageError(
+                f"the labels' database: {trouble}; put it back, or give its name to {file.rescue()}, which "
+                "has every answer"
+            )
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+        if self._file is not None:
+            self._file.close()
+        self._engine = self._file = None
 
     def _begin_write(self) -> Connection:
-        connection = self._open().execution_options(write=True).connect()
+        engine, self._written = self._open()
+        connection = engine.execution_options(write=True).connect()
         connection.begin()
         return connection
+
+    def _commit_write(self, connection: Connection) -> None:
+        file = self._written
+        number = 0 if file is None else file.number(connection)
+        connection.commit()
+        if file is not None:
+            file.committed(number)
 
     def _new_engine(self) -> Engine:
         if not self.is_sqlite:
@@ -210,12 +244,24 @@ class LabelStore:
                 raise StorageError(
                     f"the driver of {self._url.drivername} is not installed (pip install 'psycopg[binary]')"
                 ) from error
-        if self._url.database:
-            Path(self._url.database).expanduser().parent.mkdir(parents=True, exist_ok=True)
-        engine = create_engine(self._url, connect_args={"timeout": _PATIENCE_SECONDS})
+        url = self._url
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = LabelFile(self._path)
+            url = url.set(database=str(self._path))
+        engine = create_engine(url, connect_args={"timeout": _PATIENCE_SECONDS})
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
+
+    def _sqlite_path(self) -> Path | None:
+        """The one file that the labels are in; None where they are not in one."""
+        name = self._url.database
+        if not self.is_sqlite or not name or name == ":memory:":
+            return None
+        if name.startswith("file:"):
+            raise StorageError("the labels' database is given as a file, not as a URI of SQLite's own")
+        return Path(name).expanduser().absolute()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -227,6 +273,10 @@ class LabelStore:
             raise StorageError(f"the labels' database: {reason}") from error
         except sqlite3.Error as error:
             raise StorageError(f"the labels' database: {error}") from error
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            raise StorageError(f"the labels' database: {error.strerror}") from error
 
     def _read_version(self, task_id: str, version: int) -> Task:
         table = task_versions.c

@@ -1,0 +1,3 @@
+from tests.ui.served import fakes, served
+
+__all__ = ["fakes", "served"]

@@ -1,0 +1,276 @@
+"""The labels' file is taken away under the raters: nothing is acknowledged that would be lost, and nothing
+that was acknowledged is."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from bias_core.annotation.collected import given_answers, task_progress
+from bias_core.annotation.label_store import LabelStore
+from bias_core.annotation.task_owner import CreatedTask
+from bias_core.errors import StorageError
+from bias_core.ui.label import LabelTab
+from bias_core.ui.label_api import LabelDoor
+from bias_core.ui.visitor import Visitor
+from tests.annotation.raters import CHOICES, new_id, open_task
+from tests.ui.fakes import FakeServices  # noqa: TC001
+from tests.ui.tabs import built
+
+
+class Raters:
+    """One rater at the door of a store on the disk, and the owner of the task."""
+
+    def __init__(self, services: FakeServices, client: TestClient, folder: Path) -> None:
+        self.services, self.client = services, client
+        self.file = services.settings.data_dir / "labels.sqlite"
+        self.task: CreatedTask = open_task(services.labels, folder, 9, raters_per_item=1)
+        said = client.post("/label/join", json={"task": self.task.join_code, "agreed": True}).json()
+        self.me = {"X-Rater-Code": said["code"]}
+        self.turn = client.get("/label/next", headers=self.me).json()
+        self.acknowledged: list[str] = []
+
+    @property
+    def files(self) -> list[Path]:
+        return [self.file, self.file.with_name("labels.sqlite-wal"), self.file.with_name("labels.sqlite-shm")]
+
+    def answer(self, body: Any = None) -> tuple[int, Any]:
+        """Send an answer; what came back, and the body to send again where it was not kept."""
+        body = body or {"id": new_id(), "item": self.turn["item"], "choices": CHOICES, "duration_ms": 500}
+        reply = self.client.post("/label/answer", headers=self.me, json=body)
+        if reply.status_code == 200:
+            self.acknowledged.append(body["id"])
+            self.turn = reply.json()
+        return reply.status_code, body
+
+    def kept(self, file: Path | None = None) -> list[str]:
+        """The answers in a file, as another program finds them."""
+        with closing(sqlite3.connect(file or self.file)) as found:
+            return [row[0] for row in found.execute("SELECT client_id FROM answers ORDER BY id")]
+
+    def put_back(self, folder: Path) -> None:
+        for path in folder.iterdir():
+            path.rename(self.file.with_name(path.name))
+
+
+@pytest.fixture
+def raters(fakes: FakeServices, tmp_path: Path) -> Iterator[Raters]:
+    with TestClient(Starlette(routes=LabelDoor(fakes).routes())) as client:
+        found = Raters(fakes, client, tmp_path / "originals")
+        for _ in range(2):
+            assert found.answer()[0] == 200
+        yield found
+
+
+def removed(raters: Raters) -> None:
+    raters.file.unlink()
+
+
+def removed_with_its_log(raters: Raters) -> None:
+    for path in raters.files:
+        path.unlink()
+
+
+def made_empty(raters: Raters) -> None:
+    raters.file.write_bytes(b"")
+
+
+def replaced_by_an_empty_one(raters: Raters) -> None:
+    raters.file.unlink()
+    raters.file.touch()
+
+
+def replaced_by_another_database(raters: Raters) -> None:
+    other = raters.file.with_name("other.sqlite")
+    open_task(LabelStore(f"sqlite:///{other}", pictures=other.parent), other.parent / "pictures", 2)
+    other.replace(raters.file)
+
+
+def replaced_by_no_database(raters: Raters) -> None:
+    raters.file.unlink()
+    raters.file.write_bytes(b"no database at all" * 500)
+
+
+def made_read_only(raters: Raters) -> None:
+    raters.file.chmod(0o444)
+
+
+def its_folder_moved(raters: Raters) -> None:
+    (away := raters.file.parent.with_name("moved")).mkdir()
+    for path in raters.files:
+        path.rename(away / path.name)
+
+
+HARMS = [
+    removed, removed_with_its_log, made_empty, replaced_by_an_empty_one, replaced_by_another_database,
+    replaced_by_no_database, made_read_only, its_folder_moved,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
+def test_nothing_is_acknowledged_without_its_file_and_raters_and_owner_are_told(
+    raters: Raters, harm: Callable[[Raters], None]
+) -> None:
+    harm(raters)
+    for _ in range(2):
+        assert raters.answer()[0] == 503
+        assert raters.client.get("/label/next", headers=raters.me).status_code == 503
+        assert raters.client.get(f"/label/task/{raters.task.join_code}").status_code == 503
+    with pytest.raises(StorageError, match=r"labels\.sqlite") as told:
+        task_progress(raters.services.labels, raters.task.key)
+    assert str(raters.file.parent) not in str(told.value)  # a public page names no folder
+
+
+def test_the_owner_s_page_says_that_the_file_is_gone(raters: Raters) -> None:
+    tab, visitor = built(LabelTab, raters.services), Visitor()  # type: ignore[type-var]
+    assert tab.parts["header"] in tab.on_open(visitor, None, raters.task.key.text)
+    removed(raters)
+    told = tab.on_open(visitor, None, raters.task.key.text)
+    assert list(told) == [tab.parts["status"]]
+    assert "labels.sqlite was removed" in told[tab.parts["status"]]
+    visitor.leave()
+
+
+@pytest.mark.parametrize("what", ["the same files", "a copy", "a copy of the file beside its old log"])
+def test_when_the_file_comes_back_the_answer_is_sent_again_and_counts_once(
+    raters: Raters, tmp_path: Path, what: str
+) -> None:
+    (away := tmp_path / "away").mkdir()
+    for path in raters.files[: 1 if "log" in what else 3]:
+        if "copy" in what:
+            shutil.copy(path, away / path.name)
+            path.unlink()
+        else:
+            path.rename(away / path.name)
+    status, body = raters.answer()
+    assert status == 503
+    raters.put_back(away)
+    assert raters.answer(body)[0] == 200
+    assert raters.answer()[0] == 200
+    assert raters.kept() == raters.acknowledged
+    assert len(raters.acknowledged) == 4
+    assert not list(raters.file.parent.glob("*rescued*"))  # nothing is left lying about
+
+
+@pytest.mark.parametrize("with_log", [True, False])
+def test_of_a_file_that_was_deleted_everything_is_in_the_rescued_copy(raters: Raters, with_log: bool) -> None:
+    for path in raters.files[: 3 if with_log else 1]:
+        path.unlink()
+    status, body = raters.answer()
+    assert status == 503
+    (rescued,) = raters.file.parent.glob("labels.sqlite.rescued-*")
+    with pytest.raises(StorageError, match=rescued.name):
+        task_progress(raters.services.labels, raters.task.key)
+    again = LabelStore(f"sqlite:///{raters.file}", pictures=raters.file.parent)  # as after a restart
+    with pytest.raises(StorageError, match=r"is missing or empty, and labels\.sqlite"):
+        given_answers(again, raters.task.key)
+    assert raters.kept(rescued) == raters.acknowledged
+    rescued.rename(raters.file)
+    assert raters.answer(body)[0] == 200
+    assert raters.kept() == raters.acknowledged
+    assert len(raters.acknowledged) == 3
+
+
+def test_a_log_that_was_deleted_costs_no_answer(raters: Raters) -> None:
+    raters.files[1].unlink()
+    status, body = raters.answer()
+    while status == 503:  # once
+        status, _ = raters.answer(body)
+    assert raters.answer()[0] == 200
+    assert sorted(raters.kept()) == sorted(raters.acknowledged)
+
+
+def test_an_older_copy_is_not_taken_for_the_database(raters: Raters, tmp_path: Path) -> None:
+    older = raters.services.labels.backup(tmp_path / "older.sqlite")
+    newer = raters.services.labels.backup(tmp_path / "newer.sqlite")
+    assert raters.answer()[0] == 200
+    for path in raters.files:
+        path.unlink()
+    shutil.copy(older, raters.file)
+    assert raters.answer()[0] == 503
+    assert raters.kept(newer) != raters.acknowledged
+    (rescued,) = raters.file.parent.glob("labels.sqlite.rescued-*")
+    rescued.replace(raters.file)
+    assert raters.answer()[0] == 200
+    assert raters.kept() == raters.acknowledged
+
+
+def test_what_is_removed_between_the_commit_and_its_answer_is_not_acknowledged(
+    raters: Raters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bias_core.annotation.label_file import LabelFile
+
+    real = LabelFile.committed
+
+    def removed_just_now(file: LabelFile, number: int) -> None:
+        raters.file.unlink()
+        real(file, number)
+
+    with monkeypatch.context() as moment:
+        moment.setattr(LabelFile, "committed", removed_just_now)
+        status, body = raters.answer()
+    assert status == 503
+    assert raters.answer(body)[0] == 503  # known by now, and rescued with what was in it
+    (rescued,) = raters.file.parent.glob("labels.sqlite.rescued-*")
+    rescued.rename(raters.file)
+    assert raters.answer(body)[0] == 200  # it was in there, and is not there twice
+    assert raters.kept() == raters.acknowledged
+
+
+def test_a_full_disk_is_said_and_answers_go_on_when_there_is_room(raters: Raters) -> None:
+    sizes = resource.getrlimit(resource.RLIMIT_FSIZE)
+    room = raters.files[1].stat().st_size + 60_000  # for a few more answers
+    statuses, left = [], None
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, sizes[1]))
+        for _ in range(6):
+            status, left = raters.answer(left)
+            statuses.append(status)
+            left = None if status == 200 else left
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, sizes)
+    assert statuses[0] == 200
+    assert statuses[-1] == 503
+    assert raters.answer(left)[0] == 200
+    assert raters.kept() == raters.acknowledged
+
+
+def test_raters_wait_for_no_model_that_is_being_built(fakes: FakeServices, raters: Raters) -> None:
+    building, done = threading.Event(), threading.Event()
+
+    def slow_hub() -> None:
+        building.set()
+        done.wait(20)
+
+    thread = threading.Thread(target=lambda: fakes._once("model", "slow", slow_hub))
+    thread.start()
+    try:
+        assert building.wait(10)
+        reply: list[int] = []
+        asked = threading.Thread(target=lambda: reply.append(raters.answer()[0]))
+        asked.start()
+        asked.join(10)
+        assert reply == [200]
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_the_file_s_owner_may_be_another_user_without_the_right_to_write(
+    raters: Raters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert raters.answer()[0] == 503
+    monkeypatch.undo()
+    assert raters.answer()[0] == 200
