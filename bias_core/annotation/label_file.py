@@ -23,6 +23,7 @@ from bias_core.runs.files import replaced_file
 _HEAD = struct.Struct(">28x I 28x I 4x I")
 _MAX_ID = 2**31 - 1
 _RESCUED = "rescued"
+_PATIENCE_SECONDS = 10
 
 
 class Head(NamedTuple):
@@ -46,6 +47,11 @@ class LabelFile:
         self._refuse_orphans()
         # Keeps the file and its log open, and with them everything that was acknowledged.
         self._keeper = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        try:
+            _use_log(self._keeper)
+        except (sqlite3.Error, StorageError):
+            self._keeper.close()
+            raise
         self._names: dict[Path, tuple[int, int]] = {}
         self._file = -1
         self._rescued: tuple[str, int] = ("", 0)
@@ -180,6 +186,25 @@ def copy_database(source: sqlite3.Connection, target: Path) -> None:
     with replaced_file(target) as temporary, closing(sqlite3.connect(temporary)) as copy:
         source.backup(copy)
         copy.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+
+
+def _use_log(connection: sqlite3.Connection) -> None:
+    """WAL mode, which stays with the file; while another program sets it SQLite fails and does not wait."""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while not _uses_log(connection):
+        if time.monotonic() > until:
+            raise StorageError("another program does not let go of the labels' database")
+        time.sleep(0.02)
+
+
+def _uses_log(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        if "locked" not in str(error):
+            raise
+        return False
+    return True
 
 
 def _log_of(path: Path) -> Path:

@@ -304,7 +304,6 @@ def hashed(secret: str) -> str:
 def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # transactions begin where _begin_sqlite says
     for pragma in (
-        "journal_mode = WAL",
         "synchronous = FULL",  # the log is on the disk before a commit returns
         "foreign_keys = ON",
         "secure_delete = ON",  # deleted answers are overwritten, not only forgotten

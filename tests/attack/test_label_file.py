@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from starlette.applications import Starlette
@@ -19,7 +19,6 @@ from starlette.testclient import TestClient
 
 from bias_core.annotation.collected import given_answers, task_progress
 from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.task_owner import CreatedTask
 from bias_core.errors import StorageError
 from bias_core.ui.label import LabelTab
 from bias_core.ui.label_api import LabelDoor
@@ -27,6 +26,9 @@ from bias_core.ui.visitor import Visitor
 from tests.annotation.raters import CHOICES, new_id, open_task
 from tests.ui.fakes import FakeServices  # noqa: TC001
 from tests.ui.tabs import built
+
+if TYPE_CHECKING:
+    from bias_core.annotation.task_owner import CreatedTask
 
 
 class Raters:
