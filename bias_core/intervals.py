@@ -1,4 +1,4 @@
-"""Intervals: Wilson, bootstrap, and those made from resamples or a standard error."""
+"""Intervals: Wilson, Student's t, bootstrap, and those made from resamples or a standard error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bias_core.types import Estimate
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from bias_core.permutation import Alternative, Seed
+    from bias_core.permutation import Seed
 
 Statistic = Callable[..., Any]
 
@@ -196,20 +196,64 @@ def normal_estimate(
     )
 
 
-def normal_p_value(value: float, standard_error: float, *, alternative: Alternative = "two-sided") -> float:
-    """Probability of a standard normal at least as extreme as value / SE; nan where SE is nan or 0.
+def mean_interval(
+    x: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    confidence: float = 0.95,
+    null_value: float | None = None,
+) -> Estimate:
+    """A mean, or a difference of two, with the interval of Student's t.
+
+    mean(x) ± t SE, SE² = s_x²/n_x, with n_x − 1 degrees of freedom; or mean(x) − mean(y) ± t SE,
+    SE² = s_x²/n_x + s_y²/n_y, with SE⁴ / ((s_x²/n_x)²/(n_x−1) + (s_y²/n_y)²/(n_y−1)) of them  [welch1947]
+
+    Parameters
+    ----------
+    x, y : arrays (n_x,), (n_y,)
+        An entry is one sampling unit; the samples may vary unequally.
+    confidence : float in (0, 1)
+    null_value : what "no bias" would read.
+
+    Returns
+    -------
+    Estimate
+        ``low`` and ``high`` are nan, with a note, for a sample of one unit and where all units of each sample
+        are equal; ``n`` counts all units.
+
+    Raises
+    ------
+    InvalidInput
+        For empty or not finite samples.
 
     Examples
     --------
-    >>> round(normal_p_value(1.96, 1.0), 3)
-    0.05
+    >>> round(mean_interval([1.0, 2.0, 3.0]).high, 3)  # 2 + 4.303 / √3
+    4.484
     """
-    if not standard_error > 0:
-        return math.nan
-    z = value / standard_error
-    if alternative == "two-sided":
-        return float(2 * stats.norm.sf(abs(z)))
-    return float(stats.norm.sf(z if alternative == "greater" else -z))
+    check_confidence(confidence)
+    samples = [finite_vector(sample, "sample") for sample in ((x,) if y is None else (x, y))]
+    means = [float(sample.mean()) for sample in samples]
+    value, n = means[0] - sum(means[1:]), sum(map(len, samples))
+    reach, note = math.nan, ""
+    if min(map(len, samples)) < 2:
+        note = "one sampling unit has no interval"
+    elif all(np.ptp(sample) <= _ROUNDING for sample in samples):
+        note = "all sampling units are equal, so there is no interval"
+    else:
+        squares = [float(sample.var(ddof=1)) / len(sample) for sample in samples]
+        parts = sum(square**2 / (len(sample) - 1) for square, sample in zip(squares, samples, strict=True))
+        freedom = sum(squares) ** 2 / parts
+        reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * math.sqrt(sum(squares))
+    return Estimate(
+        value=value,
+        low=value - reach,
+        high=value + reach,
+        n=n,
+        null_value=null_value,
+        method=f"Student's t{'' if y is None else ' (Welch)'} {percent(confidence)}",
+        note=note,
+    )
 
 
 def check_confidence(confidence: float) -> None:

@@ -35,6 +35,8 @@ class PermutationTest:
     p_value : in (0, 1], never 0; large where the labels x and y do not matter.
     n_permutations : splits looked at; all of them if ``exact``.
     exact : whether every split was looked at.
+    smallest_p_value : no values of these sizes can give a smaller p. It is that of the observed split alone,
+        or of it and its mirror in a two-sided test of equal sizes.
     alternative : which differences count as at least as extreme.
     """
 
@@ -42,6 +44,7 @@ class PermutationTest:
     p_value: float
     n_permutations: int
     exact: bool
+    smallest_p_value: float
     alternative: Alternative
 
 
@@ -76,6 +79,8 @@ def permutation_test(
     --------
     >>> permutation_test([5, 6, 7, 8], [1, 2, 3, 4]).p_value * 70
     2.0
+    >>> permutation_test([4, 5, 6], [1, 2, 3]).smallest_p_value  # 2 of C(6, 3) = 20 splits
+    0.1
     """
     first, second = finite_vector(x, "x"), finite_vector(y, "y")
     if n_permutations < 1:
@@ -95,11 +100,13 @@ def permutation_test(
     )
     n_extreme = sum(_count_extreme(block, observed, alternative) for block in blocks)
     p_value = n_extreme / n_splits if exact else (1 + n_extreme) / (1 + n_permutations)
+    mirrored = alternative == "two-sided" and first.size == second.size
     return PermutationTest(
         statistic=observed,
         p_value=p_value,
         n_permutations=n_splits if exact else n_permutations,
         exact=exact,
+        smallest_p_value=(1 + mirrored) / n_splits if exact else 1 / (1 + n_permutations),
         alternative=alternative,
     )
 

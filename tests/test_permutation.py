@@ -23,6 +23,23 @@ def test_one_sided_counts_one_tail(alternative, p_value):
     assert permutation_test([5, 6, 7, 8], [1, 2, 3, 4], alternative=alternative).p_value == p_value
 
 
+@pytest.mark.parametrize(
+    ("n_x", "n_y", "options", "smallest"),
+    [
+        (3, 3, {}, 2 / 20),
+        (3, 4, {}, 1 / 35),
+        (4, 4, {}, 2 / 70),
+        (3, 3, {"alternative": "greater"}, 1 / 20),
+        (9, 8, {}, 1 / 1001),
+        (2, 2, {}, 2 / 6),
+    ],
+)
+def test_clearly_separated_values_reach_the_smallest_p_and_none_goes_below(n_x, n_y, options, smallest):
+    test = permutation_test(100.0 + np.arange(n_x), np.arange(n_y), **options)
+    assert test.smallest_p_value == pytest.approx(smallest)
+    assert test.p_value == test.smallest_p_value
+
+
 def test_unequal_sizes_are_kept():
     # C(5, 2) = 10 splits of {1, 2, 3, 4, 10}; S = (4 + 10)/2 - (1 + 2 + 3)/3 = 5.
     # |S*| >= 5 only for {4, 10}: for {1, 2} S* = 1.5 - 17/3 = -4.17, for {3, 10} S* = 6.5 - 7/3 = 4.17.

@@ -14,8 +14,8 @@ from bias_core.statistics import (
     corrected_prevalence,
     effect_size,
     images_needed,
+    mean_interval,
     normal_estimate,
-    normal_p_value,
     percentile_estimate,
     wilson_interval,
 )
@@ -99,17 +99,28 @@ def test_percentiles_of_equal_resamples_are_no_interval():
     assert "too few" in estimate.note
 
 
-@pytest.mark.parametrize(
-    ("alternative", "p_value"), [("two-sided", 0.0455), ("greater", 0.02275), ("less", 0.97725)]
-)
-def test_normal_p_values_by_the_table(alternative, p_value):
-    assert normal_p_value(1.0, 0.5, alternative=alternative) == pytest.approx(p_value, abs=1e-5)
-
-
-def test_without_a_standard_error_there_is_no_interval_and_no_p_value():
-    assert math.isnan(normal_p_value(1.0, math.nan))
-    assert math.isnan(normal_p_value(0.0, 0.0))
+def test_without_a_standard_error_there_is_no_interval():
     assert math.isnan(normal_estimate(1.0, math.nan, n=3).low)
+
+
+def test_intervals_of_means_are_those_of_scipys_t_tests():
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(1, 3, size=5), rng.normal(size=11)
+    one, two = mean_interval(x, confidence=0.9), mean_interval(x, y, confidence=0.9)
+    assert (one.low, one.high) == pytest.approx(stats.ttest_1samp(x, 0).confidence_interval(0.9))
+    expected = stats.ttest_ind(x, y, equal_var=False).confidence_interval(0.9)
+    assert (two.low, two.high) == pytest.approx(expected)
+    assert (one.n, two.n) == (5, 16)
+    assert two.value == pytest.approx(x.mean() - y.mean())
+
+
+def test_samples_without_any_spread_have_no_interval_of_their_mean():
+    for samples in ([[1.0]], [[1.0, 1.0]], [[1.0, 1.0], [0.0, 0.0, 0.0]], [[1.0, 2.0], [3.0]]):
+        found = mean_interval(*samples)
+        assert math.isnan(found.low)
+        assert math.isnan(found.high)
+        assert found.note
+    assert mean_interval([1.0, 1.0], [0.0, 2.0]).low < 0  # one side varies
 
 
 def test_effect_size_by_hand():

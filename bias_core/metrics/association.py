@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from bias_core.arrays import Floats, same_dimension, same_length, unit_rows
 from bias_core.errors import InvalidInput
-from bias_core.metrics.association_error import prompt_error
 from bias_core.statistics import (
     bootstrap_interval,
     effect_size,
+    mean_interval,
     normal_estimate,
-    normal_p_value,
     permutation_test,
 )
 
@@ -41,11 +40,9 @@ class AssociationTest:
     associations_x, associations_y : Eq. 2 per image, ``(n_x,)`` and ``(n_y,)``.
     n_units_x, n_units_y : sampling units of the test: images, or prompts where groups were given.
     n_permutations : splits looked at; ``exact`` if they are all there are.
+    smallest_p_value : no associations of this many units can give a smaller p: 0.1 for three against three.
     alternative : "two-sided", "greater" or "less".
-    confidence_interval : of ``score``, by bootstrap over the same units, attribute images held fixed.
-    total_interval : of ``score`` if the attribute images were drawn anew too; nan with a note where a set
-        has one image.
-    total_p_value : in (0, 1], from ``total_interval``'s standard error; nan where that is.
+    confidence_interval : of ``score``, by Student's t over the same units (Welch).
     """
 
     score: float
@@ -58,10 +55,9 @@ class AssociationTest:
     n_units_y: int
     n_permutations: int
     exact: bool
+    smallest_p_value: float
     alternative: Alternative
     confidence_interval: Estimate
-    total_interval: Estimate
-    total_p_value: float
 
 
 def association(targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike) -> NDArray[np.float64]:
@@ -105,6 +101,7 @@ def mean_association(
     attributes_b: ArrayLike,
     *,
     groups: ArrayLike | None = None,
+    attribute_groups: Sequence[ArrayLike] | None = None,
     attributes: Literal["drawn", "fixed"] = "drawn",
     confidence: float = 0.95,
     rng: Seed = 0,
@@ -118,6 +115,9 @@ def mean_association(
     targets, attributes_a, attributes_b : arrays (n, d), (n_a, d), (n_b, d)
     groups : sequence (n,) or None
         The prompt of each image; then the prompt is the sampling unit.
+    attribute_groups : two sequences, or None
+        The prompt (of ``groups``) that each image of ``attributes_a, attributes_b`` was edited from: then the
+        interval is that of Student's t over prompts, each with all its images.
     attributes : {"drawn", "fixed"}
         "drawn": the interval counts the chance in the attribute images too; "fixed": it is a bootstrap over
         the targets alone, and holds for these attribute images only.
@@ -142,6 +142,9 @@ def mean_association(
     if attributes not in ("drawn", "fixed"):
         raise InvalidInput(f'attributes must be "drawn" or "fixed"; got {attributes!r}.')
     sets = _unit_sets(targets, attributes_a, attributes_b)
+    if attribute_groups is not None:
+        whole = _whole_prompts(sets, groups, attribute_groups)
+        return mean_interval(whole, confidence=confidence, null_value=0.0)
     units = _units(_associations(*sets), groups, "groups")
     if attributes == "fixed":
         return bootstrap_interval(units, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0)
@@ -183,8 +186,7 @@ def association_test(
         permuted and resampled is the prompt (its mean association). Give both or neither.
     attribute_groups : four sequences, or None
         The prompt (of ``groups_x`` and ``groups_y``) that each image of ``x_attributes_a, x_attributes_b,
-        y_attributes_a, y_attributes_b`` was edited from: then ``total_interval`` resamples prompts with all
-        their images.
+        y_attributes_a, y_attributes_b`` was edited from: then a prompt is permuted with all its images.
     n_permutations : int >= 1
         The test is exact when there are at most this many splits.
     alternative : {"two-sided", "greater", "less"}
@@ -208,14 +210,14 @@ def association_test(
     Notes
     -----
     Differs from the paper: extreme means >=, so that p is never 0, and group sizes are kept, equal or not.
-    The associations are fixed numbers that the permutation moves, so p holds for these attribute images.
-    Where concepts have attribute images of their own, the chance in *their* draw moves all associations of a
-    concept together, and p is below 0.05 far more often than in 5 % of fair comparisons.
-    ``total_interval`` and ``total_p_value`` count that too. S is linear in the mean of each of its six sets,
-    whose variances add up where the images are independent; with ``attribute_groups`` the standard error is
-    that of a bootstrap over prompts, each with all its neutral and edited images. With groups of unequal
-    size ``score`` is the difference of the means over prompts. ``effect_size`` is always that of single
-    images, as in the paper: averaging each prompt first would inflate it.
+    Fixed numbers are permuted: without ``attribute_groups`` the associations, so that p and the interval hold
+    for these attribute images. Where concepts have attribute images of their own, the chance in *their* draw
+    moves all associations of a concept together, and p is then below 0.05 more often than in 5 % of fair
+    comparisons. With ``attribute_groups`` the number of a prompt g of X is E_g Asc(x, X^A, X^B) plus what its
+    edited images add, x̄·(a_g - ā) - x̄·(b_g - b̄), each weighted by its number of images; the mean of these
+    is the same S. So p and the interval count the chance in neutral and edited images alike.
+    With groups of unequal size ``score`` is the difference of the means over prompts. ``effect_size`` is
+    always that of single images, as in the paper: averaging each prompt first would inflate it.
 
     Examples
     --------
@@ -228,15 +230,16 @@ def association_test(
     sets_x = _unit_sets(targets_x, x_attributes_a, x_attributes_b)
     sets_y = _unit_sets(targets_y, y_attributes_a, y_attributes_b)
     associations_x, associations_y = _associations(*sets_x), _associations(*sets_y)
-    units_x, units_y = _paired_units(associations_x, associations_y, groups_x, groups_y)
+    if attribute_groups is None:
+        units_x = _units(associations_x, groups_x, "groups_x")
+        units_y = _units(associations_y, groups_y, "groups_y")
+    else:
+        if len(attribute_groups) != 4:
+            raise InvalidInput(f"attribute_groups needs four sequences; got {len(attribute_groups)}.")
+        units_x = _whole_prompts(sets_x, groups_x, attribute_groups[:2])
+        units_y = _whole_prompts(sets_y, groups_y, attribute_groups[2:])
+    _check_units(units_x, units_y, groups_x, groups_y)
     test = permutation_test(units_x, units_y, n_permutations=n_permutations, alternative=alternative, rng=rng)
-    interval = bootstrap_interval(
-        units_x, units_y, statistic=_difference, confidence=confidence, rng=rng, null_value=0.0
-    )
-    total = math.hypot(_mean_error(units_x, sets_x), _mean_error(units_y, sets_y))
-    if attribute_groups is not None:
-        prompts_x, prompts_y = _prompts(attribute_groups, groups_x, groups_y)
-        total = math.hypot(prompt_error(sets_x, prompts_x, rng=rng), prompt_error(sets_y, prompts_y, rng=rng))
     return AssociationTest(
         score=test.statistic,
         p_value=test.p_value,
@@ -248,12 +251,9 @@ def association_test(
         n_units_y=units_y.size,
         n_permutations=test.n_permutations,
         exact=test.exact,
+        smallest_p_value=test.smallest_p_value,
         alternative=alternative,
-        confidence_interval=interval,
-        total_interval=normal_estimate(
-            test.statistic, total, n=interval.n, confidence=confidence, null_value=0.0
-        ),
-        total_p_value=normal_p_value(test.statistic, total, alternative=alternative),
+        confidence_interval=mean_interval(units_x, units_y, confidence=confidence, null_value=0.0),
     )
 
 
@@ -272,23 +272,17 @@ def _associations(x: Floats, a: Floats, b: Floats) -> NDArray[np.float64]:
     return np.asarray(x @ lean, dtype=np.float64)
 
 
-def _paired_units(
-    associations_x: NDArray[np.float64],
-    associations_y: NDArray[np.float64],
-    groups_x: ArrayLike | None,
-    groups_y: ArrayLike | None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sampling units of both sides, at least two each."""
+def _check_units(
+    units_x: Floats, units_y: Floats, groups_x: ArrayLike | None, groups_y: ArrayLike | None
+) -> None:
+    """Raise InvalidInput unless both sides have the same kind of unit, at least two each."""
     if (groups_x is None) != (groups_y is None):
         raise InvalidInput("groups_x and groups_y: give both or neither; got only one of them.")
-    units_x = _units(associations_x, groups_x, "groups_x")
-    units_y = _units(associations_y, groups_y, "groups_y")
     if min(units_x.size, units_y.size) < 2:
         raise InvalidInput(
             f"A test needs at least two images (or prompts, with groups) a side; got {units_x.size} and "
             f"{units_y.size}. With one prompt a side, test single images: leave groups_x and groups_y out."
         )
-    return units_x, units_y
 
 
 def _units(values: NDArray[np.float64], groups: ArrayLike | None, name: str) -> NDArray[np.float64]:
@@ -317,18 +311,36 @@ def _mean_error(units: NDArray[np.float64], sets: tuple[Floats, Floats, Floats])
     return math.sqrt(sum(float(sample.var(ddof=1)) / sample.size for sample in samples))
 
 
-def _prompts(
-    attribute_groups: Sequence[ArrayLike], groups_x: ArrayLike | None, groups_y: ArrayLike | None
-) -> tuple[list[ArrayLike], list[ArrayLike]]:
-    """The prompts of the three sets of X, and of those of Y."""
-    if groups_x is None or groups_y is None or len(attribute_groups) != 4:
+def _whole_prompts(
+    sets: tuple[Floats, Floats, Floats], groups: ArrayLike | None, attribute_groups: Sequence[ArrayLike]
+) -> NDArray[np.float64]:
+    """What each prompt adds to a concept's mean association, with its edited images, ``(n_prompts,)``.
+
+    Their mean is the mean over prompts of Eq. 2. Edited images count by how far they lie from the mean of
+    their set, along the mean of the neutral ones.
+    """
+    if groups is None or len(attribute_groups) != 2:
         raise InvalidInput(
-            "attribute_groups needs four sequences, and groups_x and groups_y beside them; "
-            f"got {len(attribute_groups)}."
+            "attribute_groups names the prompt of every edited image, set by set; it needs the prompts of "
+            "the neutral images beside it (groups, or groups_x and groups_y)."
         )
-    return [groups_x, *attribute_groups[:2]], [groups_y, *attribute_groups[2:]]
+    targets, *attributes = sets
+    units = _units(_associations(*sets), groups, "groups")
+    prompts, index = np.unique(np.asarray(groups), return_inverse=True)
+    centre = (targets / np.bincount(index)[index, None]).sum(axis=0, dtype=np.float64) / len(prompts)  # (d,)
+    for sign, images, group in zip((1, -1), attributes, attribute_groups, strict=True):
+        labels = np.asarray(group)
+        same_length(**{"edited images": images, "attribute_groups": labels})
+        found, places = np.unique(labels, return_inverse=True)
+        if not np.array_equal(found, prompts):
+            raise InvalidInput(
+                "Neutral and edited images must come from the same prompts; got "
+                f"{_few(prompts)} and {_few(found)}."
+            )
+        along = np.asarray(images @ centre, dtype=np.float64)
+        units += sign * np.bincount(places, weights=along - along.mean()) * len(prompts) / len(images)
+    return units
 
 
-def _difference(x: Floats, y: Floats, axis: int) -> Floats:
-    result: Floats = x.mean(axis=axis) - y.mean(axis=axis)
-    return result
+def _few(prompts: NDArray[Any]) -> str:
+    return f"{len(prompts)} ({', '.join(map(str, prompts[:3]))}{' ...' if len(prompts) > 3 else ''})"

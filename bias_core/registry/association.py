@@ -60,7 +60,9 @@ METRICS = (
         null_value=0.0,
         higher_means="X leans to A more than Y does",
         inputs=_ASSOCIATION_TEST_INPUTS,
-        limits="0 says that X and Y lean alike, not that neither leans; p holds for these attribute images.",
+        limits="0 says that X and Y lean alike, not that neither leans; with few prompts p cannot "
+        "be small: three against three give 0.10 at best. Without the prompts of the edited "
+        "images p holds for these attribute images alone.",
         function=association.association_test,
         field="score",
     ),

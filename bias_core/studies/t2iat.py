@@ -34,7 +34,8 @@ from bias_core.studies.t2iat_sets import (
 if TYPE_CHECKING:
     from bias_core.studies.study_data import StudyData
 
-FEWEST_STIMULI = 3
+FEWEST_STIMULI = 4
+"""Prompts of a concept that a scaled-down study keeps: with 3 against 3 no p can be below 0.05."""
 SIGNIFICANT = 0.05
 
 
@@ -108,7 +109,7 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
     left_out = {key: leave_out(part, rows) for key, part in parts.items()}
     for key, part in parts.items():
         keep_associations(data, part, found[key])
-    adjusted = benjamini_hochberg([t.total_p_value for t in found.values()]).adjusted
+    adjusted = benjamini_hochberg([t.p_value for t in found.values()]).adjusted
     corrected = {key: float(q) for key, q in zip(found, adjusted, strict=True)}
     titles = {test["key"]: _title(design, test) for test in tests}
     table = pd.DataFrame([_table_row(design, t, found[t["key"]], corrected[t["key"]]) for t in tests])
@@ -129,13 +130,14 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
 
 
 _COLUMNS = (
-    "S: differential association. p: permutation of prompts, attribute pictures held fixed. total p:"
-    " attribute pictures drawn anew too. q: total p after Benjamini–Hochberg. d: of single pictures."
+    "S: differential association, with its interval by Student's t over prompts (Welch). p: by permutation of"
+    " prompts with all their pictures. smallest p: no pictures of this many prompts can give less. q: p after"
+    " Benjamini–Hochberg. d: of single pictures."
     " X above Y: share of all pairs in which the picture of X leans more to A; 0.5 is no difference."
 )
 _UNIT = (
-    "The published p-values follow no single unit and sidedness; here the unit is the prompt and the test is "
-    "two-sided."
+    "The published p-values follow no single unit and sidedness; here the unit is the prompt, with its "
+    "neutral and its edited pictures, and the test is two-sided."
 )
 
 
@@ -144,8 +146,8 @@ def _finding(design: Design, test: dict[str, Any], found: AssociationTest, q: fl
         key=test["key"],
         title=_title(design, test),
         metric="differential_association",
-        estimate=found.total_interval,
-        p_value=found.total_p_value,
+        estimate=found.confidence_interval,
+        p_value=found.p_value,
         published=float(test["score"]) if "score" in test else None,
         says=_reading(design, test, found, q),
     )
@@ -180,11 +182,28 @@ def _title(design: Design, test: dict[str, Any]) -> str:
 def _reading(design: Design, test: dict[str, Any], found: AssociationTest, q: float) -> str:
     titles = design.data["titles"]
     more = titles[test["x"] if found.score > 0 else test["y"]]
-    if not found.total_p_value < SIGNIFICANT:
+    if found.smallest_p_value >= SIGNIFICANT:
+        return f"Too few prompts to tell the two concepts apart: {smallest_p_words(found)}."
+    if not found.p_value < SIGNIFICANT:
         return "The two concepts are not told apart by this many prompts."
     if q >= SIGNIFICANT:
         return "Told apart by this test alone, but not once all tests of this run are counted."
     return f"Pictures of {more} lean more to {test['a']}."
+
+
+def smallest_p_words(found: AssociationTest) -> str:
+    """What the numbers of prompts, or the number of splits that were drawn, let p be at best.
+
+    Examples
+    --------
+    >>> east, north, x, y = [[1, 0]], [[0, 1]], [[1, 0.1], [1, 0.2], [1, 0.3]], [[0.1, 1], [0.2, 1], [0.3, 1]]
+    >>> smallest_p_words(association_test(x, y, east, north, east, north))
+    'the smallest p that 3 against 3 prompts can give is 0.10'
+    """
+    by = f"{found.n_units_x} against {found.n_units_y} prompts"
+    if not found.exact:
+        by += f" and {found.n_permutations:,} random splits"
+    return f"the smallest p that {by} can give is {found.smallest_p_value:#.2g}"
 
 
 def _table_row(design: Design, test: dict[str, Any], found: AssociationTest, q: float) -> dict[str, Any]:
@@ -196,10 +215,10 @@ def _table_row(design: Design, test: dict[str, Any], found: AssociationTest, q: 
         "A": titles[test["a"]],
         "B": titles[test["b"]],
         "S": found.score,
-        "low": found.total_interval.low,
-        "high": found.total_interval.high,
+        "low": found.confidence_interval.low,
+        "high": found.confidence_interval.high,
         "p": found.p_value,
-        "total p": found.total_p_value,
+        "smallest p": found.smallest_p_value,
         "q": q,
         "d": found.effect_size,
         "X above Y": _share_above(found),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +13,8 @@ from bias_core.annotation.agreement import agreement_estimate
 from bias_core.annotation.rank_agreement import kendall_tau
 from bias_core.errors import InvalidInput
 from bias_core.metrics.association import association, mean_association
-from bias_core.metrics.association_error import prompt_error
 from bias_core.metrics.association_null import even_mix_association
-from bias_core.statistics import normal_estimate, wilson_interval
+from bias_core.statistics import wilson_interval
 from bias_core.studies.labels import majority, read_answers
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.study_types import (
@@ -85,7 +85,9 @@ def measure_human(design: Design, settings: StudySettings, data: StudyData) -> M
 _COLUMNS = (
     "share: of the judged neutral pictures, those closer to A than to B. association: mean of Eq. 2 over all "
     "neutral pictures of the concept, with all pictures of a prompt drawn anew together. even mix: where it "
-    "would lie if half of them were like the pictures of A and half like those of B."
+    "would lie if half of them were like the pictures of A and half like those of B. signed S: "
+    "association of X less that of Y for a concept X, and less it for a concept Y; the published τ is of "
+    "these."
 )
 
 
@@ -188,16 +190,16 @@ def _mean(frame: pd.DataFrame, rows: np.ndarray, score: Score, settings: StudySe
     pictures = [_of(frame, score, kind) for kind in SETS]
     sets = [rows[some.index] for some in pictures]
     groups = [some["stimulus"].to_numpy(dtype=str) for some in pictures]
-    mean = mean_association(*sets, groups=groups[0])
-    error = prompt_error(sets, groups, rng=settings.seed)
-    even = even_mix_association(*sets[1:])
-    return normal_estimate(mean.value, error, n=mean.n, confidence=settings.confidence, null_value=even)
+    mean = mean_association(
+        *sets, groups=groups[0], attribute_groups=groups[1:], confidence=settings.confidence
+    )
+    return replace(mean, null_value=even_mix_association(*sets[1:]))
 
 
 def _table2(
     design: Design, scores: Mapping[str, Score], shares: Mapping[str, Estimate], means: Mapping[str, Estimate]
 ) -> pd.DataFrame:
-    titles = design.data["titles"]
+    titles, signed = design.data["titles"], _signed_scores(scores, means)
     return pd.DataFrame(
         [
             {
@@ -212,11 +214,21 @@ def _table2(
                 "association low": means[name].low,
                 "association high": means[name].high,
                 "even mix": means[name].null_value,
+                "signed S": signed[name],
                 "prompts": means[name].n,
             }
             for name, score in scores.items()
         ]
     )
+
+
+def _signed_scores(scores: Mapping[str, Score], means: Mapping[str, Estimate]) -> dict[str, float]:
+    """S of its test for a concept X and -S for a concept Y; nan where the other concept is missing."""
+    values = {(score["test"], score["side"]): means[name].value for name, score in scores.items()}
+    return {
+        name: means[name].value - values.get((score["test"], "y" if score["side"] == "x" else "x"), math.nan)
+        for name, score in scores.items()
+    }
 
 
 def _order(design: Design, table: pd.DataFrame, settings: StudySettings) -> list[Finding]:
@@ -226,15 +238,31 @@ def _order(design: Design, table: pd.DataFrame, settings: StudySettings) -> list
     found = kendall_tau(
         known["association"], known["share"], confidence=settings.confidence, rng=settings.seed
     )
+    order = Finding(
+        key="order",
+        title="Mean associations and choices, order of concepts",
+        metric="kendall_tau",
+        estimate=found.tau,
+        p_value=found.p_value,
+        says=f"{len(known)} concepts. The published τ is of another score: see the next line.",
+    )
+    return [order, *_published_order(design, known.dropna(subset="signed S"))]
+
+
+def _published_order(design: Design, known: pd.DataFrame) -> list[Finding]:
+    """τ as published: with S of its test for each concept X, and -S for each concept Y."""
+    if len(known) < FEWEST:
+        return []
+    tau = kendall_tau(known["signed S"], known["share"], n_resamples=2).tau
+    note = "X and Y of a test have opposite values, so concepts are no sampling units and τ has no interval"
     return [
         Finding(
-            key="order",
-            title="Associations and choices, order of concepts",
+            key="order_signed",
+            title="S (concept X), -S (concept Y) and choices, order of concepts",
             metric="kendall_tau",
-            estimate=found.tau,
-            p_value=found.p_value,
+            estimate=replace(tau, low=math.nan, high=math.nan, method="", note=tau.note or note),
             published=float(design.data["human_comparison"]["kendall_tau"]),
-            says=f"{len(known)} concepts.",
+            says="In this form Table 1's S gives 0.5455 against Table 2, the published 0.55.",
         )
     ]
 

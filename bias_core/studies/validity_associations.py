@@ -49,18 +49,16 @@ def _few(design: Design, settings: StudySettings, concept: str) -> list[str]:
 
 
 def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
-    """S, its intervals and its p-values in every repetition."""
+    """S, its interval and its p-value in every repetition."""
     rows = yield from data.embed(data.frame)
     return results_of(
         pd.DataFrame(list(_repetitions(settings, data, rows))),
         settings,
         notes=(
-            "Targets: S of the pictures of all repetitions together. False alarms are p-values below the "
-            "level: of the permutation test where the attribute pictures are held fixed, of the standard "
-            "error that counts their chance too where they are drawn anew.",
-            "The prompts are the same in every repetition while the standard error counts new ones, so fewer "
-            "than 5 % false alarms are to be expected where the attribute pictures are drawn anew.",
-            "Held fixed, the interval is for these attribute pictures alone; the target is S with many.",
+            "Targets: S of the pictures of all repetitions together. False alarms are p-values of the "
+            "permutation test below the level.",
+            "The prompts are the same in every repetition while the test and the interval count the chance "
+            "of new ones, so fewer than 5 % false alarms are to be expected.",
         ),
     )
 
@@ -73,21 +71,16 @@ def _repetitions(settings: StudySettings, data: StudyData, rows: np.ndarray) -> 
         for repetition, here in part.groupby("repetition"):
             data.check()
             found = run_test(here, rows, settings)
-            for variant, interval, p_value in (
-                ("attribute pictures held fixed", found.confidence_interval, found.p_value),
-                ("attribute pictures drawn anew", found.total_interval, found.total_p_value),
-            ):
-                yield measured(
-                    "differential_association",
-                    interval,
-                    variant=variant,
-                    target=together,
-                    unit=str(test),
-                    condition=str(condition),
-                    repetition=int(str(repetition)),
-                    planted="gender, light",
-                    excluded=p_value < level,
-                )
+            yield measured(
+                "differential_association",
+                found.confidence_interval,
+                target=together,
+                unit=str(test),
+                condition=str(condition),
+                repetition=int(str(repetition)),
+                planted="gender, light",
+                excluded=found.p_value < level,
+            )
 
 
 PROGRAMS = {"validity_associations": Program(shots=repeated_shots, measure=measure_repeatedly)}

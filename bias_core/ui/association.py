@@ -75,8 +75,16 @@ class AssociationTab(StudyTab):
         """Two concepts, two attributes, and how a prompt is edited."""
         own: dict[str, Any] = {}
         words = {
-            "x": ("Concept X", "Sweet: cake, honey, candy", "A name and a colon, if you like; then words"),
-            "y": ("Concept Y", "Sour: lemon, vinegar, pickle", "Two words or more"),
+            "x": (
+                "Concept X",
+                "Sweet: cake, honey, candy, jam",
+                "A name and a colon if you like, then words",
+            ),
+            "y": (
+                "Concept Y",
+                "Sour: lemon, vinegar, pickle, lime",
+                "Two words or more; a clear answer takes four",
+            ),
             "a": ("Attribute A", "pleasant: peace, love, happy", "Each prompt meets one word, in turn"),
             "b": ("Attribute B", "unpleasant: grief, poison, ugly", "Likewise"),
         }

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _SIZES = ((0.2, "hardly any"), (0.5, "a small"), (0.8, "a medium"), (math.inf, "a large"))
 """Cohen's rule of thumb for d."""
-_FEW_PROMPTS = 5
 INFLUENCE = "influence_"
 """How the keys of the figures begin that stand beside their test."""
 
@@ -134,7 +133,7 @@ def _words(report: StudyReport, key: str) -> str:
         (f"S = {format_number(row['S'])}", f"{format_number(row['low'])} to {format_number(row['high'])}",
          _score_words(report, row, key)),
         (f"d = {format_number(row['d'])}", "S in standard deviations of single pictures", _size_words(row)),
-        (f"p = {format_p(row['total p'])}", corrected, _chance_words(row, n)),
+        (f"p = {format_p(row['p'])}", corrected, _chance_words(row, n)),
         ("One prompt less", "leave one out", _influence_words(influence[influence["test"] == key])),
     ]  # fmt: skip
     listed = "".join(
@@ -168,15 +167,15 @@ def _size_words(row: pd.Series[Any]) -> str:
 
 
 def _chance_words(row: pd.Series[Any], n: int) -> str:
-    if math.isnan(row["total p"]):
-        return "There is no p-value for sets of one picture."
-    often = "fewer than 1" if row["total p"] < 0.001 else f"about {1000 * row['total p']:.0f}"
-    few = min(row["prompts X"], row["prompts Y"])
+    often = "fewer than 1" if row["p"] < 0.001 else f"about {1000 * row['p']:.0f}"
     many = f" With {n} tests at once, q is what counts: below 0.05 is called told apart." if n > 1 else ""
-    small = f" With {few} prompts on a side this is rough." if few < _FEW_PROMPTS else ""
+    few = ""
+    if "smallest p" in row:  # reports of earlier versions do not say it
+        sides = f"{row['prompts X']} against {row['prompts Y']} prompts"
+        few = f" The smallest p that {sides} can give here is {row['smallest p']:#.2g}."
     return (
-        f"If both concepts leaned alike, a difference this large would still come up in {often} of 1,000 "
-        f"such runs.{many}{small}"
+        "If it did not matter which concept a prompt is of, a difference this large would still come up in "
+        f"{often} of 1,000 such runs.{many}{few}"
     )
 
 

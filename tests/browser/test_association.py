@@ -31,7 +31,7 @@ def test_an_association_preset_runs_to_its_words_prompts_and_pictures(visit: Vis
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     run_preset(page, "association", "Science and arts, male and female")
-    assert "72 of 72 pictures" in page.inner_text("#association-header")
+    assert "96 of 96 pictures" in page.inner_text("#association-header")
     words = page.inner_text("#association-words")
     assert "of 1,000 such runs" in words
     assert "S without one prompt" in words

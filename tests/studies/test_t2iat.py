@@ -9,12 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
+from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.association import association
 from bias_core.metrics.association_null import even_mix_association
 from bias_core.services import Services
 from bias_core.settings import Settings
+from bias_core.statistics import benjamini_hochberg
 from bias_core.studies.designs import find_design, program_of
 from bias_core.studies.prompts_of_papers import all_prompts
 from bias_core.studies.run_study import run_study, with_options
@@ -120,7 +122,11 @@ def test_table_1_has_the_published_numbers_and_scores_of_its_own(services):
     assert len(table) == len(report.results.findings) == 8
     assert table["published d"].tolist() == [1.492, 0.528, 0.323, -1.237, 1.113, -0.099, 0.193, 0.639]
     assert table.loc[0, "published p"] == "< 0.001"
-    assert (table["q"] >= table["total p"] - 1e-12).all()
+    assert table["p"].tolist() == [f.p_value for f in report.results.findings]
+    assert table["q"].tolist() == pytest.approx(benjamini_hochberg(table["p"]).adjusted)
+    # Four against four are C(8, 4) = 70 splits; five against five are 252, more than the 100 that are drawn.
+    smallest = {4: 2 / 70, 5: 1 / 101}
+    assert table["smallest p"].tolist() == pytest.approx([smallest[n] for n in table["prompts X"]])
     figures = {figure.key: figure.data for figure in report.results.figures}
     assert len(figures["scores"]) == 8
     assert set(figures["associations"]["side"]) == {"X", "Y"}
@@ -179,8 +185,31 @@ def test_the_reader_s_choices_are_what_was_drawn(judged):
     for found in shares:
         assert found.estimate.low <= found.expected <= found.estimate.high
     assert finding(judged, "share_flowers").estimate.value == 1.0
-    assert finding(judged, "order").published == 0.55
+    assert finding(judged, "order").published is None  # the published one is of another score
     assert finding(judged, "order").estimate.value > 0
+
+
+def test_the_published_order_is_that_of_the_signed_scores_of_both_concepts(judged):
+    found, table = finding(judged, "order_signed"), frame(judged, "table2").set_index("concept")
+    assert found.published == 0.55
+    science, arts = table.loc["Science"], table.loc["Arts"]
+    assert science["signed S"] == pytest.approx(science["association"] - arts["association"])
+    assert arts["signed S"] == -science["signed S"]
+    expected = stats.kendalltau(table["signed S"], table["share"]).statistic
+    assert found.estimate.value == pytest.approx(expected)
+    assert math.isnan(found.estimate.low)
+    # Table 1's S in this form against Table 2's choices is what the paper calls 0.55.
+    tests = {
+        test[side]: test["score"] * sign
+        for test in HUMAN.data["tests"]
+        for side, sign in (("x", 1), ("y", -1))
+    }
+    lines = HUMAN.data["human_comparison"]["scores"]
+    tau = stats.kendalltau(
+        [tests[line["concept"]] for line in lines], [line["score"] for line in lines]
+    ).statistic
+    assert f"{tau:.4f}" in found.says
+    assert round(tau, 2) == found.published
 
 
 def test_table_2_has_the_mean_association_of_each_concept(judged, services):
@@ -198,7 +227,7 @@ def test_table_2_has_the_mean_association_of_each_concept(judged, services):
     assert table.loc["Science", "association"] == pytest.approx(association(neutral, a, b).mean(), abs=1e-5)
     even = even_mix_association(a, b)
     assert table.loc["Science", "even mix"] == pytest.approx(even, abs=1e-5)
-    assert table.loc["Science", "prompts"] == len(sets["neutral"]) == 3
+    assert table.loc["Science", "prompts"] == len(sets["neutral"]) == 4
     assert table.loc["Science", "association low"] < table.loc["Science", "association"]
 
 

@@ -130,7 +130,7 @@ def test_a_test_that_is_clear_alone_may_not_be_among_many(services):
         assert not math.isnan(row["q"])
         clear = row["q"] < 0.05
         assert ("lean more to" in finding.says) == clear
-        assert ("but not once all tests" in finding.says) == (row["total p"] < 0.05 <= row["q"])
+        assert ("but not once all tests" in finding.says) == (row["p"] < 0.05 <= row["q"])
 
 
 def test_occupations_keep_the_association_of_each_neutral_picture(services):
