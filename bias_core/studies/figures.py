@@ -235,14 +235,25 @@ def _dense(curve: Any) -> np.ndarray:
 
 
 _FEWEST_FOR_LOWESS = 8
+_LOWESS_SHARE = 2 / 3  # of the points, in a neighbourhood
 
 
 def lowess(x: pd.Series, y: pd.Series) -> np.ndarray:
-    """The smoothed curve ``(n, 2)`` through a cloud of points, by statsmodels' LOWESS."""
+    """The smoothed curve ``(n, 2)`` through a cloud of points, by statsmodels' LOWESS without robust rounds.
+
+    Where many points share an x, a robust round weighs most of a neighbourhood away and carries the line of
+    the few that are left far beyond the data. A line may still end beyond them where a cloud is steep: it is
+    held at the lowest and the highest point. There is none where one x holds a whole neighbourhood.
+    """
     from statsmodels.nonparametric.smoothers_lowess import lowess as smooth
 
-    curve: np.ndarray = smooth(y.to_numpy(float), x.to_numpy(float), frac=2 / 3, return_sorted=True)
+    if x.value_counts().max() >= int(_LOWESS_SHARE * len(x)):
+        return np.empty((0, 2))
+    values = y.to_numpy(float)
+    with np.errstate(invalid="ignore"):  # 0/0 within ties
+        curve: np.ndarray = smooth(values, x.to_numpy(float), frac=_LOWESS_SHARE, it=0, return_sorted=True)
     finite: np.ndarray = curve[np.isfinite(curve).all(axis=1)]
+    finite[:, 1] = finite[:, 1].clip(np.nanmin(values), np.nanmax(values))
     return finite
 
 
