@@ -376,8 +376,8 @@ def _lowess_figure(key: str, title: str, points: list[dict[str, Any]]) -> StudyF
         kind="scatter",
         data=pd.DataFrame(points),
         labels={"x": "diffusion bias δ", "y": "bias amplification α", "lowess": True},
-        caption="Lines are LOWESS over two thirds of the targets, held within the points; there is none below "
-        "eight targets or where most share one δ.",
+        caption="Lines are LOWESS over two thirds of the targets, held within the points; none below eight "
+        "targets or where most share one δ.",
     )
 
 
