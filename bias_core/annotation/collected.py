@@ -1,6 +1,7 @@
 """What a task has gathered: how far it is, each rater's part, and every answer that holds.
 
-An answer holds unless a later row withdraws it (undo), or its rater deleted it.
+An answer holds unless a later row withdraws it (undo), or its rater deleted it. It counts where it holds and
+the owner has not excluded its rater.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class RaterProgress:
     median_seconds : a picture; nan where nothing was answered.
     n_gold, n_gold_right : items with a known answer: answered, and answered so in every position.
     last : when the rater last did something; ISO 8601, UTC, "" for never.
+    excluded : the owner lets nothing of this rater count.
     """
 
     rater: str
@@ -43,6 +45,7 @@ class RaterProgress:
     n_gold: int
     n_gold_right: int
     last: str
+    excluded: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +56,10 @@ class TaskProgress:
     ----------
     n_items, n_gold_items : ordinary items, and those with a known answer.
     n_complete : ordinary items that as many raters as wanted have answered.
-    n_answers, n_wanted : answers to ordinary items that hold, and how many are wanted in all.
-    raters : everyone who joined.
+    n_answers, n_wanted : answers to ordinary items that count, and how many are wanted in all.
+    raters : everyone who joined, excluded ones too.
     n_deleted_raters, n_deleted_answers : of raters who deleted theirs.
+    n_excluded_answers : to ordinary items, of raters whom the owner excluded.
     """
 
     task: Task
@@ -68,6 +72,12 @@ class TaskProgress:
     raters: tuple[RaterProgress, ...]
     n_deleted_raters: int
     n_deleted_answers: int
+    n_excluded_answers: int = 0
+
+    @property
+    def counted_raters(self) -> tuple[RaterProgress, ...]:
+        """Those whose answers count."""
+        return tuple(one for one in self.raters if not one.excluded)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +129,8 @@ def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:
         row = owned_row(connection, key)
         task = stored_task(store, row)
         acts = connection.execute(_holding(row.id, "answer", "skip")).all()
-        names = connection.scalars(select(raters.c.name).where(raters.c.task_id == row.id)).all()
+        joined = select(raters.c.name, raters.c.excluded_ms).where(raters.c.task_id == row.id)
+        excluded = {one.name: one.excluded_ms is not None for one in connection.execute(joined)}
         known = select(items.c.gold).where(items.c.task_id == row.id)
         gold = [value is not None for value in connection.scalars(known)]
         gone = connection.execute(
@@ -127,8 +138,9 @@ def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:
                 deletions.c.task_id == row.id
             )
         ).one()
-    per_item = [act.item_id for act in acts if act.kind == "answer" and act.gold is None]
-    by_rater: dict[str, list[Any]] = {name: [] for name in names}
+    said = [act for act in acts if act.kind == "answer" and act.gold is None]
+    per_item = [act.item_id for act in said if act.excluded_ms is None]
+    by_rater: dict[str, list[Any]] = {name: [] for name in excluded}
     for act in acts:
         by_rater.setdefault(act.name, []).append(act)
     n_items = len(gold) - sum(gold)
@@ -140,17 +152,22 @@ def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:
         n_complete=sum(n >= task.raters_per_item for n in Counter(per_item).values()),
         n_answers=len(per_item),
         n_wanted=n_items * task.raters_per_item,
-        raters=tuple(_rater_progress(name, found) for name, found in by_rater.items()),
+        raters=tuple(
+            _rater_progress(name, found, excluded=excluded.get(name, False))
+            for name, found in by_rater.items()
+        ),
         n_deleted_raters=gone[0],
         n_deleted_answers=int(gone[1]),
+        n_excluded_answers=len(said) - len(per_item),
     )
 
 
-def given_answers(store: LabelStore, key: OwnerKey) -> list[GivenAnswer]:
-    """Every answer that holds, gold items included, in the order given."""
+def given_answers(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -> list[GivenAnswer]:
+    """Every answer that counts, gold items included, in the order given; or those of ``excluded`` raters."""
     with store.read() as connection:
         row = owned_row(connection, key)
-        found = connection.execute(_holding(row.id, "answer")).all()
+        held = connection.execute(_holding(row.id, "answer")).all()
+    found = [act for act in held if (act.excluded_ms is not None) == excluded]
     made: dict[int, Item] = {}
     for act in found:
         if act.item_id not in made:
@@ -177,7 +194,7 @@ def task_items(store: LabelStore, key: OwnerKey) -> list[Item]:
 
 
 def labelled_items(store: LabelStore, key: OwnerKey) -> list[LabelledItem]:
-    """Every item of the task with the answers that hold."""
+    """Every item of the task with the answers that count."""
     by_item: dict[int, list[GivenAnswer]] = {}
     for given in given_answers(store, key):
         by_item.setdefault(given.item.id, []).append(given)
@@ -211,7 +228,7 @@ def _holding(task_id: str, *kinds: str) -> Select[Any]:
     """Acts of a task's raters that nothing withdraws, with rater and item."""
     later = answers.alias()
     columns = (answers.c.kind, answers.c.choices, answers.c.task_version, answers.c.duration_ms)
-    wanted = select(*columns, answers.c.at_ms, raters.c.name, *_ITEM_COLUMNS)
+    wanted = select(*columns, answers.c.at_ms, raters.c.name, raters.c.excluded_ms, *_ITEM_COLUMNS)
     joined = wanted.join(raters, raters.c.id == answers.c.rater_id).join(
         items, items.c.id == answers.c.item_id
     )
@@ -222,7 +239,7 @@ def _holding(task_id: str, *kinds: str) -> Select[Any]:
     ).order_by(answers.c.id)
 
 
-def _rater_progress(name: str, acts: Sequence[Found]) -> RaterProgress:
+def _rater_progress(name: str, acts: Sequence[Found], *, excluded: bool) -> RaterProgress:
     said = [act for act in acts if act.kind == "answer"]
     known = [act for act in said if act.gold is not None]
     return RaterProgress(
@@ -233,4 +250,5 @@ def _rater_progress(name: str, acts: Sequence[Found]) -> RaterProgress:
         n_gold=len(known),
         n_gold_right=sum(act.choices == act.gold for act in known),
         last=iso(max(act.at_ms for act in acts)) if acts else "",
+        excluded=excluded,
     )

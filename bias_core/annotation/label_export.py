@@ -36,10 +36,11 @@ COLUMNS = {
 }
 
 
-def answers_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
-    """One row for each answer that holds and each position, with the columns of :data:`COLUMNS`.
+def answers_frame(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -> pd.DataFrame:
+    """One row for each answer that counts and each position, with the columns of :data:`COLUMNS`.
 
-    As CSV it is what studies read as labels: ``image_id, position, answer, rater``.
+    As CSV it is what studies read as labels: ``image_id, position, answer, rater``. With ``excluded`` it is
+    the answers of raters whom the owner has excluded.
     """
     rows = [
         {
@@ -53,7 +54,7 @@ def answers_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
             "seconds": given.seconds,
             "at": given.at,
         }
-        for given in given_answers(store, key)
+        for given in given_answers(store, key, excluded=excluded)
         for position, answer in given.choices.items()
     ]
     return pd.DataFrame(rows, columns=[*COLUMNS])
@@ -89,6 +90,8 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
     yield "labels.csv", csv_bytes(frame)
     yield "labels.jsonl", _lines(frame.to_dict("records"))
     yield "labels.parquet", _parquet(frame)
+    if len(left_out := answers_frame(store, key, excluded=True)):
+        yield "excluded.csv", csv_bytes(left_out)
     ordinary = {name: one for name, one in by_name.items() if one.item.gold is None}
     yield "train/metadata.jsonl", _lines([_metadata(name, one, task) for name, one in ordinary.items()])
     for name, content in (label_studio(task, by_name) | argilla(task, by_name)).items():

@@ -92,6 +92,8 @@ _FILES = """## Files
 
 - `labels.csv`, `labels.jsonl`, `labels.parquet`: one row for each answer and position. The CSV is what the
   studies read as labels. In it, a text that a spreadsheet would run as a formula begins with an apostrophe.
+- `excluded.csv`, where there is one: answers of raters whom the owner of the task excluded. They count in
+  nothing else here.
 - `train/`: the pictures with the answer of most raters (`…_label`, empty where two have equally many votes),
   its share and all answers; `datasets.load_dataset("imagefolder", data_dir="train")` reads it, and says None
   where nobody answered. `known/`: the pictures whose answer was known beforehand.
@@ -114,9 +116,14 @@ code may delete the answers in the store, and later exports lack them. Do not tr
 
 
 def _counts(progress: TaskProgress) -> str:
-    active = [rater for rater in progress.raters if rater.n_answered]
+    active = [rater for rater in progress.counted_raters if rater.n_answered]
     gone = progress.n_deleted_raters
     deleted = f" {progress.n_deleted_answers} answers of {gone} raters were deleted by them." if gone else ""
+    n_excluded = len(progress.raters) - len(progress.counted_raters)
+    if n_excluded:
+        deleted += (
+            f" {progress.n_excluded_answers} answers of {n_excluded} raters were excluded by the owner."
+        )
     return (
         f"{progress.n_answers:,} answers of {len(active)} raters to {progress.n_items:,} pictures "
         f"({progress.n_complete:,} have the {progress.task.raters_per_item} raters that were wanted); "

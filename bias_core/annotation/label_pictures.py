@@ -57,6 +57,15 @@ def read_picture(folder: Path, name: str) -> bytes:
         raise StorageError(f"the picture {name[:12]} of this task is missing") from error
 
 
+def remove_picture(folder: Path, name: str) -> None:
+    """Remove a file that raters saw; StorageError where it cannot be."""
+    path = picture_path(folder, name)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot remove the picture {name[:12]}: {error.strerror}") from error
+
+
 def _pixels_only(original: Path) -> bytes:
     try:
         if original.stat().st_size > MAX_BYTES:

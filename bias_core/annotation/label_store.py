@@ -26,7 +26,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from bias_core.annotation.group_commit import GroupCommit
 from bias_core.annotation.label_file import LabelFile, copy_database
-from bias_core.annotation.schema import metadata, task_versions, upgrade
+from bias_core.annotation.schema import items, metadata, task_versions, upgrade
 from bias_core.annotation.tasks import Task, task_from
 from bias_core.errors import BiasCoreError, StorageError
 from bias_core.runs.files import replaced_file
@@ -50,7 +50,7 @@ class LabelStore:
         ``postgresql+psycopg://user:password@host/labels``.
     pictures : folder of the pictures that raters see; shared by all machines that serve them.
     clock : seconds since 1970.
-    rng : decides when an item with a known answer is mixed in.
+    rng : decides where among a rater's pictures the attention checks come.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class LabelStore:
         self._group_commit = GroupCommit(self._begin_write, self._commit_write, errors=self._errors)
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="labels")
         self._version = lru_cache(maxsize=256)(self._read_version)
+        self.n_checks = lru_cache(maxsize=256)(self._count_checks)
 
     @property
     def is_sqlite(self) -> bool:
@@ -117,6 +118,10 @@ class LabelStore:
     def task(self, task_id: str, version: int) -> Task:
         """The texts of one version; what never changes is read once."""
         return self._version(task_id, version)
+
+    def forget_texts(self) -> None:
+        """After a task was deleted: what is read is read anew."""
+        self._version.cache_clear()
 
     def erase_traces(self) -> None:
         """After a deletion: no copy of the rows stays in SQLite's log, or until that is next full."""
@@ -277,6 +282,12 @@ class LabelStore:
             if isinstance(error, StorageError):
                 raise
             raise StorageError(f"the labels' database: {error.strerror}") from error
+
+    def _count_checks(self, task_id: str) -> int:
+        """How many items of a task have a known answer; that never changes."""
+        known = select(func.count()).select_from(items).where(items.c.task_id == task_id)
+        with self.read() as connection:
+            return connection.scalar(known.where(items.c.gold.is_not(None))) or 0
 
     def _read_version(self, task_id: str, version: int) -> Task:
         table = task_versions.c

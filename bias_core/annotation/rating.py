@@ -64,6 +64,7 @@ def join(store: LabelStore, join_code: str) -> Joined:
             "name": f"rater-{secrets.token_hex(6)}",
             "code_hash": hashed(code),
             "joined_ms": store.now_ms,
+            "seed": store.rng.getrandbits(31),
         }
         connection.execute(insert(raters).values(values))
     return Joined(code=shown_code(code), task=store.task(row.id, row.version))
@@ -178,7 +179,9 @@ def delete_my_answers(store: LabelStore, code: str) -> int:
         claimed = select(assignments.c.item_id).where(
             assignments.c.rater_id == rater.id, assignments.c.state.in_(CLAIMS)
         )
-        connection.execute(update(items).where(items.c.id.in_(claimed)).values(n_claims=items.c.n_claims - 1))
+        if rater.excluded_ms is None:  # else they count no more
+            fewer = update(items).where(items.c.id.in_(claimed)).values(n_claims=items.c.n_claims - 1)
+            connection.execute(fewer)
         for table in (answers, assignments):
             connection.execute(delete(table).where(table.c.rater_id == rater.id))
         connection.execute(delete(raters).where(raters.c.id == rater.id))
@@ -235,6 +238,11 @@ def _rater(connection: Connection, code: str, *, lock: bool = True) -> Found:
 
 def _check_open(rater: Found) -> None:
     """What is on the screen may be answered while a task is paused, so that nothing is lost."""
+    if rater.excluded_ms is not None:
+        raise NotAllowed(
+            "whoever made this task has ended your part in it: no more answers of yours are taken. What you "
+            "answered before is kept; you can delete it"
+        )
     if rater.status not in ("open", "paused"):
         raise NotAllowed(f"this task is {_IN_WORDS[rater.status]}: no answer is taken any more")
 
@@ -288,7 +296,15 @@ def _act(
 
 # Built once: to build a statement takes longer than to run it.
 _RATER = (
-    select(raters.c.id, raters.c.name, tasks.c.id.label("task_id"), tasks.c.status, tasks.c.version)
+    select(
+        raters.c.id,
+        raters.c.name,
+        raters.c.seed,
+        raters.c.excluded_ms,
+        tasks.c.id.label("task_id"),
+        tasks.c.status,
+        tasks.c.version,
+    )
     .join(tasks, tasks.c.id == raters.c.task_id)
     .where(raters.c.code_hash == bindparam("code_hash"))
 )

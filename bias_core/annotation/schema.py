@@ -72,7 +72,8 @@ items = Table(
     Column("identities", JSON, nullable=False),
     Column("gold", JSON(none_as_null=True)),
     Column("question", Text, nullable=False),
-    # How many raters have it on their screen or have answered it; kept beside the assignments it counts.
+    # How many raters have it on their screen or have answered it, excluded ones apart; kept beside the
+    # assignments it counts.
     Column("n_claims", Integer, nullable=False),
     # What still wants raters is found and counted from the index alone.
     Index(
@@ -92,6 +93,8 @@ raters = Table(
     Column("name", String(24), nullable=False, unique=True),  # random, and says nothing of the code
     Column("code_hash", String(64), nullable=False, unique=True),
     Column("joined_ms", BigInteger, nullable=False),
+    Column("seed", Integer, nullable=False, server_default="0"),  # of where their attention checks come
+    Column("excluded_ms", BigInteger),  # since when the owner counts none of their answers
 )
 
 # Which rater was shown which item, and where that stands: shown, answered, skipped or released.
@@ -154,6 +157,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE synced (kind VARCHAR(8) NOT NULL, row_id INTEGER NOT NULL, PRIMARY KEY (kind, row_id))",
         "DROP INDEX items_by_claims",
         "CREATE INDEX open_items ON items (task_id, n_claims) WHERE gold IS NULL",
+    ),
+    (
+        "ALTER TABLE raters ADD COLUMN seed INTEGER DEFAULT 0 NOT NULL",
+        "ALTER TABLE raters ADD COLUMN excluded_ms BIGINT",
     ),
 )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from sqlalchemy import insert, select, update
 
-from bias_core.annotation.label_pictures import keep_picture
+from bias_core.annotation.label_pictures import keep_picture, picture_path
 from bias_core.annotation.label_store import LabelStore, hashed, token
 from bias_core.annotation.schema import Found, items, task_versions, tasks
 from bias_core.annotation.tasks import (
@@ -95,6 +95,7 @@ def create_task(
     if not 1 <= len(pictures) <= MAX_ITEMS:
         raise InvalidInput(f"a task has 1 to {MAX_ITEMS:,} pictures; got {len(pictures):,}")
     rows = [_item_row(store, task, picture) for picture in pictures]
+    made_of = {row["picture"]: picture.path for row, picture in zip(rows, pictures, strict=True)}
     if all(row["gold"] is not None for row in rows):
         raise InvalidInput("every picture has a known answer: there is nothing to ask")
     task_id, secret, join_code = secrets.token_hex(8), secrets.token_urlsafe(32), secrets.token_urlsafe(18)
@@ -113,6 +114,9 @@ def create_task(
         )
         _keep_version(connection, task_id, 1, task, now)
         connection.execute(insert(items), [{"task_id": task_id, **row} for row in rows])
+        for name, original in made_of.items():  # another task that showed it may just have been deleted
+            if not picture_path(store.pictures, name).is_file():
+                keep_picture(store.pictures, original)
     made = replace(task, id=task_id, version=1, status="draft", created=iso(now))
     return CreatedTask(task=made, key=OwnerKey(task_id=task_id, secret=secret), join_code=join_code)
 

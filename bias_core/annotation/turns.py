@@ -6,10 +6,12 @@ is locked.
 
 from __future__ import annotations
 
+import math
+import random
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Integer, bindparam, func, insert, select, update
 
@@ -47,9 +49,11 @@ class Turn:
     questions : one for each position, in order.
     task : its texts and answers, in the version that this item is asked in.
     chosen : what this rater had answered before taking it back; empty otherwise.
-    n_answered, n_left : items that the rater answered, and that are there for them, this one included.
+    n_answered, n_left : items that the rater answered, and that are there for them, this one and the
+        attention checks to come included: each of either kind makes one less.
     can_undo : whether there is something to take back.
-    why_done : "" while there is an item, else "all" (nothing is left), "paused", "closed" or "draft".
+    why_done : "" while there is an item, else "all" (nothing is left), "paused", "closed", "draft", or
+        "excluded" where the owner has ended this rater's part.
     """
 
     item: str = ""
@@ -64,31 +68,33 @@ class Turn:
 
 def turn(store: LabelStore, connection: Connection, rater: Found) -> Turn:
     """What this rater sees; a new item is claimed for them where there is none on their screen."""
-    states: dict[str, int] = dict(connection.execute(_STATES, {"rater": rater.id}).all())
+    seen = _seen(connection, rater)
+    status = "excluded" if rater.excluded_ms is not None else rater.status
     task = store.task(rater.task_id, rater.version)
     wanted = {"task": rater.task_id, "rater": rater.id, "most": task.raters_per_item}
     shown: Found = None
-    chosen: Mapping[str, str] = {}
     n_left = 0
-    if rater.status in ("open", "paused") and states.get("shown"):
+    if status in ("open", "paused") and seen.n_shown:
         shown = connection.execute(_ON_SCREEN, {"rater": rater.id}).one()
-        mine = {"rater": rater.id, "item": shown.item_id}
-        chosen = connection.scalar(_TAKEN_BACK, mine) or {}
-        n_left = states["shown"] + (connection.scalar(_N_OPEN, wanted) or 0)
-    elif rater.status == "open":
-        shown = _claim(store, connection, rater, task, wanted)
-        n_left = shown.n_open if shown is not None else 0
+        n_open = connection.scalar(_N_OPEN, wanted) or 0
+        n_left = seen.n_shown + n_open + seen.checks_to_come(store, task, n_open)
+    elif status == "open":
+        shown = _claim(store, connection, rater, task, seen)
+        if shown is not None:
+            n_left = shown.n_open + seen.checks_to_come(store, task, shown.n_open)
+    chosen: Mapping[str, str] = {}
+    if shown is not None and (seen.n_shown or seen.n_released):
+        chosen = connection.scalar(_TAKEN_BACK, {"rater": rater.id, "item": shown.item_id}) or {}
     asked = store.task(rater.task_id, shown.task_version) if shown is not None else task
-    n_answered, n_skipped = states.get("answered", 0), states.get("skipped", 0)
     return Turn(
         item="" if shown is None else shown.token,
         questions=() if shown is None else _questions(asked, shown),
         task=asked,
         chosen=chosen,
-        n_answered=n_answered,
+        n_answered=seen.n_answered,
         n_left=n_left,
-        can_undo=rater.status in ("open", "paused") and n_answered + n_skipped > 0,
-        why_done="" if shown is not None else "all" if rater.status == "open" else rater.status,
+        can_undo=status in ("open", "paused") and seen.n_answered + seen.n_skipped > 0,
+        why_done="" if shown is not None else "all" if status == "open" else status,
     )
 
 
@@ -102,9 +108,49 @@ def move(connection: Connection, shown: Found, state: str, since_ms: int | None 
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """What this rater was shown so far; ``n_ordinary`` and ``n_checks`` without what was given to others."""
+
+    rater: Found
+    n_shown: int
+    n_answered: int
+    n_skipped: int
+    n_released: int
+    n_ordinary: int
+    n_checks: int
+
+    def checks_to_come(self, store: LabelStore, task: Task, n_ordinary: int) -> int:
+        """How many attention checks this rater meets until the last of so many more ordinary items."""
+        if not n_ordinary:
+            return 0
+        place = self.n_ordinary + n_ordinary
+        n_due = n_checks_before(place, task.gold_share, seed=self.rater.seed)
+        return max(0, min(n_due, store.n_checks(self.rater.task_id)) - self.n_checks)
+
+
+def n_checks_before(place: int, share: float, *, seed: int) -> int:
+    """How many attention checks come before a rater's ordinary item of this place, counted from 1.
+
+    With ``share`` of the items being checks, ``share / (1 - share)`` stand before each ordinary item: the
+    k-th comes at random, by the rater's ``seed``, among those that fall to it. So all are known beforehand,
+    and what is left can be said exactly.
+
+    Examples
+    --------
+    >>> [n_checks_before(place, 0.5, seed=0) for place in (0, 1, 10)]
+    [0, 1, 10]
+    """
+    due = place * share / (1 - share)
+    whole = math.floor(due)
+    # Seeded by a text, which Python hashes: by numbers, neighbours would be alike.
+    return whole + (random.Random(f"{seed} {whole}").random() < due - whole)
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Shown:
     """An item that was just claimed, as the query of the one on the screen gives it."""
 
+    item_id: int
     token: str
     identities: Mapping[str, str]
     question: str
@@ -112,39 +158,58 @@ class _Shown:
     n_open: int
 
 
-def _claim(
-    store: LabelStore, connection: Connection, rater: Found, task: Task, wanted: Mapping[str, Any]
-) -> _Shown | None:
-    """A new item for this rater, where there is one."""
+def _seen(connection: Connection, rater: Found) -> _Seen:
+    counts = connection.execute(_STATES, {"rater": rater.id}).all()
+
+    def total(*states: str, ordinary: tuple[bool, ...] = (True, False)) -> int:
+        return sum(n for state, is_ordinary, n in counts if state in states and bool(is_ordinary) in ordinary)
+
+    return _Seen(
+        rater=rater,
+        n_shown=total("shown"),
+        n_answered=total("answered"),
+        n_skipped=total("skipped"),
+        n_released=total("released"),
+        n_ordinary=total("shown", "answered", "skipped", ordinary=(True,)),
+        n_checks=total("shown", "answered", "skipped", ordinary=(False,)),
+    )
+
+
+def _claim(store: LabelStore, connection: Connection, rater: Found, task: Task, seen: _Seen) -> _Shown | None:
+    """A new item for this rater, where there is one; also one that they left, and that is still wanted."""
+    wanted = {"task": rater.task_id, "rater": rater.id, "most": task.raters_per_item}
     picked: Found = connection.execute(_FEWEST, wanted).first()
     if picked is None and _release(store, connection, rater.task_id):
         picked = connection.execute(_FEWEST, wanted).first()
     if picked is None:
         return None
     n_open = picked.n_open
-    known: Found = None
-    if store.rng.random() < task.gold_share:
-        known = connection.execute(_GOLD, wanted).first()
-    if known is not None:
-        picked, n_open = known, n_open + 1  # it comes on top of those that want raters
-    token = secrets.token_urlsafe(24)
-    claim = {
-        "rater_id": rater.id,
-        "item_id": picked.id,
-        "token": token,
-        "state": "shown",
-        "task_version": rater.version,
-        "since_ms": store.now_ms,
-    }
-    connection.execute(_ASSIGN, claim)
-    connection.execute(_COUNT_CLAIM, {"item": picked.id, "change": 1})
+    if seen.checks_to_come(store, task, 1):
+        picked = connection.execute(_CHECK, wanted).one()
+    token = _assign(store, connection, rater, picked.id, again=seen.n_released > 0)
     return _Shown(
+        item_id=picked.id,
         token=token,
         identities=picked.identities,
         question=picked.question,
         task_version=rater.version,
         n_open=n_open,
     )
+
+
+def _assign(store: LabelStore, connection: Connection, rater: Found, item_id: int, *, again: bool) -> str:
+    """Put an item on the rater's screen; its token, the same one where they had it before (``again``)."""
+    values = {"since": store.now_ms, "version": rater.version}
+    mine = {"rater": rater.id, "item": item_id}
+    before: Found = connection.execute(_RELEASED, mine).first() if again else None
+    if before is not None:
+        connection.execute(_RETAKE, {"which": before.id, **values})
+        token = str(before.token)
+    else:
+        token = secrets.token_urlsafe(24)
+        connection.execute(_ASSIGN, {**mine, "new_token": token, **values})
+    connection.execute(_COUNT_CLAIM, {"item": item_id, "change": 1})
+    return token
 
 
 def _questions(task: Task, shown: Found) -> tuple[Question, ...]:
@@ -170,7 +235,13 @@ def _release(store: LabelStore, connection: Connection, task_id: str) -> int:
 
 # Built once: to build a statement takes longer than to run it.
 _rater_is = assignments.c.rater_id == bindparam("rater")
-_STATES = select(assignments.c.state, func.count()).where(_rater_is).group_by(assignments.c.state)
+_is_ordinary = items.c.gold.is_(None)
+_STATES = (
+    select(assignments.c.state, _is_ordinary, func.count())
+    .join(items, items.c.id == assignments.c.item_id)
+    .where(_rater_is)
+    .group_by(assignments.c.state, _is_ordinary)
+)
 _ON_SCREEN = (
     select(assignments, items.c.identities, items.c.question)
     .join(items, items.c.id == assignments.c.item_id)
@@ -186,24 +257,40 @@ _TAKEN_BACK = (
     .limit(1)
 )
 _UNSEEN = (items.c.task_id == bindparam("task")) & items.c.id.not_in(
-    select(assignments.c.item_id).where(_rater_is)
+    select(assignments.c.item_id).where(_rater_is, assignments.c.state != "released")
 )
 _WANTED = items.c.gold.is_(None) & (items.c.n_claims < bindparam("most"))
 _n_wanted = select(func.count()).select_from(items).where(items.c.task_id == bindparam("task"), _WANTED)
 _n_seen = select(func.count()).select_from(assignments).join(items, items.c.id == assignments.c.item_id)
-_n_open = _n_wanted.scalar_subquery() - _n_seen.where(_rater_is, _WANTED).scalar_subquery()
+_n_seen = _n_seen.where(_rater_is, assignments.c.state != "released", _WANTED)
+_n_open = _n_wanted.scalar_subquery() - _n_seen.scalar_subquery()
 _N_OPEN = select(_n_open)
 _ITEM = (items.c.id, items.c.identities, items.c.question)
 _picked = select(items.c.id).where(_UNSEEN, _WANTED).order_by(items.c.n_claims, func.random()).limit(1)
 _FEWEST = select(*_ITEM, _n_open.label("n_open")).where(items.c.id == _picked.scalar_subquery())
-_GOLD = select(*_ITEM).where(_UNSEEN, items.c.gold.is_not(None)).order_by(func.random()).limit(1)
+_CHECK = select(*_ITEM).where(_UNSEEN, items.c.gold.is_not(None)).order_by(func.random()).limit(1)
 _LEFT_LYING = (
     select(assignments)
     .join(items, items.c.id == assignments.c.item_id)
     .where(items.c.task_id == bindparam("task"), assignments.c.state == "shown")
     .where(assignments.c.since_ms < bindparam("before"))
 )
-_ASSIGN = insert(assignments)
+_RELEASED = select(assignments.c.id, assignments.c.token).where(
+    _rater_is, assignments.c.item_id == bindparam("item"), assignments.c.state == "released"
+)
+_ASSIGN = insert(assignments).values(
+    rater_id=bindparam("rater"),
+    item_id=bindparam("item"),
+    token=bindparam("new_token"),
+    state="shown",
+    task_version=bindparam("version"),
+    since_ms=bindparam("since"),
+)
+_RETAKE = (
+    update(assignments)
+    .where(assignments.c.id == bindparam("which"))
+    .values(state="shown", task_version=bindparam("version"), since_ms=bindparam("since"))
+)
 _MOVE = (
     update(assignments)
     .where(assignments.c.id == bindparam("which"))

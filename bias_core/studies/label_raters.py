@@ -26,7 +26,8 @@ _RATERS_NOTE = (
     "agrees: share of a rater's answers that equal what most others said of the same picture, with Wilson's "
     "interval. differs: the interval lies below the share of all raters together; one in 40 does by chance. "
     "known right: of the attention checks that the rater met, in every position. fails checks: even the "
-    "upper end of Wilson's interval of that share is below three in four."
+    "upper end of Wilson's interval of that share is below three in four. excluded: the owner lets nothing "
+    "of this rater count, here or elsewhere."
 )
 
 
@@ -55,6 +56,7 @@ def raters_table(progress: TaskProgress, given: pd.DataFrame) -> StudyTable:
                 "low": share.low if share else float("nan"),
                 "high": share.high if share else float("nan"),
                 "differs": bool(share and share.high < others),
+                "excluded": one.excluded,
             }
         )
     return StudyTable(key=RATERS, title="Raters", frame=pd.DataFrame(rows), note=_RATERS_NOTE)

@@ -87,13 +87,16 @@ def progress_html(progress: TaskProgress, report: StudyReport, sync_error: str |
     ``sync_error`` is of the copying to a hub: None where there is no copying, "" while all is well.
     """
     share = 100 * progress.n_answers / progress.n_wanted if progress.n_wanted else 0.0
-    seconds = [one.median_seconds for one in progress.raters if not math.isnan(one.median_seconds)]
-    wrong = sum(one.n_gold - one.n_gold_right for one in progress.raters)
-    checks = sum(one.n_gold for one in progress.raters)
+    raters = progress.counted_raters
+    n_excluded = len(progress.raters) - len(raters)
+    seconds = [one.median_seconds for one in raters if not math.isnan(one.median_seconds)]
+    wrong = sum(one.n_gold - one.n_gold_right for one in raters)
+    checks = sum(one.n_gold for one in raters)
     facts = [
         f"{progress.n_answers:,} of {progress.n_wanted:,} answers",
         f"{progress.n_complete:,} of {progress.n_items:,} pictures complete",
-        f"{len(progress.raters):,} raters",
+        f"{len(raters):,} raters",
+        f"{n_excluded:,} raters excluded, with {progress.n_excluded_answers:,} answers" if n_excluded else "",
         f"{format_number(median(seconds))} s a picture (median of the raters' medians)" if seconds else "",
         f"{wrong:,} of {checks:,} attention checks failed" if checks else "",
         f"{progress.n_deleted_raters:,} raters deleted {progress.n_deleted_answers:,} answers"

@@ -70,6 +70,8 @@ def test_postgresql_of_version_1_is_brought_up_to_date(make_store: MakeStore, tm
         connection.execute(text("DROP INDEX open_items"))
         connection.execute(text("CREATE INDEX items_by_claims ON items (task_id, n_claims)"))
         connection.execute(text("ALTER TABLE tasks DROP COLUMN hub_user"))
+        for column in ("seed", "excluded_ms"):
+            connection.execute(text(f"ALTER TABLE raters DROP COLUMN {column}"))
         connection.execute(text("DELETE FROM schema_version"))
         connection.execute(text("INSERT INTO schema_version VALUES (1)"))
     store.close()
@@ -245,10 +247,10 @@ def test_an_error_repeats_neither_the_password_nor_what_was_said(tmp_path: Path)
 
 
 def test_the_shipped_tables_are_those_of_version_1_and_its_steps() -> None:
-    assert len(schema.STEPS) == 1
+    assert len(schema.STEPS) == 2
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
         schema.upgrade(connection)
         schema.upgrade(connection)  # a second time changes nothing
-        assert connection.execute(text("SELECT version FROM schema_version")).scalars().all() == [2]
+        assert connection.execute(text("SELECT version FROM schema_version")).scalars().all() == [3]
     engine.dispose()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from bias_core.annotation.label_store import LabelStore
     from tests.annotation.conftest import Clock, MakeStore
 
+GOLD_ONES = {f"nurse {i}" for i in (30, 31, 32)}  # where a task has 30 ordinary pictures
 FAILED = {"left": "not_two_people", "right": "not_two_people"}
 # What somebody might try in place of an id, a token or a text.
 TRICKS = (
@@ -63,10 +64,11 @@ def say(store: LabelStore, code: str, turn: Turn, choices: Any = CHOICES, **more
 
 
 def counts_are_right(store: LabelStore) -> bool:
-    """Every item's count of claims is the number of assignments that claim it."""
+    """Every item's count of claims is the number of assignments that claim it, excluded raters' apart."""
     claimed = (
         select(schema.assignments.c.item_id, func.count())
-        .where(schema.assignments.c.state.in_(("shown", "answered")))
+        .join(schema.raters, schema.raters.c.id == schema.assignments.c.rater_id)
+        .where(schema.assignments.c.state.in_(("shown", "answered")), schema.raters.c.excluded_ms.is_(None))
         .group_by(schema.assignments.c.item_id)
     )
     with store.read() as connection:
@@ -229,6 +231,77 @@ def test_an_answer_about_the_whole_picture_holds_for_both_people(store: LabelSto
     code = join(store, task.join_code).code
     say(store, code, next_item(store, code), {"left": "feminine", "right": "not_two_people"})
     assert [one.choices for one in given_answers(store, task.key)] == [FAILED]
+
+
+def test_a_picture_released_by_the_clock_is_offered_again_to_who_left_it(
+    store: LabelStore, tmp_path: Path, clock: Clock
+) -> None:
+    task = open_task(store, tmp_path, 2, raters_per_item=1)
+    slow, other = (join(store, task.join_code).code for _ in range(2))
+    left = next_item(store, slow)
+    turn = say(store, other, next_item(store, other))
+    assert turn.why_done == "all"
+    clock.now += RELEASE_AFTER_SECONDS + 1
+    turn = next_item(store, other)  # it was released, and is on the other's screen
+    assert skip(store, other, answer_id=new_id(), item=turn.item).why_done == "all"
+    again = next_item(store, slow)  # a reload
+    assert (again.item, again.questions, again.n_left) == (left.item, left.questions, 1)
+    assert next_item(store, slow) == again
+    assert counts_are_right(store)
+    assert say(store, slow, again).why_done == "all"
+    progress = task_progress(store, task.key)
+    assert progress.n_complete == progress.n_items == 2
+    assert counts_are_right(store)
+
+
+def test_every_task_can_be_finished_by_raters_who_leave_and_come_back(
+    store: LabelStore, tmp_path: Path, clock: Clock
+) -> None:
+    task = open_task(store, tmp_path, 7, n_gold=2, raters_per_item=2)
+    codes = [join(store, task.join_code).code for _ in range(2)]
+    for _ in range(40):
+        for code in codes:
+            turn = next_item(store, code)
+            clock.now += RELEASE_AFTER_SECONDS + 1  # everybody goes for lunch with a picture on the screen
+            if turn.item and store.rng.random() < 0.5:
+                say(store, code, turn)
+    progress = task_progress(store, task.key)
+    assert progress.n_complete == 7
+    assert counts_are_right(store)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4, 0.9])
+def test_what_is_left_tells_no_check_from_another_picture(
+    store: LabelStore, tmp_path: Path, share: float
+) -> None:
+    task = open_task(store, tmp_path, 11, n_gold=3, gold_share=share, raters_per_item=1)
+    code = join(store, task.join_code).code
+    turn = next_item(store, code)
+    total = turn.n_left
+    while turn.item:
+        assert turn.n_answered + turn.n_left == total  # with each answer one less, whatever it was to
+        assert next_item(store, code).n_left == turn.n_left
+        if turn.n_answered == 4:
+            assert undo(store, code, answer_id=new_id()).n_left == total - 3
+            turn = say(store, code, next_item(store, code))
+        turn = say(store, code, turn)
+    (rater,) = task_progress(store, task.key).raters
+    assert total == 11 + rater.n_gold
+    assert rater.n_gold == min(3, round(11 * share / (1 - share))) or share == 0.1
+    assert turn.n_left == 0
+
+
+def test_where_the_checks_come_differs_between_raters(store: LabelStore, tmp_path: Path) -> None:
+    task = open_task(store, tmp_path, 30, n_gold=3, gold_share=0.1, raters_per_item=50)
+    places = set()
+    for _ in range(6):
+        code = join(store, task.join_code).code
+        turn, met = next_item(store, code), []
+        for place in range(20):
+            met += [place] * (turn.questions[0].identity in GOLD_ONES)
+            turn = say(store, code, turn)
+        places.add(tuple(met))
+    assert len(places) > 1
 
 
 def test_known_items_are_mixed_in_and_counted_apart(store: LabelStore, tmp_path: Path) -> None:

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import func, select
+
+from bias_core.annotation import owner_removals, schema
+from bias_core.annotation.collected import given_answers, labelled_items, task_progress
+from bias_core.annotation.label_export import answers_frame, export_labels
+from bias_core.annotation.label_pictures import picture_path
+from bias_core.annotation.owner_removals import delete_task, exclude_rater
+from bias_core.annotation.rating import (
+    delete_my_answers,
+    give_answer,
+    join,
+    next_item,
+    picture_of,
+    skip,
+    undo,
+)
+from bias_core.annotation.task_owner import OwnerKey, owned_task, set_status
+from bias_core.errors import InvalidInput, NotAllowed
+from bias_core.studies.label_report import label_report
+from bias_core.studies.label_use import people_labels
+from tests.annotation.raters import CHOICES, new_id, open_task
+from tests.annotation.test_rating import FAILED, counts_are_right, say
+
+if TYPE_CHECKING:
+    from bias_core.annotation.label_store import LabelStore
+    from bias_core.annotation.task_owner import CreatedTask
+
+OTHER = {"left": "masculine", "right": "feminine"}
+
+
+def answered(store: LabelStore, task: CreatedTask, *said: dict[str, str]) -> list[str]:
+    """A rater for each of these, who says the same of every picture that is left."""
+    codes = []
+    for choices in said:
+        codes.append(join(store, task.join_code).code)
+        turn = next_item(store, codes[-1])
+        while turn.item:
+            turn = say(store, codes[-1], turn, choices)
+    return codes
+
+
+def names(store: LabelStore, task: CreatedTask) -> list[str]:
+    return [one.rater for one in task_progress(store, task.key).raters]
+
+
+def n_left(store: LabelStore) -> dict[str, int]:
+    with store.read() as connection:
+        return {
+            name: connection.scalar(select(func.count()).select_from(table)) or 0
+            for name, table in schema.metadata.tables.items()
+        }
+
+
+def test_an_excluded_rater_s_answers_stay_are_marked_and_count_in_nothing(
+    store: LabelStore, tmp_path: Path
+) -> None:
+    task = open_task(store, tmp_path, 5, n_gold=1, raters_per_item=3)
+    answered(store, task, CHOICES, CHOICES, OTHER)
+    before = label_report(task_progress(store, task.key), labelled_items(store, task.key))
+    bad = names(store, task)[2]
+    exclude_rater(store, task.key, bad)
+    exclude_rater(store, task.key, bad)  # once more changes nothing
+    progress = task_progress(store, task.key)
+    assert (progress.n_answers, progress.n_complete, progress.n_excluded_answers) == (10, 0, 5)
+    assert [one.excluded for one in progress.raters] == [False, False, True]
+    assert [one.rater for one in progress.counted_raters] == names(store, task)[:2]
+    assert bad not in set(people_labels(store, task.key)["rater"])
+    assert bad not in {one.rater for one in given_answers(store, task.key)}
+    assert {one.rater for one in given_answers(store, task.key, excluded=True)} == {bad}
+    report = label_report(progress, labelled_items(store, task.key))
+    alphas = [r.results.findings[0].estimate.value for r in (before, report)]
+    assert alphas[0] < 0.5
+    assert alphas[1] == 1.0
+    table = report.results.tables[0].frame.set_index("rater")
+    assert table.loc[bad, "excluded"]
+    assert table.loc[bad, "compared"] == 0
+    with zipfile.ZipFile(export_labels(store, task.key, tmp_path / "labels.zip")) as archive:
+        assert bad in archive.read("excluded.csv").decode()
+        assert bad not in archive.read("labels.csv").decode()
+        assert bad not in archive.read("label_studio/tasks.json").decode()
+        assert "raters were excluded by the owner" in archive.read("README.md").decode()
+    exclude_rater(store, task.key, bad, excluded=False)
+    after = task_progress(store, task.key)
+    assert (after.n_answers, after.n_complete, after.n_excluded_answers) == (15, 5, 0)
+    assert len(answers_frame(store, task.key, excluded=True)) == 0
+    assert counts_are_right(store)
+
+
+def test_others_are_asked_in_place_of_an_excluded_rater_who_is_told(
+    store: LabelStore, tmp_path: Path
+) -> None:
+    task = open_task(store, tmp_path, 3, raters_per_item=1)
+    code = join(store, task.join_code).code
+    turn = say(store, code, next_item(store, code), FAILED)
+    exclude_rater(store, task.key, names(store, task)[0])
+    assert counts_are_right(store)
+    told = next_item(store, code)
+    assert (told.item, told.why_done, told.n_answered, told.can_undo) == ("", "excluded", 1, False)
+    for act in (
+        lambda: say(store, code, turn),
+        lambda: skip(store, code, answer_id=new_id(), item=turn.item),
+        lambda: undo(store, code, answer_id=new_id()),
+    ):
+        with pytest.raises(NotAllowed, match="ended your part"):
+            act()
+    answered(store, task, CHOICES)
+    progress = task_progress(store, task.key)
+    assert (progress.n_complete, progress.n_answers, progress.n_excluded_answers) == (3, 3, 1)
+    exclude_rater(store, task.key, names(store, task)[0], excluded=False)
+    assert counts_are_right(store)
+    exclude_rater(store, task.key, names(store, task)[0])
+    assert delete_my_answers(store, code) == 1  # always
+    assert counts_are_right(store)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "rater-000000000000", "' OR 1=1 --", "\ud800", "x" * 300, None, 7, ["a"]]
+)
+def test_only_raters_of_the_task_are_excluded_by_its_owner(
+    store: LabelStore, tmp_path: Path, name: object
+) -> None:
+    task, other = open_task(store, tmp_path, 1), open_task(store, tmp_path, 1)
+    join(store, other.join_code)
+    with pytest.raises(InvalidInput, match="no rater"):
+        exclude_rater(store, task.key, name)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="no rater"):
+        exclude_rater(store, task.key, names(store, other)[0])
+    with pytest.raises(NotAllowed):
+        exclude_rater(store, OwnerKey(task_id=other.task.id, secret="x"), names(store, other)[0])
+
+
+def test_a_deleted_task_leaves_nothing_but_how_much_it_was(
+    store: LabelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner_removals, "_AT_ONCE", 2)  # in portions
+    task = open_task(store, tmp_path / "a", 5, raters_per_item=3)
+    kept = open_task(store, tmp_path / "a", 2, raters_per_item=3)  # shows two of the same pictures
+    codes = answered(store, task, CHOICES, OTHER, CHOICES)
+    undo(store, codes[0], answer_id=new_id())
+    answered(store, kept, CHOICES)
+    shown = {one.item.picture for one in given_answers(store, task.key)}
+    also = {one.item.picture for one in given_answers(store, kept.key)}
+    with pytest.raises(NotAllowed):
+        delete_task(store, OwnerKey(task_id=task.task.id, secret=kept.key.secret))
+    assert delete_task(store, task.key) == 14
+    assert {name for name in shown if picture_path(store.pictures, name).is_file()} == also
+    left = n_left(store)
+    assert (left["items"], left["raters"], left["answers"], left["task_versions"]) == (2, 1, 2, 1)
+    assert left["deletions"] == 3  # so that copies on a hub drop them
+    for act in (owned_task, task_progress, delete_task):
+        with pytest.raises(NotAllowed):
+            act(store, task.key)
+    for refused in (lambda: join(store, task.join_code), lambda: next_item(store, codes[0])):
+        with pytest.raises(NotAllowed):
+            refused()
+    assert len(given_answers(store, kept.key)) == 2
+    assert picture_path(store.pictures, picture_of(store, next_shown(store, kept))).is_file()
+    assert "Does the" not in store.dump(tmp_path / "all.jsonl").read_text().replace(_texts(store, kept), "")
+
+
+def next_shown(store: LabelStore, task: CreatedTask) -> str:
+    return next_item(store, join(store, task.join_code).code).item
+
+
+def _texts(store: LabelStore, task: CreatedTask) -> str:
+    lines = store.dump(store.pictures / "x.jsonl").read_text().splitlines(keepends=True)
+    return next(line for line in lines if '"task_versions"' in line and task.task.id in line)
+
+
+def test_a_deletion_that_was_interrupted_is_finished_by_asking_again(
+    store: LabelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = open_task(store, tmp_path, 3)
+    code = join(store, task.join_code).code
+    give_answer(store, code, answer_id=new_id(), item=next_item(store, code).item, choices=CHOICES)
+    with monkeypatch.context() as killed:
+        killed.setattr(owner_removals, "_remove_raters", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            delete_task(store, task.key)
+    assert owned_task(store, task.key)[0].status == "closed"
+    assert delete_task(store, task.key) == 1
+
+
+def test_a_task_made_while_another_with_its_pictures_goes_has_them(
+    store: LabelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bias_core.annotation import task_owner
+
+    gone, real = open_task(store, tmp_path, 2), task_owner._keep_version
+
+    def deleted_meanwhile(*arguments: object) -> None:
+        for path in store.pictures.rglob("*.png"):
+            path.unlink()
+        real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(task_owner, "_keep_version", deleted_meanwhile)
+    made = open_task(store, tmp_path, 2)
+    monkeypatch.undo()
+    set_status(store, gone.key, "closed")
+    assert picture_path(store.pictures, picture_of(store, next_shown(store, made))).is_file()
