@@ -30,6 +30,8 @@ from bias_core.runs.answers import AnswerCache
 from bias_core.runs.embeddings import EmbeddingCache
 from bias_core.runs.images import ImageStore
 from bias_core.runs.manifests import ManifestStore
+from bias_core.runs.repairs import Repairs
+from bias_core.runs.upkeep import Upkeep
 from bias_core.settings import ASSETS, Settings
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class Services:
     Attributes
     ----------
     settings : of this process.
+    repairs : what the stores found broken and had made anew.
     images, embeddings, manifests : the stores under ``settings.data_dir``.
     model_lock : held by whoever draws or loads, one batch at a time; readers take :meth:`reading`.
     engine : who draws the rows of a manifest; this process where nothing else is asked for.
@@ -69,9 +72,10 @@ class Services:
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         data = self.settings.data_dir
-        self.images = ImageStore(data / "images")
-        self.embeddings = EmbeddingCache(data / "embeddings.sqlite")
-        self.answers = AnswerCache(data / "answers.sqlite")
+        self.repairs = Repairs()
+        self.images = ImageStore(data / "images", self.repairs)
+        self.embeddings = EmbeddingCache(data / "embeddings.sqlite", self.repairs)
+        self.answers = AnswerCache(data / "answers.sqlite", self.repairs)
         self.manifests = ManifestStore(data / "runs")
         self.model_lock, self._reader_lock = threading.Lock(), threading.Lock()
         self.engine: Engine = LocalEngine(self.settings.device)
@@ -250,13 +254,12 @@ class Services:
         return RecordCaptioner(self.revision(MODEL))
 
     def tidy(self) -> Sequence[str]:
-        """Bring the picture store below its limit; ids of the pictures that went."""
+        """Bring the stores below their limits; ids of the pictures that went."""
         limit = int(self.settings.cache_gb * 1e9)
-        if self.images.n_bytes <= limit:
-            return []
-        removed = self.images.evict(limit, protected=self.manifests.protected_ids())
-        self.embeddings.forget(removed)
-        self.answers.forget(removed)
+        removed = Upkeep(self.settings.data_dir, limit, self.images, self.manifests).tidy()
+        if removed:
+            self.embeddings.forget(removed)
+            self.answers.forget(removed)
         return removed
 
     def close(self) -> None:

@@ -31,6 +31,8 @@ class Settings(BaseSettings):
     device : "auto" takes CUDA when there is one.
     compile_models : compile generators on a GPU; minutes at first, quicker pictures afterwards.
     max_images : largest number of pictures that one run may ask for.
+    upload_mb : largest file that a visitor may upload.
+    uploads_gb : what all visitors may upload within an hour, together.
     labels_url : database of people's answers, as an SQLAlchemy URL; "" for a file under ``data_dir``.
     labels_repo : dataset of a hub that answers are copied to, "" for none; with the token of this machine.
     labels_repo_minutes : between two such copies.
@@ -49,6 +51,8 @@ class Settings(BaseSettings):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     compile_models: bool = False
     max_images: int = Field(default=5000, ge=1)
+    upload_mb: int = Field(default=50, ge=1)
+    uploads_gb: float = Field(default=5.0, gt=0)
     labels_url: str = Field(default="", repr=False)  # may hold a password
     labels_repo: str = ""
     labels_repo_minutes: int = Field(default=5, ge=5)

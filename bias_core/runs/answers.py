@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+from typing import TYPE_CHECKING, Any
 
+from bias_core.runs.repairs import Repairs
 from bias_core.runs.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
+    from sqlite3 import Connection
 
 Asked = tuple[str, str]
 """Id of a picture, and the question; "" asks for a caption."""
@@ -16,38 +19,55 @@ Asked = tuple[str, str]
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS answers (
     image_id TEXT NOT NULL, question TEXT NOT NULL, reader TEXT NOT NULL, answer TEXT NOT NULL,
-    PRIMARY KEY (image_id, question, reader)
+    checksum BLOB NOT NULL, PRIMARY KEY (image_id, question, reader)
 ) WITHOUT ROWID
 """
+_FORM = 1  # 0 had no checksums
 
 
 class AnswerCache:
-    """One SQLite file (WAL). The reader's name is part of the key and must change with its weights."""
+    """One SQLite file (WAL). The reader's name is part of the key and must change with its weights.
 
-    def __init__(self, path: Path) -> None:
-        self._file = SqliteFile(path, what="answer cache", schema=_SCHEMA)
+    An answer that does not fit its checksum is asked for anew, and ``repairs`` says so.
+    """
+
+    def __init__(self, path: Path, repairs: Repairs | None = None) -> None:
+        self._repairs = repairs or Repairs()
+        self._file = SqliteFile(path, what="answer cache", schema=_SCHEMA, form=_FORM, repairs=self._repairs)
 
     def find(self, reader: str, asked: Sequence[Asked]) -> dict[Asked, str]:
         """The answers that are known."""
-        known = {}
-        with self._file.transaction() as connection:
-            for key in asked:
-                query = "SELECT answer FROM answers WHERE image_id = ? AND question = ? AND reader = ?"
-                if row := connection.execute(query, (*key, reader)).fetchone():
-                    known[key] = str(row[0])
+        query = "SELECT answer, checksum FROM answers WHERE image_id = ? AND question = ? AND reader = ?"
+
+        def look(connection: Connection) -> list[tuple[Asked, Any]]:
+            return [(key, connection.execute(query, (*key, reader)).fetchone()) for key in asked]
+
+        found = [(key, row) for key, row in self._file.run(look) if row]
+        known = {
+            key: str(answer)
+            for key, (answer, checksum) in found
+            if checksum == _checksum(key, reader, str(answer))
+        }
+        if len(known) < len(found):
+            n = len(found) - len(known)
+            self._repairs.note(f"{n:,} kept answer(s) did not fit their checksum; they are asked for anew")
         return known
 
     def keep(self, reader: str, answers: Mapping[Asked, str]) -> None:
         """Write answers down; a new one takes the place of an old one."""
-        rows = [(image_id, question, reader, answer) for (image_id, question), answer in answers.items()]
-        with self._file.transaction() as connection:
-            connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", rows)
+        rows = [(*key, reader, answer, _checksum(key, reader, answer)) for key, answer in answers.items()]
+        query = "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)"
+        self._file.run(lambda connection: connection.executemany(query, rows))
 
     def forget(self, image_ids: Collection[str]) -> None:
         """Drop what was said of evicted pictures."""
-        with self._file.transaction() as connection:
-            connection.executemany("DELETE FROM answers WHERE image_id = ?", [(i,) for i in image_ids])
+        query = "DELETE FROM answers WHERE image_id = ?"
+        self._file.run(lambda connection: connection.executemany(query, [(i,) for i in image_ids]))
 
     def close(self) -> None:
         """Close the file; it opens again on the next use."""
         self._file.close()
+
+
+def _checksum(asked: Asked, reader: str, answer: str) -> bytes:
+    return hashlib.blake2b("\0".join((*asked, reader, answer)).encode(), digest_size=8).digest()

@@ -7,18 +7,21 @@ import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from PIL import Image
 
 from bias_core.errors import InvalidInput
+from bias_core.runs.repairs import Repairs
 from bias_core.runs.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
+    from sqlite3 import Connection
 
     from bias_core.protocols import ImageTextEncoder
     from bias_core.types import StoredImage
@@ -30,22 +33,29 @@ R = TypeVar("R")
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS embeddings (
-    key TEXT NOT NULL, encoder TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (key, encoder)
+    key TEXT NOT NULL, encoder TEXT NOT NULL, vector BLOB NOT NULL, checksum BLOB NOT NULL,
+    PRIMARY KEY (key, encoder)
 ) WITHOUT ROWID
 """
+_FORM = 1  # 0 had no checksums
 _KEYS_PER_QUERY = 500  # below SQLite's limit on the number of variables
 _BATCH = 64  # inputs per call of the encoder
+_MOST_PIXELS = 32_000_000  # of the pictures that are open at a time: 128 MB
 _THREADS = min(8, os.cpu_count() or 1)
 
 
 class EmbeddingCache:
-    """One SQLite file (WAL, so that readers never wait) of float32 unit rows.
+    """One SQLite file (WAL, so that readers never wait) of float32 unit rows, each with a checksum.
 
-    The encoder's ``name`` is part of the key and must therefore change with its weights.
+    The encoder's ``name`` is part of the key and must therefore change with its weights. A row that does
+    not fit its checksum is computed anew, and ``repairs`` says so.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._file = SqliteFile(path, what="embedding cache", schema=_SCHEMA)
+    def __init__(self, path: Path, repairs: Repairs | None = None) -> None:
+        self._repairs = repairs or Repairs()
+        self._file = SqliteFile(
+            path, what="embedding cache", schema=_SCHEMA, form=_FORM, repairs=self._repairs
+        )
 
     def images(
         self, encoder: ImageTextEncoder, images: Sequence[StoredImage], *, lock: Lock | None = None
@@ -61,7 +71,7 @@ class EmbeddingCache:
 
         keys = [image.path.stem for image in images]
         items = dict(zip(keys, images, strict=True))
-        return self._rows(encoder.name, items, keys, encode, prepare=open_pictures)
+        return self._rows(encoder.name, items, keys, encode, prepare=open_pictures, size=n_pixels)
 
     def texts(
         self, encoder: ImageTextEncoder, texts: Sequence[str], *, lock: Lock | None = None
@@ -73,12 +83,13 @@ class EmbeddingCache:
                 return encoder.encode_texts(missing)
 
         keys = [text_key(text) for text in texts]
-        return self._rows(encoder.name, dict(zip(keys, texts, strict=True)), keys, encode, prepare=list)
+        items = dict(zip(keys, texts, strict=True))
+        return self._rows(encoder.name, items, keys, encode, prepare=list, size=lambda _text: 0)
 
     def forget(self, keys: Collection[str]) -> None:
         """Drop the rows of evicted pictures, for every encoder."""
-        with self._file.transaction() as connection:
-            connection.executemany("DELETE FROM embeddings WHERE key = ?", [(key,) for key in keys])
+        query = "DELETE FROM embeddings WHERE key = ?"
+        self._file.run(lambda connection: connection.executemany(query, [(key,) for key in keys]))
 
     def close(self) -> None:
         """Close the file; it opens again on the next use."""
@@ -92,10 +103,11 @@ class EmbeddingCache:
         encode: Callable[[Sequence[R]], np.ndarray],
         *,
         prepare: Callable[[Sequence[T]], list[R]],
+        size: Callable[[T], int],
     ) -> np.ndarray:
         rows = self._load(encoder, list(items))
         missing = [key for key in items if key not in rows]
-        batches = [missing[start : start + _BATCH] for start in range(0, len(missing), _BATCH)]
+        batches = batched(missing, [size(items[key]) for key in missing])
         prepared = _one_ahead(batches, lambda batch: prepare([items[key] for key in batch]))
         for batch, ready in zip(batches, prepared, strict=True):
             encoded = _encode_named(dict(zip(batch, ready, strict=True)), encode)
@@ -107,20 +119,59 @@ class EmbeddingCache:
         return np.stack([rows[key] for key in keys])
 
     def _load(self, encoder: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
-        rows = {}
+        found = []
         for start in range(0, len(keys), _KEYS_PER_QUERY):
             batch = keys[start : start + _KEYS_PER_QUERY]
             marks = ",".join("?" * len(batch))
-            query = f"SELECT key, vector FROM embeddings WHERE encoder = ? AND key IN ({marks})"
-            with self._file.transaction() as connection:
-                for key, vector in connection.execute(query, [encoder, *batch]):
-                    rows[key] = np.frombuffer(vector, dtype=np.float32)
+            query = f"SELECT key, vector, checksum FROM embeddings WHERE encoder = ? AND key IN ({marks})"
+            found += self._file.run(partial(_all_of, query=query, values=[encoder, *batch]))
+        rows = {
+            key: np.frombuffer(vector, dtype=np.float32)
+            for key, vector, checksum in found
+            if checksum == _checksum(key, encoder, vector)
+        }
+        if len(rows) < len(found):
+            n = len(found) - len(rows)
+            self._repairs.note(f"{n:,} kept embedding(s) did not fit their checksum; they are computed anew")
         return rows
 
     def _save(self, encoder: str, rows: Mapping[str, np.ndarray]) -> None:
-        values = [(key, encoder, row.tobytes()) for key, row in rows.items()]
-        with self._file.transaction() as connection:
-            connection.executemany("INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)", values)
+        vectors = {key: row.tobytes() for key, row in rows.items()}
+        values = [(key, encoder, data, _checksum(key, encoder, data)) for key, data in vectors.items()]
+        query = "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?, ?)"
+        self._file.run(lambda connection: connection.executemany(query, values))
+
+
+def _all_of(connection: Connection, query: str, values: Sequence[str]) -> list[Any]:
+    return connection.execute(query, values).fetchall()
+
+
+def _checksum(key: str, encoder: str, vector: bytes) -> bytes:
+    return hashlib.blake2b(f"{encoder}\0{key}\0".encode() + vector, digest_size=8).digest()
+
+
+def batched(items: Sequence[T], sizes: Sequence[int], *, most: int = _BATCH) -> list[list[T]]:
+    """``items`` in parts of at most ``most``, whose sizes (pixels) together are not too much for the memory.
+
+    Examples
+    --------
+    >>> batched(["a", "b", "c"], [1, 1, 50_000_000])
+    [['a', 'b'], ['c']]
+    """
+    parts: list[list[T]] = []
+    room = 0
+    for item, size in zip(items, sizes, strict=True):
+        if not parts or len(parts[-1]) == most or size > room:
+            parts.append([])
+            room = _MOST_PIXELS
+        parts[-1].append(item)
+        room -= size
+    return parts
+
+
+def n_pixels(image: StoredImage) -> int:
+    """Of a stored picture, from its row."""
+    return image.row.width * image.row.height
 
 
 def text_key(text: str) -> str:

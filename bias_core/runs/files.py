@@ -11,7 +11,7 @@ from uuid import uuid4
 from bias_core.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 _REASONS = {
@@ -57,3 +57,33 @@ def write_atomically(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def evict_oldest(files: Iterable[Path], limit: int, *, protected: Callable[[Path], bool]) -> list[Path]:
+    """Delete the files that were changed longest ago until at most ``limit`` bytes remain; those that went.
+
+    Files that are ``protected`` stay, even when more than ``limit`` bytes then remain.
+    """
+    sizes: list[tuple[float, int, Path]] = []
+    for path in files:
+        with suppress(FileNotFoundError):  # deleted by another process meanwhile
+            stat = path.stat()
+            sizes.append((stat.st_mtime, stat.st_size, path))
+    total, removed = sum(size for _, size, _ in sizes), []
+    for _, size, path in sorted(sizes):
+        if total <= limit:
+            break
+        if not protected(path):
+            path.unlink(missing_ok=True)
+            removed.append(path)
+            total -= size
+    return removed
+
+
+def total_bytes(files: Iterable[Path]) -> int:
+    """Bytes of the files that are there."""
+    total = 0
+    for path in files:
+        with suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total

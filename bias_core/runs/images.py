@@ -11,13 +11,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bias_core.errors import StorageError
-from bias_core.runs.files import write_atomically
+from bias_core.runs.files import evict_oldest, total_bytes, write_atomically
 from bias_core.runs.png import encode_png, read_record
+from bias_core.runs.repairs import Repairs
 from bias_core.types import GeneratedImage, ImageRow, StoredImage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from bias_core.runs.png import PngRecord
 
 _STALE_SECONDS = 24 * 3600
 _WRITERS = 4  # threads: a write waits for the disk, not for the processor
@@ -33,10 +36,12 @@ class ImageStore:
     Parameters
     ----------
     folder : created on the first write.
+    repairs : is told of pictures that were not what they should be.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, repairs: Repairs | None = None) -> None:
         self.folder = folder
+        self._repairs = repairs or Repairs()
         self._lock = threading.Lock()
         self._n_bytes: int | None = None
 
@@ -47,7 +52,8 @@ class ImageStore:
     def find(self, rows: Mapping[str, ImageRow]) -> dict[str, StoredImage]:
         """The stored pictures among ``rows`` (by id), marked as just used.
 
-        A truncated or altered file counts as absent and is removed, so that it is drawn again.
+        A truncated or altered file, or one of another id, counts as absent and is removed, so that it is
+        drawn again.
         """
         images = ((image_id, self._read(row, image_id)) for image_id, row in rows.items())
         return {image_id: image for image_id, image in images if image is not None}
@@ -106,19 +112,11 @@ class ImageStore:
         """Bytes of all pictures: counted once, then kept up to date by this process's writes."""
         with self._lock:
             if self._n_bytes is None:
-                self._n_bytes = sum(size for _, size, _ in self.files())
+                self._n_bytes = total_bytes(self._files())
             return self._n_bytes
 
-    def files(self) -> list[tuple[float, int, Path]]:
-        """(time of last use, bytes, path) of every picture."""
-        entries = []
-        for path in self.folder.glob("??/*.png"):
-            try:
-                stat = path.stat()
-            except FileNotFoundError:  # evicted by another process meanwhile
-                continue
-            entries.append((stat.st_mtime, stat.st_size, path))
-        return entries
+    def _files(self) -> Iterator[Path]:
+        return self.folder.glob("??/*.png")
 
     def evict(self, limit: int, *, protected: Collection[str]) -> list[str]:
         """Delete the least recently used pictures until at most ``limit`` bytes remain.
@@ -129,18 +127,10 @@ class ImageStore:
         if self.n_bytes <= limit:
             return []
         self._sweep()
-        entries = sorted(self.files())
-        total, removed = sum(size for _, size, _ in entries), []
-        for _, size, path in entries:
-            if total <= limit:
-                break
-            if path.stem not in protected:
-                path.unlink(missing_ok=True)
-                removed.append(path.stem)
-                total -= size
+        removed = evict_oldest(self._files(), limit, protected=lambda path: path.stem in protected)
         with self._lock:
-            self._n_bytes = total
-        return removed
+            self._n_bytes = None
+        return [path.stem for path in removed]
 
     def _sweep(self) -> None:
         """Delete what writers left half-written when they were killed, a day ago or longer."""
@@ -159,8 +149,10 @@ class ImageStore:
             raise StorageError(f"cannot read picture {path}: {error.strerror}") from error
         try:
             record = read_record(data)
-        except StorageError:
+            _check_id(record, image_id)
+        except StorageError as error:
             path.unlink(missing_ok=True)
+            self._repairs.note(f"Stored picture {image_id}: {error}; it is drawn anew")
             return None
         with suppress(OSError):  # a read-only store can be read all the same
             os.utime(path)
@@ -173,3 +165,12 @@ class ImageStore:
             if self._n_bytes is not None:
                 self._n_bytes += len(data)
         return StoredImage(row=generated.row, path=path, truth=generated.truth, blocked=generated.blocked)
+
+
+def _check_id(record: PngRecord, image_id: str) -> None:
+    try:
+        found = ImageRow(**record.row).id
+    except TypeError as error:
+        raise StorageError(f"its record is not that of a picture ({error})") from error
+    if found != image_id:
+        raise StorageError(f"the file holds picture {found}")

@@ -10,8 +10,10 @@ from typing import Protocol
 from bias_core.errors import InvalidInput
 
 MOST_BYTES = 64_000_000  # of one file, unpacked
+MOST_UNPACKED = 4_000_000_000  # of a whole zip
+MOST_FILES = 200_000
 # RuntimeError: it wants a password; NotImplementedError: a way of packing that Python does not know.
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError)
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
 
 
 class Files(Protocol):
@@ -33,11 +35,17 @@ def open_files(path: Path) -> Files:
     InvalidInput
         There is nothing at ``path``, it is neither, it is damaged, or a name in it leads out of it.
     """
-    if path.is_dir():
-        return _Folder(path)
-    if not path.is_file():
-        raise InvalidInput(f"there is no folder or zip {str(path)!r}")
-    return _Zip(path)
+    try:
+        path = path.expanduser()
+        if path.is_dir():
+            return _Folder(path)
+        if path.is_file():
+            return _Zip(path)
+    except (OSError, RuntimeError, ValueError) as error:  # too long a name, no such user, a lone surrogate
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{str(path)[:200]!r} cannot be opened: {error}") from error
+    raise InvalidInput(f"there is no folder or zip {str(path)[:200]!r}")
 
 
 def check_name(name: str) -> str:
@@ -84,35 +92,38 @@ class _Folder:
 
 
 class _Zip:
+    """Opened once, for each opening reads the whole directory."""
+
     def __init__(self, path: Path) -> None:
-        self._path = path
         self.rejected: tuple[str, ...] = ()
         try:
-            with zipfile.ZipFile(path) as archive:
-                files = [info for info in archive.infolist() if not info.is_dir()]
-        except (zipfile.BadZipFile, OSError) as error:
+            self._archive = zipfile.ZipFile(path)
+            files = [info for info in self._archive.infolist() if not info.is_dir()]
+        except _DAMAGE as error:
             raise InvalidInput(f"{path.name} is no zip that can be read: {error}") from error
+        unpacked = sum(info.file_size for info in files)  # more than it says is not read of any file
+        if len(files) > MOST_FILES:
+            raise InvalidInput(
+                f"{path.name} has {len(files):,} files; at most {MOST_FILES:,} can be taken: divide it"
+            )
+        if unpacked > MOST_UNPACKED:
+            raise InvalidInput(
+                f"{path.name} would unpack to {unpacked / 1e9:.2f} GB; at most {MOST_UNPACKED / 1e9:g} GB "
+                "can be taken: divide it, or make the pictures smaller"
+            )
         for info in files:
             # zipfile cuts a name at NUL and turns the system's separators; the name as stored decides.
             check_name(info.orig_filename)
-        self.names = tuple(sorted(info.filename for info in files if not _hidden(info.filename)))
+        self.names = tuple(sorted({info.filename for info in files if not _hidden(info.filename)}))
 
     def read(self, name: str) -> bytes:
-        try:
-            with zipfile.ZipFile(self._path) as archive, archive.open(name) as file:
-                data = file.read(MOST_BYTES + 1)  # the size in the directory may be a lie
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            OSError,
-            NotImplementedError,
-            RuntimeError,
-        ) as error:
-            raise InvalidInput(f"cannot be unpacked: {error}") from error
-        if len(data) > MOST_BYTES:
+        info = self._archive.getinfo(name)
+        if info.file_size > MOST_BYTES:
             raise InvalidInput(f"larger than {MOST_BYTES // 1_000_000} MB")
-        return data
+        try:
+            return self._archive.read(info)
+        except _DAMAGE as error:
+            raise InvalidInput(f"cannot be unpacked: {error}") from error
 
 
 def _hidden(name: str) -> bool:

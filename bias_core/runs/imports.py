@@ -8,7 +8,9 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path, PurePosixPath
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING
 
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -24,7 +26,11 @@ if TYPE_CHECKING:
 PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
 MOST_PICTURES = 100_000
 MOST_PIXELS = 50_000_000
+LONGEST_SIDE = 1024
+"""Pixels of an imported picture's longer side; a larger one is made smaller, as no reader takes more in."""
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
+_LARGE = 4_000_000  # pixels
+_decoding_large = BoundedSemaphore()
 _FEWEST_WORDS = 3  # of a file name that is a prompt and no number
 
 
@@ -60,6 +66,7 @@ class ImportedImages:
 
     def __init__(self, path: Path) -> None:
         self._files = open_files(path)
+        path = path.expanduser()
         self.name = path.resolve().stem if path.is_file() else path.resolve().name
         self.rejected = list(self._files.rejected)
         found = self._find()
@@ -149,7 +156,9 @@ def key(prompt: str) -> str:
 
 
 def decode(data: bytes) -> Image.Image:
-    """The picture in RGB, the right way up.
+    """The picture in RGB, the right way up, its longer side at most ``LONGEST_SIDE``.
+
+    Only one large picture of all visitors is unpacked at a time: 50 million pixels take 400 MB for a moment.
 
     Raises
     ------
@@ -158,15 +167,27 @@ def decode(data: bytes) -> Image.Image:
     """
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
-            if opened.width * opened.height > MOST_PIXELS:
-                raise InvalidInput(f"{opened.width} x {opened.height} pixels are too many")
-            return ImageOps.exif_transpose(opened).convert("RGB")
+            n_pixels = opened.width * opened.height
+            if n_pixels > MOST_PIXELS:
+                raise InvalidInput(
+                    f"{opened.width} x {opened.height} pixels are too many; at most {MOST_PIXELS:,} are read"
+                )
+            with _decoding_large if n_pixels > _LARGE else nullcontext():
+                return _small_and_upright(opened)
     except UnidentifiedImageError as error:
         raise InvalidInput(f"no picture in one of the formats {', '.join(_FORMATS)}") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"cannot be read as a picture: {error}") from error
+
+
+def _small_and_upright(opened: Image.Image) -> Image.Image:
+    opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG need not be unpacked in full size
+    # The numbers of a palette cannot be averaged.
+    image = opened if opened.mode in {"RGB", "RGBA", "L"} else opened.convert("RGB")
+    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+    return ImageOps.exif_transpose(image).convert("RGB")
 
 
 def _wrapper(names: Sequence[str]) -> str:

@@ -103,6 +103,15 @@ class ManifestStore:
         held = (run for run in self._all() if run.kept or (run.status == "running" and run.updated > fresh))
         return {row.id for run in held for row in run.rows}
 
+    def is_at_work(self, run_id: str) -> bool:
+        """Whether it runs, and is not only left so by a kill long ago."""
+        run = self.find(run_id)
+        return run is not None and run.status == "running" and run.updated > time.time() - STALE_SECONDS
+
+    def kept_ids(self) -> set[str]:
+        """Ids of the runs that somebody wants kept."""
+        return {run.id for run in self._all() if run.kept}
+
     def restore(self, manifest: Manifest) -> None:
         """Put a deleted run back as it was."""
         _require_id(manifest.id)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import struct
 import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bias_core.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from bias_core.types import GeneratedImage
 
@@ -19,6 +21,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 RECORD_KEY = "bias_core"
 # The fast end of zlib: a few percent larger than the default, several times quicker.
 _COMPRESS_LEVEL = 1
+_BEFORE_TEXT = len(SIGNATURE) + 25  # the header chunk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,38 +35,60 @@ class PngRecord:
 
 def encode_png(generated: GeneratedImage) -> bytes:
     """The picture as PNG with text chunks: prompt, seed, model, ... for people, one JSON for programs."""
-    from PIL.PngImagePlugin import PngInfo
-
-    row = asdict(generated.row)
-    record = {"row": row, "truth": generated.truth, "blocked": generated.blocked}
+    buffer = io.BytesIO()
+    generated.image.save(buffer, "PNG", compress_level=_COMPRESS_LEVEL)
+    data, row = buffer.getvalue(), asdict(generated.row)
+    record = {
+        "row": row,
+        "truth": generated.truth,
+        "blocked": generated.blocked,
+        "pixels": _pixels_digest(_chunks(data)),
+    }
     settings = ("num_inference_steps", "guidance_scale", "negative_prompt", "width", "height")
     text = {key: str(row[key]) for key in ("prompt", "seed", "model", "revision", "condition")}
     text["settings"] = json.dumps({key: row[key] for key in settings})
     text[RECORD_KEY] = json.dumps(record, sort_keys=True)
-    info = PngInfo()
-    for key, value in text.items():
-        info.add_itxt(key, value)
-    buffer = io.BytesIO()
-    generated.image.save(buffer, "PNG", pnginfo=info, compress_level=_COMPRESS_LEVEL)
-    return buffer.getvalue()
+    texts = b"".join(_text_chunk(key, value) for key, value in text.items())
+    return data[:_BEFORE_TEXT] + texts + data[_BEFORE_TEXT:]
 
 
 def read_record(data: bytes) -> PngRecord:
-    """Check every chunk's checksum and give the record.
+    """Check every chunk's checksum, and the pixels against their digest, and give the record.
 
     Raises
     ------
     StorageError
         The file is truncated, altered, or was not written by :func:`encode_png`.
     """
-    found: PngRecord | None = None
-    kind = b""
-    for kind, body in _chunks(data):
-        if kind == b"iTXt" and body.startswith(RECORD_KEY.encode() + b"\0"):
-            found = _parse(body)
-    if kind != b"IEND" or found is None:
+    chunks = list(_chunks(data))
+    keyword = RECORD_KEY.encode() + b"\0"
+    texts = [body for kind, body in chunks if kind == b"iTXt" and body.startswith(keyword)]
+    if not texts or chunks[-1][0] != b"IEND":
         raise StorageError("not a whole picture of this store (truncated, or without its record)")
+    # iTXt: keyword \0 compressed? method language \0 translated keyword \0 text; ours is uncompressed.
+    try:
+        record = json.loads(texts[-1].split(b"\0", 5)[-1])
+        found = PngRecord(row=record["row"], truth=record["truth"], blocked=record["blocked"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(f"the picture's record cannot be read: {error}") from error
+    # Pictures of earlier versions have no digest.
+    if "pixels" in record and record["pixels"] != _pixels_digest(chunks):
+        raise StorageError("the pixels are not those that the record was written for")
     return found
+
+
+def _pixels_digest(chunks: Iterable[tuple[bytes, bytes]]) -> str:
+    """Of the pixels as the file packs them."""
+    digest = hashlib.blake2b(digest_size=10)
+    for kind, body in chunks:
+        if kind == b"IDAT":
+            digest.update(body)
+    return digest.hexdigest()
+
+
+def _text_chunk(key: str, value: str) -> bytes:
+    body = b"iTXt" + key.encode() + b"\0\0\0\0\0" + value.encode()
+    return struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -77,10 +102,3 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
             raise StorageError("a PNG chunk is truncated or altered")
         yield data[position + 4 : position + 8], data[position + 8 : end]
         position = end + 4
-
-
-def _parse(body: bytes) -> PngRecord:
-    # iTXt: keyword \0 compressed? method language \0 translated keyword \0 text; ours is uncompressed.
-    text = body.split(b"\0", 5)[-1]
-    record = json.loads(text)
-    return PngRecord(row=record["row"], truth=record["truth"], blocked=record["blocked"])

@@ -8,7 +8,6 @@ from bias_core.errors import InvalidInput, StorageError
 from bias_core.runs.files import write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
     from pathlib import Path
 
 
@@ -37,21 +36,6 @@ class ReportStore:
     def delete(self, run_id: str) -> None:
         """Forget it."""
         self._path(run_id).unlink(missing_ok=True)
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of all reports."""
-        return sum(path.stat().st_size for path in self.folder.glob("*.json"))
-
-    def evict(self, limit: int, *, protected: Collection[str]) -> None:
-        """Delete the oldest until at most ``limit`` bytes remain; never those in ``protected``."""
-        total = self.n_bytes
-        for path in sorted(self.folder.glob("*.json"), key=lambda path: path.stat().st_mtime):
-            if total <= limit:
-                return
-            if path.stem not in protected:
-                total -= path.stat().st_size
-                path.unlink(missing_ok=True)
 
     def _path(self, run_id: str) -> Path:
         # The id becomes a file name and may come from a visitor.

@@ -1,51 +1,113 @@
-"""One SQLite file that several threads of a process share (WAL, so that readers never wait)."""
+"""One SQLite file of what was computed before; a broken one is set aside, as all in it can be had again."""
 
 from __future__ import annotations
 
 import sqlite3
-from contextlib import contextmanager
+from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from bias_core.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from pathlib import Path
+
+    from bias_core.runs.repairs import Repairs
+
+T = TypeVar("T")
+
+_UNUSABLE = ("readonly", "unable to open", "no such table", "no such column", "has no column")
 
 
 class SqliteFile:
-    """Opens on the first use; ``what`` names it in messages, ``schema`` makes its table if need be."""
+    """Opens on the first use; several threads of a process share it (WAL, so that readers never wait).
 
-    def __init__(self, path: Path, *, what: str, schema: str) -> None:
+    Parameters
+    ----------
+    what : names it in messages.
+    schema : makes its table if need be.
+    form : number of the schema; a file of another form is set aside.
+    repairs : is told what was set aside.
+    """
+
+    def __init__(self, path: Path, *, what: str, schema: str, form: int, repairs: Repairs) -> None:
         self.path = path
-        self._what, self._schema = what, schema
+        self._what, self._schema, self._form, self._repairs = what, schema, form, repairs
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A connection of one's own until the end of the block, which then counts whole or not at all."""
+    def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """``work`` with a connection of one's own; it counts whole or not at all.
+
+        Where the file turns out to be damaged it is set aside, and ``work`` runs again on an empty one.
+
+        Raises
+        ------
+        StorageError
+            The disk is full or read-only, or the file cannot be opened.
+        """
         with self._lock:
             try:
-                if self._connection is None:
-                    self._connection = self._open()
-                with self._connection:
-                    yield self._connection
+                try:
+                    return self._tried(work)
+                except sqlite3.DatabaseError as error:
+                    if not _is_damage(error):
+                        raise
+                    self._set_aside(f"damaged ({error})")
+                    return self._tried(work)
             except (sqlite3.DatabaseError, OSError) as error:
                 raise StorageError(f"{self._what} {self.path}: {error}") from error
 
     def close(self) -> None:
         """Close the file; it opens again on the next use."""
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._close()
+
+    def _tried(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._connection is None:
+            self._connection = self._open()
+        with self._connection:
+            return work(self._connection)
 
     def _open(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self.path, timeout=30, check_same_thread=False)
+        if self.path.is_dir():
+            self._set_aside("a folder")
+        connection = self._connected()
+        form = connection.execute("PRAGMA user_version").fetchone()[0]
+        if form != self._form and connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+            connection.close()
+            self._set_aside(f"of an older version of this program (form {form}, now {self._form})")
+            connection = self._connected()
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(self._schema)
+        connection.execute(f"PRAGMA user_version = {self._form}")
         return connection
+
+    def _connected(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=30, check_same_thread=False)
+
+    def _set_aside(self, why: str) -> None:
+        """Give the file another name; whoever wonders can still look into it."""
+        self._close()
+        for ending in ("", "-wal", "-shm"):
+            part = self.path.with_name(self.path.name + ending)
+            with suppress(FileNotFoundError):
+                part.replace(self.path.with_name(f"{self.path.name}.old{ending}"))
+        self._repairs.note(
+            f"The {self._what} was {why}: it was set aside as {self.path.name}.old, and what it held is "
+            "computed anew"
+        )
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether another file in its place would do; not so on a full disk, or while another process writes."""
+    # "malformed" and "not a database" come as the bare class.
+    return type(error) is sqlite3.DatabaseError or any(words in str(error) for words in _UNUSABLE)

@@ -71,7 +71,7 @@ def explore(
     """
     started = time.monotonic()
     plan = plan_explore(settings, services, session)
-    gallery, stopped = _Gallery(plan), ""
+    gallery, stopped, n_repairs = _Gallery(plan), "", services.repairs.n
     with _on_record(plan, services) as record:
         try:
             yield from _draw(plan, services, gallery, cancelled)
@@ -81,7 +81,8 @@ def explore(
         report = _report(plan, services, gallery, stopped)
         record.status = "cancelled" if stopped else "finished"
     services.tidy()
-    report = replace(report, seconds=time.monotonic() - started)
+    notes = (*services.repairs.since(n_repairs), *report.notes)
+    report = replace(report, seconds=time.monotonic() - started, notes=notes)
     keep_report(report, services)
     yield report
 

@@ -32,7 +32,7 @@ class ImportedRows:
     @classmethod
     def build(cls, path: str) -> ImportedRows:
         """Look through a folder or zip; InvalidInput where it cannot be used."""
-        return cls(source=ImportedImages(Path(path).expanduser()))
+        return cls(source=ImportedImages(Path(path)))
 
     def of(self, shot: Shot) -> list[ImageRow]:
         """Rows of the first pictures of the shot's prompt; fewer, or none, where there are not as many."""

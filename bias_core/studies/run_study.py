@@ -149,10 +149,12 @@ def _read_nothing(_data: StudyData, _images: Sequence[StoredImage]) -> None:
 
 
 def _drawn_and_measured(plan: StudyPlan, data: StudyData) -> Generator[Progress, None, Results]:
+    repairs = data.services.repairs
+    n_before = repairs.n
     yield from data.draw(plan.shots)
     results = yield from plan.program.measure(plan.design, plan.settings, data)
     unread = _unread_prompts(plan.settings, data.services, plan.shots)
-    return replace(results, notes=(*data.notes, *unread, *results.notes))
+    return replace(results, notes=(*repairs.since(n_before), *data.notes, *unread, *results.notes))
 
 
 def _on_record(

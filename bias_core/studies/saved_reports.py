@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 Report = StudyReport | ExploreReport
 _FORM = 1  # of the file; one of another form is not read
-_SHARE = 0.05  # of the picture store's limit that reports may take
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +70,8 @@ def report_store(services: StudyServices) -> ReportStore:
 
 def keep_report(report: Report, services: StudyServices) -> None:
     """Save it under its run; a full disk must not take the report from who waits for it."""
-    store = report_store(services)
     with suppress(StorageError):
-        store.save(report.run_id, to_text(report, services.settings.data_dir))
-        limit = int(_SHARE * services.settings.cache_gb * 1e9)
-        if store.n_bytes > limit:
-            kept = {run.id for run in services.manifests.list() if run.kept}
-            store.evict(limit, protected=kept | {report.run_id})
+        report_store(services).save(report.run_id, to_text(report, services.settings.data_dir))
 
 
 def open_report(run_id: str, services: StudyServices) -> SavedReport | None:

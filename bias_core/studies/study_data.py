@@ -10,7 +10,7 @@ import pandas as pd
 
 from bias_core.errors import Cancelled
 from bias_core.protocols import Captioner
-from bias_core.runs.embeddings import open_pictures
+from bias_core.runs.embeddings import batched, n_pixels, open_pictures
 from bias_core.studies.explore_types import Progress
 
 if TYPE_CHECKING:
@@ -114,10 +114,6 @@ class StudyData:
         """The stored pictures of these rows."""
         return [self._stored[image_id] for image_id in frame["image_id"]]
 
-    def images(self, frame: pd.DataFrame) -> list[Image.Image]:
-        """The pictures of these rows, opened."""
-        return open_pictures(self.stored(frame))
-
     def truths(self, frame: pd.DataFrame) -> list[Mapping[str, Any] | None]:
         """What is really in the pictures; None for each where nobody knows."""
         return [stored.truth for stored in self.stored(frame)]
@@ -157,11 +153,11 @@ class StudyData:
         asked = list(zip(frame["image_id"], questions or [""] * len(frame), strict=True))
         known = self.services.answers.find(reader.name, list(dict.fromkeys(asked)))
         missing = [key for key in dict.fromkeys(asked) if key not in known]
-        for start in range(0, len(missing), _PER_READING):
+        sizes, done = [n_pixels(self._stored[image_id]) for image_id, _ in missing], 0
+        for part in batched(missing, sizes, most=_PER_READING):
             self.check()
-            part = missing[start : start + _PER_READING]
             known |= self.said(reader, part)
-            done = start + len(part)
+            done += len(part)
             yield Progress(
                 done=done,
                 total=len(missing),
@@ -210,11 +206,11 @@ class StudyData:
         *,
         size: int = _PER_UPDATE,
     ) -> Steps[T]:
-        parts = []
-        for start in range(0, len(items), size):
+        parts, done = [], 0
+        for part in batched(items, [n_pixels(item) for item in items], most=size):
             self.check()
-            parts.append(work(items[start : start + size]))
-            done = min(start + size, len(items))
+            parts.append(work(part))
+            done += len(part)
             yield Progress(
                 done=done,
                 total=len(items),

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from bias_core.ui import api, explore
 from bias_core.ui.arrival import build_visitor
@@ -29,6 +30,7 @@ from bias_core.ui.paired import PairedTab
 from bias_core.ui.runs import RunsTab
 from bias_core.ui.study_tab import QUIET
 from bias_core.ui.theme import CSS, FAVICON, build_theme
+from bias_core.ui.uploads import UploadQuota
 
 if TYPE_CHECKING:
     from bias_core.services import Services
@@ -122,14 +124,17 @@ def launch_options(services: Services) -> dict[str, Any]:
         "ssr_mode": False,
         "mcp_server": importlib.util.find_spec("mcp") is not None,
         "state_session_capacity": 200,
-        "max_file_size": "50mb",
+        "max_file_size": f"{settings.upload_mb}mb",
         "allowed_paths": [str(data / "images"), str(settings.assets_dir / EXAMPLES)],
         "blocked_paths": [
             *(str(data / name) for name in ("runs", "reports", "embeddings.sqlite", "answers.sqlite")),
             *(str(data / name) for name in ("labels.sqlite", "labels.sqlite-wal", "label_pictures")),
             *(str(path) for path in settings.assets_dir.iterdir() if path.name != EXAMPLES),
         ],
-        "app_kwargs": {"routes": label_routes(services)},
+        "app_kwargs": {
+            "routes": label_routes(services),
+            "middleware": [Middleware(UploadQuota, limit=int(settings.uploads_gb * 1e9))],
+        },
         "footer_links": ["api", "gradio", "settings"],
         "theme": build_theme(),
         "css_paths": [CSS],

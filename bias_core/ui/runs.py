@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,11 +32,12 @@ from bias_core.studies.unmeasured import NOBODY, UNMEASURED
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import encoder_choices
-from bias_core.ui.runs_folder import FOLDER_HTML, FOLDER_JS
+from bias_core.ui.runs_folder import FOLDER_HTML, folder_js
 from bias_core.ui.runs_html import ACT_JS, imported_html, runs_html
 from bias_core.ui.study_open import Opening
 from bias_core.ui.study_pictures import wire_pictures
 from bias_core.ui.study_tab import MODEL, PRIVATE, QUIET, StudyTab
+from bias_core.ui.uploads import keep_upload
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
 
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from bias_core.ui.label import LabelTab
 
 Updates = dict[Any, Any]
-_LAYOUTS = """<p class="quiet">A zip of up to 50 MB with pictures and their prompts, in one of these layouts:
-a <code>metadata.csv</code> or <code>metadata.jsonl</code> with <code>file_name</code> and <code>prompt</code>
-beside the pictures (Hugging Face imagefolder, and every zip of this program); folders named after their
-prompts, as DallEval keeps them (<code>a photo of a doctor/3.png</code>); or files named after their prompts
-(<code>a photo of a doctor_3.png</code>). Pictures of closed models come in this way, too. They stay on this
-server until you leave the page; reports of them stay in the list above.</p>"""
+_LAYOUTS = """<p class="quiet">A zip of up to {upload_mb} MB with pictures and their prompts, in one of these
+layouts: a <code>metadata.csv</code> or <code>metadata.jsonl</code> with <code>file_name</code> and
+<code>prompt</code> beside the pictures (Hugging Face imagefolder, and every zip of this program); folders
+named after their prompts, as DallEval keeps them (<code>a photo of a doctor/3.png</code>); or files named
+after their prompts (<code>a photo of a doctor_3.png</code>). Pictures of closed models come in this way, too.
+They stay on this server until you leave the page; reports of them stay in the list above.</p>"""
 _LABELS = """<p class="quiet">Labelling measures nothing: the pictures are kept as a run, and the form of a
 task for people opens. Whom a picture shows is read from the metadata (columns <code>left</code> and
 <code>right</code>, or <code>identity</code>) or from its prompt.</p>"""
@@ -135,7 +135,7 @@ class RunsTab(StudyTab):
 
     def _build_import(self) -> None:
         parts = self.parts
-        gr.HTML(_LAYOUTS)
+        gr.HTML(_LAYOUTS.format(upload_mb=self.services.settings.upload_mb))
         with gr.Row():
             with gr.Column(min_width=260):
                 parts["upload"] = gr.File(
@@ -144,7 +144,7 @@ class RunsTab(StudyTab):
                     height=180,
                     elem_id="runs-upload",
                 )
-                gr.HTML(FOLDER_HTML, js_on_load=FOLDER_JS)
+                gr.HTML(FOLDER_HTML, js_on_load=folder_js(self.services.settings.upload_mb))
             with gr.Column(min_width=320, scale=2):
                 parts["found"] = gr.HTML(elem_id="runs-found")
         with gr.Column(visible=False, elem_id="runs-measure") as parts["measure"]:
@@ -253,7 +253,7 @@ class RunsTab(StudyTab):
         with user_errors() as problem:
             if not path:
                 raise InvalidInput("no file came")
-            found = look_through(_kept(Path(path), visitor.folder))
+            found = look_through(keep_upload(Path(path), visitor.folder))
             choices = [
                 (f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name)
                 for fit in found.fits
@@ -363,11 +363,3 @@ def _present(imported: Imported | None) -> Imported:
     if imported is None or not imported.path.is_file():
         raise InvalidInput("the pictures are no longer here: bring them again")
     return imported
-
-
-def _kept(path: Path, folder: Path) -> Path:
-    """A copy that stays as long as its visitor: what was uploaded goes after an hour."""
-    target = folder / "imports" / path.name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, target)
-    return target

@@ -9,11 +9,11 @@ FOLDER_HTML = (
 )
 
 # Pictures are packed already, so they are stored as they are (method 0).
-FOLDER_JS = r"""
+_FOLDER_JS = r"""
 const input = element.querySelector('#runs-folder');
 const status = element.querySelector('#runs-folder-status');
 const WANTED = /\.(png|jpe?g|webp|bmp)$|(^|\/)metadata\.(csv|jsonl)$/i;
-const MOST = 49e6;
+const MOST = UPLOAD_MB * 98e4;  // a zip is a little larger than its files
 const table = Uint32Array.from({length: 256}, (_, n) => {
   for (let k = 0; k < 8; k++) n = n & 1 ? 0xEDB88320 ^ (n >>> 1) : n >>> 1;
   return n >>> 0;
@@ -55,7 +55,7 @@ input.addEventListener('change', async () => {
   const size = files.reduce((n, file) => n + file.size, 0);
   if (!files.length) { status.textContent = 'No picture in this folder.'; return; }
   if (size > MOST || files.length > 65000) {
-    status.textContent = 'More than 50 MB: take a part of it.';
+    status.textContent = 'More than UPLOAD_MB MB, or 65,000 files: take a part of it.';
     return;
   }
   status.textContent = `Packing ${files.length} files …`;
@@ -70,3 +70,8 @@ input.addEventListener('change', async () => {
   input.value = '';
 });
 """
+
+
+def folder_js(upload_mb: int) -> str:
+    """What packs a folder of the visitor into a zip of at most so many megabytes."""
+    return _FOLDER_JS.replace("UPLOAD_MB", str(upload_mb))

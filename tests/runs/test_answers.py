@@ -1,9 +1,12 @@
 """What was said of a picture is kept by reader and question, and goes with the picture."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
-from bias_core.errors import StorageError
 from bias_core.runs.answers import AnswerCache
+from bias_core.runs.repairs import Repairs
 
 
 @pytest.fixture
@@ -34,8 +37,13 @@ def test_answers_outlive_the_process_and_go_with_their_picture(cache, tmp_path):
     again.close()
 
 
-def test_a_broken_file_is_said(tmp_path):
-    path = tmp_path / "answers.sqlite"
-    path.write_bytes(b"no database at all, just words that are long enough to be read")
-    with pytest.raises(StorageError, match=r"answers\.sqlite"):
-        AnswerCache(path).find("blip", [("a", "")])
+def test_an_altered_answer_is_asked_for_anew(tmp_path):
+    repairs = Repairs()
+    cache = AnswerCache(tmp_path / "answers.sqlite", repairs)
+    cache.keep("blip", {("a", ""): "a cat", ("b", ""): "a dog"})
+    cache.close()
+    with closing(sqlite3.connect(tmp_path / "answers.sqlite")) as connection, connection:
+        connection.execute("UPDATE answers SET answer = 'a fox' WHERE image_id = 'a'")
+    assert cache.find("blip", [("a", ""), ("b", "")]) == {("b", ""): "a dog"}
+    assert repairs.since(0) == ["1 kept answer(s) did not fit their checksum; they are asked for anew"]
+    cache.close()

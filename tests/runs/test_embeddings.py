@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from bias_core.errors import InvalidInput, StorageError
-from bias_core.runs.embeddings import EmbeddingCache
+from bias_core.errors import InvalidInput
+from bias_core.runs.embeddings import EmbeddingCache, batched
 from bias_core.runs.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow
 
@@ -138,11 +139,21 @@ def test_no_inputs_give_no_rows(cache):
     assert len(cache.images(MeanColour(), [])) == 0
 
 
-def test_a_file_that_is_no_database_is_said(tmp_path):
-    path = tmp_path / "embeddings.sqlite"
-    path.write_bytes(b"this is not a database, it is only a text" * 50)
-    with pytest.raises(StorageError, match=r"embeddings\.sqlite"):
-        EmbeddingCache(path).texts(MeanColour(), ["x"])
+def test_altered_vectors_are_computed_anew_and_said(cache, images, tmp_path):
+    encoder = MeanColour()
+    true = cache.images(encoder, images)
+    with closing(sqlite3.connect(tmp_path / "embeddings.sqlite")) as connection, connection:
+        connection.execute("UPDATE embeddings SET vector = ?", [true[0].tobytes()])  # all as the first
+    np.testing.assert_array_equal(cache.images(encoder, images), true)
+    assert encoder.n_encoded == 2 * len(images) - 1  # the first vector fits its checksum
+    assert cache._repairs.since(0) == [
+        f"{len(images) - 1} kept embedding(s) did not fit their checksum; they are computed anew"
+    ]
+
+
+def test_pictures_are_opened_a_few_at_a_time_where_they_are_large():
+    assert [len(part) for part in batched(range(100), [4_000_000] * 100)] == [8] * 12 + [4]
+    assert [len(part) for part in batched(range(100), [65_536] * 100)] == [64, 36]
 
 
 def test_two_connections_write_side_by_side(cache, tmp_path):

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import struct
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import StorageError
+from bias_core.runs import png
 from bias_core.runs.images import ImageStore
+from bias_core.runs.png import encode_png
 from bias_core.types import GeneratedImage, ImageRow
 
 
@@ -60,7 +66,10 @@ def test_what_is_not_there_is_not_found(store):
         store.get(drawn(1).row)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "not a png", "someone else's png"])
+DAMAGE = ("truncated", "flipped", "empty", "not a png", "someone else's png", "of another id", "other pixels")
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_file_counts_as_absent_and_is_removed(store, damage):
     whole, hurt = drawn(1), drawn(2)
     _, stored = store.add([whole, hurt])
@@ -71,6 +80,8 @@ def test_a_damaged_file_counts_as_absent_and_is_removed(store, damage):
         "flipped": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
         "empty": b"",
         "not a png": b"hello",
+        "of another id": encode_png(drawn(3)),
+        "other pixels": _with_other_pixels(data),
     }
     if damage in changed:
         stored.path.write_bytes(changed[damage])
@@ -78,6 +89,37 @@ def test_a_damaged_file_counts_as_absent_and_is_removed(store, damage):
         hurt.image.save(stored.path)
     assert list(find(store, whole, hurt)) == [whole.row.id]
     assert not stored.path.exists()
+    assert [hurt.row.id in line for line in store._repairs.since(0)] == [True]
+
+
+def _with_other_pixels(data):
+    """The file as a program writes it that changes a picture and keeps what it does not know."""
+    with Image.open(io.BytesIO(data)) as image:
+        text, size = image.text, image.size
+    info = PngInfo()
+    for name, value in text.items():
+        info.add_itxt(name, value)
+    buffer = io.BytesIO()
+    Image.new("RGB", size, "red").save(buffer, "PNG", pnginfo=info)
+    return buffer.getvalue()
+
+
+def test_pictures_of_earlier_versions_have_no_digest_and_are_taken(store, monkeypatch):
+    monkeypatch.setattr(png, "_pixels_digest", lambda chunks: None)
+    store.add([drawn(1)])
+    data = store.path(drawn(1).row.id).read_bytes()
+    monkeypatch.undo()
+    assert b'"pixels": null' in data
+    chunks = list(png._chunks(data))
+    store.path(drawn(1).row.id).write_bytes(
+        png.SIGNATURE
+        + b"".join(_chunk(kind, body.replace(b', "pixels": null', b"")) for kind, body in chunks)
+    )
+    assert list(find(store, drawn(1))) == [drawn(1).row.id]
+
+
+def _chunk(kind, body):
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
 def test_the_least_recently_used_go_first_and_protected_ones_never(store):
@@ -152,7 +194,9 @@ def test_two_thousand_pictures_are_found_in_well_under_a_second(store):
 WRITER = """
 import sys
 from pathlib import Path
+from bias_core.runs import png
 from bias_core.runs.images import ImageStore
+from bias_core.runs.png import encode_png
 from tests.runs.test_images import drawn
 store = ImageStore(Path(sys.argv[1]))
 for _ in range(3):

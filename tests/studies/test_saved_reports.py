@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -175,16 +174,6 @@ def test_a_file_of_something_else_is_refused(text, words):
 
 def test_a_run_without_a_report_has_none(services):
     assert open_report("abc123", services) is None
-
-
-def test_reports_stay_below_their_limit_but_for_kept_ones(tmp_path):
-    store = report_store(FakeServices(tmp_path))
-    for i in range(5):
-        store.save(f"run{i}", "x" * 100)
-        path = store.folder / f"run{i}.json"
-        os.utime(path, (i, i))
-    store.evict(250, protected={"run0"})
-    assert sorted(path.stem for path in store.folder.glob("*.json")) == ["run0", "run4"]
 
 
 def test_a_text_of_another_time_keeps_its_time(report):
