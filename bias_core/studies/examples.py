@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 FOLDER = ASSETS / "examples"
 _INDEX = "index.json"
 _SIDE = 64  # pixels of a small copy
-_COLOURS = 96  # of its palette
+_COLOURS = 96  # of its palette, where a picture only stands for its kind
 _MOST_PICTURES = 120
 
 
@@ -66,24 +67,33 @@ def open_example(example: Example, folder: Path = FOLDER) -> SavedReport:
     return from_text(text, folder)
 
 
-def write_example(example: Example, report: StudyReport, folder: Path = FOLDER) -> None:
-    """Write a report with small copies of its pictures, and put it on the list."""
-    kept = _chosen(report)
+def write_example(example: Example, report: StudyReport, folder: Path = FOLDER, *, note: str = "") -> None:
+    """Write a report with small copies of its pictures, and put it on the list.
+
+    Parameters
+    ----------
+    note : what a reader must know besides, such as how the pictures were chosen.
+    """
+    kept, copies = _chosen(report), folder / example.name
     stored = {
-        key: replace(image, path=_copy(image.path, folder / example.name), truth=None)
+        key: replace(image, path=_copy(image.path, copies, n_colours=_COLOURS), truth=None)
         for key, image in kept.items()
     }
     frame = report.pictures
     if frame is not None:
         frame = frame[frame["image_id"].isin(list(stored))].reset_index(drop=True)
-    figures = tuple(_copied(figure, folder / example.name) for figure in report.results.figures)
-    note = (
+    figures = tuple(_copied(figure, copies) for figure in report.results.figures)
+    about = (
         f"This is an example that comes with the program: small copies of {len(stored):,} of its "
         f"{report.n_images:,} pictures are shown; the numbers are of all."
     )
-    results = replace(report.results, figures=figures, notes=(note, *report.results.notes))
+    notes = tuple(filter(None, (about, note))) + report.results.notes
+    results = replace(report.results, figures=figures, notes=notes)
     small = replace(report, results=results, pictures=frame, stored=stored)
     write_atomically(folder / f"{example.name}.json", to_text(small, folder).encode())
+    used = {image.path for image in stored.values()} | {Path(p) for f in figures for p in _paths(f)}
+    for old in set(copies.glob("*.png")) - used:  # of an earlier version
+        old.unlink()
     others = [other for other in list_examples(folder=folder) if other.name != example.name]
     listed = sorted((*others, example), key=lambda item: (item.tab, item.name))
     text = json.dumps([asdict(item) for item in listed], ensure_ascii=False, indent=1)
@@ -100,18 +110,21 @@ def _chosen(report: StudyReport) -> Mapping[str, StoredImage]:
 
 
 def _copied(figure: StudyFigure, folder: Path) -> StudyFigure:
-    if "path" not in figure.data:
-        return figure
-    copies = [str(_copy(Path(path), folder)) for path in figure.data["path"]]
-    return replace(figure, data=figure.data.assign(path=copies))
+    """A figure shows pictures side by side, which may differ little: they keep all their colours."""
+    copies = [str(_copy(Path(path), folder)) for path in _paths(figure)]
+    return replace(figure, data=figure.data.assign(path=copies)) if copies else figure
 
 
-def _copy(path: Path, folder: Path) -> Path:
-    """A small copy; its record and most of its colours stay behind."""
-    target = folder / f"{path.stem[:12]}.png"
-    if not target.is_file():
-        with Image.open(path) as image:
-            small = image.convert("RGB")
-            small.thumbnail((_SIDE, _SIDE), Image.Resampling.BOX)
-        write_atomically(target, png_bytes(small.quantize(_COLOURS)))
+def _paths(figure: StudyFigure) -> list[str]:
+    return list(figure.data["path"]) if "path" in figure.data else []
+
+
+def _copy(path: Path, folder: Path, *, n_colours: int = 0) -> Path:
+    """A small copy, named by what it shows; its record and, with ``n_colours``, most colours stay behind."""
+    with Image.open(path) as image:
+        small = image.convert("RGB")
+        small.thumbnail((_SIDE, _SIDE), Image.Resampling.BOX)
+    content = png_bytes(small.quantize(n_colours) if n_colours else small)
+    target = folder / f"{hashlib.sha256(content).hexdigest()[:16]}.png"
+    write_atomically(target, content)
     return target

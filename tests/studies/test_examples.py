@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
 from bias_core.errors import StorageError
+from bias_core.services import Services
+from bias_core.settings import Settings
 from bias_core.studies.designs import find_design
 from bias_core.studies.examples import FOLDER, Example, list_examples, open_example, write_example
 from bias_core.studies.figures import to_bytes
+from bias_core.studies.oasis_cells import own_attributes
 from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.study_report import finding_rows
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.study_types import StudyFigure, StudySettings
 from bias_core.ui.build import TABS
+from bias_core.ui.origins_film import films
 from tests.ui.fakes import FakeServices
 
 SHIPPED = list_examples()
@@ -42,6 +50,54 @@ def test_a_shipped_example_opens_with_its_pictures_and_figures(example):
     assert str(FOLDER.parent.parent) not in (FOLDER / f"{example.name}.json").read_text()
 
 
+@pytest.mark.parametrize("example", SHIPPED, ids=lambda example: example.name)
+def test_different_pictures_of_an_example_are_different_files(example):
+    report = open_example(example).report
+    assert len({image.path for image in report.stored.values()}) == len(report.stored)
+
+
+FILMS = [(example, film) for example in SHIPPED for film in films(open_example(example).report)]
+
+
+@pytest.mark.parametrize(("example", "film"), FILMS, ids=[example.name for example, _ in FILMS])
+def test_the_steps_of_an_example_differ_and_end_at_the_finished_picture(example, film):
+    for strip in film.strips.values():
+        shown = [pixels(path) for _, path in strip]
+        assert [step for step, _ in strip] == list(range(1, film.n_steps + 2))
+        assert len({picture.tobytes() for picture in shown[:-1]}) == film.n_steps
+        assert np.abs(shown[-2] - shown[-1]).max() <= 1
+
+
+@pytest.mark.parametrize(("example", "film"), FILMS, ids=[example.name for example, _ in FILMS])
+def test_an_attribute_that_an_example_is_named_after_is_gained_on_the_way(example, film, shipped_reader):
+    design = open_example(example).report.design
+    (attribute,) = (one for one in own_attributes(design, film.concept) if one.name in example.title)
+    sides = shipped_reader.encode_texts([attribute.positive, attribute.negative])
+    ends = [strip[end][1] for strip in film.strips.values() for end in (0, -1)]
+    rows = shipped_reader.encode_images([Image.open(path).convert("RGB") for path in ends])
+    margins = (rows @ (sides[0] - sides[1])).reshape(-1, 2)  # of each seed: first step, finished
+    assert ((margins[:, 0] < 0) & (margins[:, 1] > 0)).mean() >= 0.5
+    (line,) = (line for line in film.lines if line.name == attribute.name)
+    assert line.finished.value > 0.5
+
+
+def test_there_is_an_example_of_steps():
+    assert {example.name for example, _ in FILMS} == {"steps-of-a-beard"}
+
+
+def pixels(path):
+    with Image.open(path) as image:
+        return np.asarray(image.convert("RGB")).astype(int)
+
+
+@pytest.fixture(scope="module")
+def shipped_reader(tmp_path_factory):
+    data = tmp_path_factory.mktemp("reader")
+    services = Services(Settings(data_dir=data, offline=True, device="cpu"))
+    yield services.encoder("calibration-clip")
+    services.close()
+
+
 def test_every_example_has_its_tab():
     tabs = {tab.key for tab in TABS}
     assert {example.tab for example in SHIPPED} <= tabs
@@ -61,6 +117,32 @@ def test_an_example_is_written_listed_and_replaced(tmp_path):
     saved = open_example(list_examples("association", folder)[0], folder)
     assert finding_rows(saved.report) == finding_rows(report)
     assert {image.path.parent for image in saved.report.stored.values()} == {folder / "one"}
+    services.close()
+
+
+def test_predicted_pictures_whose_names_differ_at_the_end_only_stay_apart(tmp_path):
+    services = FakeServices(tmp_path / "data")
+    settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
+    report = complete(run_study(find_design("t2iat-tests"), settings, services))
+    rng = np.random.default_rng(0)
+    base = rng.integers(0, 254, (64, 64, 3), dtype=np.uint8)
+    steps = [base + np.uint8(i == 1) for i in range(2)]  # one level apart, in thousands of colours
+    paths = [tmp_path / f"0123456789abcdef0123-{step}.png" for step in range(len(steps))]
+    for path, step in zip(paths, steps, strict=True):
+        Image.fromarray(step).save(path)
+    data = pd.DataFrame({"row": 1, "column": ["0", "1"], "path": [str(path) for path in paths], "text": ""})
+    film = StudyFigure(key="film", title="Film", kind="pictures", data=data)
+    report = replace(report, results=replace(report.results, figures=(film,)))
+    for _ in range(2):  # written again it is the same, and nothing of an earlier version stays
+        write_example(Example(name="one", tab="origins", title="x"), report, tmp_path / "all", note="Chosen.")
+        saved = open_example(list_examples(folder=tmp_path / "all")[0], tmp_path / "all").report
+        (kept,) = saved.results.figures
+        for path, step in zip(kept.data["path"], steps, strict=True):
+            assert (pixels(path) == step).all()
+        assert saved.results.notes[1] == "Chosen."
+        files = set((tmp_path / "all" / "one").iterdir())
+        assert files == {*map(Path, kept.data["path"]), *(image.path for image in saved.stored.values())}
+        (tmp_path / "all" / "one" / "0123456789ab.png").write_bytes(b"old")
     services.close()
 
 
