@@ -119,7 +119,7 @@ async function persist(method, path, body) {
         warn('');
         return reply;
       }
-      reason = reply.status === 429 ? 'That was too fast for the server.' : 'The server is not ready.';
+      reason = reply.status === 429 ? `The server is busy: ${reply.said.error}.` : 'The server is not ready.';
     } catch { /* no network, or no JSON from something between here and the server */ }
     const kept = mine.pending ? ' Your answer is kept on this device and will be sent again.' : ' Trying again …';
     warn(reason + kept, true);
@@ -320,12 +320,13 @@ function finish() {
   const words = {
     all: ['Thank you!', `${said} There is no other picture for you. Come back for more if you were told so.`],
     paused: ['A pause', `Whoever made this task has paused it. ${said} They are safe; come back later with this link.`],
+    excluded: ['Your part is over', `Whoever made this task has ended your part in it. ${said} They are kept; you can delete them under “Your answers”.`],
     closed: ['This task is closed', `${said} Thank you! Nothing more is needed.`],
     draft: ['Not open yet', 'This task has not begun. Come back later with this link.'],
   }[turn.done];
   [$('done-title').textContent, $('done-text').textContent] = words;
   $('undo-last').hidden = !turn.can_undo;
-  $('look-again').hidden = turn.done === 'closed';
+  $('look-again').hidden = ['closed', 'excluded'].includes(turn.done);
   open('done');
   announce(words.join('. '));
 }
@@ -361,7 +362,15 @@ async function joinTask() {
     return $('agreed').focus();
   }
   await alone(async () => {
-    const reply = await persist('POST', 'label/join', {task: link, agreed: true});
+    const join = () => persist('POST', 'label/join', {task: link, agreed: true, page: task.page || ''});
+    let reply = await join();
+    if (reply.status === 403) {  // this page may be of yesterday: read it again
+      const fresh = await persist('GET', `label/task/${encodeURIComponent(link)}`);
+      if (fresh.status === 200) {
+        tell(fresh.said);
+        reply = await join();
+      }
+    }
     if (reply.status !== 200) return warn(reply.said.error);
     remember({code: reply.said.code, pending: null});
     tell(reply.said.task);

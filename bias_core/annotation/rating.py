@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
 from bias_core.annotation.label_store import LabelStore, hashed, token
+from bias_core.annotation.page_pass import checked_pass, code_number, new_pass
 from bias_core.annotation.schema import Found, answers, assignments, deletions, items, raters, tasks
 from bias_core.annotation.tasks import Task, checked_choices, quoted
 from bias_core.annotation.turns import CLAIMS, Turn, move, turn
@@ -43,31 +44,50 @@ class Joined:
     task: Task
 
 
-def join(store: LabelStore, join_code: str) -> Joined:
+def join(store: LabelStore, join_code: str, *, page_pass: str | None = None) -> Joined:
     """A new rater of the task with this link, who has read and agreed to the consent text.
+
+    Parameters
+    ----------
+    page_pass : of the page that was read (:func:`pass_to_join`); sent again, it gives the same rater. None
+        where the caller showed the text.
 
     Raises
     ------
     NotAllowed
-        The link opens no task, or the task is not open.
+        The link opens no task, the task is not open, or the page was not read within the last day.
     """
-    code = "".join(secrets.choice(_ALPHABET) for _ in range(_CODE_LENGTH))
     with store.write() as connection:
         row = _task_row(connection, join_code)
         if row.status != "open":
             raise NotAllowed(f"this task is {_IN_WORDS[row.status]}: nobody can join now")
-        n_raters = connection.scalar(select(func.count()).where(raters.c.task_id == row.id)) or 0
-        if n_raters >= MAX_RATERS:
-            raise NotAllowed(f"this task has its {MAX_RATERS:,} raters")
-        values = {
-            "task_id": row.id,
-            "name": f"rater-{secrets.token_hex(6)}",
-            "code_hash": hashed(code),
-            "joined_ms": store.now_ms,
-            "seed": store.rng.getrandbits(31),
-        }
-        connection.execute(insert(raters).values(values))
+        if page_pass is None:
+            code = _code(secrets.randbits(256))
+        else:
+            code = _code(code_number(row.owner_hash, checked_pass(row.owner_hash, page_pass, store.now_ms)))
+        if connection.execute(_RATER, {"code_hash": hashed(code)}).first() is None:
+            _add_rater(store, connection, row.id, code)
     return Joined(code=shown_code(code), task=store.task(row.id, row.version))
+
+
+def _add_rater(store: LabelStore, connection: Connection, task_id: str, code: str) -> None:
+    n_raters = connection.scalar(select(func.count()).where(raters.c.task_id == task_id)) or 0
+    if n_raters >= MAX_RATERS:
+        raise NotAllowed(f"this task has its {MAX_RATERS:,} raters")
+    values = {
+        "task_id": task_id,
+        "name": f"rater-{secrets.token_hex(6)}",
+        "code_hash": hashed(code),
+        "joined_ms": store.now_ms,
+        "seed": store.rng.getrandbits(31),
+    }
+    connection.execute(insert(raters).values(values))
+
+
+def pass_to_join(store: LabelStore, join_code: str) -> str:
+    """What the page of the task with this link gives to whoever reads it, for :func:`join`."""
+    with store.read() as connection:
+        return new_pass(_task_row(connection, join_code).owner_hash, store.now_ms)
 
 
 def task_to_join(store: LabelStore, join_code: str) -> tuple[Task, str]:
@@ -203,6 +223,10 @@ def picture_of(store: LabelStore, item: str) -> str:
 def shown_code(code: str) -> str:
     """A code in groups of four, easy to copy by hand."""
     return "-".join(code[i : i + 4] for i in range(0, len(code), 4))
+
+
+def _code(number: int) -> str:
+    return "".join(_ALPHABET[number >> 5 * place & 31] for place in range(_CODE_LENGTH))
 
 
 def plain_code(code: str) -> str:

@@ -28,6 +28,7 @@ SINGLE, PICTURE = "single", "picture"
 
 MAX_TEXT, MAX_LINE = 10_000, 300  # characters
 MAX_ANSWERS, MAX_POSITIONS, MAX_RATERS_PER_ITEM = 12, 4, 1000
+MAX_JOINS = 10_000  # an hour
 _KEY = re.compile(r"[a-z0-9_]{1,40}")
 
 
@@ -63,6 +64,8 @@ class Task:
     instructions, consent, content_note : plain text, shown before the first picture.
     raters_per_item : how many raters each item is to be answered by, at least 1.
     gold_share : share of the pictures shown whose answer is known, in [0, 1); as far as there are such items.
+    joins_per_hour, joins_per_address : how many may join within an hour over the link, in all and from one
+        network address: a class behind one address gets in, a script does not fill the task.
     id, version, status, created : given by the store; ``created`` is ISO 8601, UTC.
     """
 
@@ -75,6 +78,8 @@ class Task:
     content_note: str = ""
     raters_per_item: int = 3
     gold_share: float = 0.1
+    joins_per_hour: int = 2000
+    joins_per_address: int = 500
     id: str = ""
     version: int = 1
     status: Status = "draft"
@@ -214,6 +219,8 @@ def checked_task(task: Task) -> Task:
         raise InvalidInput(
             f"raters per item are 1 to {MAX_RATERS_PER_ITEM}; got {quoted(task.raters_per_item)}"
         )
+    for name in ("joins_per_hour", "joins_per_address"):
+        _check_joins(name.replace("_", " "), getattr(task, name))
     if not 0 <= task.gold_share < 1:
         raise InvalidInput(f"the share of gold items is in [0, 1); got {quoted(task.gold_share)}")
     return task
@@ -277,6 +284,11 @@ def quoted(value: object) -> str:
     """What came, short enough for a message."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _check_joins(name: str, value: object) -> None:
+    if not (type(value) is int and 1 <= value <= MAX_JOINS):
+        raise InvalidInput(f"{name} are 1 to {MAX_JOINS:,}; got {quoted(value)}")
 
 
 def _check_answers(answers: Sequence[Answer]) -> None:

@@ -3,8 +3,8 @@
 =======  =============================  ======================================  ==========================
 method   path                           body                                    gives
 =======  =============================  ======================================  ==========================
-GET      ``/label/task/<join code>``                                            task
-POST     ``/label/join``                ``{task, agreed: true}``                ``{code, task}``
+GET      ``/label/task/<join code>``                                            task and ``page``
+POST     ``/label/join``                ``{task, agreed: true, page}``          ``{code, task}``
 GET      ``/label/mine``                                                        task
 GET      ``/label/next``                                                        turn
 POST     ``/label/answer``              ``{id, item, choices, duration_ms}``    turn
@@ -14,16 +14,19 @@ DELETE   ``/label/mine``                                                        
 GET      ``/label/picture/<item>``                                              PNG
 =======  =============================  ======================================  ==========================
 
-From ``mine`` on, the rater's code is in the header ``X-Rater-Code``; there are no cookies, and nothing is
-logged of who asked. A turn comes only when what was sent is on the disk. Errors are ``{error: text}``:
-400 and 413 to 415 for what was sent, 403 and 404 for what is not the rater's, 429 (wait), 503 (send again).
+``page`` says that the task's page was read; it makes one rater. From ``mine`` on, the rater's code is in
+the header ``X-Rater-Code``; there are no cookies, and nothing is logged of who asked. A turn comes only when
+what was sent is on the disk. Errors are ``{error: text}``: 400 and 413 to 415 for what was sent, 403 and
+404 for what is not the rater's, 429 (wait), 503 (send again).
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import re
+import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -40,6 +43,7 @@ from bias_core.annotation.rating import (
     give_answer,
     join,
     next_item,
+    pass_to_join,
     picture_of,
     skip,
     task_of,
@@ -47,6 +51,7 @@ from bias_core.annotation.rating import (
     undo,
 )
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
+from bias_core.ui.address import network_of
 from bias_core.ui.label_page import page_routes
 
 if TYPE_CHECKING:
@@ -67,7 +72,7 @@ _READERS = 8
 
 # How often, by token bucket (at once, then per second): more than people do, less than a runaway script.
 _ACTS = (60, 20.0)
-_JOINS = (400, 20.0)
+_HOUR = 3600
 _MOST_BUCKETS = 20_000
 
 _HEADERS = {
@@ -91,6 +96,7 @@ class JoinBody(_Body):
 
     task: str
     agreed: bool
+    page: str = ""
 
 
 class UndoBody(_Body):
@@ -126,6 +132,7 @@ class LabelDoor:
     def __init__(self, services: Services, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._services = services
         self._clock = clock
+        self._salt = secrets.token_bytes(16)
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="label-readers")
 
@@ -146,14 +153,21 @@ class LabelDoor:
 
     async def _task(self, request: Request) -> Response:
         code = request.path_params["code"]
-        return _json(_task_json(*await self._alone(lambda store: task_to_join(store, code))))
+        task, status = await self._alone(lambda store: task_to_join(store, code))
+        page = await self._alone(lambda store: pass_to_join(store, code))
+        return _json(_task_json(task, status) | {"page": page})
 
     async def _join(self, request: Request) -> Response:
         body = await _read(request, JoinBody)
         if not body.agreed:
             raise InvalidInput("agreed: who joins has read the consent text and agrees to it")
-        self._take("join", *_JOINS)
-        joined = await self._save(lambda store: join(store, body.task))
+        task, _ = await self._alone(lambda store: task_to_join(store, body.task))
+        for name, most in (
+            (f"{task.id} {self._network(request)}", task.joins_per_address),
+            (task.id, task.joins_per_hour),
+        ):
+            self._take(name, most, most / _HOUR, "many people are joining now; wait a minute, then try again")
+        joined = await self._save(lambda store: join(store, body.task, page_pass=body.page))
         return _json({"code": joined.code, "task": _task_json(joined.task, "open")})
 
     async def _mine(self, request: Request) -> Response:
@@ -221,7 +235,18 @@ class LabelDoor:
         self._take(code, *_ACTS)
         return code
 
-    def _take(self, name: str, most: float, per_second: float) -> None:
+    def _network(self, request: Request) -> str:
+        """Who joins shares an allowance with their network; its address is known to nobody, only alike."""
+        address = network_of(request.headers, request.client.host if request.client else "")
+        return hashlib.blake2b(address.encode(), key=self._salt, digest_size=16).hexdigest()
+
+    def _take(
+        self,
+        name: str,
+        most: float,
+        per_second: float,
+        text: str = "too many requests; wait a second",
+    ) -> None:
         """One from the bucket of this name; kept in memory only, the longest unused forgotten first."""
         now = self._clock()
         left, then = self._buckets.pop(name, (most, now))
@@ -230,7 +255,7 @@ class LabelDoor:
         if len(self._buckets) > _MOST_BUCKETS:
             self._buckets.popitem(last=False)
         if left < 1:
-            raise _Refused(429, "too many requests at once; wait a second")
+            raise _Refused(429, text)
 
 
 def label_routes(services: Services) -> list[Route]:

@@ -42,6 +42,12 @@ def open_task(store: Any, folder: Path, n: int = 7, *, n_gold: int = 0, **change
     return made
 
 
+def to_join(client: Any, join_code: str) -> dict[str, Any]:
+    """What the page sends for somebody who has read it and agrees."""
+    page = client.get(f"/label/task/{join_code}").json()["page"]
+    return {"task": join_code, "agreed": True, "page": page}
+
+
 def new_id() -> str:
     return uuid.uuid4().hex
 
@@ -76,7 +82,9 @@ class WebRater:
         return status, json.loads(content)
 
     async def join(self, join_code: str) -> None:
-        status, said = await self.ask("POST", "/label/join", {"task": join_code, "agreed": True})
+        _, read = await self.persist("GET", f"/label/task/{join_code}")
+        body = {"task": join_code, "agreed": True, "page": read["page"]}
+        status, said = await self.persist("POST", "/label/join", body)
         assert status == 200, said
         self.code = said["code"]
 

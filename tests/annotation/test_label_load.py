@@ -63,9 +63,7 @@ def open_store(data: Path) -> LabelStore:
 
 
 async def rate(rater: WebRater, join_code: str, n: int, rng: random.Random) -> None:
-    status, said = await rater.persist("POST", "/label/join", {"task": join_code, "agreed": True})
-    assert status == 200, said
-    rater.code = said["code"]
+    await rater.join(join_code)
     _, turn = await rater.persist("GET", "/label/next")
     for _ in range(n):
         turn = await rater.answer(turn)

@@ -23,7 +23,7 @@ from bias_core.errors import StorageError
 from bias_core.ui.label import LabelTab
 from bias_core.ui.label_api import LabelDoor
 from bias_core.ui.visitor import Visitor
-from tests.annotation.raters import CHOICES, new_id, open_task
+from tests.annotation.raters import CHOICES, new_id, open_task, to_join
 from tests.ui.fakes import FakeServices  # noqa: TC001
 from tests.ui.tabs import built
 
@@ -38,7 +38,7 @@ class Raters:
         self.services, self.client = services, client
         self.file = services.settings.data_dir / "labels.sqlite"
         self.task: CreatedTask = open_task(services.labels, folder, 9, raters_per_item=1)
-        said = client.post("/label/join", json={"task": self.task.join_code, "agreed": True}).json()
+        said = client.post("/label/join", json=to_join(client, self.task.join_code)).json()
         self.me = {"X-Rater-Code": said["code"]}
         self.turn = client.get("/label/next", headers=self.me).json()
         self.acknowledged: list[str] = []

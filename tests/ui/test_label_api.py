@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from bias_core.annotation.collected import given_answers
-from bias_core.annotation.task_owner import CreatedTask, set_status
+from bias_core.annotation import page_pass
+from bias_core.annotation.collected import given_answers, task_progress
+from bias_core.annotation.label_store import hashed
+from bias_core.annotation.task_owner import CreatedTask, change_task, set_status
 from bias_core.ui import label_api
 from bias_core.ui.build import launch_options
 from bias_core.ui.label_api import MAX_BODY, LabelDoor
-from tests.annotation.raters import CHOICES, new_id, open_task
+from tests.annotation.raters import CHOICES, new_id, open_task, to_join
 from tests.ui.fakes import FakeServices  # noqa: TC001
 
 ROOT = Path(__file__).parent.parent.parent
@@ -50,7 +53,7 @@ def client(fakes: FakeServices, clock: Clock) -> Iterator[TestClient]:
 @pytest.fixture
 def rater(client: TestClient, task: CreatedTask) -> dict[str, str]:
     """The header of somebody who has joined."""
-    said = client.post("/label/join", json={"task": task.join_code, "agreed": True})
+    said = client.post("/label/join", json=to_join(client, task.join_code))
     return {"X-Rater-Code": said.json()["code"]}
 
 
@@ -64,10 +67,10 @@ def test_a_rater_reads_agrees_answers_takes_back_and_deletes(
     read = client.get(f"/label/task/{task.join_code}").json()
     assert (read["title"], read["status"], read["positions"]) == (task.task.title, "open", ["left", "right"])
     assert {"key", "label", "shortcut", "whole"} == set(read["answers"][0])
-    joined = client.post("/label/join", json={"task": task.join_code, "agreed": True}).json()
-    assert joined["task"] == read
+    joined = client.post("/label/join", json=to_join(client, task.join_code)).json()
+    assert joined["task"] == {name: value for name, value in read.items() if name != "page"}
     me = {"X-Rater-Code": joined["code"]}
-    assert client.get("/label/mine", headers=me).json() == read
+    assert client.get("/label/mine", headers=me).json() == joined["task"]
     turn = client.get("/label/next", headers=me).json()
     assert set(turn) == {
         *("item", "picture", "questions", "answers", "chosen", "progress", "can_undo", "done"),
@@ -220,6 +223,56 @@ def test_consent_is_given_and_never_assumed(client: TestClient, task: CreatedTas
     assert client.post("/label/join", json={"task": task.join_code}).status_code == 400
 
 
+def test_who_joins_has_read_the_page(client: TestClient, task: CreatedTask, fakes: FakeServices) -> None:
+    other = open_task(fakes.labels, fakes.settings.data_dir / "other", 1)
+    good = to_join(client, task.join_code)["page"]
+    when, nonce, signature = good.split(".")
+    forged = [
+        "", "x", good[:-1], f"{int(when, 16) + 1:x}.{nonce}.{signature}", f"{when}.{nonce[::-1]}.{signature}",
+        to_join(client, other.join_code)["page"],
+        page_pass.new_pass(hashed(task.key.secret), fakes.labels.now_ms - 25 * 3_600_000),
+        page_pass.new_pass(hashed(task.key.secret), fakes.labels.now_ms + 3_600_000),
+    ]  # fmt: skip
+    for page in forged:
+        reply = client.post("/label/join", json={"task": task.join_code, "agreed": True, "page": page})
+        assert reply.status_code == 403
+        assert "open the link again" in reply.json()["error"]
+    reply = client.post("/label/join", json={"task": task.join_code, "agreed": True})
+    assert reply.status_code == 403
+    assert not task_progress(fakes.labels, task.key).raters
+
+
+def test_a_request_to_join_that_is_sent_again_makes_one_rater(
+    client: TestClient, task: CreatedTask, fakes: FakeServices
+) -> None:
+    body = to_join(client, task.join_code)
+    first, again = (client.post("/label/join", json=body).json() for _ in range(2))
+    assert first == again
+    other = client.post("/label/join", json=to_join(client, task.join_code)).json()
+    assert other["code"] != first["code"]
+    assert len(task_progress(fakes.labels, task.key).raters) == 2
+
+
+def test_a_class_behind_one_address_gets_in_and_a_script_does_not_fill_the_task(
+    client: TestClient, task: CreatedTask, fakes: FakeServices, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPACE_ID", "somebody/something")  # whose proxy says who asks
+
+    def joins(n: int, link: CreatedTask, forwarded: str) -> list[int]:
+        headers = {"X-Forwarded-For": forwarded}
+        bodies = [to_join(client, link.join_code) for _ in range(n)]
+        return [client.post("/label/join", json=body, headers=headers).status_code for body in bodies]
+
+    change_task(fakes.labels, task.key, replace(task.task, joins_per_address=5, joins_per_hour=8))
+    other = open_task(fakes.labels, fakes.settings.data_dir / "other", 1)
+    assert set(joins(5, task, "8.8.8.8")) == {200}
+    assert joins(2, task, "1.2.3.4, 8.8.8.8") == [429, 429]  # what a script writes before it is not believed
+    assert joins(1, other, "8.8.8.8") == [200]  # another task's link
+    assert joins(4, task, "9.9.9.9") == [200, 200, 200, 429]  # in all
+    clock.now += 3600 / 5
+    assert joins(2, task, "8.8.8.8") == [200, 429]
+
+
 def test_a_closed_task_says_so(
     client: TestClient, task: CreatedTask, rater: dict[str, str], fakes: FakeServices
 ) -> None:
@@ -228,7 +281,7 @@ def test_a_closed_task_says_so(
     assert client.get("/label/next", headers=rater).json()["done"] == "closed"
     reply = client.post("/label/answer", headers=rater, json=answer_to(turn))
     assert (reply.status_code, "closed" in reply.json()["error"]) == (403, True)
-    joining = client.post("/label/join", json={"task": task.join_code, "agreed": True})
+    joining = client.post("/label/join", json=to_join(client, task.join_code))
     assert joining.status_code == 403
 
 
@@ -238,7 +291,7 @@ def test_a_script_is_slowed_down_and_others_are_not(
     replies = [client.get("/label/mine", headers=rater) for _ in range(70)]
     assert {reply.status_code for reply in replies} == {200, 429}
     assert replies[-1].headers["retry-after"] == "1"
-    other = client.post("/label/join", json={"task": task.join_code, "agreed": True}).json()["code"]
+    other = client.post("/label/join", json=to_join(client, task.join_code)).json()["code"]
     assert client.get("/label/mine", headers={"X-Rater-Code": other}).status_code == 200
     clock.now += 1
     assert client.get("/label/mine", headers=rater).status_code == 200
