@@ -1,8 +1,7 @@
-"""What can be asked for by name: ``assets/models.yaml``, and the identity of local weights."""
+"""What can be asked for by name: ``assets/models.yaml``, hub ids, folders and files."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from dataclasses import dataclass, field, fields, replace
@@ -15,13 +14,15 @@ from bias_core.errors import StorageError, UnknownModel
 from bias_core.types import ModelInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _REVISION = re.compile(r"[A-Za-z0-9][\w.-]{0,95}")
 _WEIGHT = re.compile(r":(-?\d{1,2}(?:\.\d{1,4})?)$")
 _INDEX = "model_index.json"
-_SAMPLE = 1 << 20  # bytes read at either end of a file to identify it
+_OPEN_CLIP = "open_clip:"
+_OPEN_CLIP_CONFIG = "open_clip_config.json"
+_CHECKPOINTS = (".pt", ".pth", ".bin", ".safetensors")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,7 @@ class EncoderInfo:
     id : the name that is asked for; "open_clip:ARCHITECTURE/WEIGHTS" for open_clip's own.
     library : which adapter loads it.
     path : hub id, folder (relative to the assets), or open_clip's "ARCHITECTURE/WEIGHTS".
+    local : the checkpoint file among open_clip's weights that lies on this machine; "" for all others.
     embedded : shipped with the explorer.
     download_gb : size of what is fetched once; 0 where nothing is, or nobody knows.
     """
@@ -41,6 +43,7 @@ class EncoderInfo:
     name: str
     library: Literal["transformers", "open_clip"]
     path: str
+    local: str = ""
     embedded: bool = False
     download_gb: float = 0.0
     note: str = ""
@@ -62,6 +65,7 @@ class ToolInfo:
     library : which adapter loads it: blip, transformers, gguf, torchvision or calibration.
     path : hub id, folder (relative to the assets), package with a GGUF file, torchvision's name of a
         detector, or the id of an encoder.
+    local : a GGUF file on this machine; "" for all others.
     embedded : shipped with the explorer.
     download_gb : size of what is fetched once; 0 where nothing is, or nobody knows.
     """
@@ -70,6 +74,7 @@ class ToolInfo:
     name: str
     library: str
     path: str
+    local: str = ""
     embedded: bool = False
     download_gb: float = 0.0
     note: str = ""
@@ -114,12 +119,13 @@ class Catalogue:
         for at in (match.start() for match in re.finditer(r"\+", name)):
             lora, weight = _lora(name[at + 1 :])
             if lora and (info := self._base(name[:at], folder_of)):
-                return _with_lora(info, name, lora, weight)
+                return _with_lora(info, lora, weight)
         raise UnknownModel(self._no_model(name))
 
     def _base(self, name: str, folder_of: Callable[[str, str], Path | None]) -> ModelInfo | None:
         if _is_folder(name, _INDEX):
-            return self._unlisted(name, Path(name).expanduser())
+            folder = real_path(name)
+            return self._unlisted(folder, Path(folder))
         bare, revision = split_revision(name)
         for info in self.models:
             if info.id == name:
@@ -154,37 +160,96 @@ class Catalogue:
                 "from_single_file(file).save_pretrained(folder) or that of its kind, and give the folder"
             )
         known = ", ".join(info.id for info in self.models)
+        if _is_folder(name, ""):
+            return (
+                f"the folder {name} has no {_INDEX}, so it is no pipeline in the layout of diffusers; give "
+                "a folder that save_pretrained of a diffusers pipeline has written"
+            )
         return (
             f"no model {name!r}; there are {known}, any hub model as org/name or org/name@revision, or a "
             "folder with model_index.json; a LoRA on top as base+org/lora:0.8 or base+/path/file.safetensors"
         )
 
     def encoder(self, name: str) -> EncoderInfo:
-        """The encoder of this name, or a plain entry for an ``org/name``, a folder or "open_clip:A/W"."""
+        """The encoder of this name, or a plain entry for an ``org/name``, a folder or open_clip's weights.
+
+        Open_clip's are "open_clip:ARCHITECTURE/TAG", "open_clip:ARCHITECTURE/PATH" with a checkpoint (.pt,
+        .bin or .safetensors) and "open_clip:FOLDER" with open_clip_config.json, or that folder alone.
+        """
         for info in self.encoders:
             if info.id == name:
                 return info
-        if name.startswith("open_clip:") and name.count("/") == 1:
-            return EncoderInfo(id=name, name=name, library="open_clip", path=name.removeprefix("open_clip:"))
-        if _is_folder(name, "config.json") or _HUB_ID.fullmatch(name):
+        if name.startswith(_OPEN_CLIP):
+            return _open_clip(name)
+        if _is_folder(name, "config.json"):
+            return EncoderInfo(id=real_path(name), name=name, library="transformers", path=real_path(name))
+        if _is_folder(name, _OPEN_CLIP_CONFIG):
+            return _open_clip_folder(name)
+        if is_hub_id(name):
             return EncoderInfo(id=name, name=name, library="transformers", path=name)
         known = ", ".join(info.id for info in self.encoders)
         raise UnknownModel(
-            f"no encoder {name!r}; there are {known}, "
-            "any hub CLIP as org/name, or open_clip:ARCHITECTURE/WEIGHTS"
+            f"no encoder {name!r}{_no_config(name)}; there are {known}, any hub CLIP as org/name, a folder "
+            f"with config.json or {_OPEN_CLIP_CONFIG}, open_clip:ARCHITECTURE/TAG or "
+            "open_clip:ARCHITECTURE/FILE"
         )
 
     def tool(self, role: Role, name: str) -> ToolInfo:
-        """The captioner, answerer, language model or finder of this name, or a plain entry for a hub id."""
+        """The captioner, answerer, language model or finder of this name, or a plain entry.
+
+        Plain entries are for an ``org/name`` and a folder, and as language model a GGUF file.
+        """
         listed = self.tools.get(role, ())
         for info in listed:
             if info.id == name:
                 return info
-        if role in _HUB_LIBRARY and (_is_folder(name, "config.json") or _HUB_ID.fullmatch(name)):
-            return ToolInfo(id=name, name=name, library=_HUB_LIBRARY[role], path=name)
+        library = _HUB_LIBRARY.get(role, "")
+        if role == "language_model" and name.endswith(".gguf") and _is_file(name):
+            path = real_path(name)
+            return ToolInfo(id=path, name=name, library="gguf", path=path, local=path)
+        if library and _is_folder(name, "config.json"):
+            return ToolInfo(id=real_path(name), name=name, library=library, path=real_path(name))
+        if library and is_hub_id(name):
+            return ToolInfo(id=name, name=name, library=library, path=name)
         known = ", ".join(info.id for info in listed)
-        others = ", or any hub model as org/name" if role in _HUB_LIBRARY else ""
-        raise UnknownModel(f"no {role.replace('_', ' ')} {name!r}; there are {known}{others}")
+        others = ", any hub model as org/name, or a folder with config.json" if library else ""
+        gguf = ", or a file.gguf" if role == "language_model" else ""
+        kind = role.replace("_", " ")
+        raise UnknownModel(f"no {kind} {name!r}{_no_config(name)}; there are {known}{others}{gguf}")
+
+
+def _open_clip(name: str) -> EncoderInfo:
+    """The entry of a name that begins with "open_clip:".
+
+    Raises
+    ------
+    UnknownModel
+        It names no file, no folder and no tag.
+    """
+    rest = name.removeprefix(_OPEN_CLIP)
+    if _is_folder(rest, _OPEN_CLIP_CONFIG):
+        return _open_clip_folder(rest)
+    architecture, _, weights = rest.partition("/")
+    if architecture and weights and _is_file(weights):
+        path = real_path(weights)
+        named = f"{architecture}/{path}"
+        return EncoderInfo(id=f"{_OPEN_CLIP}{named}", name=name, library="open_clip", path=named, local=path)
+    if architecture and weights and "/" not in weights and not weights.endswith(_CHECKPOINTS):
+        return EncoderInfo(id=name, name=name, library="open_clip", path=rest)
+    raise UnknownModel(
+        f"no encoder {name!r}: give open_clip:ARCHITECTURE/TAG, open_clip:ARCHITECTURE/FILE with a "
+        f"checkpoint that is on this machine, or open_clip:FOLDER with {_OPEN_CLIP_CONFIG}"
+    )
+
+
+def _open_clip_folder(name: str) -> EncoderInfo:
+    path = real_path(name)
+    return EncoderInfo(id=f"{_OPEN_CLIP}{path}", name=name, library="open_clip", path=path, local=path)
+
+
+def _no_config(name: str) -> str:
+    """What a folder lacks that was taken for a model, "" where there is no such folder."""
+    return " (the folder has no config.json)" if _is_folder(name, "") else ""
 
 
 def check_condition(info: ModelInfo, condition: str) -> str:
@@ -220,22 +285,9 @@ def load_catalogue(path: Path) -> Catalogue:
     )
 
 
-def fingerprint(folder: Path, patterns: Sequence[str] = ("**/*",)) -> str:
-    """Twelve hex digits that change when a file of ``folder`` changes; the revision of local weights.
-
-    Large files are identified by their size and both ends, so that gigabytes are not read.
-    """
-    digest = hashlib.sha256()
-    for path in sorted({path for pattern in patterns for path in folder.glob(pattern)}):
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
-            size = path.stat().st_size
-            digest.update(f"{path.relative_to(folder).as_posix()}:{size}:".encode())
-            with path.open("rb") as file:
-                digest.update(file.read(_SAMPLE))
-                if size > 2 * _SAMPLE:
-                    file.seek(-_SAMPLE, 2)
-                digest.update(file.read(_SAMPLE))
-    return digest.hexdigest()[:12]
+def real_path(name: str) -> str:
+    """The one spelling of a folder or file that may be named in many ways."""
+    return str(Path(name).expanduser().resolve())
 
 
 def split_revision(source: str) -> tuple[str, str]:
@@ -292,23 +344,19 @@ def _lora(text: str) -> tuple[str, float]:
 
 def _local_lora(text: str) -> str:
     """The folder or .safetensors file of this name, "" if there is none."""
-    if "\0" in text:
-        return ""
-    path = Path(text).expanduser()
-    try:
-        found = path.is_dir() or (path.suffix == ".safetensors" and path.is_file())
-    except OSError:  # a name that no file system takes
-        return ""
-    return str(path) if text and found else ""
+    return (
+        real_path(text) if _is_folder(text, "") or (text.endswith(".safetensors") and _is_file(text)) else ""
+    )
 
 
-def _with_lora(info: ModelInfo, name: str, lora: str, weight: float) -> ModelInfo:
+def _with_lora(info: ModelInfo, lora: str, weight: float) -> ModelInfo:
     """The base's entry: its own planted conditions are other LoRAs, so it has none."""
     if info.family == "renderer":
         raise UnknownModel(f"{info.id} is no neural network and takes no LoRA")
+    strength = "" if weight == 1 else f":{weight:g}"
     return replace(
         info,
-        id=name,
+        id=f"{info.id}+{lora}{strength}",
         name=f"{info.name} with {Path(lora).name}",
         conditions=(),
         embedded=False,
@@ -317,7 +365,19 @@ def _with_lora(info: ModelInfo, name: str, lora: str, weight: float) -> ModelInf
 
 
 def _is_folder(name: str, marker: str) -> bool:
-    return len(name) < 1000 and "\0" not in name and (Path(name).expanduser() / marker).is_file()
+    """Whether it is a folder that has this file; with "", any folder."""
+    try:
+        folder = Path(name).expanduser()
+        return bool(name) and "\0" not in name and folder.is_dir() and (folder / marker).exists()
+    except (OSError, RuntimeError):  # a name that no file system takes, or a home that is nobody's
+        return False
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return bool(name) and "\0" not in name and Path(name).expanduser().is_file()
+    except (OSError, RuntimeError):
+        return False
 
 
 def _with_tuples(entry: dict[str, Any]) -> dict[str, Any]:

@@ -15,24 +15,26 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from bias_core.adapters.model_sources import ModelSources, check_version
 from bias_core.adapters.zero_gpu import on_zero_gpu, prepare
 from bias_core.engine.local import LocalEngine
 from bias_core.engine.progress import EngineProgress
 from bias_core.engine.rates import RateStore
 from bias_core.engine.turns import ReadersTurn
-from bias_core.errors import ModelUnavailable, StorageError
-from bias_core.hub import download_gb, free_disk, is_cached
+from bias_core.errors import StorageError
+from bias_core.hub import download_gb, free_disk
 from bias_core.machine import this_machine
-from bias_core.model_catalogue import Catalogue, ToolInfo, fingerprint, load_catalogue
+from bias_core.model_catalogue import Catalogue, ToolInfo, load_catalogue
 from bias_core.model_fit import model_fit
 from bias_core.protocols import ReadsPrompts
 from bias_core.runs.answers import AnswerCache
 from bias_core.runs.embeddings import EmbeddingCache
+from bias_core.runs.file_hashes import FileHashes
 from bias_core.runs.images import ImageStore
 from bias_core.runs.manifests import ManifestStore
 from bias_core.runs.repairs import Repairs
 from bias_core.runs.upkeep import Upkeep
-from bias_core.settings import ASSETS, Settings
+from bias_core.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from bias_core.types import ImageRow, ModelInfo, PlantedLine, PromptLimit, ReaderErrors
 
 T = TypeVar("T")
+R = TypeVar("R", bound="EncoderInfo | ToolInfo")
 
 
 class Services:
@@ -77,6 +80,8 @@ class Services:
         self.embeddings = EmbeddingCache(data / "embeddings.sqlite", self.repairs)
         self.answers = AnswerCache(data / "answers.sqlite", self.repairs)
         self.manifests = ManifestStore(data / "runs")
+        self._hashes = FileHashes(data / "file_hashes.sqlite", self.repairs)
+        self._sources = ModelSources(self.settings, self._hashes)
         self.model_lock, self._reader_lock = threading.Lock(), threading.Lock()
         self.engine: Engine = LocalEngine(self.settings.device)
         self.rates = RateStore(data / "rates.json")
@@ -87,17 +92,18 @@ class Services:
         if self._borrows:
             prepare()
         self._built: dict[tuple[str, str], object] = {}
+        self._versions: dict[tuple[str, str], str] = {}  # of the weights that something was built for
 
     @property
     def labels(self) -> LabelStore:
         """People's answers; the database opens with the first of them."""
-        return self._once("labels", "", self._build_labels, self._labels_lock)
+        return self._once("labels", "", self._build_labels, lock=self._labels_lock)
 
     def label_sync(self) -> LabelSync | None:
         """The copying of answers to a hub's dataset, running from now on; None where none is wanted."""
         if not self.settings.labels_repo:
             return None
-        return self._once("label_sync", "", self._start_label_sync, self._labels_lock)
+        return self._once("label_sync", "", self._start_label_sync, lock=self._labels_lock)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -124,7 +130,7 @@ class Services:
 
     def model_info(self, name: str) -> ModelInfo:
         """The catalogue's entry; UnknownModel where there is none."""
-        return self.catalogue.model(name, folder_of=self._hub_folder)
+        return self.catalogue.model(name, folder_of=self._sources.hub_folder)
 
     def model_fit(self, name: str) -> ModelFit:
         """What choosing this model would mean here; nothing is loaded.
@@ -132,7 +138,7 @@ class Services:
         Only for a model that the catalogue does not list, the hub is asked for its size, once.
         """
         info, settings = self.model_info(name), self.settings
-        here = self._is_here(info)
+        here = self._sources.is_here(info)
         if not here and not info.download_gb and not settings.offline:
             size = self._once("size", name, lambda: download_gb(str(info.options["path"]), info.revision))
             info = replace(info, download_gb=round(size, 1))
@@ -147,19 +153,33 @@ class Services:
 
     def revision(self, name: str) -> str:
         """Which weights a model name stands for now: a hub revision, or a fingerprint of the files."""
-        return self._once("revision", name, lambda: self._find_revision(self.model_info(name)))
+        return self._sources.version(self.model_info(name))
+
+    def reading_files(self, name: str) -> Iterator[tuple[int, int]]:
+        """Read what :meth:`revision` needs and does not know: (bytes read, bytes in all) on the way."""
+        return self._hashes.reading(*self._sources.files(self.model_info(name)))
 
     def text_to_image(self, name: str) -> TextToImage:
-        """The generator of this name; its weights load with the first picture."""
-        return self._once("model", name, lambda: self._build_model(name))
+        """The generator of this name; its weights load with the first picture, and anew once they changed."""
+        info = self.model_info(name)
+        version = self._sources.version(info)
+        return self._once("model", info.id, lambda: self._build_model(info, version), version)
 
     def draw(
         self, rows: Sequence[ImageRow], *, cancelled: Callable[[], bool] = lambda: False
     ) -> Iterator[EngineProgress]:
-        """Draw, by the engine, those of ``rows`` (all of one model) that are not in the store."""
+        """Draw, by the engine, those of ``rows`` (all of one model) that are not in the store.
+
+        Raises
+        ------
+        ModelUnavailable
+            The model has other weights than the rows were planned with.
+        """
         if not rows:
             return iter((EngineProgress(done=0, total=0),))
-        model = self.text_to_image(rows[0].model)
+        first = rows[0]
+        check_version(first.model, first.revision, partial(self.revision, first.model))
+        model = self.text_to_image(first.model)
         events = self.engine.run(rows, model, self.images, lock=self.model_lock, cancelled=cancelled)
         return self.rates.watch(events, rows[0], self.engine)
 
@@ -168,28 +188,22 @@ class Services:
         return ReadersTurn(readers, reader_lock=self._reader_lock, model_lock=self.model_lock)
 
     def encoder(self, name: str) -> ImageTextEncoder:
-        """The encoder of this name; its weights load with the first input."""
-        return self._once("encoder", name, lambda: self._readers.encoder(self.catalogue.encoder(name)))
+        """The encoder of this name; its weights load with the first input, and again when they changed."""
+        info = self.catalogue.encoder(name)
+        return self._reader("encoder", info, self._readers.encoder)
 
     def captioner(self, name: str) -> Captioner:
-        """The captioner of this name; its weights load with the first picture."""
-        return self._once(
-            "captioner", name, lambda: self._readers.captioner(self.catalogue.tool("captioner", name))
-        )
+        """The captioner of this name, likewise."""
+        return self._reader("captioner", self.catalogue.tool("captioner", name), self._readers.captioner)
 
     def answerer(self, name: str) -> VisualQuestionAnswerer:
-        """The answerer of questions of this name; its weights load with the first picture."""
-        return self._once(
-            "answerer", name, lambda: self._readers.answerer(self.catalogue.tool("answerer", name))
-        )
+        """The answerer of questions of this name, likewise."""
+        return self._reader("answerer", self.catalogue.tool("answerer", name), self._readers.answerer)
 
     def language_model(self, name: str) -> LanguageModel:
-        """The language model of this name; its weights load with the first text."""
-        return self._once(
-            "language_model",
-            name,
-            lambda: self._readers.language_model(self.catalogue.tool("language_model", name)),
-        )
+        """The language model of this name, likewise."""
+        info = self.catalogue.tool("language_model", name)
+        return self._reader("language_model", info, self._readers.language_model)
 
     def person_finder(self, name: str) -> PersonFinder:
         """The finder of people of this name; its weights load with the first picture."""
@@ -208,7 +222,7 @@ class Services:
         and for sentences that this world understands; None elsewhere.
         """
         info = self.catalogue.encoder(encoder)
-        path = Path(self._source(info.path)) / "held_out.npz"
+        path = Path(self._sources.find(info.path)) / "held_out.npz"
         if not model.startswith("calibration-") or not path.is_file() or not sentences:
             return (None,) * len(sentences)
         from bias_core.calibration.reader_errors import held_out_scenes, sentence_errors
@@ -272,12 +286,21 @@ class Services:
             sync.close()
         if ("labels", "") in self._built:
             self.labels.close()
+        self._hashes.close()
 
-    def _once(self, kind: str, name: str, build: Callable[[], T], lock: Any = None) -> T:
+    def _once(self, kind: str, name: str, build: Callable[[], T], version: str = "", lock: Any = None) -> T:
+        """What was built under this name for these weights; built now where there is none."""
         with lock or self._build_lock:
-            if (kind, name) not in self._built:
-                self._built[kind, name] = build()
-            return self._built[kind, name]  # type: ignore[return-value]
+            key = kind, name
+            if key not in self._built or self._versions.get(key, version) != version:
+                self._built[key], self._versions[key] = build(), version
+            return self._built[key]  # type: ignore[return-value]
+
+    def _reader(self, role: str, info: R, build: Callable[[R, str, Callable[[], None]], T]) -> T:
+        """A reader for what lies under its path now; while it loads, this is looked at once more."""
+        version = self._sources.reader_version(info)
+        unchanged = partial(check_version, info.id, version, partial(self._sources.reader_version, info))
+        return self._once(role, info.id, lambda: build(info, version, unchanged), version)
 
     def _build_labels(self) -> LabelStore:
         from sqlalchemy import URL
@@ -295,73 +318,28 @@ class Services:
         folder, minutes = settings.data_dir / "label_sync", settings.labels_repo_minutes
         return hub_sync(self.labels, folder, repo=settings.labels_repo, minutes=minutes)
 
-    def _source(self, path: str) -> str:
-        """A folder of the assets, a folder of the user, or a hub id."""
-        shipped = self.settings.assets_dir / path
-        if path.startswith("calibration/") or shipped.is_dir():
-            return str(shipped)
-        local = Path(path).expanduser()
-        return str(local) if local.is_dir() else path
-
-    def _is_here(self, info: ModelInfo) -> bool:
-        path = str(info.options.get("path", ""))
-        return info.embedded or Path(self._source(path)).is_dir() or is_cached(path, info.revision)
-
-    def _find_revision(self, info: ModelInfo) -> str:
-        if info.family == "renderer":
-            from bias_core import calibration
-
-            code = fingerprint(Path(calibration.__file__).parent, ["*.py"])
-            return code[:6] + fingerprint(ASSETS, ["calibration/*.yaml", "studies/*.csv"])[:6]
-        from bias_core.adapters.snapshots import identity
-
-        loras = self._loras(info)
-        return identity(self._pinned(info)) + (
-            f"-{fingerprint(loras)[:6]}" if loras and loras.is_dir() else ""
-        )
-
-    def _pinned(self, info: ModelInfo) -> ModelInfo:
-        """With its folder, or the commits that its name stands for from now on."""
-        from bias_core.adapters.snapshots import pinned
-
-        options = {**info.options, "path": self._source(str(info.options["path"]))}
-        found = replace(info, options=options)
-        return self._once("pinned", info.id, lambda: pinned(found, offline=self.settings.offline))
-
-    def _hub_folder(self, repo: str, revision: str) -> Path | None:
-        from bias_core.adapters.snapshots import snapshot
-
-        name, offline = f"{repo}@{revision}" if revision else repo, self.settings.offline
-        try:
-            return self._once("snapshot", name, lambda: snapshot(repo, revision, name=name, offline=offline))
-        except ModelUnavailable:  # said when it is used
-            return None
-
-    def _loras(self, info: ModelInfo) -> Path | None:
-        return self.settings.assets_dir / str(info.options["loras"]) if "loras" in info.options else None
-
     @cached_property
     def _readers(self) -> ReaderBuilder:
         from bias_core.adapters.readers import ReaderBuilder
 
-        return ReaderBuilder(self.settings, self._source, device=self._device, placed=self._on_gpu)
+        return ReaderBuilder(self.settings, self._sources.find, device=self._device, placed=self._on_gpu)
 
-    def _build_model(self, name: str) -> TextToImage:
-        info = self.model_info(name)
+    def _build_model(self, info: ModelInfo, version: str) -> TextToImage:
         if info.family == "renderer":
             from bias_core.adapters.calibration_renderer import CalibrationRenderer
 
             return CalibrationRenderer()
         from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 
-        info = self._pinned(info)
+        name, info = info.id, self._sources.pinned(info)
         model = DiffusersTextToImage(
             info,
             str(info.options["path"]),
-            loras=self._loras(info),
+            loras=self._sources.loras(info),
             device=self._device,
             offline=self.settings.offline,
             compiled=self.settings.compile_models,
+            unchanged=partial(check_version, name, version, partial(self.revision, name)),
         )
         if not self._borrows or info.embedded:
             return model

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from bias_core.adapters.devices import hide_progress_bars, offline_source, pick_device
 from bias_core.adapters.encoding import Batches, as_rgb
 from bias_core.adapters.residents import Weights
+from bias_core.adapters.whole_weights import load_whole, variant_of
 from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from PIL import Image
 
@@ -28,6 +29,7 @@ class _Blip:
         *,
         device: str = "auto",
         offline: bool = False,
+        unchanged: Callable[[], None] = lambda: None,
         batch_size: int = 32,
         max_new_tokens: int = 50,
     ) -> None:
@@ -37,7 +39,7 @@ class _Blip:
         self._batches = Batches(name, batch_size)
         self._wanted_device = device
         self._offline = offline
-        self._parts: Weights[tuple[Any, Any, str]] = Weights(name, source, self._load)
+        self._parts: Weights[tuple[Any, Any, str]] = Weights(name, source, self._load, unchanged)
 
     def _generate(self, images: Sequence[Image.Image], questions: Any = None) -> list[str]:
         """What the model says about each picture; ``questions`` are token ids ``(n_images, n_tokens)``."""
@@ -90,7 +92,10 @@ class _Blip:
         local = {"local_files_only": Path(source).is_dir()}
         device = pick_device(self._wanted_device)
         kind = getattr(transformers, self.model_class)
-        model = kind.from_pretrained(source, dtype=torch.float32, use_safetensors=True, **local)
+        variant = variant_of(Path(source), "model", None)
+        model = load_whole(
+            kind, source, name=self.name, dtype=torch.float32, variant=variant, use_safetensors=True, **local
+        )
         processor = transformers.BlipProcessor.from_pretrained(source, **local)
         return model.to(device).eval(), processor, device
 

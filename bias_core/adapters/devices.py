@@ -64,7 +64,7 @@ def offline_source(name: str, source: str, *, offline: bool, revision: str = "")
 @contextmanager
 def loading(name: str, source: str) -> Iterator[None]:
     """Word every failure of reading weights as :class:`ModelUnavailable`, with what to do."""
-    from huggingface_hub.errors import HTTPError
+    from huggingface_hub.errors import HTTPError, StrictDataclassError
     from safetensors import SafetensorError
 
     try:
@@ -85,6 +85,9 @@ def loading(name: str, source: str) -> Iterator[None]:
         LookupError,
         TypeError,
         AttributeError,
+        ArithmeticError,
+        AssertionError,
+        StrictDataclassError,
     ) as error:
         raise ModelUnavailable(f"{name} cannot be loaded{_why(source, error)}") from error
 
@@ -99,9 +102,10 @@ def _why(source: str, error: BaseException) -> str:
         return f": there is no {place}; {remedy}, or choose another model"
     if known := _hub_trouble(error):
         return f" from {place}: {known}"
-    first_line = (str(error).strip() or type(error).__name__).splitlines()[0][:300].replace(source, place)
+    said = " ".join((str(error).strip() or type(error).__name__).split())
+    said = said[:300].replace(source, place)
     remedy = "weights missing, corrupt, gated, or no network; check the files or choose another model"
-    return f" from {place}: {first_line} ({remedy})"
+    return f" from {place}: {said} ({remedy})"
 
 
 def _hub_trouble(error: BaseException) -> str:

@@ -28,7 +28,7 @@ from bias_core.model_catalogue import split_revision
 from bias_core.types import GeneratedImage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
 
@@ -55,6 +55,7 @@ class DiffusersTextToImage:
     device : "auto", "cpu", "cuda" or "mps".
     offline : never ask the hub.
     compiled : compile the denoiser on a GPU, which pays for hundreds of pictures.
+    unchanged : called when files were read; raises where they are not those of ``info`` any more.
 
     Notes
     -----
@@ -73,6 +74,7 @@ class DiffusersTextToImage:
         device: str = "auto",
         offline: bool = False,
         compiled: bool = False,
+        unchanged: Callable[[], None] = lambda: None,
     ) -> None:
         self.info = info
         self.source = source
@@ -81,7 +83,8 @@ class DiffusersTextToImage:
         self.compiled = compiled
         self.batch_size = first_batch_size(info, this_machine(), device)
         self._wanted_device = device
-        self._weights: Weights[Any] = Weights(info.id, source, self._load)
+        self._unchanged = unchanged
+        self._weights: Weights[Any] = Weights(info.id, source, self._load, unchanged)
         self._texts = TextCache()
         self._condition = self._base = str(info.options.get("base_condition", ""))
 
@@ -298,6 +301,7 @@ class DiffusersTextToImage:
                 name=condition,
                 file=_LORA_FILE,
             )
+            self._unchanged()
             self._weights.keep(pipeline)
             self._condition = condition
 

@@ -50,6 +50,7 @@ class BatchedEncoder(ABC):
         *,
         device: str = "auto",
         offline: bool = False,
+        unchanged: Callable[[], None] = lambda: None,
         precision: Precision = "auto",
         batch_size: int = 64,
         text_batch_size: int = 512,
@@ -60,7 +61,7 @@ class BatchedEncoder(ABC):
         self._wanted_device = device
         self._offline = offline
         self._image_batches, self._text_batches = Batches(name, batch_size), Batches(name, text_batch_size)
-        self._parts: Weights[tuple[Any, Any, Any, str]] = Weights(name, source, self._load)
+        self._parts: Weights[tuple[Any, Any, Any, str]] = Weights(name, source, self._load, unchanged)
 
     @property
     def loaded(self) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters.devices import hide_progress_bars, pick_device
 from bias_core.adapters.encoding import BatchedEncoder, as_rgb, in_threads
+from bias_core.adapters.whole_weights import check_finite, read_json
 from bias_core.errors import ModelUnavailable
 
 if TYPE_CHECKING:
@@ -15,14 +16,17 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
+_CHECKPOINTS = ("*.safetensors", "*.bin", "*.pth")  # that open_clip looks for in a folder
+
+
 class OpenClipEncoder(BatchedEncoder):
     """Image and text embeddings by open_clip; loads nothing before the first use.
 
     Parameters
     ----------
     name : identity for caches and reports; changes with the weights.
-    architecture : open_clip's model name, e.g. "ViT-B-32".
-    weights : a pretrained tag ("openai") or a local checkpoint.
+    architecture : open_clip's model name, e.g. "ViT-B-32"; "" where ``weights`` is a folder.
+    weights : a pretrained tag ("openai"), a local checkpoint, or a folder with open_clip_config.json.
     options : of :class:`bias_core.adapters.encoding.BatchedEncoder`.
 
     Notes
@@ -33,7 +37,8 @@ class OpenClipEncoder(BatchedEncoder):
     """
 
     def __init__(self, name: str, architecture: str, weights: str, **options: Any) -> None:
-        super().__init__(name, f"open_clip {architecture}/{weights}", **options)
+        local = Path(weights).exists()
+        super().__init__(name, weights if local else f"open_clip {architecture}/{weights}", **options)
         self.architecture = architecture
         self.weights = weights
 
@@ -54,8 +59,36 @@ class OpenClipEncoder(BatchedEncoder):
         import open_clip
         import torch
 
-        known = open_clip.get_model_config(self.architecture)
-        if known is None:
+        hide_progress_bars()
+        device, folder = pick_device(self._wanted_device), Path(self.weights).is_dir()
+        how = self._folder() if folder else self._architecture()
+        model, _, preprocess = open_clip.create_model_and_transforms(
+            **how,
+            device=device,
+            precision="fp32",
+            weights_only=True,
+        )
+        check_finite(model, self.name)
+        foreign = open_clip.get_model_config(how["model_name"])["text_cfg"].get("hf_tokenizer_name")
+        here_only = {"local_files_only": True} if foreign and (self._offline or folder) else {}
+        tokenizer = open_clip.get_tokenizer(how["model_name"], **here_only)
+        return model.to(memory_format=torch.channels_last).eval(), preprocess, tokenizer, device
+
+    def _folder(self) -> dict[str, Any]:
+        """How to build what a folder describes; open_clip itself would do with random weights."""
+        folder = Path(self.weights)
+        read_json(folder / "open_clip_config.json", self.name)
+        if not any(found for kind in _CHECKPOINTS for found in folder.glob(kind)):
+            raise ModelUnavailable(
+                f"{self.name} has an open_clip_config.json and no weights beside it; put the checkpoint there"
+            )
+        return {"model_name": f"local-dir:{folder}"}
+
+    def _architecture(self) -> dict[str, Any]:
+        """How to build a model of open_clip's list."""
+        import open_clip
+
+        if open_clip.get_model_config(self.architecture) is None:
             raise ModelUnavailable(f"open_clip knows no architecture {self.architecture!r}")
         local = Path(self.weights).is_file()
         trained = {} if local else open_clip.get_pretrained_cfg(self.architecture, self.weights)
@@ -64,23 +97,15 @@ class OpenClipEncoder(BatchedEncoder):
             raise ModelUnavailable(
                 f"open_clip has no weights {self.weights!r} for {self.architecture}; it has {tags}"
             )
-        hide_progress_bars()
-        device = pick_device(self._wanted_device)
-        model, _, preprocess = open_clip.create_model_and_transforms(
-            self.architecture,
-            pretrained=self.weights if local else self._checkpoint(trained),
-            device=device,
-            precision="fp32",
-            force_quick_gelu=bool(trained.get("quick_gelu")),
-            image_mean=trained.get("mean"),
-            image_std=trained.get("std"),
-            image_interpolation=trained.get("interpolation"),
-            image_resize_mode=trained.get("resize_mode"),
-            weights_only=True,
-        )
-        foreign = {"local_files_only": True} if known["text_cfg"].get("hf_tokenizer_name") else {}
-        tokenizer = open_clip.get_tokenizer(self.architecture, **(foreign if self._offline else {}))
-        return model.to(memory_format=torch.channels_last).eval(), preprocess, tokenizer, device
+        return {
+            "model_name": self.architecture,
+            "pretrained": self.weights if local else self._checkpoint(trained),
+            "force_quick_gelu": bool(trained.get("quick_gelu")),
+            "image_mean": trained.get("mean"),
+            "image_std": trained.get("std"),
+            "image_interpolation": trained.get("interpolation"),
+            "image_resize_mode": trained.get("resize_mode"),
+        }
 
     def _checkpoint(self, trained: Mapping[str, Any]) -> str:
         """The file of the weights, downloaded where that is allowed: safetensors where there are any."""

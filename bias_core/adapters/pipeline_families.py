@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bias_core.adapters.pipeline_components import load_components
+from bias_core.adapters.whole_weights import load_whole
 from bias_core.errors import ModelUnavailable
 from bias_core.model_catalogue import split_revision
 
@@ -42,7 +44,7 @@ def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
         return _with_upscaler(info, source, how)
     if "add_watermarker" in inspect.signature(kind.__init__).parameters:
         how["add_watermarker"] = False  # else pixels would depend on whether a package is installed
-    return _load(source, how)
+    return _load(info, source, how)
 
 
 def read_index(source: str, *, revision: str | None, local_files_only: bool) -> dict[str, Any]:
@@ -60,12 +62,10 @@ def _config(source: str, how: dict[str, Any]) -> dict[str, Any]:
     return read_index(source, revision=how["revision"], local_files_only=how["local_files_only"])
 
 
-def _load(source: str, how: dict[str, Any]) -> Any:
+def _load(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
     """Load it without the components that its index says were never there; diffusers must be told each."""
-    from diffusers import DiffusionPipeline
-
     absent = {part: None for part, value in _config(source, how).items() if value == [None, None]}
-    return DiffusionPipeline.from_pretrained(source, **absent | how)
+    return load_components(source, info.id, **absent | how)
 
 
 def _pipeline_class(info: ModelInfo, config: dict[str, Any]) -> tuple[str, Any]:
@@ -105,8 +105,8 @@ def _with_prior(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
     """Kandinsky 2.2: the prior, which draws the embedding of a picture, and the decoder in one."""
     from diffusers import KandinskyV22CombinedPipeline
 
-    decoder = _load(source, how)
-    prior = _load(*_other_part(info, "prior", KANDINSKY_PRIOR, how))
+    decoder = _load(info, source, how)
+    prior = _load(info, *_other_part(info, "prior", KANDINSKY_PRIOR, how))
     parts = {f"prior_{name}": part for name, part in prior.components.items()}
     return KandinskyV22CombinedPipeline(**decoder.components, **parts)
 
@@ -117,9 +117,10 @@ def _with_upscaler(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
 
     checker = None
     if _config(source, how).get("safety_checker", [None])[0]:
-        checker = SafetyChecker.from_pretrained(source, subfolder="safety_checker", **how)
-    first = _load(source, how | {"watermarker": None, "safety_checker": checker})
+        named = f"{info.id}: safety_checker"
+        checker = load_whole(SafetyChecker, source, name=named, subfolder="safety_checker", **how)
+    first = _load(info, source, how | {"watermarker": None, "safety_checker": checker})
     other, how = _other_part(info, "upscaler", DEEPFLOYD_UPSCALER, how)
     shared = ("tokenizer", "text_encoder", "safety_checker", "feature_extractor", "watermarker")
-    second = _load(other, how | dict.fromkeys(shared) | {"requires_safety_checker": False})
+    second = _load(info, other, how | dict.fromkeys(shared) | {"requires_safety_checker": False})
     return DeepFloydPipeline.of(first, second)

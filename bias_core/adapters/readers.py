@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from bias_core.model_catalogue import fingerprint
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bias_core.model_catalogue import EncoderInfo, ToolInfo
     from bias_core.protocols import (
         Captioner,
@@ -21,6 +18,10 @@ if TYPE_CHECKING:
     from bias_core.settings import Settings
 
 R = TypeVar("R")
+
+
+Unchanged = Callable[[], None]
+"""Called when weights were read; raises where their files are no longer those of the version."""
 
 
 class Placing(Protocol):
@@ -48,42 +49,52 @@ class ReaderBuilder:
         self._settings, self._source, self._placed = settings, source, placed
         self._where: dict[str, Any] = {"device": device, "offline": settings.offline}
 
-    def encoder(self, info: EncoderInfo) -> ImageTextEncoder:
+    def encoder(self, info: EncoderInfo, version: str, unchanged: Unchanged) -> ImageTextEncoder:
         """An encoder of open_clip or transformers."""
+        where = self._where | {"unchanged": unchanged}
         if info.library == "open_clip":
             from bias_core.adapters.open_clip_encoder import OpenClipEncoder
 
-            architecture, weights = info.path.split("/", 1)
-            clip = OpenClipEncoder(info.id, architecture, weights, **self._where)
+            architecture, _, weights = (
+                info.path.partition("/") if info.path != info.local else ("", "", info.path)
+            )
+            clip = OpenClipEncoder(_versioned(info, version), architecture, weights, **where)
             return self._placed("encoder", info, clip)
         from bias_core.adapters.transformers_clip import TransformersEncoder
 
-        reader = TransformersEncoder(self._versioned(info), self._source(info.path), **self._where)
+        reader = TransformersEncoder(_versioned(info, version), self._source(info.path), **where)
         return self._placed("encoder", info, reader)
 
-    def captioner(self, info: ToolInfo) -> Captioner:
+    def captioner(self, info: ToolInfo, version: str, unchanged: Unchanged) -> Captioner:
         """A captioner."""
         from bias_core.adapters.blip import BlipCaptioner
 
-        reader = BlipCaptioner(self._versioned(info), self._source(info.path), **self._where)
+        where = self._where | {"unchanged": unchanged}
+        reader = BlipCaptioner(_versioned(info, version), self._source(info.path), **where)
         return self._placed("captioner", info, reader)
 
-    def answerer(self, info: ToolInfo) -> VisualQuestionAnswerer:
+    def answerer(self, info: ToolInfo, version: str, unchanged: Unchanged) -> VisualQuestionAnswerer:
         """An answerer of questions."""
         from bias_core.adapters.blip import BlipAnswerer
 
-        reader = BlipAnswerer(self._versioned(info), self._source(info.path), **self._where)
+        where = self._where | {"unchanged": unchanged}
+        reader = BlipAnswerer(_versioned(info, version), self._source(info.path), **where)
         return self._placed("answerer", info, reader)
 
-    def language_model(self, info: ToolInfo) -> LanguageModel:
-        """A language model of a folder, a hub, a package or a server."""
+    def language_model(self, info: ToolInfo, version: str, unchanged: Unchanged) -> LanguageModel:  # noqa: ARG002
+        """A language model of a folder, a hub, a package, a GGUF file or a server."""
         if info.library == "endpoint":
             return self._endpoint(info)
         from bias_core.adapters.transformers_lm import TransformersLanguageModel, package_gguf
 
-        gguf = package_gguf(info.path) if info.library == "gguf" else None
-        source, file = (str(gguf[0]), gguf[1]) if gguf else (self._source(info.path), None)
-        reader = TransformersLanguageModel(info.id, source, gguf_file=file, **self._where)
+        source, file = self._source(info.path), None
+        if info.local:
+            source, file = str(Path(info.local).parent), Path(info.local).name
+        elif info.library == "gguf":
+            folder, file = package_gguf(info.path)
+            source = str(folder)
+        where = self._where | {"unchanged": unchanged}
+        reader = TransformersLanguageModel(info.id, source, gguf_file=file, **where)
         return self._placed("language_model", info, reader)
 
     def person_finder(self, info: ToolInfo, encoder: Callable[[str], ImageTextEncoder]) -> PersonFinder:
@@ -101,7 +112,7 @@ class ReaderBuilder:
         url, key = check_url(settings.llm_url), settings.llm_key.get_secret_value()
         return EndpointLanguageModel(info.name, Endpoint(url=url, model=settings.llm_model, key=key))
 
-    def _versioned(self, info: EncoderInfo | ToolInfo) -> str:
-        """The id with a fingerprint of local weights: what was read is kept under this name."""
-        source = Path(self._source(info.path))
-        return f"{info.id}@{fingerprint(source)}" if source.is_dir() else info.id
+
+def _versioned(info: EncoderInfo | ToolInfo, version: str) -> str:
+    """The id with the fingerprint of local weights: what was read is kept under this name."""
+    return f"{info.id}@{version}" if version else info.id

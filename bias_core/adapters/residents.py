@@ -31,12 +31,15 @@ class Weights(Generic[T]):
     name : of the model, for messages.
     source : where its files are, for messages.
     load : reads them.
+    unchanged : called when they were read; raises where the files are no longer those that ``name`` means.
     """
 
-    def __init__(self, name: str, source: str, load: Callable[[], T]) -> None:
+    def __init__(
+        self, name: str, source: str, load: Callable[[], T], unchanged: Callable[[], None] = lambda: None
+    ) -> None:
         self.name = name
         self.source = source
-        self._load = load
+        self._load, self._unchanged = load, unchanged
         self.value: T | None = None
         self._running = threading.RLock()
 
@@ -52,6 +55,7 @@ class Weights(Generic[T]):
         if value is None:
             with loading(self.name, self.source):
                 value = self._load_with_room()
+            self._unchanged()
         self.keep(value)
         return value
 

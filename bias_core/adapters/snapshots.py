@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 
 from bias_core.adapters.devices import loading
 from bias_core.adapters.pipeline_families import DEEPFLOYD_UPSCALER, KANDINSKY_PRIOR
-from bias_core.model_catalogue import fingerprint, is_hub_id, split_revision
+from bias_core.model_catalogue import is_hub_id, split_revision
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bias_core.types import ModelInfo
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _COMPANIONS = {"kandinsky": ("prior", KANDINSKY_PRIOR), "deepfloyd": ("upscaler", DEEPFLOYD_UPSCALER)}
+_PARTS = ("prior", "upscaler", "lora")
 _SMALL = ["model_index.json", "*/config.json", "*/scheduler_config.json"]
 
 
@@ -67,20 +70,22 @@ def pinned(info: ModelInfo, *, offline: bool = False) -> ModelInfo:
     return replace(info, revision=revision, options=options)
 
 
-def identity(info: ModelInfo) -> str:
-    """What the weights of a pinned entry are: commits, and fingerprints of what lies in folders."""
-    path = Path(str(info.options["path"]))
-    found = [fingerprint(path) if path.is_dir() else info.revision]
-    for key in ("prior", "upscaler", "lora"):
-        source = str(info.options.get(key, ""))
-        local = Path(source)
-        if source and local.is_dir():
-            found.append(fingerprint(local))
-        elif source and local.is_file():
-            found.append(fingerprint(local.parent, [local.name]))
-        elif source:
+def identity(info: ModelInfo, fingerprint: Callable[[Path], str]) -> str:
+    """What the weights of a pinned entry are: commits, and fingerprints of what lies in folders and files."""
+    local = local_sources(info)
+    found = [fingerprint(local["path"]) if "path" in local else info.revision]
+    for key in _PARTS:
+        if key in local:
+            found.append(fingerprint(local[key]))
+        elif source := str(info.options.get(key, "")):
             found.append(split_revision(source)[1])
     return "+".join(found)
+
+
+def local_sources(info: ModelInfo) -> dict[str, Path]:
+    """The folders and files of a pinned entry that are no hub's, by its options' names."""
+    sources = {key: Path(str(info.options.get(key, ""))).expanduser() for key in ("path", *_PARTS)}
+    return {key: path for key, path in sources.items() if info.options.get(key) and path.exists()}
 
 
 def _commit(repo: str, revision: str, name: str, offline: bool) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters.devices import hide_progress_bars, offline_source, pick_device
 from bias_core.adapters.encoding import BatchedEncoder, as_rgb, in_threads, parts_for_threads
+from bias_core.adapters.whole_weights import load_whole, variant_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,8 +59,15 @@ class TransformersEncoder(BatchedEncoder):
         local = Path(source).is_dir()
         options = {} if local or not self._revision else {"revision": self._revision}
         device = pick_device(self._wanted_device)
-        model = AutoModel.from_pretrained(
-            source, dtype=torch.float32, use_safetensors=True, local_files_only=local, **options
+        model = load_whole(
+            AutoModel,
+            source,
+            name=self.name,
+            dtype=torch.float32,
+            variant=variant_of(Path(source), "model", None),
+            use_safetensors=True,
+            local_files_only=local,
+            **options,
         )
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local, **options)
         processor = AutoImageProcessor.from_pretrained(source, local_files_only=local, **options)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from bias_core.adapters.devices import hide_progress_bars, offline_source, pick_device
 from bias_core.adapters.encoding import Batches
 from bias_core.adapters.residents import Weights
+from bias_core.adapters.whole_weights import load_whole, variant_of
 from bias_core.errors import InvalidInput, ModelUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _BATCH = 32  # prefixes at once, at most
 
@@ -36,6 +37,7 @@ class TransformersLanguageModel:
         gguf_file: str | None = None,
         device: str = "auto",
         offline: bool = False,
+        unchanged: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
         self.source = source
@@ -43,7 +45,7 @@ class TransformersLanguageModel:
         self._wanted_device = device
         self._offline = offline
         self._batches = Batches(name, _BATCH)
-        self._parts: Weights[tuple[Any, Any, Any, str]] = Weights(name, source, self._load)
+        self._parts: Weights[tuple[Any, Any, Any, str]] = Weights(name, source, self._load, unchanged)
 
     @property
     def loaded(self) -> bool:
@@ -155,11 +157,11 @@ class TransformersLanguageModel:
                 raise ModelUnavailable(f"{self.name} needs the package gguf: pip install gguf")
             options["gguf_file"] = self.gguf_file
         else:
-            options["use_safetensors"] = True
+            options |= {"use_safetensors": True, "variant": variant_of(Path(source), "model", None)}
         device = pick_device(self._wanted_device)
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, **options)
-        options.pop("use_safetensors", None)
-        tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left", **options)
+        model = load_whole(AutoModelForCausalLM, source, name=self.name, dtype=torch.float32, **options)
+        files = {key: options[key] for key in ("local_files_only", "gguf_file") if key in options}
+        tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left", **files)
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
         shown = torch.tensor(_showing(tokenizer, int(model.config.vocab_size)), device=device)

@@ -1,0 +1,118 @@
+"""Where the weights of a name are, and which weights those are now."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from bias_core.adapters.snapshots import identity, local_sources, pinned, snapshot
+from bias_core.errors import ModelUnavailable
+from bias_core.hub import is_cached
+from bias_core.settings import ASSETS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bias_core.model_catalogue import EncoderInfo, ToolInfo
+    from bias_core.runs.file_hashes import FileHashes
+    from bias_core.settings import Settings
+    from bias_core.types import ModelInfo
+
+T = TypeVar("T")
+
+
+class ModelSources:
+    """Finds weights; a hub is asked once for the commit of a name, and files are looked at every time.
+
+    Parameters
+    ----------
+    settings : of the process.
+    hashes : of files.
+    """
+
+    def __init__(self, settings: Settings, hashes: FileHashes) -> None:
+        self._settings, self._hashes = settings, hashes
+        self._known: dict[tuple[str, str], object] = {}
+        self._lock = threading.RLock()
+
+    def find(self, path: str) -> str:
+        """A folder of the assets, a folder or file of the user, or what it was: a hub id, or a name."""
+        shipped = self._settings.assets_dir / path
+        if path.startswith("calibration/") or shipped.is_dir():
+            return str(shipped)
+        local = Path(path).expanduser()
+        return str(local) if local.exists() else path
+
+    def is_here(self, info: ModelInfo) -> bool:
+        """Whether the weights are on this machine."""
+        path = str(info.options.get("path", ""))
+        return info.embedded or Path(self.find(path)).is_dir() or is_cached(path, info.revision)
+
+    def hub_folder(self, repo: str, revision: str) -> Path | None:
+        """The small files of a hub's repository; None where they cannot be had."""
+        name, offline = f"{repo}@{revision}" if revision else repo, self._settings.offline
+        try:
+            return self._once("snapshot", name, lambda: snapshot(repo, revision, name=name, offline=offline))
+        except ModelUnavailable:  # said when it is used
+            return None
+
+    def pinned(self, info: ModelInfo) -> ModelInfo:
+        """With its folder, or the commits that its name stands for from now on."""
+        options = {**info.options, "path": self.find(str(info.options["path"]))}
+        found = replace(info, options=options)
+        return self._once("pinned", info.id, lambda: pinned(found, offline=self._settings.offline))
+
+    def loras(self, info: ModelInfo) -> Path | None:
+        """The folder with one LoRA per condition, for a model that has conditions."""
+        return self._settings.assets_dir / str(info.options["loras"]) if "loras" in info.options else None
+
+    def version(self, info: ModelInfo) -> str:
+        """Which weights the entry stands for now: commits of a hub, or fingerprints of the files.
+
+        Raises
+        ------
+        ModelUnavailable
+            Neither a hub nor this machine has them, or a file cannot be read.
+        """
+        if info.family == "renderer":
+            from bias_core import calibration
+
+            code = self._hashes.fingerprint(Path(calibration.__file__).parent, ["*.py"])
+            world = self._hashes.fingerprint(ASSETS, ["calibration/*.yaml", "studies/*.csv"])
+            return code[:6] + world[:6]
+        loras = self.loras(info)
+        conditions = f"-{self._hashes.fingerprint(loras)[:6]}" if loras and loras.is_dir() else ""
+        return identity(self.pinned(info), self._hashes.fingerprint) + conditions
+
+    def files(self, info: ModelInfo) -> tuple[Path, ...]:
+        """The folders and files that :meth:`version` reads."""
+        if info.family == "renderer":
+            return ()
+        return tuple(local_sources(self.pinned(info)).values())
+
+    def reader_version(self, info: EncoderInfo | ToolInfo) -> str:
+        """Fingerprint of a reader's folder or file now; "" for one of a hub, a package or a server."""
+        source = Path(self.find(info.local or info.path))
+        return self._hashes.fingerprint(source) if info.path and source.exists() else ""
+
+    def _once(self, kind: str, name: str, find: Callable[[], T]) -> T:
+        with self._lock:
+            if (kind, name) not in self._known:
+                self._known[kind, name] = find()
+            return self._known[kind, name]  # type: ignore[return-value]
+
+
+def check_version(name: str, version: str, now: Callable[[], str]) -> None:
+    """Refuse weights that are not those that pictures or numbers are about to be kept under.
+
+    Raises
+    ------
+    ModelUnavailable
+        ``now()`` is not ``version``.
+    """
+    if now() != version:
+        raise ModelUnavailable(
+            f"the files of {name} have changed since this began; start again, and the new ones are used"
+        )

@@ -1,0 +1,229 @@
+"""Weights that are not whole are refused by name; what published checkpoints have too much is let pass."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from bias_core.adapters.blip import BlipAnswerer, BlipCaptioner
+from bias_core.adapters.open_clip_encoder import OpenClipEncoder
+from bias_core.adapters.transformers_clip import TransformersEncoder
+from bias_core.adapters.transformers_lm import TransformersLanguageModel
+from bias_core.errors import ModelUnavailable
+from bias_core.settings import ASSETS
+from tests.adapters.families import build, pixels, rows_of
+
+PARTS = ("text_encoder", "unet", "vae", "safety_checker")
+READERS = {
+    "captioner": BlipCaptioner,
+    "answerer": BlipAnswerer,
+    "language": TransformersLanguageModel,
+    "clip": TransformersEncoder,
+}
+
+
+def rewrite(folder, change):
+    """Change the tensors of a folder's weights."""
+    (file,) = folder.glob("*.safetensors")
+    tensors = load_file(file)
+    change(tensors)
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
+def without_one(tensors):
+    del tensors[sorted(key for key in tensors if key.endswith("weight"))[3]]
+
+
+def with_one_more(tensors):
+    tensors["surplus.weight"] = torch.zeros(3)
+
+
+def with_another_shape(tensors):
+    key = next(key for key in sorted(tensors) if tensors[key].ndim == 2)
+    tensors[key] = torch.zeros(2, 3)
+
+
+def with_nan(tensors):
+    key = sorted(key for key in tensors if tensors[key].is_floating_point())[0]
+    tensors[key].view(-1)[0] = float("nan")
+
+
+DAMAGES = {
+    without_one: r"lacks 1 of its weights \(\S+weight\): .* not of one model",
+    with_one_more: r"has 1 that this kind of model does not take \(surplus.weight\)",
+    with_another_shape: r"has 1 of another shape \(\S+ is \[2, 3\], not \[\d+, \d+\]\)",
+    with_nan: r"has NaN or infinity in its weights \(\S+\)",
+}
+
+
+@pytest.fixture
+def pipeline(tiny_sd1, tmp_path):
+    shutil.copytree(tiny_sd1, tmp_path / "pipeline")
+    return tmp_path / "pipeline"
+
+
+def draw(folder):
+    return pixels(build("sd1", folder).generate(rows_of("sd1", 1, num_inference_steps=1)))[0]
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_no_component_is_filled_up_or_left_over(pipeline, part, damage):
+    rewrite(pipeline / part, damage)
+    with pytest.raises(ModelUnavailable, match=f"tiny-sd1: {part} {DAMAGES[damage]}") as said:
+        draw(pipeline)
+    assert "\n" not in str(said.value)
+
+
+@pytest.mark.parametrize("role", READERS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_no_reader_is_filled_up_or_left_over(role, damage, tmp_path):
+    shutil.copytree(ASSETS / "calibration" / role, tmp_path / role)
+    rewrite(tmp_path / role, damage)
+    with pytest.raises(ModelUnavailable, match=f"mine {DAMAGES[damage]}") as said:
+        READERS[role]("mine", str(tmp_path / role), device="cpu", offline=True).load()
+    assert "\n" not in str(said.value)
+
+
+def test_many_keys_are_counted_and_some_are_named(pipeline):
+    rewrite(pipeline / "unet", lambda tensors: [tensors.pop(key) for key in list(tensors) if "attn2" in key])
+    with pytest.raises(ModelUnavailable, match=r"unet lacks 2\d of its weights \(\S+, \S+, \S+, \.\.\.\)"):
+        draw(pipeline)
+
+
+def test_what_published_checkpoints_have_too_much_is_let_pass(pipeline):
+    """Stable Diffusion 1.5 has position_ids; other repositories have the whole CLIP as text encoder."""
+    before = draw(pipeline)
+
+    def as_published(tensors):
+        tensors["text_model.embeddings.position_ids"] = torch.arange(16)[None]
+        tensors["vision_model.embeddings.class_embedding"] = torch.zeros(16)
+        tensors["logit_scale"] = torch.tensor(2.0)
+
+    rewrite(pipeline / "text_encoder", as_published)
+    rewrite(
+        pipeline / "safety_checker",
+        lambda tensors: tensors.update(
+            {"vision_model.vision_model.embeddings.position_ids": torch.arange(17)[None]}
+        ),
+    )
+    np.testing.assert_array_equal(draw(pipeline), before)
+
+
+def halved(folder, stem):
+    """Only a variant of these weights, in half precision."""
+    file = folder / f"{stem}.safetensors"
+    tensors = {
+        key: value.half() if value.is_floating_point() else value for key, value in load_file(file).items()
+    }
+    file.unlink()
+    save_file(tensors, folder / f"{stem}.fp16.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("parts", [("unet",), PARTS])
+def test_a_folder_that_has_only_half_precision_is_read(pipeline, parts):
+    before = draw(pipeline)
+    for part in parts:
+        halved(pipeline / part, "diffusion_pytorch_model" if part in ("unet", "vae") else "model")
+    assert np.abs(draw(pipeline).astype(int) - before).max() <= 2
+
+
+def test_the_plain_weights_come_before_a_variant(pipeline):
+    before = draw(pipeline)
+    weights = pipeline / "unet" / "diffusion_pytorch_model.safetensors"
+    shutil.copy(weights, weights.with_suffix(".fp16.safetensors"))
+    rewrite_to = load_file(weights)
+    save_file({key: value * 0 for key, value in rewrite_to.items()}, weights.with_suffix(".fp16.safetensors"))
+    np.testing.assert_array_equal(draw(pipeline), before)
+
+
+@pytest.mark.parametrize("role", READERS)
+def test_a_reader_that_has_only_half_precision_is_read(role, tmp_path):
+    shutil.copytree(ASSETS / "calibration" / role, tmp_path / role)
+    halved(tmp_path / role, "model")
+    READERS[role]("mine", str(tmp_path / role), device="cpu", offline=True).load()
+
+
+def test_shards_are_read_and_a_missing_one_is_named(pipeline):
+    from diffusers import UNet2DConditionModel
+
+    before = draw(pipeline)
+    unet = UNet2DConditionModel.from_pretrained(pipeline / "unet")
+    shutil.rmtree(pipeline / "unet")
+    unet.save_pretrained(pipeline / "unet", max_shard_size="20KB")
+    np.testing.assert_array_equal(draw(pipeline), before)
+    shards = sorted((pipeline / "unet").glob("*-of-*.safetensors"))
+    assert len(shards) > 2
+    shards[1].unlink()
+    with pytest.raises(
+        ModelUnavailable, match=rf"unet lacks 1 of its {len(shards)} files of weights \({shards[1].name}\)"
+    ):
+        draw(pipeline)
+
+
+TINY_OPEN_CLIP = {
+    "embed_dim": 16,
+    "vision_cfg": {"image_size": 32, "layers": 1, "width": 64, "patch_size": 8},
+    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def open_clip_folder(tmp_path_factory):
+    """What open_clip's push_to_hub writes: a config and weights."""
+    import open_clip
+
+    folder = tmp_path_factory.mktemp("own_open_clip")
+    config = {
+        "model_cfg": TINY_OPEN_CLIP,
+        "preprocess_cfg": {"mean": [0.1, 0.2, 0.3], "std": [0.5, 0.5, 0.5]},
+    }
+    (folder / "open_clip_config.json").write_text(json.dumps(config))
+    (folder / "arch").mkdir()
+    (folder / "arch" / "tiny-own.json").write_text(json.dumps(TINY_OPEN_CLIP))
+    open_clip.add_model_config(folder / "arch")
+    torch.manual_seed(0)
+    model = open_clip.create_model("tiny-own")
+    torch.save(model.state_dict(), folder / "weights.pt")
+    save_file(model.state_dict(), folder / "open_clip_model.safetensors")
+    return folder
+
+
+def test_open_clip_reads_a_folder_or_a_file_of_ones_own(open_clip_folder, services, pictures):
+    from_folder = services.encoder(str(open_clip_folder))
+    also = services.encoder(f"open_clip:{open_clip_folder}/")
+    assert from_folder is also
+    file = services.encoder(f"open_clip:tiny-own/{open_clip_folder}/weights.pt")
+    assert "@" in file.name
+    assert file.name.endswith(
+        services.encoder(f"open_clip:tiny-own/{open_clip_folder}/arch/../weights.pt").name[-12:]
+    )
+    rows = from_folder.encode_texts(["a man"]), file.encode_texts(["a man"])
+    np.testing.assert_allclose(*rows, atol=1e-6)
+    assert np.abs(from_folder.encode_images(pictures) - file.encode_images(pictures)).max() > 1e-4  # its mean
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (without_one, r"Missing key\(s\) in state_dict: \"\S+weight\""),
+        (with_one_more, r"Unexpected key\(s\) in state_dict: \"surplus.weight\""),
+        (with_another_shape, "width changed"),
+        (with_nan, "has NaN or infinity"),
+    ],
+)
+def test_open_clip_takes_only_whole_weights(open_clip_folder, tmp_path, damage, words):
+    folder = tmp_path / "own"
+    shutil.copytree(open_clip_folder, folder)
+    rewrite(folder, damage)
+    with pytest.raises(ModelUnavailable, match=words) as said:
+        OpenClipEncoder("mine", "", str(folder), device="cpu", offline=True).load()
+    assert "\n" not in str(said.value)
+    (folder / "open_clip_model.safetensors").unlink()
+    with pytest.raises(ModelUnavailable, match="no weights beside it"):
+        OpenClipEncoder("mine", "", str(folder), device="cpu", offline=True).load()
