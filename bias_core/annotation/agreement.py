@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from bias_core.annotation.ratings import Codes, coded, contingency, rated, two_raters
+from bias_core.annotation.ratings import (
+    Codes,
+    coded,
+    contingency,
+    pattern_counts,
+    rated,
+    two_raters,
+    units_of,
+)
 from bias_core.errors import InvalidInput
+from bias_core.intervals import percent
 from bias_core.statistics import percentile_estimate
 from bias_core.types import Estimate, ReaderErrors
 
@@ -151,7 +160,8 @@ def agreement_estimate(
     -------
     Estimate
         ``n`` counts items, or groups where given. nan with a note where all ratings are equal; resamples in
-        which they are, are left out, and the note counts them.
+        which they are, are left out, and the note counts them. Where raters agree on every item, no resample
+        differs from another, and the interval comes from the share of units in agreement.
 
     Raises
     ------
@@ -168,7 +178,7 @@ def agreement_estimate(
     codes, statistic = _statistic(ratings, coefficient, level)
     kept = rated(codes)
     patterns, index = np.unique(codes[kept], axis=0, return_inverse=True)
-    per_unit = _pattern_counts(index, len(patterns), _units(groups, len(codes))[kept])
+    per_unit = pattern_counts(index, len(patterns), units_of(groups, len(codes))[kept])
     value = statistic(patterns, per_unit.sum(axis=0))
     if math.isnan(value):
         return Estimate(value=value, low=math.nan, high=math.nan, n=len(per_unit), note=_ALL_EQUAL)
@@ -179,11 +189,33 @@ def agreement_estimate(
     resampled = np.array([statistic(patterns, weights) for weights in draws])
     defined = resampled[np.isfinite(resampled)]
     estimate = percentile_estimate(value, defined, n=n, confidence=confidence)
+    if math.isnan(estimate.low) and level == "nominal" and math.isclose(value, 1):
+        return _of_full_agreement(codes[kept], n, confidence)
     left_out = resampled.size - defined.size
     if not left_out:
         return estimate
     note = f"{left_out} of {resampled.size} resamples had all ratings equal and were left out"
     return Estimate(**{**vars(estimate), "note": "; ".join(filter(None, [estimate.note, note]))})
+
+
+def _of_full_agreement(codes: Codes, n: int, confidence: float) -> Estimate:
+    """A coefficient of 1, down to what a share of units in agreement that n of n allow would give.
+
+    κ = (p - p_c) / (1 - p_c), p the lower Clopper-Pearson end of n of n, p_c = Σ_k p_k² of the answers.
+    """
+    from statsmodels.stats.proportion import proportion_confint
+
+    _, n_answers = np.unique(codes[codes >= 0], return_counts=True)
+    by_chance = float(((n_answers / n_answers.sum()) ** 2).sum())
+    agreed = float(proportion_confint(n, n, alpha=1 - confidence, method="beta")[0])
+    return Estimate(
+        value=1.0,
+        low=max(-1.0, (agreed - by_chance) / (1 - by_chance)),
+        high=1.0,
+        n=n,
+        method=f"Clopper-Pearson {percent(confidence)} of the units in agreement",
+        note=f"raters differ on none of {n:,}; the lower end is where agreement on {agreed:.1%} would lie",
+    )
 
 
 def confusion(
@@ -297,25 +329,6 @@ def _statistic(
     if codes.shape[1] != 2:
         raise InvalidInput(f"Cohen's kappa is for two raters; got {codes.shape[1]}.")
     return codes, _cohen
-
-
-def _units(groups: ArrayLike | pd.Series[Any] | None, n_items: int) -> NDArray[np.object_]:
-    """Name of the sampling unit of each item, ``(n_items,)``."""
-    names = np.asarray(range(n_items) if groups is None else groups, dtype=object)
-    if names.shape != (n_items,) or pd.isna(names).any():
-        raise InvalidInput(
-            f"groups must name one group for each of the {n_items} items; got shape {names.shape} with "
-            f"{int(pd.isna(names).sum())} missing."
-        )
-    return names
-
-
-def _pattern_counts(index: Codes, n_patterns: int, units: NDArray[np.object_]) -> Codes:
-    """How often each unit (an item, or a group of items) has each pattern, ``(n_units, n_patterns)``."""
-    number, names = pd.factorize(units)
-    counts = np.zeros((len(names), n_patterns), dtype=np.int64)
-    np.add.at(counts, (number, index), 1)
-    return counts
 
 
 def _counts(codes: Codes, n_answers: int) -> Codes:

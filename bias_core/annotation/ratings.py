@@ -110,3 +110,22 @@ def _objects(values: ArrayLike | pd.DataFrame | pd.Series[Any]) -> NDArray[np.ob
                 "answer among words: give a data frame, a list, or an array of dtype object."
             )
     return np.asarray(values, dtype=object)
+
+
+def units_of(groups: ArrayLike | pd.Series[Any] | None, n_items: int) -> NDArray[np.object_]:
+    """Name of the sampling unit of each item, ``(n_items,)``."""
+    names = np.asarray(range(n_items) if groups is None else groups, dtype=object)
+    if names.shape != (n_items,) or pd.isna(names).any():
+        raise InvalidInput(
+            f"groups must name one group for each of the {n_items} items; got shape {names.shape} with "
+            f"{int(pd.isna(names).sum())} missing."
+        )
+    return names
+
+
+def pattern_counts(index: Codes, n_patterns: int, units: NDArray[np.object_]) -> Codes:
+    """How often each unit (an item, or a group of items) has each pattern, ``(n_units, n_patterns)``."""
+    number, names = pd.factorize(units)
+    counts = np.zeros((len(names), n_patterns), dtype=np.int64)
+    np.add.at(counts, (number, index), 1)
+    return counts

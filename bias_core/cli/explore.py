@@ -120,13 +120,14 @@ def attributes(
 ) -> None:
     """List the built-in attributes with their real-world rates P*."""
     from bias_core.studies.catalogue import load_attribute_sets, suggest_set
+    from bias_core.studies.number_text import format_given
 
     with user_errors(), open_services() as services:
         sets = load_attribute_sets(services.settings.assets_dir / "studies")
         table = Table("set", "attribute", "positive", "negative", "P*", "source")
         for item in [suggest_set(concept, sets)] if concept else sets:
             for a in item.attributes:
-                rate = "–" if a.reference is None else f"{a.reference:.3f}"
+                rate = format_given(a.reference)
                 table.add_row(item.title, a.name, a.positive, a.negative, rate, a.reference_source)
         console.print(table)
 
@@ -185,13 +186,11 @@ def _to_the_report(
 
 def show_report(report: ExploreReport) -> None:
     """The table of scores, the notes and the limits."""
-    from bias_core.studies.report import LIMITS, format_number, score_rows
+    from bias_core.studies.report import LIMITS, readable_scores
 
     table = Table("attribute", "score", "value", "interval", "n", "null", "note", title=report.prompt)
-    for row in score_rows(report):
-        value, null_value = format_number(row["value"]), format_number(row["null_value"])
-        note = row["note"] or row["method"]
-        table.add_row(row["attribute"], row["score"], value, row["interval"], str(row["n"]), null_value, note)
+    for row in readable_scores(report):
+        table.add_row(*list(row.values())[: len(table.columns)])
     console.print(table)
     if report.unknown_words:
         console.print(f"This world does not know: {', '.join(report.unknown_words)}", markup=False)

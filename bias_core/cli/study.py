@@ -137,23 +137,22 @@ def save_study_report(report: StudyReport, out: Path | None) -> None:
 def show_study_report(report: StudyReport) -> None:
     """Findings, tables and notes."""
     from bias_core.studies.report import LIMITS
-    from bias_core.studies.study_report import finding_frame, rounded
+    from bias_core.studies.study_report import finding_frame
+    from bias_core.studies.table_text import excerpt
 
     frames = [(report.design.title, finding_frame(report))]
-    frames += [(table.title, rounded(table.frame)) for table in report.results.tables]
+    frames += [(table.title, table.frame) for table in report.results.tables]
     for title, frame in frames:
-        table = Table(*map(str, frame.columns), title=title)
-        for row in frame.head(MOST_ROWS).itertuples(index=False):
-            table.add_row(*map(str, row))
+        text, shown = excerpt(frame)
+        table = Table(*text.columns, title=title)
+        for row in text.itertuples(index=False):
+            table.add_row(*row)
         console.print(table)
-        if len(frame) > MOST_ROWS:
-            console.print(f"... {len(frame) - MOST_ROWS:,} more rows: write them with --out", style="dim")
+        if shown:
+            console.print(f"{shown}; --out writes all.", markup=False, style="dim")
     for note in report.results.notes:
         console.print(note, markup=False)
     if report.unknown_words:
         console.print(f"This world does not know: {', '.join(report.unknown_words)}", markup=False)
     line = f"{LIMITS} Run {report.run_id}, {report.n_images:,} pictures, {report.seconds:.1f} s."
     console.print(line, markup=False, style="dim")
-
-
-MOST_ROWS = 40

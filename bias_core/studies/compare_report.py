@@ -12,8 +12,8 @@ import pandas as pd
 from bias_core.metrics.paired_variety import picture_change_estimate
 from bias_core.studies.compare_figures import compare_figures
 from bias_core.studies.compare_scores import RATE
-from bias_core.studies.report import LABELS, estimates, format_number
-from bias_core.studies.study_report import format_p
+from bias_core.studies.number_text import format_estimate, format_number, format_p
+from bias_core.studies.report import LABELS, estimates
 from bias_core.studies.study_types import (
     Design,
     Finding,
@@ -104,10 +104,11 @@ def _lead(row: pd.Series[Any]) -> str:
             f"and in {row['value second']:.0%} of “{row['second']}”, on the same {row['n']} seeds: "
             f"{100 * row['difference']:+.0f} points [{100 * row['low']:+.0f}, {100 * row['high']:+.0f}]."
         )
+    ends = row["low"], row["high"]
     return (
-        f"{row['score'].capitalize()} of “{row['attribute']}” is {format_number(row['value first'])} in "
-        f"“{row['first']}” and {format_number(row['value second'])} in “{row['second']}”: a difference of "
-        f"{format_number(row['difference'])} [{format_number(row['low'])}, {format_number(row['high'])}]."
+        f"{row['score'].capitalize()} of “{row['attribute']}” is {format_number(row['value first'], *ends)} "
+        f"in “{row['first']}” and {format_number(row['value second'], *ends)} in “{row['second']}”: "
+        f"a difference of {format_estimate(row['difference'], *ends)}."
     )
 
 
@@ -163,9 +164,10 @@ def _changes(pairs: Sequence[ComparedPair], *, several: bool) -> Iterator[Findin
 
 def _finding(difference: Difference, key: str, *, several: bool) -> Finding:
     arms = f", {difference.second} − {difference.first}" if several else ""
+    ends = difference.test.estimate.low, difference.test.estimate.high
     says = difference.says or (
-        f"{format_number(difference.value_first)} in “{difference.first}”, "
-        f"{format_number(difference.value_second)} in “{difference.second}”."
+        f"{format_number(difference.value_first, *ends)} in “{difference.first}”, "
+        f"{format_number(difference.value_second, *ends)} in “{difference.second}”."
     )
     if not math.isnan(difference.p_adjusted):
         says += f" Adjusted p {format_p(difference.p_adjusted)} ({difference.test.test})."

@@ -197,7 +197,16 @@ def _table14(micro: pd.DataFrame) -> StudyTable:
 
 
 def _table15(micro: pd.DataFrame) -> StudyTable:
-    columns = ["STS single", "STS paired", "gap", "gap low", "gap high", "published gap"]
+    columns = [
+        "n single",
+        "STS single",
+        "n paired",
+        "STS paired",
+        "gap",
+        "gap low",
+        "gap high",
+        "published gap",
+    ]
     frame = micro.sort_values("gap", ascending=False, kind="stable", ignore_index=True)
     return StudyTable(
         key="table15",

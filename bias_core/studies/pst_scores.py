@@ -11,6 +11,7 @@ import pandas as pd
 from bias_core.annotation.agreement import agreement_estimate
 from bias_core.metrics.paired_labels import generation_failures
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
+from bias_core.studies.number_text import format_number
 from bias_core.studies.pst_labels import AUTOMATIC, BY_HAND, SINGLE, people_answers
 from bias_core.studies.pst_shots import PAIRED
 from bias_core.studies.study_types import Finding, StudyTable
@@ -60,7 +61,8 @@ def gap_finding(
     if not is_clear(gap):
         says = "No clear difference."
     else:
-        says = f"{gap.value:+.1f}: {more if gap.value > 0 else more.replace('more', 'less', 1)}."
+        sign, change = ("+", more) if gap.value > 0 else ("", more.replace("more", "less", 1))
+        says = f"{sign}{format_number(gap.value, gap.low, gap.high)}: {change}."
     return Finding(
         key=key,
         title=title,

@@ -6,10 +6,13 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+import pandas as pd
 
-    import pandas as pd
+from bias_core.studies.number_text import NO_NULL, format_given, format_interval, format_number
+from bias_core.studies.table_text import excerpt_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
     from bias_core.studies.explore_types import AttributeScore, ExploreReport
     from bias_core.types import Estimate
@@ -77,8 +80,6 @@ def image_rows(report: ExploreReport) -> list[Row]:
 
 def image_table(report: ExploreReport) -> pd.DataFrame:
     """:func:`image_rows` as a data frame."""
-    import pandas as pd
-
     return pd.DataFrame(image_rows(report))
 
 
@@ -100,24 +101,29 @@ def to_dict(report: ExploreReport) -> Row:
     }
 
 
-def to_markdown(report: ExploreReport) -> str:
-    """The report as a text that stands for itself."""
-    return "\n".join(_lines(report)) + "\n"
+def to_markdown(report: ExploreReport, *, beside: bool = True) -> str:
+    """The report as a text that stands for itself; ``beside`` says that its files stand there, too."""
+    return "\n".join(_lines(report, beside)) + "\n"
 
 
-def format_number(value: float | None) -> str:
-    """Three decimals; a dash for what is undefined or absent."""
-    return "–" if value is None or math.isnan(value) else f"{value:.3f}"
+def readable_scores(report: ExploreReport) -> list[dict[str, str]]:
+    """:func:`score_rows` as text, with the digits that each interval bears out."""
+    return [
+        {
+            "attribute": row["attribute"],
+            "score": row["score"],
+            "value": format_number(row["value"], row["low"], row["high"], n=row["n"]),
+            "interval": row["interval"],
+            "n": f"{row['n']:,}",
+            "null value": format_given(row["null_value"], absent=NO_NULL),
+            "how": row["note"] or row["method"],
+            "what it says": row["meaning"],
+        }
+        for row in score_rows(report)
+    ]
 
 
-def format_interval(estimate: Estimate) -> str:
-    """The two ends in brackets, a dash where there are none."""
-    if math.isnan(estimate.low) or math.isnan(estimate.high):
-        return "–"
-    return f"[{estimate.low:.3f}, {estimate.high:.3f}]"
-
-
-def _lines(report: ExploreReport) -> Iterator[str]:
+def _lines(report: ExploreReport, beside: bool) -> Iterator[str]:
     settings, n_scored = report.settings, len(report.scored_numbers)
     model = f"{settings.model}, {settings.condition}" if settings.condition else settings.model
     yield f"# {_cell(report.prompt)}"
@@ -125,10 +131,7 @@ def _lines(report: ExploreReport) -> Iterator[str]:
     yield f"{n_scored} pictures by {model}, seed {settings.seed}, read by {settings.encoder}."
     yield f"Run `{report.run_id}`."
     yield ""
-    yield "| attribute | score | value | interval | n | null value | how | what it says |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for row in score_rows(report):
-        yield "| " + " | ".join(_cell(text) for text in _table_cells(row)) + " |"
+    yield from excerpt_lines(pd.DataFrame(readable_scores(report)), "scores.csv" if beside else "")
     for score in report.attributes:
         yield from _attribute_lines(score)
     if report.unknown_words:
@@ -147,18 +150,14 @@ def _attribute_lines(score: AttributeScore) -> Iterator[str]:
     yield f"\n**{_cell(attribute.name)}**: “{attribute.positive}” against “{attribute.negative}”."
     if attribute.reference is not None:
         source = attribute.reference_source or "no source given"
-        yield f"P* = {attribute.reference:.3f} ({source})."
+        yield f"P* = {format_given(attribute.reference)} ({source})."
     if score.planted is not None:
         yield f"It is truly there in {score.planted:.1%} of these pictures (known: this world drew them)."
 
 
-def _table_cells(row: Row) -> Sequence[str]:
-    return (row["attribute"], row["score"], format_number(row["value"]), row["interval"], str(row["n"]),
-            format_number(row["null_value"]), row["note"] or row["method"], row["meaning"])  # fmt: skip
-
-
 def _score_row(attribute: str, label: str, estimate: Estimate, meaning: str) -> Row:
-    row = {"attribute": attribute, "score": label, "interval": format_interval(estimate), "meaning": meaning}
+    interval = format_interval(estimate.low, estimate.high, value=estimate.value, n=estimate.n)
+    row = {"attribute": attribute, "score": label, "interval": interval, "meaning": meaning}
     return row | asdict(estimate)
 
 

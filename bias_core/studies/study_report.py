@@ -10,7 +10,16 @@ import numpy as np
 import pandas as pd
 
 from bias_core.registry import METRICS
-from bias_core.studies.report import LIMITS, format_number
+from bias_core.studies.number_text import (
+    NO_NULL,
+    NOT_PUBLISHED,
+    format_given,
+    format_interval,
+    format_number,
+    format_p,
+)
+from bias_core.studies.report import LIMITS
+from bias_core.studies.table_text import excerpt_lines
 
 if TYPE_CHECKING:
     from bias_core.studies.study_types import Finding, StudyReport, StudyTable
@@ -78,8 +87,11 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def to_markdown(report: StudyReport) -> str:
-    """The report as a person reads it."""
+def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
+    """The report as a person reads it: what was found, the figures, and the tables with their ends.
+
+    ``beside`` says that figures and tables stand beside it as files, as in a zip or folder.
+    """
     design, settings = report.design, report.settings
     condition = " and ".join(settings.options.get("conditions", ())) or settings.condition
     model = f"{settings.model}, {condition}" if condition else settings.model
@@ -93,19 +105,15 @@ def to_markdown(report: StudyReport) -> str:
         f"{report.n_images:,} of {report.n_planned:,} pictures of {model}, read by {settings.encoder}{size}. "
         f"{report.n_blocked:,} were blocked.",
         "",
-        markdown_table(finding_frame(report)),
+        *excerpt_lines(finding_frame(report), "findings.csv" if beside else ""),
     ]
-    for table in report.results.tables:
-        lines += ["", f"## {table.title}", "", table.note, "", markdown_table(rounded(table.frame))]
     for figure in report.results.figures:
-        lines += [
-            "",
-            f"## {figure.title}",
-            "",
-            f"![{figure.title}](figures/{figure.key}.svg)",
-            "",
-            figure.caption,
-        ]
+        drawing = f"![{figure.title}](figures/{figure.key}.svg)" if beside else "Its drawing is in the zip."
+        lines += ["", f"## {figure.title}", "", drawing, "", figure.caption]
+    for table in report.results.tables:
+        file = f"tables/{table.key}.csv" if beside else ""
+        note = [table.note, ""] if table.note else []
+        lines += ["", f"## {table.title}", "", *note, *excerpt_lines(table.frame, file)]
     notes = list(report.results.notes)
     if report.unknown_words:
         notes.append(f"This world does not know: {', '.join(report.unknown_words)}.")
@@ -114,46 +122,33 @@ def to_markdown(report: StudyReport) -> str:
 
 
 def finding_frame(report: StudyReport) -> pd.DataFrame:
-    """The findings as text, for reading."""
-    rows = []
-    for row in finding_rows(report):
-        low, high = format_number(row["low"]), format_number(row["high"])
-        rows.append(
-            {
-                "": row["finding"],
-                "measure": row["measure"],
-                "value": format_number(row["value"]),
-                "interval": f"{low} to {high}",
-                "n": row["n"],
-                "p": format_p(row["p_value"]),
-                "null": format_number(row["null_value"]),
-                "published": format_number(row["published"]),
-                "planted": format_number(row["planted"]),
-                "reads": row["note"] or row["says"],
-            }
-        )
-    return pd.DataFrame(rows)
+    """The findings as text, for reading; what none of them has is left out."""
+    rows = finding_rows(report)
+    optional = {"p": "p_value", "published": "published", "planted": "planted"}
+    absent = [name for name, key in optional.items() if not any(map(is_known, (row[key] for row in rows)))]
+    return pd.DataFrame([finding_text(row) for row in rows]).drop(columns=absent if rows else [])
 
 
-def format_p(p_value: float | None) -> str:
-    """A p-value with three decimals, "< 0.001" below that, a dash where there is none."""
-    return "< 0.001" if p_value is not None and p_value < 0.001 else format_number(p_value)
+def is_known(value: float | None) -> bool:
+    """Whether there is such a number."""
+    return value is not None and math.isfinite(value)
 
 
-def rounded(frame: pd.DataFrame) -> pd.DataFrame:
-    """Numbers as text of four digits; what is missing as a dash."""
-    return frame.map(lambda v: format_number(float(v)) if isinstance(v, (float, np.floating)) else v)
-
-
-def markdown_table(frame: pd.DataFrame) -> str:
-    """A Markdown table; text cannot break out of its cell."""
-
-    def cell(value: object) -> str:
-        return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
-
-    head = [str(column) for column in frame.columns]
-    rows = [head, ["---"] * len(head), *frame.astype(object).to_numpy().tolist()]
-    return "\n".join(f"| {' | '.join(cell(value) for value in row)} |" for row in rows)
+def finding_text(row: Row) -> dict[str, str]:
+    """A row of :func:`finding_rows` as text, with the digits that its interval or its n bears out."""
+    ends, n = (row["low"], row["high"]), row["n"]
+    return {
+        "": row["finding"],
+        "measure": row["measure"],
+        "value": format_number(row["value"], *ends, n=n),
+        "interval": format_interval(*ends, value=row["value"], n=n),
+        "n": f"{n:,}",
+        "p": format_p(row["p_value"]),
+        "null": format_given(row["null_value"], absent=NO_NULL),
+        "published": format_given(row["published"], *ends, n=n, absent=NOT_PUBLISHED),
+        "planted": format_given(row["planted"], *ends, n=n),
+        "reads": row["note"] or row["says"],
+    }
 
 
 def table_of(report: StudyReport, key: str) -> StudyTable:

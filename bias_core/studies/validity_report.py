@@ -14,7 +14,8 @@ from bias_core.runs.export import csv_bytes
 from bias_core.settings import ASSETS
 from bias_core.studies.figures import to_bytes
 from bias_core.studies.saved_reports import from_text, to_text
-from bias_core.studies.study_report import markdown_table, rounded, table_of, to_markdown
+from bias_core.studies.study_report import table_of, to_markdown
+from bias_core.studies.table_text import MOST_ROWS, markdown_table, readable
 from bias_core.studies.validity_summary import RULE
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ SHIPPED = ASSETS / "validity"
 LEFT_OUT = ("repetitions",)
 """Tables too long for a report; ``study run`` writes them."""
 
-_LONGEST = 100  # rows of a table on a page; longer ones are files
-
 NOT_HERE: Mapping[str, str] = {
     "association_effect_size": "S in other units; it has no interval of its own",
     "fleiss_kappa": "of raters, not of pictures",
@@ -54,14 +53,12 @@ NOT_HERE: Mapping[str, str] = {
 def report_files(reports: Sequence[StudyReport]) -> dict[str, bytes]:
     """Content of each file by its path in the report's folder."""
     files = {"README.md": _page(reports).encode()}
-    for report in map(_shortened, reports):
+    for report in map(_without_repetitions, reports):
         folder = report.design.name
-        short = [table for table in report.results.tables if len(table.frame) <= _LONGEST]
-        results = replace(report.results, tables=tuple(short))
-        files[f"{folder}/report.md"] = to_markdown(replace(report, results=results)).encode()
+        files[f"{folder}/report.md"] = to_markdown(report).encode()
         for table in report.results.tables:
-            if len(table.frame) > _LONGEST:
-                files[f"{folder}/{table.key}.csv"] = csv_bytes(table.frame.round(4))
+            if len(table.frame) > MOST_ROWS:
+                files[f"{folder}/tables/{table.key}.csv"] = csv_bytes(table.frame.round(4))
         # Letters as text, a third of the size; and the same file for the same figure.
         from matplotlib import rc_context  # takes half a second
 
@@ -97,14 +94,6 @@ def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
     return tuple(from_text(text, folder) for text in texts)
 
 
-def _shortened(report: StudyReport) -> StudyReport:
-    """Without the tables that are too long for a report, and with the way to those that are files."""
-    kept = _without_repetitions(report).results.tables
-    long = [f"{table.title}: `{table.key}.csv`." for table in kept if len(table.frame) > _LONGEST]
-    notes = (*report.results.notes, *long)
-    return replace(report, results=replace(report.results, tables=kept, notes=notes))
-
-
 def _without_repetitions(report: StudyReport) -> StudyReport:
     kept = tuple(table for table in report.results.tables if table.key not in LEFT_OUT)
     return replace(report, results=replace(report.results, tables=kept))
@@ -137,7 +126,7 @@ def _page(reports: Sequence[StudyReport]) -> str:
         lines += [f"{report.n_images:,} pictures. [Tables and figures]({report.design.name}/report.md)", ""]
         if any(table.key == "summary" for table in report.results.tables):
             table = table_of(report, "summary")
-            lines += [markdown_table(rounded(table.frame)), "", table.note, ""]
+            lines += [markdown_table(readable(table.frame)), "", table.note, ""]
         else:
             lines += [_stated(report), ""]
         lines += [f"- {note}" for note in report.results.notes]
@@ -162,4 +151,4 @@ def _stated(report: StudyReport) -> str:
         }
         for finding in report.results.findings
     ]
-    return markdown_table(rounded(pd.DataFrame(rows)))
+    return markdown_table(readable(pd.DataFrame(rows)))

@@ -6,8 +6,8 @@ import math
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from bias_core.studies.report import format_number
-from bias_core.studies.study_report import format_p, table_of
+from bias_core.studies.number_text import format_estimate, format_interval, format_number, format_p
+from bias_core.studies.study_report import table_of
 from bias_core.studies.t2iat import SIGNIFICANT
 from bias_core.ui.study_extremes import Ends, extremes_html
 from bias_core.ui.study_html import figure_cards
@@ -110,7 +110,7 @@ def _human_headline(report: StudyReport) -> str:
     estimate = order[0].estimate
     return (
         "Associations and choices put the concepts in orders that agree by τ = "
-        f"{format_number(estimate.value)} [{format_number(estimate.low)}, {format_number(estimate.high)}]: "
+        f"{format_estimate(estimate.value, estimate.low, estimate.high, n=estimate.n)}: "
         "1 is the same order, 0 is none in common."
     )
 
@@ -130,7 +130,7 @@ def _words(report: StudyReport, key: str) -> str:
     row, n = table[table["test"] == key].iloc[0], len(table)
     corrected = f"q = {format_p(row['q'])}, all {n} tests counted" if n > 1 else "how easily by chance"
     numbers = [
-        (f"S = {format_number(row['S'])}", f"{format_number(row['low'])} to {format_number(row['high'])}",
+        (f"S = {format_number(row['S'], row['low'], row['high'])}", format_interval(row["low"], row["high"]),
          _score_words(report, row, key)),
         (f"d = {format_number(row['d'])}", "S in standard deviations of single pictures", _size_words(row)),
         (f"p = {format_p(row['p'])}", corrected, _chance_words(row, n)),
@@ -230,4 +230,4 @@ def _test(report: StudyReport, key: str) -> dict[str, Any]:
 
 
 def _interval(row: pd.Series[Any], name: str) -> str:
-    return f"{format_number(row[name])} [{format_number(row['low'])}, {format_number(row['high'])}]"
+    return format_estimate(row[name], row["low"], row["high"])

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from bias_core.studies.compare_report import SEED_GIVES_ANOTHER
-from bias_core.studies.report import format_number
+from bias_core.studies.number_text import format_number
 from bias_core.ui.pictures import data_uri
 
 if TYPE_CHECKING:

@@ -96,7 +96,7 @@ class ExploreView:
             self.ui.json: _write(
                 folder, f"report-{report.run_id}.json", json.dumps(to_dict(report), indent=2)
             ),
-            self.ui.markdown: _write(folder, f"report-{report.run_id}.md", to_markdown(report)),
+            self.ui.markdown: _write(folder, f"report-{report.run_id}.md", to_markdown(report, beside=False)),
         }
         code = {self.ui.shell: to_command(report.settings), self.ui.python: to_python(report.settings)}
         return self._whole(view) | files | code | {self.ui.status: messages.done_html(text)}

@@ -6,7 +6,7 @@ import math
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from bias_core.studies.report import format_number
+from bias_core.studies.number_text import NO_INTERVAL, format_interval, format_number
 from bias_core.studies.study_report import table_of
 from bias_core.ui.study_extremes import Ends, extremes_html
 from bias_core.ui.study_html import frame_html
@@ -82,10 +82,11 @@ def _stage(title: str, scores: list[str]) -> str:
 
 def _score(row: pd.Series[Any], key: str, reach: float) -> str:
     name, reads = _READS[key]
-    ends = "" if math.isnan(row["low"]) else f"{format_number(row['low'])} to {format_number(row['high'])}"
-    sure = ends or "no interval: words are not drawn by chance"
+    ends = format_interval(row["low"], row["high"])
+    sure = f"{ends}: words are not drawn by chance" if ends == NO_INTERVAL else ends
+    value = format_number(row["value"], row["low"], row["high"])
     return (
-        f'<div class="score"><b>{name} = {format_number(row["value"])}</b> <small>{sure}</small>'
+        f'<div class="score"><b>{name} = {value}</b> <small>{sure}</small>'
         f"{_gauge(row, reach)}<p class='poles'><span>women</span><span>men</span></p>"
         f"<p><strong>{_lean(row['value'], row['low'], row['high'])}</strong> {escape(reads)}</p></div>"
     )
@@ -126,8 +127,7 @@ def _words(row: pd.Series[Any]) -> str:
         "MCAS": _MCAS + _men_words(row),
     }
     return "".join(
-        f"<dt>{name} = {format_number(row[name])}<small>{_interval(row, name)}</small></dt>"
-        f"<dd>{escape(text)}</dd>"
+        f"<dt>{name} = {_number(row, name)}<small>{_interval(row, name)}</small></dt><dd>{escape(text)}</dd>"
         for name, text in says.items()
     )
 
@@ -150,7 +150,7 @@ def _alpha_words(row: pd.Series[Any]) -> str:
     if math.isnan(row["α"]):
         return f"There is no α: {row['why no α']}."
     return (
-        f"Words and pictures together lean {format_number(row['α'])} times as strongly as the words alone "
+        f"Words and pictures together lean {_number(row, 'α')} times as strongly as the words alone "
         f"(TT = {format_number(row['TT'])}). 1 would be as strongly; α says nothing of the side, and is "
         "large wherever TT is small."
     )
@@ -163,8 +163,11 @@ def _men_words(row: pd.Series[Any]) -> str:
 
 
 def _interval(row: pd.Series[Any], name: str) -> str:
-    low, high = row[f"{name} low"], row[f"{name} high"]
-    return "" if math.isnan(low) else f"{format_number(low)} to {format_number(high)}"
+    return "" if math.isnan(row[name]) else format_interval(row[f"{name} low"], row[f"{name} high"])
+
+
+def _number(row: pd.Series[Any], name: str) -> str:
+    return format_number(row[name], row[f"{name} low"], row[f"{name} high"])
 
 
 def behind_html(report: StudyReport, target: str) -> str:

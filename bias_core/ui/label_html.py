@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bias_core.studies.label_raters import RATERS
 from bias_core.studies.label_report import COVERAGE
-from bias_core.studies.report import format_number
+from bias_core.studies.number_text import format_estimate, format_number
 from bias_core.ui.study_html import frame_html
 
 if TYPE_CHECKING:
@@ -137,8 +137,8 @@ def headline(report: StudyReport) -> str:
         return "All raters always gave the same answer, so agreement by chance is certain."
     agree = "Raters agree more than by chance" if alpha.low > 0 else "Agreement beyond chance is not shown"
     return (
-        f"{agree}: Krippendorff’s α = {format_number(alpha.value)} "
-        f"({format_number(alpha.low)} to {format_number(alpha.high)}; 0 is chance, 1 is always)."
+        f"{agree}: Krippendorff’s α = "
+        f"{format_estimate(alpha.value, alpha.low, alpha.high, n=alpha.n)} (0 is chance, 1 is always)."
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from bias_core.studies.report import format_number
+from bias_core.studies.number_text import format_number
 from bias_core.ui.pictures import data_uri
 from bias_core.ui.study_html import figure_cards, frame_html, takes_html
 from bias_core.ui.take import TABLE_FORMS
@@ -34,7 +34,7 @@ _EXAMPLES = 3
 _CURVE = {
     "n": "n, pictures",
     "objects": "vocabulary",
-    "B_D": "B_D",
+    **{name: name for name in ("B_D", "B_D low", "B_D high")},
     "normalised entropy": "entropy",
     "Gini": "Gini",
     "effective number": "effective number",
@@ -116,11 +116,7 @@ def curve_html(report: StudyReport) -> str:
     table = _frame(report, key)
     if figure is None or table.empty:
         return ""
-    ends = zip(table["B_D"], table["B_D low"], table["B_D high"], strict=True)
-    told = table.assign(
-        B_D=[f"{format_number(v)} [{format_number(low)}, {format_number(high)}]" for v, low, high in ends]
-    )
-    few = told[[told.columns[0], *(c for c in _CURVE if c in told)]].rename(columns=_CURVE)
+    few = table[[table.columns[0], *(c for c in _CURVE if c in table)]].rename(columns=_CURVE)
     note = (
         "B_D is the area under the curve; lower is more biased. It has no upper end and grows with n and "
         "with the vocabulary, so compare it at equal n only. Its companions are bounded: normalised "

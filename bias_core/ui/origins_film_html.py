@@ -10,7 +10,7 @@ import math
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from bias_core.studies.report import format_number
+from bias_core.studies.number_text import format_estimate, format_interval, format_number
 from bias_core.ui.groups import N_COLOURS
 from bias_core.ui.origins_film import films
 from bias_core.ui.pictures import data_uri
@@ -258,10 +258,11 @@ def _readouts(film: Film) -> str:
 
 def _reading(line: Line, i: int) -> str:
     step = line.band[i]
-    interval = f"{format_number(step.low)} to {format_number(step.high)}"
+    value = format_number(step.value, step.low, step.high, n=step.n)
+    sign, interval = "+" if step.value > 0 else "", format_interval(step.low, step.high)
     return (
         f'<tr class="c{line.number % N_COLOURS}"><th scope="row">{escape(line.name)}</th>'
-        f"<td>{_does(step)}</td><td>{step.value:+.3f}</td><td>{interval}</td></tr>"
+        f"<td>{_does(step)}</td><td>{sign}{value}</td><td>{interval}</td></tr>"
     )
 
 
@@ -295,8 +296,7 @@ _NOT = (
 def _sentence(line: Line, n_steps: int) -> str:
     name, end = f"<b>{escape(line.name)}</b>", line.finished
     shown = (
-        f"In the end it is read in {format_number(end.value)} of the pictures "
-        f"[{format_number(end.low)}, {format_number(end.high)}]."
+        f"In the end it is read in {format_estimate(end.value, end.low, end.high, n=end.n)} of the pictures."
     )
     if math.isnan(line.band[0].low):
         return f"{name}: one seed has no interval, so this cannot be told. {shown}"

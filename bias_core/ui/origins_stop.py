@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from bias_core.studies.number_text import format_estimate, format_interval, format_number
 from bias_core.studies.oasis_stop_report import cluster_name
-from bias_core.studies.report import format_number
 from bias_core.studies.study_types import StudyFigure
 from bias_core.ui.pictures import data_uri
 from bias_core.ui.study_html import TAKE_JS, takes_html
@@ -102,8 +102,7 @@ def _text(name: str, row: pd.Series[Any]) -> str:
 
 
 def _with_interval(row: pd.Series[Any], key: str) -> str:
-    low, high = format_number(row[f"{key} low"]), format_number(row[f"{key} high"])
-    return f"{format_number(row[key])} [{low}, {high}]"
+    return format_estimate(row[key], row[f"{key} low"], row[f"{key} high"])
 
 
 def comparison_html(found: Regenerated) -> str:
@@ -194,5 +193,6 @@ def _numbers(found: Regenerated) -> str:
 def _cells(estimate: Estimate | None) -> str:
     if estimate is None:
         return "<td>none</td><td></td><td>0</td>"
-    interval = f"{format_number(estimate.low)} to {format_number(estimate.high)}"
-    return f"<td>{format_number(estimate.value)}</td><td>{interval}</td><td>{estimate.n}</td>"
+    value = format_number(estimate.value, estimate.low, estimate.high, n=estimate.n)
+    interval = format_interval(estimate.low, estimate.high, value=estimate.value, n=estimate.n)
+    return f"<td>{value}</td><td>{interval}</td><td>{estimate.n}</td>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bias_core.studies.report import format_number
+from bias_core.studies.number_text import format_estimate, format_given, format_interval, format_number
 from bias_core.studies.study_report import table_of
 from bias_core.ui.origins_film import films
 from bias_core.ui.origins_stop import texts_of
@@ -71,9 +71,9 @@ def _stereotype_sentence(table: pd.DataFrame) -> str:
     most = above.assign(beyond=above["P"] - above["P*"]).nlargest(1, "beyond").iloc[0]
     return (
         f"{len(above)} of {len(known)} attributes are shown more often than in the world. Farthest: "
-        f"{most['attribute']} for {most['nationality']}, {format_number(most['P'])} of the pictures "
-        f"[{format_number(most['P low'])}, {format_number(most['P high'])}] against "
-        f"{format_number(most['P*'])}."
+        f"{most['attribute']} for {most['nationality']}, "
+        f"{format_estimate(most['P'], most['P low'], most['P high'])} of the pictures against "
+        f"{format_given(most['P*'])}."
     )
 
 
@@ -85,9 +85,10 @@ def _doctor_sentence(table: pd.DataFrame) -> str:
     ]
     clear = others[(others["added low"] > 0) | (others["added high"] < 0)]
     verdict = "" if len(clear) else ", which is not told apart from nothing"
+    ends = plain["P low"], plain["P high"]
     first = (
-        f"Shown as men: {format_number(plain['P'])} of the pictures of a {plain['concept']} "
-        f"[{format_number(plain['P low'])}, {format_number(plain['P high'])}]."
+        f"Shown as men: {format_number(plain['P'], *ends)} of the pictures of a {plain['concept']} "
+        f"{format_interval(*ends)}."
     )
     return f"{first} A nationality adds to that: {', '.join(parts)}{verdict}." if parts else first
 

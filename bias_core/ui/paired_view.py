@@ -6,8 +6,8 @@ import math
 from html import escape
 from typing import TYPE_CHECKING
 
+from bias_core.studies.number_text import format_interval, format_number
 from bias_core.studies.pst_scores import is_clear
-from bias_core.studies.report import format_number
 from bias_core.studies.study_report import table_of
 
 if TYPE_CHECKING:
@@ -95,15 +95,11 @@ def _agreement(report: StudyReport) -> Iterator[Tile]:
             kappa = finding.estimate
             yield (
                 f"κ: {finding.title}",
-                format_number(kappa.value) if math.isfinite(kappa.value) else "undefined",
-                f"{_ends(kappa.low, kappa.high)}{finding.says}",
+                format_number(kappa.value, kappa.low, kappa.high, n=kappa.n),
+                f"{format_interval(kappa.low, kappa.high)}; {finding.says}",
                 "Cohen's κ: how far two sources of labels agree beyond chance. 1: fully, 0: as by chance. "
                 f"{kappa.note}",
             )
-
-
-def _ends(low: float, high: float) -> str:
-    return f"{format_number(low)} to {format_number(high)}; " if math.isfinite(low) else ""
 
 
 def _percent(value: float, low: float, high: float) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from bias_core.studies.report import LABELS, LIMITS, MEANINGS, estimates, format_interval, format_number
+from bias_core.studies.number_text import format_given, format_interval, format_number
+from bias_core.studies.report import LABELS, LIMITS, MEANINGS, estimates
 from bias_core.ui import plots, sentences
 from bias_core.ui.groups import group_of
 from bias_core.ui.pictures import data_uri
@@ -149,8 +150,8 @@ def _notes(report: ExploreReport) -> list[str]:
 def _table_row(score: AttributeScore) -> str:
     found = estimates(score)
     cells = {name: _cell(LABELS[name], found.get(name)) for name in _COLUMNS}
-    plain = (("n", str(score.prevalence.n)), ("P*", format_number(score.attribute.reference)),
-             ("true P", format_number(score.planted)))  # fmt: skip
+    plain = (("n", str(score.prevalence.n)), ("P*", format_given(score.attribute.reference)),
+             ("true P", format_given(score.planted, n=score.prevalence.n)))  # fmt: skip
     middle = "".join(f'<td data-label="{label}">{value}</td>' for label, value in plain)
     rest = "".join(cells[name] for name in _COLUMNS[1:])
     return f'<tr><th scope="row">{escape(score.attribute.name)}</th>{cells["prevalence"]}{middle}{rest}</tr>'
@@ -158,12 +159,13 @@ def _table_row(score: AttributeScore) -> str:
 
 def _cell(label: str, estimate: Estimate | None) -> str:
     if estimate is None:
-        return f'<td data-label="{label}">–</td>'
-    null = "" if estimate.null_value is None else f"; null value {estimate.null_value:.3f}"
-    title = escape((estimate.note or estimate.method) + null)
+        return f'<td data-label="{label}">not measured</td>'
+    null = "" if estimate.null_value is None else f"; null value {format_given(estimate.null_value)}"
+    title, ends = escape((estimate.note or estimate.method) + null), (estimate.low, estimate.high)
     return (
-        f'<td data-label="{label}" title="{title}">{_minus(format_number(estimate.value))}'
-        f"<small>{_minus(format_interval(estimate))}</small></td>"
+        f'<td data-label="{label}" title="{title}">'
+        f"{_minus(format_number(estimate.value, *ends, n=estimate.n))}"
+        f"<small>{_minus(format_interval(*ends, value=estimate.value, n=estimate.n))}</small></td>"
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from bias_core.studies.report import format_number
+from bias_core.studies.number_text import format_number
 from bias_core.ui.pictures import data_uri
 from bias_core.ui.study_pictures import picture_html
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from bias_core.registry import METRICS
 from bias_core.registry.references import load_references
-from bias_core.studies.report import LIMITS, format_number
-from bias_core.studies.study_report import finding_rows, format_p
+from bias_core.studies.report import LIMITS
+from bias_core.studies.study_report import finding_rows, finding_text, is_known
+from bias_core.studies.table_text import excerpt
 from bias_core.ui.study_svg import figure_svg
 from bias_core.ui.take import FIGURE_FORMS, FINDINGS, TABLE_FORMS
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
     from bias_core.studies.study_types import StudyFigure, StudyReport, StudyTable
 
-MOST_ROWS = 60
 NULL = "no bias reads"
 FEW = 14  # findings that are shown without being asked for
 _STRIP = 132.0  # width of the small interval drawings
@@ -69,7 +66,7 @@ def findings_html(report: StudyReport, null: str = NULL) -> str:
     if not rows:
         return ""
     scales = _scales(rows)
-    published, planted = (any(_known(row[key]) for row in rows) for key in ("published", "planted"))
+    published, planted = (any(is_known(row[key]) for row in rows) for key in ("published", "planted"))
     head = ["interval", "value", "n", "p", null]
     head += ["published"] * published + ["planted"] * planted + ["in words"]
     optional = {"published": published, "planted": planted}
@@ -109,18 +106,16 @@ def _legend(null: str, published: bool, planted: bool) -> str:
 def _finding_row(
     row: dict[str, Any], scale: tuple[float, float], null: str, *, published: bool, planted: bool
 ) -> str:
-    low, high = format_number(row["low"]), format_number(row["high"])
-    says = row["note"] or row["says"]
+    text = {name: escape(value) for name, value in finding_text(row).items()}
     cells = [
         ("interval", _strip(row, scale)),
-        ("value", f"{format_number(row['value'])}<small>{low} to {high}</small>"),
-        ("n", f"{row['n']:,}"),
-        ("p", escape(format_p(row["p_value"]))),
-        (null, format_number(row["null_value"])),
+        ("value", f"{text['value']}<small>{text['interval']}</small>"),
+        *((name, text[name]) for name in ("n", "p")),
+        (null, text["null"]),
+        *[("published", text["published"])] * published,
+        *[("planted", text["planted"])] * planted,
+        ("in words", text["reads"]),
     ]
-    cells += [("published", format_number(row["published"]))] * published
-    cells += [("planted", format_number(row["planted"]))] * planted
-    cells += [("in words", escape(says))]
     inside = "".join(f'<td data-label="{name}"><span>{value}</span></td>' for name, value in cells)
     measure = escape(row["measure"])
     method = escape(row["method"])
@@ -133,7 +128,7 @@ def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     keys = ("value", "low", "high", "null_value", "published", "planted")
     seen: dict[str, list[float]] = {}
     for row in rows:
-        seen.setdefault(row["measure"], []).extend(float(row[key]) for key in keys if _known(row[key]))
+        seen.setdefault(row["measure"], []).extend(float(row[key]) for key in keys if is_known(row[key]))
     return {
         measure: (min(values), max(values)) if values else (0.0, 1.0)
         for measure, values in {**{row["measure"]: [] for row in rows}, **seen}.items()
@@ -142,7 +137,7 @@ def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
 
 def _strip(row: dict[str, Any], scale: tuple[float, float]) -> str:
     """A small drawing of one estimate; its numbers stand beside it."""
-    if not _known(row["value"]):
+    if not is_known(row["value"]):
         return "undefined"
     low, high = scale
     span = high - low or 1.0
@@ -151,23 +146,19 @@ def _strip(row: dict[str, Any], scale: tuple[float, float]) -> str:
         return 7 + (_STRIP - 14) * (float(value) - low) / span
 
     parts = []
-    if _known(row["null_value"]):
+    if is_known(row["null_value"]):
         at = x(row["null_value"])
         parts.append(f'<path class="null" d="M{at:.1f} 1V21"/>')
-    if _known(row["low"]) and _known(row["high"]):
+    if is_known(row["low"]) and is_known(row["high"]):
         parts.append(f'<path class="measured" d="M{x(row["low"]):.1f} 11H{x(row["high"]):.1f}"/>')
     parts.append(f'<circle class="measured" cx="{x(row["value"]):.1f}" cy="11" r="4.5"/>')
-    if _known(row["published"]):
+    if is_known(row["published"]):
         at = x(row["published"])
         parts.append(f'<path class="reference" d="M{at:.1f} 6l5 5l-5 5l-5-5z"/>')
-    if _known(row["planted"]):
+    if is_known(row["planted"]):
         at = x(row["planted"])
         parts.append(f'<path class="planted" d="M{at - 5:.1f} 1h10l-5 8z"/>')
     return f'<svg class="strip" viewBox="0 0 {_STRIP:.0f} 22" aria-hidden="true">{"".join(parts)}</svg>'
-
-
-def _known(value: Any) -> bool:
-    return value is not None and math.isfinite(float(value))
 
 
 def figures_html(figures: Sequence[StudyFigure]) -> str:
@@ -200,23 +191,14 @@ def tables_html(tables: Sequence[StudyTable]) -> str:
 
 
 def frame_html(frame: pd.DataFrame, name: str) -> str:
-    """A data frame as a plain table; numbers have four digits, what is missing is a dash."""
-    head = [str(column) for column in frame.columns]
-    rows = [
-        "".join(_cell(value, i) for i, value in enumerate(row))
-        for row in frame.head(MOST_ROWS).itertuples(index=False)
-    ]
-    cut = len(frame) - MOST_ROWS
-    more = f'<p class="quiet">{cut:,} more rows are in the CSV.</p>' if cut > 0 else ""
-    return _table_html(head, [f"<tr>{row}</tr>" for row in rows], name, plain=True) + more
+    """A data frame as a plain table, of a long one both ends."""
+    text, shown = excerpt(frame)
+    rows = ["".join(_cell(value, i) for i, value in enumerate(row)) for row in text.itertuples(index=False)]
+    more = f'<p class="quiet">{shown}; all are in the CSV.</p>' if shown else ""
+    return _table_html([*text.columns], [f"<tr>{row}</tr>" for row in rows], name, plain=True) + more
 
 
-def _cell(value: Any, place: int) -> str:
-    text = str(value)
-    if isinstance(value, (bool, np.bool_)):
-        text = "yes" if value else "no"
-    elif isinstance(value, (float, np.floating)):
-        text = format_number(float(value))
+def _cell(text: str, place: int) -> str:
     return f'<th scope="row">{escape(text)}</th>' if place == 0 else f"<td>{escape(text)}</td>"
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 from pandas.api.types import is_numeric_dtype
 
-from bias_core.studies.report import format_number
+from bias_core.studies.number_text import format_number
 from bias_core.ui.pictures import data_uri
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from bias_core.studies.report import format_number
+from bias_core.studies.number_text import format_estimate, format_given
 from bias_core.studies.study_report import finding_rows
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def headline(report: StudyReport) -> str:
 
 
 def _spoken(row: dict[str, Any]) -> str:
-    value, low, high = (format_number(row[key]) for key in ("value", "low", "high"))
-    null = format_number(row["null_value"])
-    return f"{row['finding']}, {value} [{low}, {high}], where {null} would be no bias. {row['says']}".strip()
+    number = format_estimate(row["value"], row["low"], row["high"], n=row["n"])
+    null = format_given(row["null_value"])
+    return f"{row['finding']}, {number}, where {null} would be no bias. {row['says']}".strip()
 
 
 def _clearance(row: dict[str, Any]) -> float:

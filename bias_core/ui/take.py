@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from bias_core.errors import InvalidInput
 from bias_core.runs.export import csv_bytes, write_zip
 from bias_core.studies.figures import to_bytes
 from bias_core.studies.study_export import to_export
-from bias_core.studies.study_report import finding_frame, markdown_table, rounded, to_dict, to_markdown
+from bias_core.studies.study_report import finding_frame, finding_rows, to_dict, to_markdown
+from bias_core.studies.table_text import markdown_table, readable
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pandas as pd
 
     from bias_core.studies.study_types import StudyFigure, StudyReport
 
@@ -38,13 +39,15 @@ def take(report: StudyReport, what: str, folder: Path) -> Path:
         )
     if kind == "report" and form in ("json", "md"):
         text = (
-            to_markdown(report) if form == "md" else json.dumps(to_dict(report), indent=2, ensure_ascii=False)
+            to_markdown(report, beside=False)
+            if form == "md"
+            else json.dumps(to_dict(report), indent=2, ensure_ascii=False)
         )
         return _write(folder / name, text.encode())
     if kind == "figure" and form in FIGURE_FORMS:
         return _write(folder / name, _figure_bytes(_figure(report, key), form))
     if kind == "table" and form in TABLE_FORMS:
-        return _write(folder / name, _table_bytes(_table(report, key), form))
+        return _write(folder / name, _table_bytes(_table(report, key, form), form))
     raise InvalidInput(f"there is nothing to take by the name {what!r}")
 
 
@@ -55,9 +58,9 @@ def _figure(report: StudyReport, key: str) -> StudyFigure:
     raise InvalidInput(f"this report has no figure {key!r}")
 
 
-def _table(report: StudyReport, key: str) -> pd.DataFrame:
+def _table(report: StudyReport, key: str, form: str) -> pd.DataFrame:
     if key == FINDINGS:
-        return finding_frame(report)
+        return pd.DataFrame(finding_rows(report)) if form == "csv" else finding_frame(report)
     for table in report.results.tables:
         if table.key == key:
             return table.frame
@@ -72,8 +75,8 @@ def _table_bytes(frame: pd.DataFrame, form: str) -> bytes:
     if form == "csv":
         return csv_bytes(frame)
     if form == "md":
-        return (markdown_table(rounded(frame)) + "\n").encode()
-    text: str = rounded(frame).to_latex(index=False, escape=True)
+        return (markdown_table(readable(frame)) + "\n").encode()
+    text: str = readable(frame).to_latex(index=False, escape=True)
     return text.encode()
 
 

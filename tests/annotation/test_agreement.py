@@ -212,6 +212,24 @@ def test_groups_go_with_their_items_when_some_have_a_single_answer():
     assert estimate.value == krippendorff_alpha(ratings)
 
 
+@pytest.mark.parametrize("coefficient", ALL)
+def test_raters_who_agree_on_every_item_have_an_interval_down_from_one(coefficient):
+    def agreed(n, **options):
+        return agreement_estimate([["f"] * 2, ["m"] * 2] * (n // 2), coefficient=coefficient, **options)
+
+    # Lower Clopper-Pearson end of 8 of 8: 0.025^(1/8) = 0.6306. p_c = 0.5² + 0.5²: (0.6306 - 0.5) / 0.5.
+    few = agreed(8)
+    assert (few.value, few.low, few.high) == (1, pytest.approx(2 * 0.025 ** (1 / 8) - 1), 1)
+    assert "Clopper-Pearson 95 %" in few.method
+    assert "none of 8;" in few.note
+    many = agreed(800)
+    assert 0.99 < many.low < 1
+    assert agreed(800, confidence=0.5).low > many.low
+    assert agreed(2).low >= -1
+    grouped = agreed(16, groups=np.repeat(range(8), 2))
+    assert (grouped.n, grouped.low) == (8, few.low)
+
+
 def test_resamples_without_a_coefficient_are_counted():
     ratings = [["f", "f"], ["f", "f"], ["m", "m"], ["f", "m"]]
     estimate = agreement_estimate(ratings, coefficient="cohen_kappa")

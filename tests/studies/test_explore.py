@@ -358,7 +358,7 @@ def test_every_score_is_shown_with_n_interval_null_value_and_meaning(services):
     }
     assert all(row["meaning"] and row["n"] for row in rows)
     text = to_markdown(report)
-    assert "P* = 0.500 (assumed 50 %, a choice)" in text
+    assert "P* = 0.5 (assumed 50 %, a choice)" in text
     assert "perceived" in text
     assert "debias" not in text.lower()
     assert json.loads(json.dumps(to_dict(report), allow_nan=False))["run_id"] == report.run_id

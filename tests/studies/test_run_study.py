@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from bias_core.cli import app
+from bias_core.cli.study import show_study_report
 from bias_core.errors import Cancelled, InvalidInput, StorageError, UnknownModel
-from bias_core.runs.export import write_folder
+from bias_core.runs.export import write_folder, write_zip
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.designs import find_design, list_designs, program_of
 from bias_core.studies.rows import RowMaker, scaled, thinned
 from bias_core.studies.run_study import run_study, with_options
 from bias_core.studies.study_export import to_command, to_export
-from bias_core.studies.study_report import markdown_table, plain, to_dict, to_markdown
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.study_report import plain, to_dict, to_markdown
+from bias_core.studies.study_types import Finding, Results, StudySettings, StudyTable
+from bias_core.studies.table_text import markdown_table
+from bias_core.types import Estimate
+from bias_core.ui.study_html import findings_html, tables_html
+from bias_core.ui.take import take
 
 DESIGN = find_design("t2iat-tests")
 SMALL = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
@@ -201,6 +209,66 @@ def test_plain_values_have_no_nan():
     assert plain({"a": float("nan"), "b": [1.5, float("inf")], 3: (None, "x")}) == {
         "a": None, "b": [1.5, None], "3": [None, "x"],
     }  # fmt: skip
+
+
+def long_report(report, n_rows, **columns):
+    values = {"person": [f"person {i}" for i in range(n_rows)], **columns}
+    table = StudyTable(key="people", title="Everybody", frame=pd.DataFrame(values))
+    results = replace(report.results, tables=(table, *report.results.tables))
+    return replace(report, results=results)
+
+
+@pytest.mark.parametrize("n_rows", [40, 41, 1601])
+def test_a_long_table_is_a_file_beside_the_report_which_shows_its_ends(report, tmp_path, n_rows):
+    long = long_report(report, n_rows)
+    write_zip(to_export(long), tmp_path / "a.zip")
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        text = archive.read("report.md").decode()
+        assert len(pd.read_csv(archive.open("tables/people.csv"))) == n_rows
+        for link in re.findall(r"\]\(([^)]*)\)", text):
+            assert link in archive.namelist()
+    shown = [int(i) for i in re.findall(r"\| person (\d+) \|", text)]
+    assert ("(tables/people.csv)" in text) == (n_rows > 40)
+    assert shown == ([*range(10), *range(n_rows - 10, n_rows)] if n_rows > 40 else [*range(n_rows)])
+    assert len(shown) == n_rows or f"of {n_rows:,} rows" in text
+
+
+def test_a_report_alone_links_no_file(report, tmp_path):
+    text = take(long_report(report, 53), "report::md", tmp_path).read_text()
+    assert "](" not in text
+    assert "of 53 rows; all are in the CSV of this table" in text
+
+
+def test_figures_stand_before_the_tables(report):
+    text = to_markdown(report)
+    last_figure = max(text.index(f"(figures/{figure.key}.svg)") for figure in report.results.figures)
+    assert last_figure < min(text.index(f"## {table.title}") for table in report.results.tables)
+
+
+def test_what_is_absent_is_said_in_words_in_report_page_and_on_the_command_line(report, capsys):
+    nothing = Estimate(value=np.nan, low=np.nan, high=np.nan, n=0, note="nobody is usable")
+    alone = Estimate(value=-51.664, low=np.nan, high=np.nan, n=3, note="one picture has no interval")
+    findings = tuple(
+        Finding(key=key, title=key, metric="stereotype_test_score", estimate=estimate)
+        for key, estimate in (("nothing", nothing), ("alone", alone))
+    )
+    frame = pd.DataFrame(
+        {
+            "who": ["a", None],
+            "STS": [0.5, np.nan],
+            "low": [np.nan] * 2,
+            "high": [np.nan] * 2,
+            "F": [np.nan, 1],
+        }
+    )
+    results = Results(findings=findings, tables=(StudyTable(key="t", title="T", frame=frame),))
+    lacking = replace(report, results=results)
+    show_study_report(lacking)
+    written = [to_markdown(lacking), findings_html(lacking) + tables_html(lacking.results.tables)]
+    for text in [*written, capsys.readouterr().out]:
+        assert not re.search(r"\bnan\b|\bNone\b|– to –|51\.66", text)
+        for words in ("undefined", "no interval", "not known", "-52"):
+            assert words in " ".join(text.split())
 
 
 def test_markdown_tells_how_much_was_drawn(report):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bias_core.studies.designs import find_design, program_of
+from bias_core.studies.number_text import format_interval, format_number
 from bias_core.studies.run_study import complete, run_study, with_options
 from bias_core.studies.study_report import table_of
 from bias_core.studies.study_types import StudyReport, StudySettings, StudyTable
@@ -67,8 +68,9 @@ def changed(report: StudyReport, key: str, **values: Sequence[Any]) -> StudyRepo
 def test_every_number_is_said_in_words(report: StudyReport) -> None:
     html = view.closer_html(report, "own")
     row = table_of(report, "table1").frame.loc[0]
-    for name in ("S", "d"):
-        assert f"{name} = {row[name]:.3f}" in html
+    ends = row["low"], row["high"]
+    assert f"S = {format_number(row['S'], *ends)}<small>{format_interval(*ends)}" in html
+    assert f"d = {format_number(row['d'])}" in html
     assert "of 1,000 such runs" in html
     assert "The smallest p that 3 against 3 prompts can give here is 0.10" in html
     assert f"p = {row['p']:.3f}" in html
@@ -86,7 +88,7 @@ def test_a_score_that_rests_on_one_prompt_is_said_to(report: StudyReport) -> Non
 
 def test_a_headline_says_the_side_and_never_that_nothing_is_there(report: StudyReport) -> None:
     clear = view.headline(changed(report, "table1", q=[0.01], S=[-0.2]))
-    assert clear.startswith(f"Pictures of Arts lean more to “man” than pictures of {EVIL} do: S = -0.200")
+    assert clear.startswith(f"Pictures of Arts lean more to “man” than pictures of {EVIL} do: S = -0.20 [")
     unclear = view.headline(changed(report, "table1", q=[0.3]))
     assert "not told apart" in unclear
     assert "no proof that they are drawn alike" in unclear

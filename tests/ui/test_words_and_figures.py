@@ -11,6 +11,7 @@ from bias_core.errors import InvalidInput
 from bias_core.studies.catalogue import load_attribute_sets
 from bias_core.studies.explore import explore
 from bias_core.studies.explore_types import AttributeScore, ExploreReport, ExploreSettings, Progress
+from bias_core.studies.number_text import format_interval, format_number
 from bias_core.types import Attribute, Estimate
 from bias_core.ui import groups, messages, plots, results, sentences
 from bias_core.ui.visitor import Visitor
@@ -80,8 +81,9 @@ def test_every_number_of_the_table_has_its_interval_and_n(report: ExploreReport)
     html = results.table_html(report)
     assert html.count('<th scope="row">') == len(report.attributes)
     for found in report.attributes:
-        assert f"{found.prevalence.value:.3f}" in html
-        assert f"{found.wals.low:.3f}" in html
+        assert format_number(found.prevalence.value, found.prevalence.low, found.prevalence.high) in html
+        wals = format_interval(found.wals.low, found.wals.high, value=found.wals.value, n=found.wals.n)
+        assert wals.replace("-", "−") in html
     assert '<td data-label="n">16</td>' in html  # 17 asked, picture 14 (seed 13) blocked
 
 
