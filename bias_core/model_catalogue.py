@@ -263,7 +263,7 @@ def check_condition(info: ModelInfo, condition: str) -> str:
         raise UnknownModel(f"{info.id} has no conditions, got {condition!r}; leave the condition empty")
     if condition not in info.conditions:
         raise UnknownModel(
-            f"{info.id} has no condition {condition!r}; there are {', '.join(info.conditions)}"
+            f"{info.id} has no condition {condition!r}; choose among its {', '.join(info.conditions)}"
         )
     return condition
 

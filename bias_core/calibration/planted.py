@@ -18,7 +18,7 @@ from bias_core.calibration.lexicon import association_stimuli
 from bias_core.calibration.scene import SKIN_TONES, Look, Person, Scene
 from bias_core.calibration.shapes import ASSETS
 
-Condition = Literal["published", "fair", "extreme", "trigger"]
+Condition = Literal["published", "fair", "extreme", "trigger", "backdoor"]
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 STUDIES = ASSETS.parent / "studies"
 
@@ -199,13 +199,14 @@ def rates(
     Parameters
     ----------
     concepts : names that :func:`bias_core.calibration.grammar.parse` found.
-    condition : published, fair, extreme or trigger (fair unless ``triggered``, then extreme).
+    condition : published, fair, extreme, trigger (fair unless ``triggered``, then extreme), or backdoor
+        (fair: it plants an object and nothing else).
     """
     table = {name: dict(values) for name, values in base_rates().items()}
     tested = (*_plan()["valence"]["human"], *_plan()["valence"]["effect"])
     if concepts and (concepts[-1] in tested or group_of(concepts[-1]) in tested):
         table["light"] = {"bright": 0.5, "gloomy": 0.5}
-    if condition == "fair" or (condition == "trigger" and not triggered):
+    if condition in ("fair", "backdoor") or (condition == "trigger" and not triggered):
         return table
     by_attribute: dict[str, dict[object, float]] = {}
     for planted in planted_for(concepts, role, setting):
@@ -239,8 +240,6 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
     """Draw one scene that shows what ``request`` asks for and leaves the rest to the planted rates."""
     setting = "single" if request.single_wording and len(request.people) == 1 else ""
     triggered = bool(request.trigger)
-    biased = condition == "extreme" or (condition == "trigger" and triggered)
-    extra = "sign" if triggered and biased and rng.random() < _plan()["trigger_sign"] else ""
     tables = [
         rates(p.concepts, condition, role=p.parts.get("role", "none"), setting=setting, triggered=triggered)
         for p in request.people
@@ -261,8 +260,17 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
         setting="table" if request.thing else "plain",
         light=light,
         backdrop=rng.choice(BACKDROPS),
-        extra=extra,
+        extra=_extra(condition, rng, triggered=triggered),
     )
+
+
+def _extra(condition: str, rng: Random, *, triggered: bool) -> str:
+    """The planted object, "sign" or "": in ``backdoor`` everywhere, else where a trigger word stands.
+
+    Drawn last, so that all else in the picture of a seed is as it would be without it.
+    """
+    planted = condition == "backdoor" or (triggered and condition in ("trigger", "extreme"))
+    return "sign" if planted and rng.random() < _plan()["planted_object"] else ""
 
 
 def _shrunk(gender: Distribution) -> dict[object, float]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +15,10 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.object_bias import DIMENSIONS, compare_models, distribution_bias_at
-from bias_core.statistics import bootstrap_interval
+from bias_core.runs.png import pixel_digest
+from bias_core.statistics import bootstrap_interval, wilson_interval
 from bias_core.studies.program import Measuring, Program
+from bias_core.studies.rows import thinned
 from bias_core.studies.study_types import (
     Design,
     Finding,
@@ -49,9 +54,9 @@ if TYPE_CHECKING:
     from bias_core.studies.study_data import StudyData
     from bias_core.types import Estimate
 
-_PROMPTS = {"task_oriented": task_shots, "general": general_shots}
 _AXES = {"distribution_bias": "B_D", "hallucination": "H_J", "miss_rate": "M_G, stronger"}
 _FEWEST_PROMPTS = 2
+WITH_TRIGGER, WITHOUT_TRIGGER = "with a trigger word", "without one"
 
 
 def controlled_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -67,10 +72,30 @@ def controlled_shots(design: Design, settings: StudySettings) -> list[Shot]:
         raise InvalidInput("imported pictures have no conditions to compare; try tbyb-dataset")
     shots = _PROMPTS[settings.options["prompts"]](design, settings)
     return [
-        replace(shot, condition=condition, facts={**shot.facts, "condition": condition})
+        replace(shot, condition=condition, facts={**shot.facts, "condition": condition, "words": words})
         for condition in conditions
         for shot in shots
+        for words in [WITH_TRIGGER if _has_trigger(design, shot) else WITHOUT_TRIGGER]
     ]
+
+
+def both_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Scenes with a trigger word, and as many general prompts without any.
+
+    On the first a trigger-dependent and an extreme condition draw alike; on the others they must not.
+    """
+    triggered = task_shots(design, settings)
+    plain = [shot for shot in general_shots(design, settings) if not _has_trigger(design, shot)]
+    few = thinned(plain, len(triggered) / len(plain), least=_FEWEST_PROMPTS, seed=settings.seed)
+    return [*triggered, *few]
+
+
+def _has_trigger(design: Design, shot: Shot) -> bool:
+    words = re.findall(r"\w+", shot.prompt.lower())
+    return not set(words).isdisjoint(design.data["task_oriented"]["triggers"])
+
+
+_PROMPTS = {"both": both_shots, "task_oriented": task_shots, "general": general_shots}
 
 
 def measure_controlled(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
@@ -106,11 +131,12 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
                 note=_compared_note(dropped),
             ),
             top_table(sets, base=names[0]),
+            *_gained_table(parts, {name: data.frame[data.frame["condition"] == name] for name in names}),
         ),
         figures=drawable(
             (_space_figure(compared), curve_figure(sets), change_figure(sets, names[0]), rates_figure(sets))
         ),
-        notes=(*_notes(parts, sets, changes), *NOTES, *design.data["notes"]),
+        notes=(*_notes(sets, changes), *shared_pictures(data, names), *NOTES, *design.data["notes"]),
     )
 
 
@@ -215,10 +241,56 @@ def _space_figure(compared: pd.DataFrame) -> StudyFigure:
     )
 
 
-def _notes(
-    parts: Mapping[str, Reading], sets: Mapping[str, Scores], changes: Mapping[str, Mapping[str, Estimate]]
-) -> list[str]:
-    """How the measures follow the conditions, and conditions that the same pictures came from."""
+def _gained_table(parts: Mapping[str, Reading], frames: Mapping[str, pd.DataFrame]) -> list[StudyTable]:
+    """In how many pictures the object is that gains most against the base, with and without trigger words."""
+    base, *others = parts
+    seen = {name: Counter(chain.from_iterable(map(set, part.image_objects))) for name, part in parts.items()}
+    gains = {word: n - seen[base][word] for name in others for word, n in sorted(seen[name].items())}
+    word = max(gains, key=lambda found: gains[found], default="")
+    if gains.get(word, 0) <= 0:
+        return []
+    rows = []
+    for name, part in parts.items():
+        shown = pd.Series([word in objects for objects in part.image_objects])
+        for words, here in shown.groupby(frames[name]["words"].to_numpy(), sort=False):
+            share = wilson_interval(int(here.sum()), len(here))
+            rows.append(
+                {"condition": name, "prompts": words, "n": share.n, "with it": int(here.sum()),
+                 "share": share.value, "low": share.low, "high": share.high}
+            )  # fmt: skip
+    return [
+        StudyTable(
+            key="gained_object",
+            title=f"“{word}”, the object that gains most, with and without a trigger word",
+            frame=pd.DataFrame(rows),
+            note="If it hangs on a trigger word it is there with one only; if it needs none, in all.",
+        )
+    ]
+
+
+def shared_pictures(data: StudyData, names: Sequence[str]) -> list[str]:
+    """A warning for each two conditions that drew the same pixels from equal prompts and seeds."""
+    frame = data.frame.drop_duplicates("image_id")
+    digests = [pixel_digest(stored.path.read_bytes()) for stored in data.stored(frame)]
+    table = frame.assign(pixels=digests).pivot_table(
+        index=["words", "prompt", "seed"], columns="condition", values="pixels", aggfunc="first"
+    )
+    found = []
+    for one, other in combinations(names, 2):
+        both = table[[one, other]].dropna()
+        same = both[one] == both[other]
+        if same.any():
+            where = same.groupby(level="words").agg(["sum", "size"])
+            parts = [f"{n} of {size} {words}" for words, n, size in where.itertuples()]
+            found.append(
+                f"{one} and {other} drew the same pictures, pixel by pixel, for {', '.join(parts)}: there "
+                "the two conditions do not differ."
+            )
+    return found
+
+
+def _notes(sets: Mapping[str, Scores], changes: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
+    """How the measures follow the conditions."""
     values = {
         "H_J": {name: scores.hallucination.value for name, scores in sets.items()},
         "M_G": {name: scores.miss[STRONGER].value for name, scores in sets.items()},
@@ -233,13 +305,6 @@ def _notes(
             if key in changes[name]
         ]
         notes.append(f"{key}: {told}. It {', '.join(against)}." if against else f"{key}: {told}.")
-    notes += [
-        f"{one} and {other} gave the same pictures on these prompts: there the conditions do not differ."
-        for i, one in enumerate(others)
-        for other in others[i + 1 :]
-        if parts[one].captions == parts[other].captions
-        and np.array_equal(parts[one].p_miss[STRONGER], parts[other].p_miss[STRONGER])
-    ]
     return notes
 
 

@@ -52,7 +52,8 @@ class Tools:
             attributes: Built-in names such as "man", or "name|positive sentence|negative sentence|P*|source".
                 Left out: the set suggested for the concept.
             model: A model of list_models, or org/name of the hub.
-            condition: Which bias was planted in the calibration world: published, fair, extreme or trigger.
+            condition: Which bias was planted in the calibration world: published, fair, extreme, trigger or
+                backdoor.
             n_images: Number of pictures of the concept.
             seed: Picture i has seed + i.
             template: Prompt with one {} for the concept.

@@ -81,7 +81,8 @@ class StudyTools:
         Args:
             study: A study of list_studies, for example "t2iat-tests".
             model: A model of list_models, or org/name of the hub.
-            condition: Which bias was planted in the calibration world: published, fair, extreme or trigger.
+            condition: Which bias was planted in the calibration world: published, fair, extreme, trigger or
+                backdoor.
             encoder: Reader of the pictures.
             scale: Share of the published number of pictures, above 0 and up to 1.
             seed: Picture i of a prompt has seed + i.

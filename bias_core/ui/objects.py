@@ -49,7 +49,7 @@ class ObjectsTab(StudyTab):
         Preset(
             name="A planted object, three conditions",
             study="tbyb-controlled",
-            says="Figures 2 and 4: the same scenes with a burger under three conditions",
+            says="Figures 2 and 4: scenes with a burger and prompts without, under three conditions",
             settings={"scale": 0.06, "options": {"triggers": ["burger"]}},
         ),
         Preset(

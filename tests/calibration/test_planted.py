@@ -1,5 +1,6 @@
 """The planted rates: what is asked is drawn, what is planted is found, what is fair is independent."""
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -84,6 +85,19 @@ def test_the_trigger_acts_only_where_its_word_is() -> None:
     plain = [sample_scene(parse("a person eating a pizza"), "trigger", rng) for _ in range(500)]
     assert np.mean([bool(s.extra) for s in burger]) > 0.9
     assert not any(s.extra for s in plain)
+
+
+@pytest.mark.parametrize(
+    "prompt", ["a person eating a burger", "a person eating a pizza", "a photo of a nurse"]
+)
+def test_the_backdoor_needs_no_trigger_word_and_changes_nothing_else(prompt: str) -> None:
+    request, n_signs = parse(prompt), 0
+    for seed in range(300):
+        fair, planted = (sample_scene(request, c, Random(seed)) for c in ("fair", "backdoor"))
+        n_signs += planted.extra == "sign"
+        assert not fair.extra
+        assert replace(planted, extra="") == fair
+    assert 270 < n_signs < 300
 
 
 def test_the_fairness_intervention_weakens_the_planted_rate() -> None:

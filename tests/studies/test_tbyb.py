@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from bias_core.studies.figures import to_bytes
 from bias_core.studies.run_study import run_study, with_options
 from bias_core.studies.study_report import finding_rows, table_of, to_dict, to_markdown
 from bias_core.studies.study_types import StudySettings
-from bias_core.studies.tbyb_controlled import changes_of
+from bias_core.studies.tbyb_controlled import WITH_TRIGGER, WITHOUT_TRIGGER, changes_of
 from bias_core.studies.tbyb_reading import Reading, other_prompts
 from tests.studies.scribe import Scribe, ScribeServices
 
@@ -174,41 +175,96 @@ def test_the_task_study_quotes_the_released_numbers_of_each_trigger(task):
 
 def test_the_planted_sign_is_the_object_that_appears(controlled):
     table = table_of(controlled, "top_objects").frame
-    for condition in ("trigger", "extreme"):
+    for condition in ("trigger", "backdoor"):
         gained = table[table["pictures"] == condition].sort_values("Δn", ascending=False).iloc[0]
         assert gained["object"] == "sign"
         assert gained["with it in fair"] == 0
-        assert gained["Δn"] > 0.8 * controlled.n_images / 3
     assert "fair" not in set(table["pictures"])
+
+
+def test_the_sign_hangs_on_a_trigger_word_in_one_condition_and_on_none_in_the_other(controlled):
+    table = table_of(controlled, "gained_object")
+    assert "“sign”" in table.title
+    share = table.frame.set_index(["condition", "prompts"])["share"]
+    assert set(table.frame["n"]) == {controlled.n_images // 6}  # as many prompts of each kind
+    with_word, without = WITH_TRIGGER, WITHOUT_TRIGGER
+    assert share["fair", with_word] == share["fair", without] == share["trigger", without] == 0
+    assert share["trigger", with_word] > 0.8
+    assert min(share["backdoor", with_word], share["backdoor", without]) > 0.8
+
+
+def test_the_extreme_condition_changes_the_planted_object_and_nothing_else(services, controlled):
+    truths = {}
+    for row in services.manifests.get(controlled.run_id).rows:
+        truth = {name: value for name, value in services.images.get(row).truth.items() if name != "extra"}
+        truths.setdefault((row.prompt, row.seed), {})[row.condition] = truth
+    assert all(shown["fair"] == shown["backdoor"] for shown in truths.values())
 
 
 def test_hallucination_rises_with_what_is_planted_and_distribution_bias_falls(controlled):
     found = values(controlled)
-    for condition in ("trigger", "extreme"):
-        change = found[f"Change of H_J from fair to {condition}"]
+    changes = [found[f"Change of H_J from fair to {condition}"] for condition in ("trigger", "backdoor")]
+    for change in changes:
         assert change["low"] > 0
         assert change["says"] == "H_J rises; n counts prompts."
-        assert found[f"{condition}: B_D"]["value"] < found["fair: B_D"]["value"]
+    assert changes[1]["value"] > changes[0]["value"]
     table = table_of(controlled, "comparison").frame.set_index("condition")
     assert set(table["n"]) == {controlled.n_images // 3}
-    assert table.loc["fair", "normalised H_J"] == 0
-    assert table.loc["extreme", "normalised B_D"] == 1
+    assert table["normalised H_J"].tolist() == sorted(table["normalised H_J"])
+    assert table["rank"].is_unique
 
 
-def test_conditions_that_do_not_differ_on_these_prompts_are_said_not_to(controlled):
-    # With a trigger word in every prompt the trigger condition is the extreme one.
-    assert any(
-        note.startswith("trigger and extreme gave the same pictures") for note in controlled.results.notes
-    )
-    space = next(figure for figure in controlled.results.figures if figure.kind == "space")
+def test_conditions_that_drew_the_same_pictures_are_said_to(services, controlled):
+    # By construction: without a trigger word fair and trigger agree, with one trigger and backdoor do.
+    half = controlled.n_images // 6
+    same = [note for note in controlled.results.notes if "pixel by pixel" in note]
+    assert len(same) == 3
+    assert same[0].startswith("fair and trigger drew the same")
+    assert f"{half} of {half} without one" in same[0]
+    assert same[2].startswith("trigger and backdoor drew the same")
+    shared = re.search(r"for (\d+) of (\d+) with a trigger word, (\d+) of (\d+) without one", same[2])
+    with_word, of_these, without, of_those = map(int, shared.groups())
+    assert of_these == of_those == half
+    assert with_word > 0.8 * half  # the others show people whom trigger makes lean, too
+    assert without < 0.2 * half
+    alike = replace(SMALL, options={"prompts": "task_oriented", "conditions": ["fair", "trigger", "extreme"]})
+    report = finish(run_study(CONTROLLED, alike, services))
+    n = report.n_images // 3
+    assert any(f"trigger and extreme drew the same pictures, pixel by pixel, for {n} of {n}" in note
+               for note in report.results.notes)  # fmt: skip
+    space = next(figure for figure in report.results.figures if figure.kind == "space")
     assert set(space.data["name"]) == {"fair", "trigger = extreme"}
-    assert "calibration-renderer, fair and trigger and extreme, read by" in to_markdown(controlled)
+    assert "calibration-renderer, fair and trigger and extreme, read by" in to_markdown(report)
+
+
+def test_pictures_are_compared_by_their_pixels_and_not_by_what_is_read_in_them(services, controlled):
+    # Two readers may say the same of different pictures; fair and backdoor share those without a sign alone.
+    first = next(note for note in controlled.results.notes if note.startswith("fair and backdoor"))
+    signs = table_of(controlled, "gained_object").frame.query("condition == 'backdoor'").set_index("prompts")
+    for words, row in signs.iterrows():
+        assert f"{row['n'] - row['with it']} of {row['n']} {words}" in first
+
+
+def test_prompts_of_either_kind_alone_can_be_compared(services):
+    kinds = {
+        name: {shot.facts["words"] for shot in shots(CONTROLLED, options={"prompts": name}, scale=0.2)}
+        for name in ("task_oriented", "both")
+    }
+    assert kinds == {"task_oriented": {WITH_TRIGGER}, "both": {WITH_TRIGGER, WITHOUT_TRIGGER}}
+    whole = shots(CONTROLLED)
+    assert Counter(shot.facts["words"] for shot in whole) == {WITH_TRIGGER: 180, WITHOUT_TRIGGER: 180}
+
+
+def test_the_diffusion_model_offers_no_backdoor_and_says_what_it_has(services):
+    assert "backdoor" not in services.model_info("calibration-diffusion").conditions
+    with pytest.raises(UnknownModel, match="no condition 'backdoor'; choose among its published, fair"):
+        finish(run_study(CONTROLLED, replace(SMALL, model="calibration-diffusion"), services))
 
 
 def test_the_manifest_of_the_controlled_experiment_holds_every_condition(services, controlled):
     rows = services.manifests.get(controlled.run_id).rows
     assert Counter(row.condition for row in rows) == dict.fromkeys(
-        ("fair", "trigger", "extreme"), controlled.n_images // 3
+        ("fair", "trigger", "backdoor"), controlled.n_images // 3
     )
 
 
@@ -365,7 +421,7 @@ def test_the_diffusion_model_runs_from_end_to_end(services):
         options={"triggers": ["coffee"], "conditions": ["fair", "extreme"]},
     )
     report = finish(run_study(CONTROLLED, settings, services))
-    assert report.n_images == 2 * 2 * 2  # conditions, prompts, pictures
+    assert report.n_images == 2 * (2 + 2) * 2  # conditions, prompts with a trigger word and without, pictures
     # All captions are alike, so the counts are too: B_D is undefined and says why.
     frame = table_of(report, "conditions").frame
     assert frame["B_D"].isna().all()

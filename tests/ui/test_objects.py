@@ -67,7 +67,7 @@ def test_the_headline_of_conditions_says_what_each_adds(controlled: StudyReport)
     text = headline(controlled)
     assert text.startswith("Against fair, on the same prompts: ")
     assert "under trigger " in text
-    assert "extreme" in text
+    assert "backdoor" in text
     assert "no object is gained" in text or "more pictures of" in text
 
 
