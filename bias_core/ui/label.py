@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +12,7 @@ import gradio as gr
 from bias_core.annotation.collected import labelled_items, task_progress
 from bias_core.annotation.label_export import export_labels
 from bias_core.annotation.task_owner import change_task, create_task, owned_task, set_status
-from bias_core.errors import InvalidInput
+from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.runs.export import csv_bytes
 from bias_core.studies.label_raters import RATERS
 from bias_core.studies.label_report import COVERAGE, label_report
@@ -23,6 +24,7 @@ from bias_core.ui import label_form, label_html, messages
 from bias_core.ui.label_form import TEXTS
 from bias_core.ui.label_login import build_login, offers_login, owner_of, task_choices, title_of, user_of
 from bias_core.ui.label_make import READY, LabelMaking
+from bias_core.ui.label_removals import LabelRemovals
 from bias_core.ui.label_scores import LabelScores
 from bias_core.ui.messages import user_errors
 from bias_core.ui.study_form import as_text
@@ -37,12 +39,14 @@ if TYPE_CHECKING:
     from bias_core.annotation.collected import TaskProgress
     from bias_core.annotation.task_owner import OwnerKey
     from bias_core.services import Services
+    from bias_core.studies.history import RunLine
 
 _SECRET = "t2i-bias-explorer-label-1"  # hides the keys from a passing look; it is no password
 _MOST_COMPARED = 5  # runs whose automatic labels are compared
 _NULL = "chance reads"
 _HASH_JS = "() => new URLSearchParams(location.hash.slice(1)).get('owner') || ''"
 _OPEN, _PAUSE, _CLOSE = "open", "paused", "closed"
+_TAKEN = ("takes", "findings", "tables", "figures")
 # The task stands below the form: what is said of it is brought into view.
 _SEEN_JS = """() => { setTimeout(() => {
   const says = document.querySelector('#label-status'), task = document.querySelector('#label-owned');
@@ -67,17 +71,24 @@ class LabelTab:
         self.parts: dict[str, Any] = {}
         self.making = LabelMaking(services)
         self.scores = LabelScores(services)
+        self.removals = LabelRemovals(services, self._owned)
 
     def build_memory(self) -> None:
-        """Keys of the tasks that this browser made or opened; outside of the tabs, or it is not read."""
-        self.parts["memory"] = gr.BrowserState({}, storage_key="t2i-bias-label", secret=_SECRET)
+        """Keys of the tasks that this browser made or opened, and of the one that is open.
+
+        Kept by the browser, for the server forgets who has not asked for long. Outside of the tabs, or it is
+        not read.
+        """
+        for name, empty in (("memory", {}), ("key", "")):
+            storage = "t2i-bias-label" + "-open" * (name == "key")
+            self.parts[name] = gr.BrowserState(empty, storage_key=storage, secret=_SECRET)
 
     # Layout.
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; called inside of its ``gr.Tab``."""
         parts = self.parts
-        parts["visitor"], parts["key"], parts["report"] = visitor, gr.State(""), gr.State(None)
+        parts["visitor"], parts["report"] = visitor, gr.State(None)
         gr.HTML(f'<p class="question">{escape(self.question)}</p><p class="quiet">{escape(self.caution)}</p>')
         with gr.Column(elem_classes="card ask"):
             gr.HTML("<h3>Make a task</h3>")
@@ -121,9 +132,10 @@ class LabelTab:
                         text, variant=variant, scale=0, min_width=140, elem_id=f"label-{name}"
                     )
             parts["progress"] = gr.HTML(elem_id="label-progress")
+            self.removals.build()
             parts["takes"] = gr.HTML(label_html.TAKES, js_on_load=TAKE_JS, elem_id="label-takes")
             with gr.Accordion("Change what raters read", open=False, elem_classes="more"):
-                parts["texts"] = label_form.build_texts() | {"gold_share": label_form.build_share()}
+                parts["texts"] = label_form.build_texts() | label_form.build_limits()
                 parts["change"] = gr.Button("Save as a new version", size="sm", scale=0, min_width=200)
         with gr.Column(elem_classes="card"):
             for name in ("findings", "tables", "notes"):
@@ -137,10 +149,9 @@ class LabelTab:
 
     def owned_outputs(self) -> list[Any]:
         """Everything that shows a task to its owner."""
-        names = ("key", "report", "status", "owned", "header", "progress", "findings", "tables", "notes")
-        more = ("figures", _OPEN, _PAUSE, _CLOSE, "memory", "mine")
-        own = [self.parts[name] for name in (*names, *more)]
-        return [*own, *self.parts["texts"].values(), *self.scores.outputs()]
+        names = ("key", "report", "status", "owned", "header", "progress", "notes", _OPEN, _PAUSE, _CLOSE)
+        own = [self.parts[name] for name in (*names, *_TAKEN[1:], "memory", "mine")]
+        return [*own, *self.parts["texts"].values(), *self.scores.outputs(), *self.removals.outputs()]
 
     def _wire(self, demo: gr.Blocks) -> None:
         parts, visitor = self.parts, self.parts["visitor"]
@@ -162,19 +173,21 @@ class LabelTab:
         parts["change"].click(self.on_change, changed, owned, **QUIET)
         self._wire_take()
         self.scores.wire(visitor, key)
+        self.removals.wire(parts, owned)
         texts = [self.making.form[name] for name in TEXTS]
         demo.load(self.on_memory, parts["memory"], [parts["mine"], *texts], **QUIET)
         read = demo.load(None, None, parts["typed"], js=_HASH_JS, **QUIET)
-        linked = read.then(self.on_link, opening, owned, **QUIET)
+        linked = read.then(self.on_return, [*opening, key], owned, **QUIET)
         linked.then(None, js=_LINKED_JS, **QUIET)
 
     def _wire_take(self) -> None:
         parts = self.parts
         save = "() => setTimeout(() => document.querySelector('#label-file')?.click(), 300)"
-        shown = [(parts[name], parts["report"]) for name in ("takes", "findings", "tables", "figures")]
-        for component, report in [*shown, (self.scores.parts["used"], self.scores.parts["report"])]:
+        own = [(parts[name], parts["report"], self.on_take) for name in _TAKEN]
+        used = (self.scores.parts["used"], self.scores.parts["report"], self.on_take_used)
+        for component, report, on_take in (*own, used):
             written = component.select(
-                self.on_take,
+                on_take,
                 [parts["visitor"], parts["key"], report],
                 [parts["file"], parts["status"]],
                 **QUIET,
@@ -216,6 +229,26 @@ class LabelTab:
         """Open the task of an owner's link, where the address is one."""
         return self.on_open(visitor, memory, key, profile) if key else {self.parts["status"]: READY}
 
+    def on_return(
+        self,
+        visitor: Visitor,
+        memory: dict[str, str] | None,
+        typed: str,
+        key: str | None,
+        profile: gr.OAuthProfile | None = None,
+    ) -> Updates:
+        """Open the task of an owner's link; without one, that which was open here before the reload."""
+        try:
+            return self.on_link(visitor, memory, typed or self._still_opens(key, profile), profile)
+        except NotAllowed:  # it was deleted, or made elsewhere
+            return {self.parts["key"]: "", self.parts["status"]: READY}
+
+    def _still_opens(self, key: str | None, profile: gr.OAuthProfile | None) -> str:
+        if as_text(key):
+            with suppress(StorageError):  # said when it is opened
+                owned_task(self.services.labels, owner_of(as_text(key), profile))
+        return as_text(key)
+
     def on_open(
         self,
         visitor: Visitor,
@@ -256,10 +289,9 @@ class LabelTab:
         with user_errors() as problem:
             owner, store = owner_of(key, profile), self.services.labels
             task, _ = owned_task(store, owner)
-            *texts, share = values
+            texts, limits = values[: len(TEXTS)], values[len(TEXTS) :]
             changes: dict[str, Any] = dict(zip(TEXTS, map(as_text, texts), strict=True))
-            changes["gold_share"] = label_form.read_share(share)
-            made = change_task(store, owner, replace(task, **changes))
+            made = change_task(store, owner, replace(task, **changes, **label_form.read_limits(limits)))
             says = f"Version {made.version} is what raters read from now on."
             return self._owned(visitor, memory, key, profile, says)
         return {self.parts["status"]: messages.error_html(problem.message)}
@@ -275,8 +307,23 @@ class LabelTab:
         """Write what was asked for; the page then fetches it."""
         with user_errors() as problem:
             owner = owner_of(key, profile)
+            if report is None:  # the server has forgotten it, and the page still shows it
+                *_, report = self._reported(visitor, owner)
             return {self.parts["file"]: str(self._written(visitor, owner, report, str(event.take)))}
         return {self.parts["status"]: messages.error_html(problem.message)}
+
+    def on_take_used(
+        self,
+        visitor: Visitor,
+        key: str,
+        report: StudyReport | None,
+        event: gr.EventData,
+        profile: gr.OAuthProfile | None = None,
+    ) -> Updates:
+        """The same of a run that was scored with people's labels."""
+        if report is None:
+            return {self.parts["status"]: messages.error_html(messages.NOTHING_DONE)}
+        return self.on_take(visitor, key, report, event, profile)
 
     # Steps of the handlers.
 
@@ -289,12 +336,8 @@ class LabelTab:
         says: str = "",
     ) -> Updates:
         """All that the owner sees."""
-        parts, owner, store = self.parts, owner_of(key, profile), self.services.labels
-        progress, labelled = task_progress(store, owner), labelled_items(store, owner)
-        runs = runs_with(self.services, visitor.key, {one.item.image_id for one in labelled})
-        report = label_report(
-            progress, labelled, self._automatic(visitor, progress, [r.run_id for r in runs])
-        )
+        parts, owner = self.parts, owner_of(key, profile)
+        progress, runs, report = self._reported(visitor, owner)
         known = {**(memory or {}), **({owner.text: title_of(progress.task)} if owner.secret else {})}
         status = messages.done_html(says) if says else ""
         return {
@@ -302,10 +345,19 @@ class LabelTab:
             parts["owned"]: gr.update(visible=True), parts["memory"]: known,
             parts["mine"]: gr.update(choices=task_choices(self.services, known, profile), value=owner.text),
             **self.scores.offer([run for run in runs if run.study != UNMEASURED.name]),
+            **self.removals.offer(progress),
             **self._told(progress, report, owner),
             **{parts["texts"][name]: getattr(progress.task, name) for name in TEXTS},
-            parts["texts"]["gold_share"]: round(100 * progress.task.gold_share, 4),
+            **{parts["texts"][name]: n for name, n in label_form.limits_of(progress.task).items()},
         }  # fmt: skip
+
+    def _reported(self, visitor: Visitor, owner: OwnerKey) -> tuple[TaskProgress, list[RunLine], StudyReport]:
+        """How far the task is, the visitor's runs with its pictures, and what the answers say."""
+        store = self.services.labels
+        progress, labelled = task_progress(store, owner), labelled_items(store, owner)
+        runs = runs_with(self.services, visitor.key, {one.item.image_id for one in labelled})
+        automatic = self._automatic(visitor, progress, [run.run_id for run in runs])
+        return progress, runs, label_report(progress, labelled, automatic)
 
     def _told(self, progress: TaskProgress, report: StudyReport, owner: OwnerKey) -> Updates:
         parts, sync = self.parts, self.services.label_sync()

@@ -12,12 +12,17 @@ POST     ``/label/skip``                ``{id, item}``                          
 POST     ``/label/undo``                ``{id}``                                turn
 DELETE   ``/label/mine``                                                        ``{deleted: n}``
 GET      ``/label/picture/<item>``                                              PNG
+POST     ``/label/exclude``             ``{rater, excluded}``                   ``{raters: [...]}``
+DELETE   ``/label/task``                                                        ``{deleted: n}``
 =======  =============================  ======================================  ==========================
 
 ``page`` says that the task's page was read; it makes one rater. From ``mine`` on, the rater's code is in
 the header ``X-Rater-Code``; there are no cookies, and nothing is logged of who asked. A turn comes only when
-what was sent is on the disk. Errors are ``{error: text}``: 400 and 413 to 415 for what was sent, 403 and
-404 for what is not the rater's, 429 (wait), 503 (send again).
+what was sent is on the disk. The last two are the owner's, whose key is in the header ``X-Owner-Key``: a
+rater counts no more or again, and a task is deleted for good.
+
+Errors are ``{error: text}``: 400 and 413 to 415 for what was sent, 403 and 404 for what is not theirs who
+ask, 429 (wait), 503 (send again).
 """
 
 from __future__ import annotations
@@ -37,7 +42,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from bias_core.annotation.collected import task_progress
 from bias_core.annotation.label_pictures import read_picture
+from bias_core.annotation.owner_removals import delete_task, exclude_rater
 from bias_core.annotation.rating import (
     delete_my_answers,
     give_answer,
@@ -50,6 +57,7 @@ from bias_core.annotation.rating import (
     task_to_join,
     undo,
 )
+from bias_core.annotation.task_owner import OwnerKey
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
 from bias_core.ui.address import network_of
 from bias_core.ui.label_page import page_routes
@@ -57,6 +65,7 @@ from bias_core.ui.label_page import page_routes
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from bias_core.annotation.collected import TaskProgress
     from bias_core.annotation.label_store import LabelStore
     from bias_core.annotation.tasks import Task
     from bias_core.annotation.turns import Turn
@@ -66,7 +75,7 @@ T = TypeVar("T")
 Handler = Callable[["Request"], Awaitable[Response]]
 
 MAX_BODY = 4096  # bytes; an answer has about 200
-CODE_HEADER = "x-rater-code"
+CODE_HEADER, KEY_HEADER = "x-rater-code", "x-owner-key"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _READERS = 8
 
@@ -118,6 +127,13 @@ class AnswerBody(SkipBody):
     duration_ms: int = 0
 
 
+class ExcludeBody(_Body):
+    """``rater`` is a random name; ``excluded`` false takes the rater back in."""
+
+    rater: str
+    excluded: bool
+
+
 class _Refused(BiasCoreError):
     """An answer of HTTP's own."""
 
@@ -148,6 +164,8 @@ class LabelDoor:
             ("POST", "/label/skip", self._skip),
             ("POST", "/label/undo", self._undo),
             ("GET", "/label/picture/{token}", self._picture),
+            ("POST", "/label/exclude", self._exclude),
+            ("DELETE", "/label/task", self._delete_task),
         )
         return [Route(path, _guarded(handler), methods=[method]) for method, path, handler in handlers]
 
@@ -218,6 +236,21 @@ class LabelDoor:
 
         return Response(await self._alone(read), media_type="image/png", headers=_PICTURE)
 
+    async def _exclude(self, request: Request) -> Response:
+        key, body = self._key(request), await _read(request, ExcludeBody)
+
+        def act(store: LabelStore) -> TaskProgress:
+            exclude_rater(store, key, body.rater, excluded=body.excluded)
+            return task_progress(store, key)
+
+        found = await self._alone(act)
+        names = ("rater", "n_answered", "n_skipped", "excluded")
+        return _json({"raters": [{name: getattr(one, name) for name in names} for one in found.raters]})
+
+    async def _delete_task(self, request: Request) -> Response:
+        key = self._key(request)
+        return _json({"deleted": await self._alone(lambda store: delete_task(store, key))})
+
     async def _save(self, act: Callable[[LabelStore], T]) -> T:
         """With those of others in one commit, which the event loop does not wait for."""
         store = self._services.labels
@@ -234,6 +267,10 @@ class LabelDoor:
             raise NotAllowed(f"the header {CODE_HEADER} must hold your rater's code")
         self._take(code, *_ACTS)
         return code
+
+    def _key(self, request: Request) -> OwnerKey:
+        self._take(f"owner {self._network(request)}", *_ACTS)
+        return OwnerKey.parse(request.headers.get(KEY_HEADER, ""))
 
     def _network(self, request: Request) -> str:
         """Who joins shares an allowance with their network; its address is known to nobody, only alike."""

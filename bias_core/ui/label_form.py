@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from bias_core.annotation.tasks import association_task, own_task, pst_task
+from bias_core.annotation.tasks import MAX_JOINS, Task, association_task, own_task, pst_task
 from bias_core.errors import InvalidInput
 from bias_core.studies.label_sources import (
     candidates,
@@ -23,7 +23,7 @@ from bias_core.ui.study_form import as_number, as_text, as_whole
 
 if TYPE_CHECKING:
     from bias_core.annotation.task_owner import TaskPicture
-    from bias_core.annotation.tasks import Task, TaskKind
+    from bias_core.annotation.tasks import TaskKind
     from bias_core.studies.label_sources import Candidate
     from bias_core.studies.saved_reports import Report
 
@@ -110,6 +110,40 @@ def _build_words(form: dict[str, Any]) -> None:
             visible=False,
             elem_id="label-answers",
         )
+
+
+def build_limits() -> dict[str, Any]:
+    """Boxes for the numbers of a task that can be changed later, in the order of :func:`read_limits`."""
+    with gr.Row():
+        return {
+            "gold_share": build_share(),
+            **{
+                name: gr.Number(
+                    getattr(Task, name), label=label, info=info, precision=0, minimum=1, maximum=MAX_JOINS,
+                    min_width=140,
+                )
+                for name, (label, info) in _JOINS.items()
+            },
+        }  # fmt: skip
+
+
+def limits_of(task: Task) -> dict[str, float]:
+    """What stands in :func:`build_limits` for this task."""
+    return {"gold_share": round(100 * task.gold_share, 4), **{name: getattr(task, name) for name in _JOINS}}
+
+
+def read_limits(values: Sequence[Any]) -> dict[str, Any]:
+    """The fields of a task that :func:`build_limits` asks for; those not given stay as they are."""
+    share, *joins = values
+    given = zip(_JOINS, joins, strict=False)
+    limits = {name: as_whole(value, name.replace("_", " ")) for name, value in given}
+    return {"gold_share": read_share(share), **limits}
+
+
+_JOINS = {
+    "joins_per_address": ("Raters an hour from one address", "A class or an office shares one"),
+    "joins_per_hour": ("Raters an hour in all", "Who joins over the link"),
+}
 
 
 def build_texts() -> dict[str, Any]:

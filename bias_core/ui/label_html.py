@@ -96,7 +96,9 @@ def progress_html(progress: TaskProgress, report: StudyReport, sync_error: str |
         f"{progress.n_answers:,} of {progress.n_wanted:,} answers",
         f"{progress.n_complete:,} of {progress.n_items:,} pictures complete",
         f"{len(raters):,} raters",
-        f"{n_excluded:,} raters excluded, with {progress.n_excluded_answers:,} answers" if n_excluded else "",
+        f"raters excluded: {n_excluded:,}, with {progress.n_excluded_answers:,} answers"
+        if n_excluded
+        else "",
         f"{format_number(median(seconds))} s a picture (median of the raters' medians)" if seconds else "",
         f"{wrong:,} of {checks:,} attention checks failed" if checks else "",
         f"{progress.n_deleted_raters:,} raters deleted {progress.n_deleted_answers:,} answers"

@@ -21,6 +21,7 @@ from bias_core.studies.study_types import StudySettings
 from bias_core.types import Attribute
 from bias_core.ui.label import LabelTab
 from bias_core.ui.label_form import FIELDS
+from bias_core.ui.label_make import READY
 from bias_core.ui.visitor import Visitor
 from tests.annotation.raters import new_id
 from tests.ui.fakes import FakeServices
@@ -300,3 +301,76 @@ def test_a_task_made_in_python_opens_here_too(
     told = tab.on_open(visitor, {"other.key": "Another"}, task.key.text)
     assert told[tab.scores.parts["run"]]["choices"] == []  # of none of this visitor's runs
     assert list(told[tab.parts["memory"]]) == ["other.key", task.key.text]
+
+
+def test_an_owner_excludes_a_rater_and_takes_them_back_in(
+    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
+) -> None:
+    parts, removals = tab.parts, tab.removals
+    key = made(tab, visitor, run, raters=3)
+    tab._setter("open")(visitor, None, key)
+    answer_all(services, key, "feminine", "feminine", "masculine")
+    told = tab.on_open(visitor, None, key)
+    choices = told[removals.parts["rater"]]["choices"]
+    bad = choices[2][1]
+    shown = removals._excluder(True)(visitor, None, key, bad)
+    assert set(shown) <= set(tab.owned_outputs())
+    assert f"{bad} counts in nothing" in shown[parts["status"]]
+    assert "raters excluded: 1" in shown[parts["progress"]]
+    assert "excluded" in shown[removals.parts["rater"]]["choices"][2][0]
+    event: Any = SimpleNamespace(take="labels:csv")
+    assert bad not in Path(tab.on_take(visitor, key, None, event)[parts["file"]]).read_text()
+    shown = removals._excluder(False)(visitor, None, key, bad)
+    assert "raters excluded" not in shown[parts["progress"]]
+    for rater, words in ((None, "choose a rater"), ("rater-of-nobody", "no rater"), ("\ud800", "no rater")):
+        assert words in removals._excluder(True)(visitor, None, key, rater)[parts["status"]]
+    assert "no task of yours" in removals._excluder(True)(visitor, None, key[:-1], bad)[parts["status"]]
+
+
+def test_a_task_is_deleted_when_its_title_is_typed(
+    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
+) -> None:
+    parts, removals = tab.parts, tab.removals
+    key, other = made(tab, visitor, run), made(tab, visitor, run)
+    memory = {key: "A task", other: "Another"}
+    for asked, title, words in ((key, "a task", "type its title"), (key[:-1], "A task", "no task of yours")):
+        told = removals.on_delete(memory, asked, title)
+        assert words in told[parts["status"]]
+        assert list(told) == [parts["status"]]
+    told = removals.on_delete(memory, key, " A task ")
+    assert set(told) <= set(tab.owned_outputs())
+    assert "0 answers are deleted" in told[parts["status"]]
+    assert (told[parts["key"]], told[parts["memory"]]) == ("", {other: "Another"})
+    assert "no task of yours" in tab.on_open(visitor, None, key)[parts["status"]]
+    assert tab.on_return(visitor, memory, "", key) == {parts["key"]: "", parts["status"]: READY}
+    assert parts["header"] in tab.on_return(visitor, memory, "", other)  # a reload
+    assert parts["header"] in tab.on_return(visitor, memory, other, key)  # an owner's link
+
+
+def test_the_owner_s_key_is_kept_by_the_browser_and_the_report_is_made_anew(
+    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
+) -> None:
+    import gradio as gr
+
+    key = made(tab, visitor, run, raters=1)
+    assert isinstance(tab.parts["key"], gr.BrowserState)  # a gr.State is gone after 200 other sessions
+    tab._setter("open")(visitor, None, key)
+    answer_all(services, key, "feminine")
+    event: Any = SimpleNamespace(take="table:raters:csv")
+    fresh = Visitor()  # as after the server forgot this session
+    assert tab.on_take(fresh, key, None, event)[tab.parts["file"]].endswith("-raters.csv")
+    assert "Nothing has been measured" in tab.on_take_used(fresh, key, None, event)[tab.parts["status"]]
+    fresh.leave()
+
+
+def test_limits_of_joining_are_the_owner_s(
+    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
+) -> None:
+    key = made(tab, visitor, run)
+    told = tab.on_change(visitor, None, key, None, "T", "", "You may stop.", "", 10, 30, 60)
+    assert "Version 2" in told[tab.parts["status"]]
+    task, _ = owned_task(services.labels, OwnerKey.parse(key))
+    assert (task.joins_per_address, task.joins_per_hour) == (30, 60)
+    for bad in (0, -1, 10**30, float("inf"), float("nan"), "many", None, 2.5, [3]):
+        told = tab.on_change(visitor, None, key, None, "T", "", "You may stop.", "", 10, bad, 60)
+        assert "joins per address" in told[tab.parts["status"]]

@@ -341,6 +341,31 @@ def test_the_app_hands_these_routes_to_gradio_and_serves_no_label_file(fakes: Fa
         assert str(fakes.settings.data_dir / name) in options["blocked_paths"]
 
 
+def test_an_owner_excludes_raters_and_deletes_the_task_over_http(
+    client: TestClient, task: CreatedTask, rater: dict[str, str], fakes: FakeServices
+) -> None:
+    owner, stranger = {"X-Owner-Key": task.key.text}, {"X-Owner-Key": task.key.text[:-1]}
+    (name,) = [one.rater for one in task_progress(fakes.labels, task.key).raters]
+    body = {"rater": name, "excluded": True}
+    said = client.post("/label/exclude", headers=owner, json=body).json()
+    assert said == {"raters": [{"rater": name, "n_answered": 0, "n_skipped": 0, "excluded": True}]}
+    turn = client.get("/label/next", headers=rater).json()
+    assert (turn["done"], turn["item"], turn["can_undo"]) == ("excluded", "", False)
+    body["excluded"] = False
+    assert not client.post("/label/exclude", headers=owner, json=body).json()["raters"][0]["excluded"]
+    bad = ({"rater": name}, {"rater": 5, "excluded": True}, {"rater": "x", "excluded": True}, [])
+    for wrong in bad:
+        reply = client.post("/label/exclude", headers=owner, json=wrong)
+        assert (reply.status_code, set(reply.json())) == (400, {"error"})
+    for headers in (stranger, rater, {}, {"X-Owner-Key": "." * 4000}):
+        assert client.post("/label/exclude", headers=headers, json=body).status_code == 403
+        assert client.delete("/label/task", headers=headers).status_code == 403
+    assert client.delete("/label/task", headers=owner).json() == {"deleted": 0}
+    assert client.delete("/label/task", headers=owner).status_code == 403
+    assert client.get(f"/label/task/{task.join_code}").status_code == 403
+    assert client.get("/label/next", headers=rater).status_code == 403
+
+
 def test_every_route_is_in_the_table_of_routes(fakes: FakeServices) -> None:
     assert label_api.__doc__
     rows = [line.split() for line in label_api.__doc__.splitlines() if "``/label/" in line]
