@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bias_core.cli import app
+from bias_core.errors import Interrupted
 from bias_core.studies.explore import explore
 from bias_core.studies.explore_export import to_command
 from bias_core.studies.explore_types import ExploreSettings
@@ -123,7 +125,7 @@ def start(environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]
         env=os.environ | environment,
         cwd=Path(__file__).parent.parent,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
     )
 
@@ -158,13 +160,49 @@ def test_a_killed_run_resumes(environment, command):
     assert before.items() <= after.items()
 
 
-def test_control_c_stops_and_scores_what_is_finished(environment):
-    process = start(environment, *LONG)
+def test_control_c_stops_scores_what_is_finished_and_exits_with_130(environment, tmp_path):
+    process = start(environment, *LONG, "--out", str(tmp_path / "out.zip"))
     wait_for_pictures(environment, 64)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert "Stopped" in output
+    output, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Stopped: the scores are of the" in output
+    assert "same command goes on from there" in said
+    with zipfile.ZipFile(tmp_path / "out.zip") as archive:
+        assert sum(name.endswith(".png") for name in archive.namelist()) >= 64
+    (run,) = (Path(environment["BIAS_DATA_DIR"]) / "runs").glob("*.json")
+    assert json.loads(run.read_text())["status"] == "cancelled"
+
+
+def test_an_exploration_that_the_machine_could_not_finish_exits_with_1(command, monkeypatch):
+    def no_quota(*_args, **_options):
+        raise Interrupted("The GPU is free again in an hour")
+        yield
+
+    monkeypatch.setattr("bias_core.services.Services.draw", no_quota)
+    result = command("explore", "doctor", "--no-attributes", "--model", "calibration-renderer", "-n", "4")
+    assert result.exit_code == 1
+    assert "free again in an hour" in result.output
+
+
+def test_a_study_that_is_told_to_end_keeps_its_pictures_says_so_and_exits_with_143(environment):
+    process = start(environment, "study", "run", "t2iat-occupations", "--model", "calibration-renderer")
+    wait_for_pictures(environment, 64)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "what is finished is kept" in said
+    assert "Traceback" not in said
+
+
+def test_control_c_between_two_steps_of_a_command_is_said_too(command, monkeypatch):
+    def interrupted(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bias_core.studies.run_study.plan_study", interrupted)
+    result = command("run", "t2iat-occupations", "--model", "calibration-renderer")
+    assert result.exit_code == 130
+    assert "what is finished is kept" in result.output
 
 
 def test_help_loads_no_model_library():

@@ -76,6 +76,7 @@ def test_measuring_gives_the_report_of_study_run(command, tmp_path):
     result = command(*SMALL, "--measure", "--out", str(ours))
     assert result.exit_code == 0, result.output
     assert command("study", *SMALL, "--out", str(theirs)).exit_code == 0
+    assert not (theirs / "train").exists()  # no pictures, no metadata of pictures
     ours = json.loads((ours / "calibration-renderer-published" / "report.json").read_text())
     theirs = json.loads((theirs / "report.json").read_text())
     ours.pop("seconds")

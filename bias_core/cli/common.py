@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
-from bias_core.errors import BiasCoreError, InvalidInput
+from bias_core.errors import BiasCoreError, Cancelled, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
+    from pathlib import Path
 
+    from bias_core.runs.export import Export
     from bias_core.services import Services
     from bias_core.studies.explore_types import Progress
 
@@ -50,9 +52,11 @@ def choose_engine(services: Services, engine: EngineName, workers: int) -> None:
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Show our own errors as one red line and exit with 2."""
+    """Show our own errors as one red line and exit with 2; Ctrl-C, where no run listens, exits with 130."""
     try:
         yield
+    except KeyboardInterrupt as error:
+        raise exit_stopped(signal.SIGINT) from error
     except BiasCoreError as error:
         typer.secho(f"Error: {error}", fg="red", err=True)
         raise typer.Exit(2) from error
@@ -70,41 +74,92 @@ def open_services() -> Iterator[Services]:
         services.close()
 
 
-def run_with_bar(start: Callable[[Callable[[], bool]], Generator[Progress, None, T]]) -> T:
-    """Follow a run behind a progress bar to what it returns; Ctrl-C stops it at its next step.
+class Stop:
+    """Whether the run is to stop: asked as ``cancelled`` at its every step.
+
+    Attributes
+    ----------
+    signal : that asked for it; 0 for none.
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+
+    def __call__(self) -> bool:
+        """Whether a signal came."""
+        return self.signal != 0
+
+
+def run_with_bar(start: Callable[[Stop], Generator[Progress, None, T]]) -> T:
+    """Follow a run behind a progress bar to what it returns; Ctrl-C and SIGTERM stop it at its next step.
 
     ``start`` gets the question whether to stop, and gives the run.
+
+    Raises
+    ------
+    typer.Exit
+        The run was stopped before it had anything to return: with the code of :func:`exit_stopped`.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with stop_on_interrupt() as stopped, Progress(*columns, console=Console(stderr=True)) as bar:
+    with stop_on_signal() as stop, Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("starting", total=None)
-        run = start(stopped.is_set)
+        run = start(stop)
         while True:
             try:
                 step = next(run)
             except StopIteration as end:
                 result: T = end.value
                 return result
+            except Cancelled:
+                if not stop():
+                    raise
+                break
             left = f", {step.seconds_left:.0f} s left" if step.seconds_left > 0 else ""
             bar.update(task, completed=step.done, total=step.total, description=step.message + left)
+    raise exit_stopped(stop.signal)
+
+
+def exit_stopped(signum: int) -> typer.Exit:
+    """Say that a run is unfinished; the exit with the code that a shell expects, 130 after Ctrl-C.
+
+    Without a signal it was the machine that could not go on; the report says why, and the code is 1.
+    """
+    typer.secho(
+        "Stopped: what is finished is kept, and the same command goes on from there.", fg="yellow", err=True
+    )
+    return typer.Exit(128 + signum if signum else 1)
 
 
 @contextmanager
-def stop_on_interrupt() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second interrupts as usual."""
-    stopped = threading.Event()
+def stop_on_signal() -> Iterator[Stop]:
+    """A stop that the first Ctrl-C or SIGTERM asks for; the second does what it usually does."""
+    stop = Stop()
     if threading.current_thread() is not threading.main_thread():
-        yield stopped
+        yield stop
         return
+    before = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
 
-    def on_interrupt(*_: Any) -> None:
-        stopped.set()
-        signal.signal(signal.SIGINT, before)
+    def restore() -> None:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
-    before = signal.signal(signal.SIGINT, on_interrupt)
+    def on_signal(signum: int, _frame: Any) -> None:
+        stop.signal = signum
+        restore()
+
+    for signum in before:
+        signal.signal(signum, on_signal)
     try:
-        yield stopped
+        yield stop
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()
+
+
+def write_export(export: Export, out: Path) -> None:
+    """Into a folder, or into one zip where the name ends so."""
+    from bias_core.runs.export import write_folder, write_zip
+
+    (write_zip if out.suffix.lower() == ".zip" else write_folder)(export, out)
+    console.print(f"Written to {out}", markup=False)

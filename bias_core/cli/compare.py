@@ -44,7 +44,9 @@ def compare(
     confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder for report, tables and figures.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder, or name.zip, for report, tables and figures.")
+    ] = None,
 ) -> None:
     """Draw a concept in two to four ways on the same seeds, and test what differs."""
     from bias_core.studies.compare import compare as run_compare

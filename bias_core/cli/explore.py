@@ -11,18 +11,22 @@ from rich.table import Table
 from bias_core.cli.common import (
     EngineName,
     EngineOption,
+    Stop,
     WorkersOption,
     choose_engine,
     console,
+    exit_stopped,
     open_services,
     run_with_bar,
     user_errors,
+    write_export,
 )
+from bias_core.cli.tables import show_table
 from bias_core.errors import BiasCoreError
 from bias_core.model_catalogue import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
 
     from bias_core.services import Services
     from bias_core.studies.explore_types import ExploreReport, ExploreSettings, Progress
@@ -60,10 +64,15 @@ def explore(
     confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder for pictures, scores and report.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder, or name.zip, for pictures, scores and report.")
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Never evict the pictures of this run.")] = False,
 ) -> None:
-    """Draw pictures of a concept and score what they show. Ctrl-C stops; what is finished is scored."""
+    """Draw pictures of a concept and score what they show.
+
+    Ctrl-C stops: what is finished is scored, and the exit code is 130.
+    """
     from bias_core.studies.explore_types import ExploreSettings
 
     with user_errors(), open_services() as services:
@@ -86,12 +95,14 @@ def explore(
             n_clusters=clusters,
             confidence=confidence,
         )
-        report = explored(settings, services)
+        report, signum = explored(settings, services)
         show_report(report)
         if keep:
             services.manifests.keep(report.run_id)
         if out is not None:
             save_report(report, out)
+        if signum or services.manifests.get(report.run_id).status == "cancelled":
+            raise exit_stopped(signum)
 
 
 def models() -> None:
@@ -103,16 +114,16 @@ def models() -> None:
             conditions, size = ", ".join(info.conditions) or "–", f"{info.width}x{info.height}"
             table.add_row(info.id, conditions, str(info.default_steps), f"{info.default_guidance:g}",
                           size, info.licence, here)  # fmt: skip
-        console.print(table)
+        show_table(table)
         encoders = Table("encoder", "library", "what it is")
         for item in services.encoders():
             encoders.add_row(item.id, item.library, item.note or item.name)
-        console.print(encoders)
+        show_table(encoders)
         tools = Table("reads and writes", "as", "what it is")
         for role in get_args(Role):
             for tool in services.tools(role):
                 tools.add_row(tool.id, role.replace("_", " "), tool.note or tool.name)
-        console.print(tools)
+        show_table(tools)
 
 
 def attributes(
@@ -129,7 +140,7 @@ def attributes(
             for a in item.attributes:
                 rate = format_given(a.reference)
                 table.add_row(item.title, a.name, a.positive, a.negative, rate, a.reference_source)
-        console.print(table)
+        show_table(table)
 
 
 def runs(
@@ -153,7 +164,7 @@ def runs(
             table.add_row(
                 run.id, run.study, run.title, model, str(len(run.rows)), run.status, kept_mark, when
             )
-        console.print(table)
+        show_table(table)
 
 
 def find_attributes(services: Services, concept: str, texts: list[str]) -> tuple[Attribute, ...]:
@@ -166,20 +177,23 @@ def find_attributes(services: Services, concept: str, texts: list[str]) -> tuple
     return tuple(find_attribute(text, concept, sets) for text in texts)
 
 
-def explored(settings: ExploreSettings, services: Services) -> ExploreReport:
-    """Explore behind a progress bar; Ctrl-C stops within one denoising step, what is finished is scored."""
-    return run_with_bar(lambda cancelled: _to_the_report(settings, services, cancelled))
+def explored(settings: ExploreSettings, services: Services) -> tuple[ExploreReport, int]:
+    """Explore behind a progress bar: the report, and the signal that stopped it (0 for none).
+
+    A signal stops within one denoising step, and what is finished is scored.
+    """
+    return run_with_bar(lambda stop: _to_the_report(settings, services, stop))
 
 
 def _to_the_report(
-    settings: ExploreSettings, services: Services, cancelled: Callable[[], bool]
-) -> Generator[Progress, None, ExploreReport]:
+    settings: ExploreSettings, services: Services, stop: Stop
+) -> Generator[Progress, None, tuple[ExploreReport, int]]:
     from bias_core.studies.explore import explore as run_explore
     from bias_core.studies.explore_types import ExploreReport
 
-    for step in run_explore(settings, services, cancelled=cancelled):
+    for step in run_explore(settings, services, cancelled=stop):
         if isinstance(step, ExploreReport):
-            return step
+            return step, stop.signal
         yield step
     raise BiasCoreError("the exploration ended without a report")
 
@@ -191,7 +205,7 @@ def show_report(report: ExploreReport) -> None:
     table = Table("attribute", "score", "value", "interval", "n", "null", "note", title=report.prompt)
     for row in readable_scores(report):
         table.add_row(*list(row.values())[: len(table.columns)])
-    console.print(table)
+    show_table(table)
     if report.unknown_words:
         console.print(f"This world does not know: {', '.join(report.unknown_words)}", markup=False)
     for note in report.notes:
@@ -201,8 +215,6 @@ def show_report(report: ExploreReport) -> None:
 
 def save_report(report: ExploreReport, out: Path) -> None:
     """Pictures, scores and report as files."""
-    from bias_core.runs.export import write_folder
     from bias_core.studies.explore_export import to_export
 
-    write_folder(to_export(report), out)
-    console.print(f"Written to {out}", markup=False)
+    write_export(to_export(report), out)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from bias_core.cli.common import console
+from bias_core.cli.tables import show_table
 
 
 def measures(
@@ -27,4 +27,4 @@ def measures(
         table.add_row(
             metric.name, metric.summary, f"{low:g} to {high:g}", null, metric.higher_means, metric.reference
         )
-    console.print(table)
+    show_table(table)

@@ -22,6 +22,7 @@ from bias_core.cli.common import (
     user_errors,
 )
 from bias_core.cli.study import name_and_value, save_study_report, show_study_report
+from bias_core.cli.tables import show_table
 from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _show_costs(plans: Sequence[StudyPlan], services: Services) -> bool:
     table = Table("model", "condition", "pictures", "exist", "to draw", "time", "disk")
     for plan, cost in zip(plans, costs, strict=True):
         table.add_row(plan.settings.model, plan.settings.condition or "–", *_cells(cost))
-    console.print(table)
+    show_table(table)
     seconds, n_bytes = sum(cost.seconds for cost in costs), sum(cost.n_bytes for cost in costs)
     if any(cost.n_missing for cost in costs):
         place = f"{services.engine.n_workers()} x {services.engine.place()}"

@@ -17,7 +17,9 @@ from bias_core.cli.common import (
     open_services,
     run_with_bar,
     user_errors,
+    write_export,
 )
+from bias_core.cli.tables import show_table
 from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def list_studies() -> None:
         table = Table("study", "what it asks", "paper", "redraws")
         for design in list_designs():
             table.add_row(design.name, design.title, design.reference, design.where)
-        console.print(table)
+        show_table(table)
 
 
 @app.command(name="show")
@@ -84,7 +86,9 @@ def run_one_study(
     option: Annotated[list[str] | None, typer.Option(help="name=value, see `study show`.")] = None,
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder for report, tables and figures.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder, or name.zip, for report, tables and figures.")
+    ] = None,
 ) -> None:
     """Run a study: draw and measure. Ctrl-C stops; the same command goes on from there.
 
@@ -127,11 +131,9 @@ def save_study_report(report: StudyReport, out: Path | None) -> None:
     """Report, tables and figures as files, where a folder is given."""
     if out is None:
         return
-    from bias_core.runs.export import write_folder
     from bias_core.studies.study_export import to_export
 
-    write_folder(to_export(report), out)
-    console.print(f"Written to {out}", markup=False)
+    write_export(to_export(report), out)
 
 
 def show_study_report(report: StudyReport) -> None:
@@ -147,7 +149,7 @@ def show_study_report(report: StudyReport) -> None:
         table = Table(*text.columns, title=title)
         for row in text.itertuples(index=False):
             table.add_row(*row)
-        console.print(table)
+        show_table(table)
         if shown:
             console.print(f"{shown}; --out writes all.", markup=False, style="dim")
     for note in report.results.notes:

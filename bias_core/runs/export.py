@@ -43,7 +43,8 @@ class Export:
 
     Attributes
     ----------
-    images : originals, into ``train/`` with ``train/metadata.jsonl`` (Hugging Face imagefolder).
+    images : originals, into ``train/`` with ``train/metadata.jsonl`` (Hugging Face imagefolder); where there
+        are none, there is no such folder.
     tables : data frames by name, each as ``<name>.parquet`` and ``<name>.csv``.
     report : as ``report.json``.
     markdown : as ``report.md``.
@@ -98,7 +99,8 @@ def _entries(export: Export) -> Iterator[Entry]:
     ]
     lines = [_metadata(name, image) for name, image in zip(names, export.images, strict=True)]
     metadata = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
-    yield METADATA, metadata
+    if lines:
+        yield METADATA, metadata
     if export.facts is not None:
         kinds = column_kinds(lines)
         yield "README.md", dataset_card(export.facts, described(kinds)).encode()

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import zipfile
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -52,6 +53,12 @@ def test_the_folder_has_the_same_files(export, tmp_path):
     with zipfile.ZipFile(write_zip(export, tmp_path / "run.zip")) as archive:
         for name in archive.namelist():
             assert (tmp_path / "out" / name).read_bytes() == archive.read(name)
+
+
+def test_without_pictures_there_is_no_folder_of_them(export, tmp_path):
+    with zipfile.ZipFile(write_zip(replace(export, images=[]), tmp_path / "run.zip")) as archive:
+        assert not [name for name in archive.namelist() if name.startswith("train/")]
+        assert all(archive.getinfo(name).file_size for name in archive.namelist())
 
 
 def test_no_cell_or_heading_is_a_formula():
