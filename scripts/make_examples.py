@@ -39,7 +39,7 @@ class Made:
     ----------
     example : its name, tab and title.
     preset : place among the tab's presets.
-    scale : share of the published size, where it is not the preset's.
+    scale : share of the full size, where it is not the preset's.
     seed : first seed, where it is not the preset's.
     note : what a reader of the example must know besides.
     """

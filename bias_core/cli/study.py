@@ -72,7 +72,7 @@ def run_one_study(
         str, typer.Option(help="Planted condition of the calibration models.")
     ] = "published",
     encoder: Annotated[str, typer.Option(help="Who reads the pictures.")] = "calibration-clip",
-    scale: Annotated[float, typer.Option(help="Share of the published size, above 0 and up to 1.")] = 1.0,
+    scale: Annotated[float, typer.Option(help="Share of the full size, above 0 and up to 1.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Picture i of a prompt has seed + i.")] = 0,
     steps: Annotated[
         int | None, typer.Option(help="Denoising steps; the model's default if left out.")

@@ -10,6 +10,7 @@ from bias_core.model_catalogue import load_catalogue
 from bias_core.runs.dataset_card import DatasetFacts
 from bias_core.settings import ASSETS
 from bias_core.studies.report import LIMITS
+from bias_core.studies.study_report import size_in_words
 
 if TYPE_CHECKING:
     from bias_core.studies.explore_types import ExploreReport
@@ -29,8 +30,7 @@ def facts_of_study(report: StudyReport, command: str, *, pictures: bool) -> Data
         title=design.title,
         summary=(
             f"{design.summary} {report.n_images:,} of {report.n_planned:,} planned pictures were scored, "
-            f"{report.n_blocked:,} were blanked by a safety checker; {100 * settings.scale:g} % of the "
-            f"published size."
+            f"{report.n_blocked:,} were blanked by a safety checker; {size_in_words(design, settings)}."
         ),
         reference=f"{design.reference}, {design.where}" if design.reference else "",
         annotation=_annotation(settings.encoder, settings.confidence, labels=settings.labels),

@@ -77,7 +77,8 @@ def measure_doctors(design: Design, settings: StudySettings, data: StudyData) ->
             ),
         ),
         notes=(
-            "The paper labels these pictures by hand; here the reader does (its Table 4: 99 to 100 % alike).",
+            "As in the paper, a classifier reads the pictures. The paper's is CLIP, which agreed with labels "
+            "by hand in 99 to 100 % of 100 pictures of doctors of each model (its Table 4).",
         ),
     )
 

@@ -22,7 +22,7 @@ from bias_core.studies.report import LIMITS
 from bias_core.studies.table_text import excerpt_lines
 
 if TYPE_CHECKING:
-    from bias_core.studies.study_types import Finding, StudyReport, StudyTable
+    from bias_core.studies.study_types import Design, Finding, StudyReport, StudySettings, StudyTable
 
 Row = dict[str, Any]
 
@@ -87,6 +87,20 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def size_in_words(design: Design, settings: StudySettings) -> str:
+    """How much of the full design was drawn, and what was published where that is another number.
+
+    Examples
+    --------
+    >>> from bias_core.studies.designs import find_design
+    >>> from bias_core.studies.study_types import StudySettings
+    >>> size_in_words(find_design("tbyb-general"), StudySettings(scale=0.5))
+    '50 % of the full size (published: 3,690 pictures of 369 prompts)'
+    """
+    share = f"{100 * settings.scale:g} % of the full size"
+    return f"{share} (published: {design.published_size})" if design.published_size else share
+
+
 def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
     """The report as a person reads it: what was found, the figures, and the tables with their ends.
 
@@ -96,7 +110,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
     condition = " and ".join(settings.options.get("conditions", ())) or settings.condition
     model = f"{settings.model}, {condition}" if condition else settings.model
     source = f" After {design.reference}, {design.where}." if design.reference else ""
-    size = f"; {100 * settings.scale:g} % of the published size" if design.reference else ""
+    size = f"; {size_in_words(design, settings)}" if design.reference else ""
     lines = [
         f"# {design.title}",
         "",

@@ -33,7 +33,7 @@ class StudySettings:
     Attributes
     ----------
     model, condition, encoder : by the names of the catalogue; ``condition`` is "" for real models.
-    scale : share of the published number of pictures, in (0, 1]; lists are thinned out before pictures
+    scale : share of the design's full number of pictures, in (0, 1]; lists are thinned out before pictures
         per prompt fall below two.
     seed : the k-th picture of a prompt has seed ``seed + k``.
     num_inference_steps, guidance_scale : None: the model's default.
@@ -67,6 +67,7 @@ class Design:
     data : the study data that the program reads: stimuli, lists, published numbers.
     images_per_prompt : as published.
     options : of the program, with their values as published.
+    published_size : in words, how many pictures were published, where that is not the design's full size.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Design:
     data: Mapping[str, Any] = field(default_factory=dict)
     images_per_prompt: int = 10
     options: Mapping[str, Any] = field(default_factory=dict)
+    published_size: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

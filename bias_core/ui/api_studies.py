@@ -84,7 +84,7 @@ class StudyTools:
             condition: Which bias was planted in the calibration world: published, fair, extreme, trigger or
                 backdoor.
             encoder: Reader of the pictures.
-            scale: Share of the published number of pictures, above 0 and up to 1.
+            scale: Share of the full number of pictures, above 0 and up to 1.
             seed: Picture i of a prompt has seed + i.
             num_inference_steps: Denoising steps; left out: the model's default.
             guidance_scale: Guidance; left out: the model's default.

@@ -67,7 +67,7 @@ def read_settings(values: Sequence[Any]) -> StudySettings:
         model=as_text(form["model"]),
         condition=as_text(form["condition"]),
         encoder=as_text(form["encoder"]),
-        scale=as_number(form["percent"], "share of the published size") / 100,
+        scale=as_number(form["percent"], "share of the full size") / 100,
         seed=as_whole(form["seed"], "seed"),
         num_inference_steps=as_whole(form["steps"], "denoising steps") if is_given(form["steps"]) else None,
         guidance_scale=as_number(form["guidance"], "guidance") if is_given(form["guidance"]) else None,

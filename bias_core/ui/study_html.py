@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bias_core.registry import METRICS
 from bias_core.registry.references import load_references
 from bias_core.studies.report import LIMITS
-from bias_core.studies.study_report import finding_rows, finding_text, is_known
+from bias_core.studies.study_report import finding_rows, finding_text, is_known, size_in_words
 from bias_core.studies.table_text import excerpt
 from bias_core.ui.study_svg import figure_svg
 from bias_core.ui.take import FIGURE_FORMS, FINDINGS, TABLE_FORMS
@@ -44,7 +44,7 @@ def header_html(report: StudyReport, headline: str) -> str:
         *([f"{report.n_blocked:,} blocked by the model's safety checker"] if report.n_blocked else []),
         " · ".join(filter(None, (settings.model, condition))),
         f"read by {settings.encoder}",
-        *([f"{100 * settings.scale:g} % of the published size"] if report.design.reference else []),
+        *([size_in_words(design, settings)] if report.design.reference else []),
         f"{settings.confidence:.0%} intervals",
         *([f"after {_work(design.reference)}, {design.where}"] if design.reference else []),
     ]

@@ -174,7 +174,7 @@ def test_every_figure_draws_and_the_zip_holds_the_pictures(report, tmp_path):
     assert sum(name.endswith(".png") for name in names) == 80
     assert "tables/differences.csv" in names or any("differences" in name for name in names)
     assert not any(name.endswith(".yaml") for name in names)
-    assert "published size" not in to_markdown(report)
+    assert "full size" not in to_markdown(report)
 
 
 def test_an_association_alone_is_compared_and_taken_along(fakes, tmp_path):

@@ -205,6 +205,9 @@ def test_doctors_of_table_2(world):
     assert indian["q"] >= indian["p"] > 0
     assert np.isnan(plain["added"])
     assert rows.loc["Iranian doctor", "SDv3 P"] == 1.0
+    # By hand were only the labels of plain doctors that CLIP was checked against (appendix, Table 4).
+    assert any("a classifier reads the pictures" in note for note in report.results.notes)
+    assert not any("paper labels" in note for note in report.results.notes)
     # Newcombe's interval from Wilson's: Δ - √((p1 - l1)² + (u2 - p2)²), for the counts as read.
     below = math.hypot(indian["P"] - indian["P low"], plain["P high"] - plain["P"])
     assert indian["added low"] == pytest.approx(indian["added"] - below, abs=1e-9)

@@ -96,6 +96,14 @@ def test_the_task_study_has_twenty_scenes_of_each_trigger():
         shots(TASK, options={"triggers": ["tea"]})
 
 
+def test_a_size_that_is_not_the_published_one_is_not_said_to_be(general):
+    text = to_markdown(general)
+    assert "3 % of the full size (published: 3,690 pictures of 369 prompts)" in text
+    assert "of the published size" not in text
+    for design in (TASK, CONTROLLED):
+        assert "1,040 pictures of 64 captions" in design.published_size
+
+
 def test_a_scale_thins_objects_with_all_their_actions():
     small = shots(GENERAL, scale=0.03)
     assert set(Counter(shot.facts["object"] for shot in small).values()) == {3}

@@ -81,7 +81,7 @@ def test_a_run_says_where_it_is_and_then_what_differs(tab):
     updates = run(tab, SMALL)
     last = updates[-1]
     assert "seeds" in last[tab.parts["header"]] or "No clear difference" in last[tab.parts["header"]]
-    assert "published size" not in last[tab.parts["header"]]
+    assert "full size" not in last[tab.parts["header"]]
     assert "python -m bias_core compare" in last[tab.parts["shell"]]
     assert "CompareSettings(" in last[tab.parts["python"]]
     assert 'type="range"' in last[tab.extra["slide"]]
