@@ -343,10 +343,11 @@ def _lora(text: str) -> tuple[str, float]:
 
 
 def _local_lora(text: str) -> str:
-    """The folder or .safetensors file of this name, "" if there is none."""
-    return (
-        real_path(text) if _is_folder(text, "") or (text.endswith(".safetensors") and _is_file(text)) else ""
-    )
+    """The folder or .safetensors file of this name, "" if there is none; of peft's file its folder."""
+    if not _is_folder(text, "") and not (text.endswith(".safetensors") and _is_file(text)):
+        return ""
+    path = Path(real_path(text))
+    return str(path.parent if path.name == "adapter_model.safetensors" else path)
 
 
 def _with_lora(info: ModelInfo, lora: str, weight: float) -> ModelInfo:

@@ -1,16 +1,23 @@
-"""Adapters (LoRA) put on a diffusers pipeline and taken off again without a trace."""
+"""Adapters (LoRA) put whole on a diffusers pipeline, and taken off again without a trace."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters.devices import loading
-from bias_core.adapters.snapshots import snapshot
+from bias_core.adapters.whole_weights import check_finite, read_json, some_of
 from bias_core.errors import ModelUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 # How peft and torch say that layers are missing or have other sizes.
 _MISFITS = ("size mismatch", "Target modules", "loading state_dict")
+_STANDARD = "pytorch_lora_weights.safetensors"
+_PEFT, _PEFT_CONFIG = "adapter_model.safetensors", "adapter_config.json"
+HUB_PATTERNS = ([_STANDARD, _PEFT, _PEFT_CONFIG], ["*.safetensors"])
+"""Files that a LoRA of a hub may be, the usual names first."""
 
 
 def put_on(
@@ -29,7 +36,7 @@ def put_on(
     Parameters
     ----------
     model : whose pipeline it is, for messages.
-    source : hub id, folder, or a .safetensors file.
+    source : hub id, folder, or a .safetensors file; the folder may be one of peft's ``save_pretrained``.
     name : of the adapter inside the pipeline.
     file : in the folder or repository; without one its only .safetensors file.
     weight : its strength; 1 is as it was trained.
@@ -37,49 +44,181 @@ def put_on(
     Raises
     ------
     ModelUnavailable
-        Missing, corrupt, a pickle, made for another model, or the family takes none. What was put into the
-        pipeline by then stays there: do not use it any more.
+        Missing, corrupt, a pickle, made for another model as a whole or in part, or the family takes none.
+        What was put into the pipeline by then stays there: do not use it any more.
     """
     if not hasattr(pipeline, "load_lora_weights"):
         raise ModelUnavailable(f"{model}: a {type(pipeline).__name__} takes no LoRA; choose another base")
     path = Path(source)
     if path.is_file():
         source, file = str(path.parent), path.name
-    local, said = Path(source).is_dir(), str(path) if path.exists() else source
+    said = str(path) if path.exists() else source
     with loading(f"{model}: the LoRA", said):
-        if offline and not local:  # diffusers cannot tell there which file it is
-            source, local = str(snapshot(source, revision, name=model, offline=True)), True
-        fits = _load(
-            pipeline,
-            source,
-            weight_name=file or _only_file(Path(source)),
-            adapter_name=name,
-            revision=revision or None,
-            local_files_only=local or offline,
-        )
-        if not fits:
-            raise ModelUnavailable(
-                f"{model}: the LoRA {said} does not fit this model; it was made for another"
-            )
+        folder = Path(source) if Path(source).is_dir() else hub_folder(source, revision, offline=offline)
+        file = file or _only_file(folder)
+        loader = getattr(pipeline, "first", pipeline)  # of two stages the one that decides what is drawn
+        try:
+            wanted = _load(loader, folder, file, name)
+        except (RuntimeError, ValueError) as error:
+            if any(words in str(error) for words in _MISFITS):
+                raise ModelUnavailable(_misfit(model, said)) from error
+            raise
+        _check_whole(loader, wanted, name, f"{model}: the LoRA {said}", _misfit(model, said))
         pipeline.set_adapters([name], adapter_weights=[weight])
 
 
-def _load(pipeline: Any, source: str, *, adapter_name: str, **how: Any) -> bool:
-    """Whether it fits. Diffusers only warns where no layer of it does."""
-    try:
-        pipeline.load_lora_weights(source, adapter_name=adapter_name, use_safetensors=True, **how)
-    except (RuntimeError, ValueError) as error:
-        if any(words in str(error) for words in _MISFITS):
-            return False
-        raise
-    return any(adapter_name in found for found in pipeline.get_list_adapters().values())
+def hub_folder(repo: str, revision: str, *, offline: bool = False) -> Path:
+    """Where the LoRA of a hub lies, downloaded where that is allowed."""
+    from huggingface_hub import snapshot_download
+
+    for patterns in HUB_PATTERNS:
+        folder = Path(
+            snapshot_download(
+                repo, revision=revision or None, allow_patterns=patterns, local_files_only=offline
+            )
+        )
+        if any(folder.glob("*.safetensors")):
+            break
+    return folder
 
 
-def _only_file(folder: Path) -> str | None:
-    """Which file of a folder to take; None on the hub, where diffusers looks itself."""
-    if not folder.is_dir():
-        return None
+def _load(loader: Any, folder: Path, file: str, name: str) -> dict[str, set[str]]:
+    """Put it on; the keys that should be there now, by component, and under "" those of no component."""
+    if file == _PEFT and (folder / _PEFT_CONFIG).is_file():
+        return _load_peft(loader, folder, name)
+    found = loader.lora_state_dict(str(folder), weight_name=file, use_safetensors=True, local_files_only=True)
+    tensors = found[0] if isinstance(found, tuple) else found
+    loader.load_lora_weights(
+        str(folder), weight_name=file, adapter_name=name, use_safetensors=True, local_files_only=True
+    )
+    wanted: dict[str, set[str]] = {"": set(tensors)}
+    for part in _networks(loader):
+        keys = {key for key in tensors if key.startswith(f"{part}.")}
+        wanted[""] -= keys
+        of_part = {key.removeprefix(f"{part}."): tensors[key] for key in keys}
+        wanted[part] = set(_in_peft_words(of_part, getattr(loader, part), part))
+    return wanted
+
+
+def _load_peft(loader: Any, folder: Path, name: str) -> dict[str, set[str]]:
+    """Put on what peft's ``save_pretrained`` wrote of one component; it does not say of which."""
+    from peft import LoraConfig
+    from safetensors.torch import load_file
+
+    kind = read_json(folder / _PEFT_CONFIG, str(folder)).get("peft_type")
+    if kind != "LORA":
+        raise ModelUnavailable(f"{folder} is an adapter of the kind {kind}, and only LoRA is taken")
+    tensors = {
+        key.removeprefix("base_model.model."): value for key, value in load_file(folder / _PEFT).items()
+    }
+    parts = _networks(loader)
+    fitting = {part: _in_peft_words(tensors, getattr(loader, part), part) for part in parts}
+    n_fitting = {part: _n_with_layer(keys, getattr(loader, part)) for part, keys in fitting.items()}
+    best = max(parts, key=n_fitting.__getitem__)
+    same = [part for part in parts if n_fitting[part] == n_fitting[best]]
+    if n_fitting[best] == 0:
+        return {"": set(tensors)}
+    if len(same) > 1:
+        raise ModelUnavailable(
+            f"{folder} fits {' and '.join(same)} alike and does not say which it is for; save it with "
+            "save_lora_weights of the diffusers pipeline"
+        )
+    config = LoraConfig.from_pretrained(str(folder)).to_dict()
+    metadata = {f"{best}.{key}": value for key, value in config.items()}
+    state = {f"{best}.{key}": value for key, value in fitting[best].items()}
+    how = {"adapter_name": name, "metadata": metadata, "_pipeline": loader}
+    part = getattr(loader, best)
+    if best.startswith("text_encoder"):
+        loader.load_lora_into_text_encoder(state, None, part, prefix=best, **how)
+    else:
+        part.load_lora_adapter(state, prefix=best, **how)
+    return {best: set(fitting[best])}
+
+
+def _networks(loader: Any) -> list[str]:
+    """Names of the components that a LoRA may be for."""
+    import torch
+
+    kinds = ("unet", "transformer", "text_encoder")
+    networks = [name for name, part in loader.components.items() if isinstance(part, torch.nn.Module)]
+    return [name for name in networks if name.startswith(kinds)]
+
+
+def _in_peft_words(tensors: Mapping[str, Any], part: Any, name: str) -> dict[str, Any]:
+    """The tensors of one component under the names that peft gives them there."""
+    from diffusers.utils.state_dict_utils import (
+        convert_state_dict_to_diffusers,
+        convert_state_dict_to_peft,
+        convert_unet_state_dict_to_peft,
+    )
+
+    found, of_text = dict(tensors), name.startswith("text_encoder")
+    if found and not any("lora_A" in key for key in found):
+        if of_text:
+            found = convert_state_dict_to_peft(convert_state_dict_to_diffusers(found))
+        else:
+            found = convert_unet_state_dict_to_peft(found)
+    if of_text and not hasattr(part, "text_model"):  # older transformers had one level more
+        found = {key.removeprefix("text_model."): value for key, value in found.items()}
+    return found
+
+
+def _n_with_layer(keys: Iterable[str], part: Any) -> int:
+    layers = {name for name, _ in part.named_modules()}
+    return sum(key.rsplit(".lora_", 1)[0] in layers for key in keys)
+
+
+def _check_whole(loader: Any, wanted: Mapping[str, set[str]], name: str, said: str, misfit: str) -> None:
+    """Refuse a LoRA that is not in the pipeline as a whole: diffusers only warns of what it left out.
+
+    Raises
+    ------
+    ModelUnavailable
+        No layer of it fits, or some do not, or a layer lacks one of its halves, or has NaN.
+    """
+    from peft import get_peft_model_state_dict
+
+    there: set[str] = set()
+    for part, names in loader.get_list_adapters().items():
+        if name in names:
+            module = getattr(loader, part)
+            check_finite(module, said)
+            keys = get_peft_model_state_dict(module, adapter_name=name)
+            there |= {f"{part}.{_bare(key)}" for key in keys}
+    if not there:
+        raise ModelUnavailable(misfit)
+    asked = {
+        f"{part}.{_bare(key)}".lstrip(".")
+        for part, keys in wanted.items()
+        for key in keys
+        if not key.endswith(".alpha")
+    }
+    wrong = (
+        ("{} of its {} weights have no place in this model", asked - there),
+        ("{} weights are missing beside its {}", there - asked),
+    )
+    for words, keys in wrong:
+        if keys:
+            raise ModelUnavailable(
+                f"{said} fits only in part: {words.format(len(keys), len(asked))} ({some_of(keys)}); it was "
+                "made for another model, or is damaged"
+            )
+
+
+def _bare(key: str) -> str:
+    return key.removesuffix(".weight")
+
+
+def _misfit(model: str, said: str) -> str:
+    return f"{model}: the LoRA {said} does not fit this model; it was made for another"
+
+
+def _only_file(folder: Path) -> str:
+    """Which file of a folder to take."""
     found = sorted(path.name for path in folder.glob("*.safetensors"))
+    for usual in (_STANDARD, _PEFT):
+        if usual in found:
+            return usual
     if len(found) == 1:
         return found[0]
     if found:

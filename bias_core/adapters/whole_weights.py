@@ -58,7 +58,7 @@ def load_whole(kind: Any, source: str, *, name: str, **how: Any) -> Any:
         ("has {} that this kind of model does not take", left_over),
         ("has {} of another shape", sizes),
     )
-    said = [words.format(len(keys)) + f" ({_some(keys)})" for words, keys in wrong if keys]
+    said = [words.format(len(keys)) + f" ({some_of(keys)})" for words, keys in wrong if keys]
     if said:
         raise ModelUnavailable(
             f"{name} {' and '.join(said)}: its weights and its config.json are not of one model; "
@@ -102,7 +102,7 @@ def check_shards(folder: Path, name: str) -> None:
         missing = sorted(file for file in files if not (folder / str(file)).is_file())
         if missing:
             raise ModelUnavailable(
-                f"{name} lacks {len(missing)} of its {len(files)} files of weights ({_some(missing)}), which "
+                f"{name} lacks {len(missing)} of its {len(files)} files of weights ({some_of(missing)}) that "
                 f"{index.name} names; download them again"
             )
 
@@ -158,6 +158,7 @@ def read_json(path: Path, name: str) -> Mapping[str, Any]:
     return found
 
 
-def _some(keys: Iterable[object]) -> str:
+def some_of(keys: Iterable[object]) -> str:
+    """The first few, in order."""
     found = sorted(map(str, keys))
     return ", ".join(found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters.devices import loading
+from bias_core.adapters.loras import hub_folder
 from bias_core.adapters.zero_gpu import Borrower, Pace
 from bias_core.errors import Interrupted
 from bias_core.model_catalogue import is_hub_id, split_revision
@@ -32,7 +33,6 @@ def fetch_pipeline(info: ModelInfo) -> None:
         Missing, gated, without safetensors, or there is no network.
     """
     from diffusers import DiffusionPipeline
-    from huggingface_hub import snapshot_download
 
     parts = [(str(info.options["path"]), info.revision)]
     parts += [split_revision(str(info.options[key])) for key in ("prior", "upscaler") if key in info.options]
@@ -45,7 +45,7 @@ def fetch_pipeline(info: ModelInfo) -> None:
     repo, revision = split_revision(str(info.options.get("lora", "")))
     if is_hub_id(repo):
         with loading(info.id, repo):
-            snapshot_download(repo, revision=revision or None, allow_patterns=["*.safetensors"])
+            hub_folder(repo, revision)
 
 
 class ZeroGpuTextToImage(Borrower):
