@@ -99,7 +99,7 @@ def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) 
 
 _COLUMNS = (
     "MCAS = II + ITP + IT + TT; positive leans male. δ = ||II| − |TT||; II − TT keeps its direction. "
-    "α = |(ITP + IT) / 2TT|, 1 is neutral, a dash where |TT| is too small to divide by. Men: share drawn, "
+    "α = |(ITP + IT) / 2TT|, 1 is neutral, undefined where |TT| is too small to divide by. Men: share drawn, "
     "where it is on record."
 )
 

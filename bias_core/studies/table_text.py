@@ -70,7 +70,7 @@ def _texts(frame: pd.DataFrame, counts: dict[str, pd.Series[Any]]) -> Iterator[t
             yield i, [format_estimate(v, a, b, n=k) for v, a, b, k in cells] if known else None
             i += 3
             continue
-        known = column.notna().any() or not len(column)
+        known = (column.notna() & (column.astype(str) != "")).any() or not len(column)
         as_p = _is_p(names[i])
         yield i, [_cell(v, k, as_p=as_p) for v, k in zip(column, n, strict=True)] if known else None
         i += 1

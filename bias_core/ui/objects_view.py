@@ -191,7 +191,7 @@ def examples_html(report: StudyReport) -> str:
 def _example(report: StudyReport, row: pd.Series[Any]) -> str:
     facts = {"asked for": row["prompt"], "caption": row["caption"], "added": row["added"]}
     facts |= {"left out": row["left_out"], "H_J": format_number(float(row["H_J"]))}
-    told = "".join(f"<dt>{k}</dt><dd>{escape(str(v)) or '–'}</dd>" for k, v in facts.items())
+    told = "".join(f"<dt>{k}</dt><dd>{escape(str(v)) or 'nothing'}</dd>" for k, v in facts.items())
     alt = escape(str(row["caption"]))
     return (
         f'<figure><img src="{data_uri(report.stored[row["image_id"]].path, 160)}" alt="{alt}">'

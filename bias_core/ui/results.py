@@ -131,7 +131,7 @@ def _facts(report: ExploreReport, image: ExploredImage) -> dict[str, str]:
         "Prompt": row.prompt,
         "Seed": str(row.seed),
         "Model": " · ".join(filter(None, (row.model, row.condition))),
-        "Revision": row.revision or "–",
+        "Revision": row.revision or "none",
         "Steps, guidance": sampler,
         "Size": f"{row.width} × {row.height}",
         "Group": f"{group + 1}" if group is not None else "not scored",

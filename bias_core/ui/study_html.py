@@ -67,9 +67,10 @@ def findings_html(report: StudyReport, null: str = NULL) -> str:
         return ""
     scales = _scales(rows)
     published, planted = (any(is_known(row[key]) for row in rows) for key in ("published", "planted"))
-    head = ["interval", "value", "n", "p", null]
+    tested = any(is_known(row["p_value"]) for row in rows)
+    head = ["interval", "value", "n", *["p"] * tested, null]
     head += ["published"] * published + ["planted"] * planted + ["in words"]
-    optional = {"published": published, "planted": planted}
+    optional = {"tested": tested, "published": published, "planted": planted}
     body = [_finding_row(row, scales[row["measure"]], null, **optional) for row in rows]
     table = _table_html(["", *head], body[:FEW], "Findings")
     more = _table_html(["", *head], body[FEW:], "Further findings")
@@ -104,13 +105,20 @@ def _legend(null: str, published: bool, planted: bool) -> str:
 
 
 def _finding_row(
-    row: dict[str, Any], scale: tuple[float, float], null: str, *, published: bool, planted: bool
+    row: dict[str, Any],
+    scale: tuple[float, float],
+    null: str,
+    *,
+    tested: bool,
+    published: bool,
+    planted: bool,
 ) -> str:
     text = {name: escape(value) for name, value in finding_text(row).items()}
     cells = [
         ("interval", _strip(row, scale)),
         ("value", f"{text['value']}<small>{text['interval']}</small>"),
-        *((name, text[name]) for name in ("n", "p")),
+        ("n", text["n"]),
+        *[("p", text["p"])] * tested,
         (null, text["null"]),
         *[("published", text["published"])] * published,
         *[("planted", text["planted"])] * planted,
@@ -171,7 +179,8 @@ def figure_cards(figures: Sequence[StudyFigure]) -> str:
     """The cards alone, each with its data as a table for who cannot see it, for a grid of the tab's own."""
     return "".join(
         f'<figure class="card" data-key="{escape(figure.key)}"><h3>{escape(figure.title)}</h3>'
-        f"{figure_svg(figure)}<figcaption>{escape(figure.caption)}</figcaption>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(figure.title)}">'
+        f"{figure_svg(figure)}</div><figcaption>{escape(figure.caption)}</figcaption>"
         f"<details><summary>As a table ({len(figure.data):,} rows)</summary>"
         f"{frame_html(figure.data, figure.title)}</details>"
         f"{takes_html('figure', figure.key, FIGURE_FORMS)}</figure>"

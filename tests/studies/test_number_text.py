@@ -75,6 +75,7 @@ def test_a_table_has_its_intervals_beside_their_values_and_no_empty_column():
         {
             "who": ["a", "b"], "n single": [3, 40], "STS single": [-33.333, 14.9], "single low": [-88.1, NAN],
             "single high": [58.2, NAN], "F single": [200 / 3] * 2, "true": [NAN, 12.5], "empty": [None] * 2,
+            "why": "",
             "p": [0.00001, NAN], "held": [True, False], "score": [0.5, 0.25], "low": [0.4, 0.2],
             "high": [0.6, 0.3],
         }
