@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import yaml
 
 from bias_core.errors import StorageError, UnknownModel
 from bias_core.types import ModelInfo
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+DefaultsOf = Callable[[str, Mapping[str, Any]], Mapping[str, float]]
+"""Settings of a class of pipelines, by its name and its index."""
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _REVISION = re.compile(r"[A-Za-z0-9][\w.-]{0,95}")
@@ -96,7 +97,11 @@ class Catalogue:
     pipelines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def model(
-        self, name: str, *, folder_of: Callable[[str, str], Path | None] = lambda _repo, _revision: None
+        self,
+        name: str,
+        *,
+        folder_of: Callable[[str, str], Path | None] = lambda _repo, _revision: None,
+        defaults_of: DefaultsOf = lambda _class, _index: {},
     ) -> ModelInfo:
         """The model of this name.
 
@@ -108,24 +113,28 @@ class Catalogue:
         ----------
         folder_of : finds the small files of a hub id and revision, from which the settings of a model that
             the file does not list are read; None where they cannot be had.
+        defaults_of : "steps", "guidance" and "size" of a class of pipelines that the file does not list, with
+            the index that names it; {} where the class is not known.
 
         Raises
         ------
         UnknownModel
             Neither; the message lists what exists.
         """
-        if info := self._base(name, folder_of):
+        if info := self._base(name, folder_of, defaults_of):
             return info
         for at in (match.start() for match in re.finditer(r"\+", name)):
             lora, weight = _lora(name[at + 1 :])
-            if lora and (info := self._base(name[:at], folder_of)):
+            if lora and (info := self._base(name[:at], folder_of, defaults_of)):
                 return _with_lora(info, lora, weight)
         raise UnknownModel(self._no_model(name))
 
-    def _base(self, name: str, folder_of: Callable[[str, str], Path | None]) -> ModelInfo | None:
+    def _base(
+        self, name: str, folder_of: Callable[[str, str], Path | None], defaults_of: DefaultsOf
+    ) -> ModelInfo | None:
         if _is_folder(name, _INDEX):
             folder = real_path(name)
-            return self._unlisted(folder, Path(folder))
+            return self._unlisted(folder, Path(folder), defaults_of)
         bare, revision = split_revision(name)
         for info in self.models:
             if info.id == name:
@@ -134,18 +143,22 @@ class Catalogue:
                 return replace(info, id=name, name=f"{info.name} at {revision[:12]}", revision=revision)
         if not _HUB_ID.fullmatch(bare):
             return None
-        return replace(self._unlisted(name, folder_of(bare, revision), path=bare), revision=revision)
+        files = folder_of(bare, revision)
+        return replace(self._unlisted(name, files, defaults_of, path=bare), revision=revision)
 
-    def _unlisted(self, name: str, folder: Path | None, path: str = "") -> ModelInfo:
+    def _unlisted(self, name: str, folder: Path | None, defaults_of: DefaultsOf, path: str = "") -> ModelInfo:
         """A hub model or a folder of the user, with the settings of its kind and its own size."""
         index = _read_json(folder, _INDEX)
-        known = self.pipelines.get(str(index.get("_class_name")), {})
-        side = native_size(folder) or known.get("size", 512)
+        kind = str(index.get("_class_name"))
+        own = {} if kind in self.pipelines or not index else defaults_of(kind, index)
+        known = {**own, **self.pipelines.get(kind, {})}
+        # A class whose signature names a size draws at that, whatever its network's configuration says.
+        side = int(own.get("size") or native_size(folder) or known.get("size", 1024 if own else 512))
         return ModelInfo(
             id=name,
             name=name,
             family=known.get("family", "diffusers"),
-            default_steps=known.get("steps", 30),
+            default_steps=int(known.get("steps", 30)),
             default_guidance=known.get("guidance", 7.5),
             width=side,
             height=side,

@@ -65,6 +65,19 @@ class ReadsPrompts(Protocol):
 
 
 @runtime_checkable
+class ChecksSettings(Protocol):
+    """Tells before drawing what it will not do; not every generator can. Loads no weights."""
+
+    def check_settings(self, row: ImageRow) -> tuple[str, ...]:
+        """A sentence on each setting of the row that has no effect, or not the usual one."""
+        ...
+
+    def check_traceable(self) -> None:
+        """Raise InvalidInput where its steps cannot be traced."""
+        ...
+
+
+@runtime_checkable
 class ImageTextEncoder(Protocol):
     """Embeds pictures and sentences in one space (CLIP and its kin)."""
 

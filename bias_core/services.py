@@ -11,22 +11,19 @@ from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from zipfile import BadZipFile
 
-import numpy as np
-
+from bias_core.adapters.family_facts import own_defaults
 from bias_core.adapters.model_sources import ModelSources, check_version
 from bias_core.adapters.zero_gpu import on_zero_gpu, prepare
 from bias_core.engine.local import LocalEngine
 from bias_core.engine.progress import EngineProgress
 from bias_core.engine.rates import RateStore
 from bias_core.engine.turns import ReadersTurn
-from bias_core.errors import StorageError
 from bias_core.hub import download_gb, free_disk
 from bias_core.machine import this_machine
 from bias_core.model_catalogue import Catalogue, ToolInfo, load_catalogue
 from bias_core.model_fit import model_fit
-from bias_core.protocols import ReadsPrompts
+from bias_core.protocols import ChecksSettings, ReadsPrompts
 from bias_core.runs.answers import AnswerCache
 from bias_core.runs.embeddings import EmbeddingCache
 from bias_core.runs.file_hashes import FileHashes
@@ -130,7 +127,7 @@ class Services:
 
     def model_info(self, name: str) -> ModelInfo:
         """The catalogue's entry; UnknownModel where there is none."""
-        return self.catalogue.model(name, folder_of=self._sources.hub_folder)
+        return self.catalogue.model(name, folder_of=self._sources.hub_folder, defaults_of=own_defaults)
 
     def model_fit(self, name: str) -> ModelFit:
         """What choosing this model would mean here; nothing is loaded.
@@ -225,9 +222,13 @@ class Services:
         path = Path(self._sources.find(info.path)) / "held_out.npz"
         if not model.startswith("calibration-") or not path.is_file() or not sentences:
             return (None,) * len(sentences)
-        from bias_core.calibration.reader_errors import held_out_scenes, sentence_errors
+        from bias_core.calibration.reader_errors import (
+            held_out_embeddings,
+            held_out_scenes,
+            sentence_errors,
+        )
 
-        rows, seed = self._once("held out", encoder, lambda: _held_out(path))
+        rows, seed = self._once("held out", encoder, lambda: held_out_embeddings(path))
         reader, both = self.encoder(encoder), [text for pair in sentences for text in pair]
         texts = self.embeddings.texts(reader, both, lock=self.reading(reader))
         scenes = held_out_scenes(seed, len(rows))
@@ -248,6 +249,11 @@ class Services:
         """What each text encoder of the model takes of each prompt; empty where that is not known."""
         generator = self.text_to_image(model)
         return generator.prompt_limits(prompts) if isinstance(generator, ReadsPrompts) else ()
+
+    def setting_notes(self, row: ImageRow) -> tuple[str, ...]:
+        """A sentence on each setting of a row that its model's pictures do not depend on."""
+        generator = self.text_to_image(row.model)
+        return generator.check_settings(row) if isinstance(generator, ChecksSettings) else ()
 
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         """Share of pictures whose recorded truth is as ``sentence`` says; None where that cannot be told."""
@@ -366,12 +372,3 @@ def build_elsewhere(settings: Settings, role: str, name: str) -> object:
 @lru_cache(maxsize=1)
 def _services_elsewhere(settings: Settings) -> Services:
     return Services(settings.model_copy(update={"device": "cuda", "offline": True}))
-
-
-def _held_out(path: Path) -> tuple[np.ndarray, int]:
-    """Embeddings of held-out renders and the seed of their scenes."""
-    try:
-        with np.load(path) as saved:
-            return saved["image_embeddings"].astype(np.float32), int(saved["seed"])
-    except (ValueError, KeyError, BadZipFile) as error:
-        raise StorageError(f"cannot read the encoder's held-out embeddings {path}: {error}") from error

@@ -58,23 +58,26 @@ class GeneratedImage:
     """A picture fresh from a generator.
 
     ``truth`` is what is really in it, known only for the calibration renderer (attribute name -> value);
-    ``blocked`` says that a safety checker blanked it: it is counted and never scored.
+    ``blocked`` says that a safety checker blanked it: it is counted and never scored. ``drawn`` is what the
+    model says it did: what it was asked, its own warnings, a prompt that it rewrote.
     """
 
     row: ImageRow
     image: Image.Image
     truth: Mapping[str, Any] | None = None
     blocked: bool = False
+    drawn: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredImage:
-    """A picture in the store: its row, the path of its original PNG, and its truth where known."""
+    """A picture in the store: its row, the path of its original PNG, and what is known of it otherwise."""
 
     row: ImageRow
     path: Path
     truth: Mapping[str, Any] | None = None
     blocked: bool = False
+    drawn: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

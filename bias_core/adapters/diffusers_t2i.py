@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters import loras as lora_files
+from bias_core.adapters.call_record import errors_in_a_sentence, records, warnings_of_diffusers
+from bias_core.adapters.family_facts import facts_at, facts_of, unused_settings
 from bias_core.adapters.pipeline_call import (
     after_each_step,
     blocked_flags,
     call_arguments,
     check_not_black,
+    guiders_set,
+    pictures_of,
     report_steps,
     to_image,
 )
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from bias_core.adapters.family_facts import PipelineFacts
     from bias_core.protocols import StepCallback
     from bias_core.types import Attribute, ImageRow, ModelInfo, PromptLimit, Step
 
@@ -103,7 +108,7 @@ class DiffusersTextToImage:
         for _, alike in groupby(rows, key=_call_settings):
             rows, start = list(alike), 0
             while start < len(rows):
-                drawn = self._generate_or_shrink(rows[start : start + self.batch_size], on_step)
+                drawn = self._generate_or_shrink(rows[start : start + self._at_once()], on_step)
                 start += len(drawn)
                 yield from drawn
 
@@ -148,7 +153,7 @@ class DiffusersTextToImage:
 
         pipeline = self._weights()
         self._use_condition(row.condition)
-        space = velocity_space(pipeline, self.info.id)
+        space = velocity_space(facts_of(pipeline), self.info.id)
         texts = [row.prompt, *(a.positive for a in attributes), *(a.negative for a in attributes)]
         rows = [replace(row, prompt=text) for text in texts]
         tracer = Tracer(
@@ -159,7 +164,7 @@ class DiffusersTextToImage:
             guided=guided,
             predicted=predicted,
         )
-        with self._enough_memory(rows):
+        with self._enough_memory(rows), errors_in_a_sentence(pipeline, self.info.id, row):
             yield from tracer.steps(on_step)
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
@@ -170,6 +175,31 @@ class DiffusersTextToImage:
         pipeline = self._weights.value
         readers = readers_of(pipeline, self.info) if pipeline else readers_at(self.info, self.source)
         return prompt_limits(readers, prompts)
+
+    def check_settings(self, row: ImageRow) -> tuple[str, ...]:
+        """A sentence on each setting of the row that has no effect, or not the usual one; loads no weights.
+
+        Nothing is said where the model is not on this machine.
+        """
+        facts = self._facts()
+        return unused_settings(facts, row, self.info.options.get("call", {})) if facts else ()
+
+    def check_traceable(self) -> None:
+        """Refuse a model whose steps cannot be traced; loads no weights.
+
+        Raises
+        ------
+        InvalidInput
+            As :meth:`trace`; nothing is raised where the model is not on this machine yet.
+        """
+        from bias_core.adapters.diffusers_trace import velocity_space
+
+        if (facts := self._facts()) is not None:
+            velocity_space(facts, self.info.id)
+
+    def _facts(self) -> PipelineFacts | None:
+        pipeline = self._weights.value
+        return facts_of(pipeline) if pipeline else facts_at(self.info, self.source)
 
     @property
     def loaded(self) -> bool:
@@ -204,32 +234,46 @@ class DiffusersTextToImage:
         _log.warning("%s: memory ran out; %d pictures at a time from now on", self.info.id, self.batch_size)
         return []
 
+    def _at_once(self) -> int:
+        """Pictures in a batch; one where what is drawn beside a picture would change its pixels."""
+        return self.batch_size if facts_of(self._weights()).in_batches else 1
+
     def _generate_batch(self, rows: list[ImageRow], on_step: StepCallback | None) -> list[GeneratedImage]:
         import torch
 
         pipeline = self._weights()
         self._use_condition(rows[0].condition)
-        full = rows + [rows[-1]] * (self.batch_size - len(rows))
+        full = rows + [rows[-1]] * (self._at_once() - len(rows))
         arguments = call_arguments(pipeline, self.info, full)
         with ExitStack() as call:
+            warnings = call.enter_context(warnings_of_diffusers())
+            call.enter_context(errors_in_a_sentence(pipeline, self.info.id, rows[0]))
             if on_step is not None:
                 count = report_steps(pipeline, arguments, on_step)
                 arguments |= call.enter_context(after_each_step(pipeline, count))
             call.enter_context(self._texts.of(pipeline))
+            call.enter_context(guiders_set(pipeline, full))
+            call.enter_context(torch.random.fork_rng(devices=[]))  # some families seed for all
             call.enter_context(torch.inference_mode())
             output = pipeline(**arguments)
+        said = records(pipeline, arguments, output, warnings, rows)
         return [
-            self._generated(row, pixels, blocked)
-            for row, pixels, blocked in zip(
-                rows, output.images, blocked_flags(output, len(rows)), strict=False
+            self._generated(row, pixels, blocked, drawn)
+            for row, pixels, blocked, drawn in zip(
+                rows, pictures_of(output), blocked_flags(output, len(rows)), said, strict=False
             )
         ]
 
-    def _generated(self, row: ImageRow, pixels: np.ndarray, blocked: bool) -> GeneratedImage:
+    def _generated(
+        self, row: ImageRow, pixels: np.ndarray, blocked: bool, drawn: dict[str, Any]
+    ) -> GeneratedImage:
         image = to_image(pixels, self.info.id)
         if not blocked:
             check_not_black(image, self.info.id)
-        return GeneratedImage(row=row, image=image, blocked=blocked)
+        width, height = image.size
+        return GeneratedImage(
+            row=row, image=image, blocked=blocked, drawn=drawn | {"width": width, "height": height}
+        )
 
     @contextmanager
     def _enough_memory(self, rows: list[ImageRow]) -> Iterator[None]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bias_core.adapters.pipeline_call import after_each_step, denoiser_of
+from bias_core.adapters.family_facts import denoiser_of
+from bias_core.adapters.pipeline_call import after_each_step
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.metrics.propagation import predicted_sample
 from bias_core.types import Step
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
+    from bias_core.adapters.family_facts import PipelineFacts
     from bias_core.protocols import StepCallback
     from bias_core.types import VelocitySpace
 
@@ -31,6 +33,7 @@ Item = TypeVar("Item")
 
 _PACKED = {"FluxPipeline"}
 _SHIFTED = {"StableDiffusion3Pipeline", "FluxPipeline"}  # the others ignore the VAE's shift
+_BY_CHANNEL = {"StableDiffusionXLPipeline"}
 _TRACEABLE = _SHIFTED | {
     "PixArtAlphaPipeline",
     "PixArtSigmaPipeline",
@@ -41,27 +44,30 @@ _TRACEABLE = _SHIFTED | {
 _END = object()
 
 
-def velocity_space(pipeline: Any, model: str) -> VelocitySpace:
-    """What the pipeline's denoiser predicts.
+def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
+    """What the denoiser of a pipeline predicts.
 
     Raises
     ------
     InvalidInput
         This family, or its scheduler, has no velocity that could be compared over prompts.
     """
-    family, scheduler = type(pipeline).__name__, type(pipeline.scheduler).__name__
+    import diffusers
+
+    family, config = facts.name, facts.scheduler
+    scheduler = str(config.get("_class_name"))
     if family not in _TRACEABLE:
         raise InvalidInput(
             f"{model}: this family ({family}) has no velocity to trace; {', '.join(sorted(_TRACEABLE))} have"
         )
-    config = pipeline.scheduler.config
     prediction = config.get("prediction_type", "epsilon")
     spaces: dict[str, VelocitySpace] = {
         "flow_prediction": "flow",
         "epsilon": "epsilon",
         "v_prediction": "v_prediction",
     }
-    if pipeline.scheduler.order != 1 or "sigma_data" in config or prediction not in spaces:
+    order = getattr(getattr(diffusers, scheduler, None), "order", 1)
+    if order != 1 or "sigma_data" in config or prediction not in spaces:
         raise InvalidInput(
             f"{model}: its scheduler ({scheduler}, {prediction}) has no velocity to trace: it takes several "
             "passes a step, or scales the prediction itself; use Euler, DDIM or DPM++ multistep"
@@ -166,8 +172,7 @@ class Tracer:
 
         pipeline, vae = self.pipeline, self.pipeline.vae
         x0 = predicted_sample(xt, velocity, sigma, space=self.space)[np.newaxis]
-        shift = (vae.config.get("shift_factor") or 0.0) if type(pipeline).__name__ in _SHIFTED else 0.0
-        latents = torch.from_numpy(x0 / vae.config.scaling_factor + shift)
+        latents = self._unscaled(torch.from_numpy(x0))
         overflows = vae.dtype == torch.float16 and vae.config.get("force_upcast")
         try:
             if overflows:
@@ -177,6 +182,19 @@ class Tracer:
             if overflows:
                 vae.to(torch.float16)
         return self.to_image(pipeline.image_processor.postprocess(pixels, output_type="np")[0])
+
+    def _unscaled(self, x0: Any) -> Any:
+        """Latents as the VAE takes them: by channel, where it names means and deviations."""
+        family, config = type(self.pipeline).__name__, self.pipeline.vae.config
+        mean, deviation = config.get("latents_mean"), config.get("latents_std")
+        if family in _BY_CHANNEL and mean is not None and deviation is not None:
+            import torch
+
+            by_channel = (1, len(mean), 1, 1)
+            spread = torch.tensor(deviation).view(by_channel) / config.scaling_factor
+            return x0 * spread + torch.tensor(mean).view(by_channel)
+        shift = (config.get("shift_factor") or 0.0) if family in _SHIFTED else 0.0
+        return x0 / config.scaling_factor + shift
 
 
 class _Watch:

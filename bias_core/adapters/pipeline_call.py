@@ -9,19 +9,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
+from bias_core.adapters.family_facts import accepted, facts_of, guidance_of
 from bias_core.errors import ModelUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from bias_core.adapters.family_facts import Guidance
     from bias_core.protocols import StepCallback
     from bias_core.types import ImageRow, ModelInfo
 
-# Some pipelines would draw at another size and cut, or rewrite the prompt where certain packages are
-# installed: what is asked for is drawn.
-_AS_ASKED = {"use_resolution_binning": False, "clean_caption": False}
-_DENOISERS = ("transformer", "unet", "prior")
+# Some pipelines would draw at another size and cut, have a language model rewrite the prompt, or clean it
+# where certain packages are installed: what is asked for is drawn, unless a model's options say otherwise.
+_AS_ASKED = {
+    "use_resolution_binning": False,
+    "clean_caption": False,
+    "use_pe": False,
+    "enable_prompt_rewrite": False,
+    "prompt_upsampling": False,
+    "guidance_schedule": None,
+}
 _FLAGS = ("nsfw_content_detected", "nsfw_detected", "watermark_detected")
+_SCM_STEPS = 2  # the only number of steps that has a step in the middle
 
 
 def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **more: Any) -> dict[str, Any]:
@@ -31,38 +40,62 @@ def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **m
     """
     import torch
 
-    first, known = rows[0], accepted(pipeline)
+    first, known, call = rows[0], accepted(pipeline), info.options.get("call", {})
     seeds = [row.seed for row in rows]
     if first.negative_prompt and "prior_num_inference_steps" in known:
         seeds *= 2  # its prior draws embeddings of the negative prompts too
-    negative = {"negative_prompt": [row.negative_prompt for row in rows]}
-    if not first.negative_prompt and known.get("negative_prompt") is not inspect.Parameter.empty:
-        negative = {}  # no negative prompt is not always an empty one: SDXL takes zeros
+    guidance = guidance_of(facts_of(pipeline), call)
     arguments: dict[str, Any] = {
         "prompt": [row.prompt for row in rows],
-        **negative,
+        **_negative_prompts(rows, known, guidance),
         "generator": [torch.Generator("cpu").manual_seed(seed) for seed in seeds],
         "num_inference_steps": first.num_inference_steps,
-        "guidance_scale": first.guidance_scale,
+        guidance.argument or "guidance_scale": first.guidance_scale,
         "width": first.width,
         "height": first.height,
         "output_type": "np",
         **_AS_ASKED,
-        **info.options.get("call", {}),
+        **call,
         **more,
     }
+    if arguments["num_inference_steps"] != _SCM_STEPS:
+        arguments.setdefault("intermediate_timesteps", None)
     return {key: value for key, value in arguments.items() if key in known}
 
 
-def accepted(pipeline: Any) -> dict[str, Any]:
-    """Parameters of the pipeline's call, with their defaults."""
-    parameters = inspect.signature(type(pipeline).__call__).parameters
-    return {name: parameter.default for name, parameter in parameters.items()}
+def _negative_prompts(
+    rows: Sequence[ImageRow], known: Mapping[str, Any], guidance: Guidance
+) -> dict[str, list[str]]:
+    """No negative prompt is not always an empty one: SDXL takes zeros.
+
+    What is called true guidance only runs with a negative prompt, and a space is its makers' empty one.
+    """
+    first = rows[0]
+    if guidance.argument == "true_cfg_scale":
+        guided = first.guidance_scale > guidance.least
+        return {"negative_prompt": [row.negative_prompt or " " for row in rows]} if guided else {}
+    if not first.negative_prompt and known.get("negative_prompt") is not inspect.Parameter.empty:
+        return {}
+    return {"negative_prompt": [row.negative_prompt for row in rows]}
 
 
-def denoiser_of(pipeline: Any) -> Any:
-    """The network that a step runs."""
-    return next(getattr(pipeline, name) for name in _DENOISERS if hasattr(pipeline, name))
+@contextmanager
+def guiders_set(pipeline: Any, rows: Sequence[ImageRow]) -> Iterator[None]:
+    """Have components that do the guiding guide by the scale of the rows, until the block ends."""
+    names = [name for name in ("guider", "ocr_guider") if getattr(pipeline, name, None) is not None]
+    before = {name: getattr(pipeline, name) for name in names}
+    try:
+        for name, guider in before.items():
+            setattr(pipeline, name, guider.new(guidance_scale=rows[0].guidance_scale))
+        yield
+    finally:
+        for name, guider in before.items():
+            setattr(pipeline, name, guider)
+
+
+def pictures_of(output: Any) -> Any:
+    """What a call drew, ``(n, h, w, channels)``; some classes call it by another name."""
+    return output.images if hasattr(output, "images") else output.image
 
 
 @contextmanager
@@ -83,8 +116,25 @@ def after_each_step(pipeline: Any, done: Callable[[], None]) -> Iterator[dict[st
     elif "callback" in known:
         yield {"callback": on_step_end}
     else:
-        with denoiser_of(pipeline).register_forward_hook(lambda *_: done()):
+        with _scheduler_watched(pipeline.scheduler, done):
             yield {}
+
+
+@contextmanager
+def _scheduler_watched(scheduler: Any, done: Callable[[], None]) -> Iterator[None]:
+    """Have ``done`` called after each step of the scheduler."""
+    step = scheduler.step
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        answer = step(*args, **kwargs)
+        done()
+        return answer
+
+    scheduler.step = watched
+    try:
+        yield
+    finally:
+        del scheduler.step
 
 
 def report_steps(pipeline: Any, arguments: dict[str, Any], on_step: StepCallback) -> Callable[[], None]:
@@ -110,7 +160,7 @@ def blocked_flags(output: Any, n: int) -> list[bool]:
 
 
 def to_image(pixels: np.ndarray, model: str) -> Image.Image:
-    """A picture from ``(h, w, 3)`` in [0, 1].
+    """A picture from ``(h, w, 3)`` in [0, 1]; transparent ones, ``(h, w, 4)``, lie on white.
 
     Raises
     ------
@@ -119,7 +169,10 @@ def to_image(pixels: np.ndarray, model: str) -> Image.Image:
     """
     if not np.isfinite(pixels).all():
         raise ModelUnavailable(f"{model} drew NaN pixels (half precision?); set its dtype option to float32")
-    return Image.fromarray((np.clip(pixels, 0.0, 1.0) * 255).round().astype(np.uint8))
+    picture = Image.fromarray((np.clip(pixels, 0.0, 1.0) * 255).round().astype(np.uint8))
+    if picture.mode != "RGBA":
+        return picture
+    return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
 
 
 def check_not_black(image: Image.Image, model: str) -> None:

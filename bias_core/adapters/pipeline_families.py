@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bias_core.adapters.family_facts import PipelineFacts, accepted, check_parts, read_index
 from bias_core.adapters.pipeline_components import load_components
 from bias_core.adapters.whole_weights import load_whole
 from bias_core.errors import ModelUnavailable
@@ -18,9 +18,18 @@ if TYPE_CHECKING:
 KANDINSKY_PRIOR = "kandinsky-community/kandinsky-2-2-prior"
 DEEPFLOYD_UPSCALER = "DeepFloyd/IF-II-L-v1.0"
 
-_INDEX = "model_index.json"
 # Inputs of pipelines that edit a picture, or make a film or a sound.
-_NOT_FROM_TEXT = {"image", "mask_image", "control_image", "num_frames", "audio_length_in_s", "source_prompt"}
+_NOT_FROM_TEXT = {
+    "image",
+    "mask_image",
+    "control_image",
+    "num_frames",
+    "video_length",
+    "audio_length_in_s",
+    "source_prompt",
+}
+# Parts of the names of classes whose picture may be None and is wanted all the same.
+_CHANGE_PICTURES = ("Img2Img", "Inpaint", "Edit", "Control", "Refiner", "Upscale", "Instruct", "Fill")
 
 
 def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
@@ -37,7 +46,9 @@ def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
     ModelUnavailable
         It is not a pipeline that draws from text, or needs code of its own.
     """
-    name, kind = _pipeline_class(info, _config(source, how))
+    config = _config(source, how)
+    name, kind = _pipeline_class(info, config)
+    check_parts(PipelineFacts(kind=kind), _absent(config), info.id)
     if name == "KandinskyV22Pipeline":
         return _with_prior(info, source, how)
     if name == "IFPipeline":
@@ -47,30 +58,22 @@ def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
     return _load(info, source, how)
 
 
-def read_index(source: str, *, revision: str | None, local_files_only: bool) -> dict[str, Any]:
-    """``model_index.json`` of a folder or a hub id: the class of the pipeline and of its components."""
-    from huggingface_hub import hf_hub_download
-
-    path = Path(source) / _INDEX
-    if not Path(source).is_dir():
-        path = Path(hf_hub_download(source, _INDEX, revision=revision, local_files_only=local_files_only))
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
-
-
 def _config(source: str, how: dict[str, Any]) -> dict[str, Any]:
     return read_index(source, revision=how["revision"], local_files_only=how["local_files_only"])
 
 
 def _load(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
     """Load it without the components that its index says were never there; diffusers must be told each."""
-    absent = {part: None for part, value in _config(source, how).items() if value == [None, None]}
-    return load_components(source, info.id, **absent | how)
+    return load_components(source, info.id, **_absent(_config(source, how)) | how)
+
+
+def _absent(config: dict[str, Any]) -> dict[str, None]:
+    """Components that the index names and says are not there."""
+    return {part: None for part, value in config.items() if value == [None, None]}
 
 
 def _pipeline_class(info: ModelInfo, config: dict[str, Any]) -> tuple[str, Any]:
     import diffusers
-    from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING
 
     name = config.get("_class_name")
     if not isinstance(name, str) or not hasattr(diffusers, name):
@@ -79,15 +82,30 @@ def _pipeline_class(info: ModelInfo, config: dict[str, Any]) -> tuple[str, Any]:
             "model is never run: update diffusers, or choose another model"
         )
     kind = getattr(diffusers, name)
-    inputs = set(inspect.signature(kind.__call__).parameters)
-    if kind in AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values() and "Control" not in name:
-        inputs -= {"image"}  # it may take one, and needs none
-    if name != "KandinskyV22Pipeline" and ("prompt" not in inputs or _NOT_FROM_TEXT & inputs):
+    if packages := getattr(kind, "_backends", None):  # a stand-in for a class that could not be imported
+        raise ModelUnavailable(
+            f"{info.id} is a {name}, which needs packages that are not all installed: {', '.join(packages)}"
+        )
+    if "Prior" in name:
+        raise ModelUnavailable(
+            f"{info.id} is a {name}, a prior alone: what it draws is the embedding of a picture; choose the "
+            "decoder that belongs to it, such as kandinsky-community/kandinsky-2-2-decoder"
+        )
+    if name != "KandinskyV22Pipeline" and not _draws_from_text(name, kind):
         raise ModelUnavailable(
             f"{info.id} is a {name}, which does not draw pictures from a text alone; choose a "
             "text-to-image model"
         )
     return name, kind
+
+
+def _draws_from_text(name: str, kind: Any) -> bool:
+    """Whether a prompt and a size are all that a class needs; a picture may be optional."""
+    inputs = accepted(kind)
+    others = _NOT_FROM_TEXT & set(inputs)
+    if inputs.get("image", "") is None and not any(word in name for word in _CHANGE_PICTURES):
+        others -= {"image"}
+    return {"prompt", "height"} <= set(inputs) and not others
 
 
 def _other_part(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.pipeline_families import KANDINSKY_PRIOR, read_index
+from bias_core.adapters.family_facts import read_index
+from bias_core.adapters.pipeline_families import KANDINSKY_PRIOR
 from bias_core.model_catalogue import split_revision
 from bias_core.types import PromptLimit
 
@@ -70,7 +71,7 @@ def readers_of(pipeline: Any, info: ModelInfo) -> tuple[Reader, ...]:
     """The readers of a loaded pipeline."""
     parts = pipeline.components
     encoders = {name: type(part).__name__ for name, part in parts.items() if "text_encoder" in name}
-    tokenizers = {name: parts[name.replace("text_encoder", "tokenizer")] for name in encoders}
+    tokenizers = {name: parts.get(_tokenizer_name(name, parts)) for name in encoders}
     return tuple(_readers(type(pipeline), encoders, tokenizers, info))
 
 
@@ -92,17 +93,22 @@ def readers_at(info: ModelInfo, source: str) -> tuple[Reader, ...]:
             for name, value in config.items()
             if "text_encoder" in name and value[0] is not None
         }
-        tokenizers = {name: _tokenizer(source, revision, name) for name in encoders}
+        tokenizers = {name: _tokenizer(source, revision, _tokenizer_name(name, config)) for name in encoders}
     except (OSError, ValueError):
         return ()
     kind = getattr(diffusers, str(config.get("_class_name")), None)
     return tuple(_readers(kind, encoders, tokenizers, info))
 
 
-def _tokenizer(source: str, revision: str, encoder: str) -> Any:
+def _tokenizer_name(encoder: str, parts: Mapping[str, Any]) -> str:
+    """Of the component that cuts texts for an encoder: its tokenizer, or a processor that holds one."""
+    name = encoder.replace("text_encoder", "tokenizer")
+    return name if name in parts else "processor"
+
+
+def _tokenizer(source: str, revision: str, name: str) -> Any:
     from transformers import AutoTokenizer
 
-    name = encoder.replace("text_encoder", "tokenizer")
     folder = Path(source)
     if folder.is_dir():
         return AutoTokenizer.from_pretrained(folder / name, local_files_only=True)
@@ -118,7 +124,7 @@ def _readers(
     call = info.options.get("call", {})
     before = known["complex_human_instruction"].default if "complex_human_instruction" in known else None
     for name, encoder in encoders.items():
-        tokenizer = tokenizers[name]
+        tokenizer = getattr(tokenizers[name], "tokenizer", tokenizers[name])  # of a processor
         if tokenizer is None:
             continue
         limit = int(tokenizer.model_max_length)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import ExitStack, contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,8 +49,9 @@ class TextCache:
         own = vars(module).get("forward")  # set where components take turns on the device
         forward = module.forward
 
+        @wraps(forward)  # `generate` asks for its arguments
         def remembered(input_ids: Any = None, *args: Any, **kwargs: Any) -> Any:
-            if input_ids is None or args:
+            if input_ids is None or args or not all(map(_is_plain, kwargs.values())):
                 return forward(input_ids, *args, **kwargs)
             return self._answer(name, forward, input_ids, kwargs)
 
@@ -95,9 +97,20 @@ def _keys(ids: Any, kwargs: dict[str, Any]) -> list[tuple[Any, ...]]:
     rest = tuple(sorted((name, repr(value)) for name, value in kwargs.items() if not hasattr(value, "shape")))
     masks = [value for _, value in sorted(kwargs.items()) if hasattr(value, "shape")]
     return [
-        (tuple(ids.shape), rest, str(row.tolist()), *(str(mask[i : i + 1].tolist()) for mask in masks))
+        (tuple(ids.shape), rest, str(row.tolist()), *(str(_of_row(mask, i, len(ids))) for mask in masks))
         for i, row in enumerate(ids)
     ]
+
+
+def _of_row(value: Any, i: int, n: int) -> Any:
+    """What a tensor says of one text; all of it where it has no row per text."""
+    return (value[i : i + 1] if value.shape[:1] == (n,) else value).tolist()
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a key can be made of it: not so of the state that a text grows from, word by word."""
+    plain = isinstance(value, (bool, int, float, str, type(None), list, tuple))
+    return plain or (hasattr(value, "shape") and hasattr(value, "tolist"))
 
 
 def _tensors_of(output: Any) -> tuple[Any, dict[str, Any]]:

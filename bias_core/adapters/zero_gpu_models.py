@@ -115,6 +115,16 @@ class ZeroGpuTextToImage(Borrower):
             predicted=predicted,
         )
 
+    def check_settings(self, row: ImageRow) -> tuple[str, ...]:
+        """What the model itself says of the settings of a row."""
+        known = getattr(self.local, "check_settings", None)
+        return known(row) if known else ()
+
+    def check_traceable(self) -> None:
+        """Refuse what the model itself refuses to trace."""
+        if known := getattr(self.local, "check_traceable", None):
+            known()
+
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
         """What each text encoder takes of each prompt; empty where that is not known."""
         known = getattr(self.local, "prompt_limits", None)

@@ -10,18 +10,31 @@ from collections.abc import Sequence
 from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING
+from zipfile import BadZipFile
 
 import numpy as np
 
 from bias_core.calibration.balanced import balanced_scene
 from bias_core.calibration.captions import looks, things
 from bias_core.calibration.grammar import Request, parse, satisfies
+from bias_core.errors import StorageError
 from bias_core.types import ReaderErrors
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bias_core.calibration.scene import Scene
 
 ENOUGH = 20
+
+
+def held_out_embeddings(path: Path) -> tuple[np.ndarray, int]:
+    """Embeddings of held-out renders and the seed of their scenes."""
+    try:
+        with np.load(path) as saved:
+            return saved["image_embeddings"].astype(np.float32), int(saved["seed"])
+    except (ValueError, KeyError, BadZipFile) as error:
+        raise StorageError(f"cannot read the encoder's held-out embeddings {path}: {error}") from error
 
 
 @lru_cache(maxsize=4)

@@ -159,12 +159,15 @@ def _show_costs(plans: Sequence[StudyPlan], services: Services) -> bool:
     """The table of costs; whether the user should think about it."""
     from bias_core.engine.cost import free_bytes
     from bias_core.studies.estimates import study_cost
+    from bias_core.studies.run_study import plan_notes
 
     costs = [study_cost(plan, services) for plan in plans]
     table = Table("model", "condition", "pictures", "exist", "to draw", "time", "disk")
     for plan, cost in zip(plans, costs, strict=True):
         table.add_row(plan.settings.model, plan.settings.condition or "–", *_cells(cost))
     show_table(table)
+    for note in dict.fromkeys(note for plan in plans for note in plan_notes(plan, services)):
+        console.print(note, markup=False)
     seconds, n_bytes = sum(cost.seconds for cost in costs), sum(cost.n_bytes for cost in costs)
     if any(cost.n_missing for cost in costs):
         place = f"{services.engine.n_workers()} x {services.engine.place()}"

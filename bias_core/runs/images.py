@@ -156,7 +156,7 @@ class ImageStore:
             return None
         with suppress(OSError):  # a read-only store can be read all the same
             os.utime(path)
-        return StoredImage(row=row, path=path, truth=record.truth, blocked=record.blocked)
+        return StoredImage(row=row, path=path, truth=record.truth, blocked=record.blocked, drawn=record.drawn)
 
     def _write(self, generated: GeneratedImage) -> StoredImage:
         path, data = self.path(generated.row.id), encode_png(generated)
@@ -164,7 +164,13 @@ class ImageStore:
         with self._lock:
             if self._n_bytes is not None:
                 self._n_bytes += len(data)
-        return StoredImage(row=generated.row, path=path, truth=generated.truth, blocked=generated.blocked)
+        return StoredImage(
+            row=generated.row,
+            path=path,
+            truth=generated.truth,
+            blocked=generated.blocked,
+            drawn=generated.drawn,
+        )
 
 
 def _check_id(record: PngRecord, image_id: str) -> None:

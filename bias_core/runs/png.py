@@ -26,11 +26,15 @@ _BEFORE_TEXT = len(SIGNATURE) + 25  # the header chunk
 
 @dataclass(frozen=True, kw_only=True)
 class PngRecord:
-    """What a picture says of itself: its manifest row, the truth where known, and whether it was blocked."""
+    """What a picture says of itself: its manifest row, the truth where known, and whether it was blocked.
+
+    ``drawn`` is what the model said of its drawing; older files have nothing of it.
+    """
 
     row: Mapping[str, Any]
     truth: Mapping[str, Any] | None
     blocked: bool
+    drawn: Mapping[str, Any] | None = None
 
 
 def encode_png(generated: GeneratedImage) -> bytes:
@@ -45,6 +49,8 @@ def encode_png(generated: GeneratedImage) -> bytes:
         "pixels": _pixels_digest(_chunks(data)),
     }
     settings = ("num_inference_steps", "guidance_scale", "negative_prompt", "width", "height")
+    if generated.drawn is not None:
+        record["drawn"] = dict(generated.drawn)
     text = {key: str(row[key]) for key in ("prompt", "seed", "model", "revision", "condition")}
     text["settings"] = json.dumps({key: row[key] for key in settings})
     text[RECORD_KEY] = json.dumps(record, sort_keys=True)
@@ -68,7 +74,9 @@ def read_record(data: bytes) -> PngRecord:
     # iTXt: keyword \0 compressed? method language \0 translated keyword \0 text; ours is uncompressed.
     try:
         record = json.loads(texts[-1].split(b"\0", 5)[-1])
-        found = PngRecord(row=record["row"], truth=record["truth"], blocked=record["blocked"])
+        found = PngRecord(
+            row=record["row"], truth=record["truth"], blocked=record["blocked"], drawn=record.get("drawn")
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise StorageError(f"the picture's record cannot be read: {error}") from error
     # Pictures of earlier versions have no digest.

@@ -97,6 +97,10 @@ class StudyServices(Protocol):
         """What each text encoder of the model takes of each prompt; empty where that is not known."""
         ...
 
+    def setting_notes(self, row: ImageRow) -> tuple[str, ...]:
+        """A sentence on each setting of a row that its model's pictures do not depend on."""
+        ...
+
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         """Share of pictures whose truth is as ``sentence`` says; None where that cannot be told."""
         ...

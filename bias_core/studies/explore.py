@@ -20,7 +20,7 @@ from bias_core.studies.explore_types import (
     ExploreReport,
     Progress,
 )
-from bias_core.studies.prompt_notes import unread_prompts
+from bias_core.studies.prompt_notes import before_drawing, while_drawing
 from bias_core.studies.saved_reports import keep_report
 
 if TYPE_CHECKING:
@@ -151,6 +151,10 @@ class _Gallery:
         """The finished pictures of a group that no safety checker blanked."""
         return [stored for _, stored in self._of((group,)) if not stored.blocked]
 
+    def stored(self) -> list[StoredImage]:
+        """Every finished picture."""
+        return [stored for _, stored in self._finished.values()]
+
     def _of(self, groups: Sequence[str]) -> Iterator[tuple[ExploredImage, StoredImage]]:
         for group in groups:
             for key in sorted(key for key in self._finished if key[0] == group):
@@ -214,7 +218,8 @@ def _report(plan: ExplorePlan, services: StudyServices, gallery: _Gallery, stopp
         unknown_words=services.unknown_words(plan.settings.model, plan.prompt),
         notes=(
             *_notes(plan, gallery, association, stopped),
-            *unread_prompts(services, plan.settings.model, [row.prompt for row in plan.rows]),
+            *before_drawing(services, plan.rows),
+            *while_drawing(gallery.stored()),
         ),
         versions=dict(plan.manifest.versions) | {"encoder": services.encoder(plan.settings.encoder).name},
     )

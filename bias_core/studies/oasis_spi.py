@@ -13,7 +13,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.propagation import spi_band
-from bias_core.protocols import Traceable
+from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.studies.explore_types import Progress
 from bias_core.studies.oasis import columns
 from bias_core.studies.oasis_cells import (
@@ -89,14 +89,16 @@ def trace_shots(design: Design, settings: StudySettings) -> list[Shot]:
 _FEWEST_SEEDS = 2  # one has no interval
 
 
-def model_ready(settings: StudySettings, services: StudyServices) -> None:
+def model_suits(settings: StudySettings, services: StudyServices) -> None:
     """Refuse pictures that were not made step by step."""
     if settings.images:
         raise InvalidInput(
             "pictures that were brought along show nothing of the steps they were made in; SPI needs a "
             "diffusion model that draws them here, such as calibration-diffusion"
         )
-    _traceable(services.text_to_image(settings.model), settings.model)
+    model = _traceable(services.text_to_image(settings.model), settings.model)
+    if isinstance(model, ChecksSettings):
+        model.check_traceable()
 
 
 def _traceable(model: object, name: str) -> Traceable:
@@ -355,4 +357,4 @@ def _filmstrip(traced: Traced, n_samples: int) -> StudyFigure:
     )
 
 
-PROGRAMS = {"propagation": Program(shots=trace_shots, measure=measure_propagation, ready=model_ready)}
+PROGRAMS = {"propagation": Program(shots=trace_shots, measure=measure_propagation, suits=model_suits)}

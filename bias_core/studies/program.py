@@ -26,6 +26,8 @@ class Program:
     Attributes
     ----------
     shots : which pictures the design asks for under these settings.
+    suits : raises where the pictures of a model, or those brought along, cannot be used for this; asked
+        before anything is drawn, also where nothing will be measured yet.
     ready : raises where a model that will be needed is missing; asked before anything is drawn.
     measure : a generator that yields where it is and returns the results; ``data`` holds the pictures.
     needs_reader : whether it reads pictures with the encoder of the settings.
@@ -36,6 +38,7 @@ class Program:
 
     shots: Callable[[Design, StudySettings], list[Shot]]
     measure: Callable[[Design, StudySettings, StudyData], Measuring]
+    suits: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
     ready: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
     needs_reader: bool = True
     ahead: ReadAhead = embed_ahead

@@ -1,19 +1,51 @@
-"""What is to be said where a model's text encoders do not read a prompt to its end."""
+"""What is to be said of a run's drawing: settings without effect, prompts that are not read to their end."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from bias_core.studies.context import StudyServices
-    from bias_core.types import PromptLimit
+    from bias_core.types import ImageRow, PromptLimit, StoredImage
+
+_MOST_WARNINGS = 3
 
 
 def unread_prompts(services: StudyServices, model: str, prompts: Sequence[str]) -> list[str]:
     """A sentence per text encoder that does not see the whole of some of these prompts."""
     return sentences(services.prompt_limits(model, list(dict.fromkeys(prompts))))
+
+
+def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[str]:
+    """What is to be said of the settings and the prompts of a run, once each."""
+    notes = [note for row in _distinct_settings(rows) for note in services.setting_notes(row)]
+    prompts = list(dict.fromkeys(row.prompt for row in rows))
+    unread = unread_prompts(services, rows[0].model, prompts) if rows else []
+    return [*dict.fromkeys(notes), *unread]
+
+
+def _distinct_settings(rows: Sequence[ImageRow]) -> list[ImageRow]:
+    return list({(r.model, r.guidance_scale, bool(r.negative_prompt), r.width): r for r in rows}.values())
+
+
+def while_drawing(images: Iterable[StoredImage]) -> list[str]:
+    """What models said while they drew these pictures: their warnings, and prompts that they rewrote."""
+    drawn = [image.drawn for image in images if image.drawn]
+    told = Counter(text for record in drawn for text in record.get("warnings", ()))
+    rewritten = [record["revised_prompt"] for record in drawn if record.get("revised_prompt")]
+    found = [
+        f"Of {n} of {len(drawn)} pictures the model's pipeline said: {_short(text)}"
+        for text, n in told.most_common(_MOST_WARNINGS)
+    ]
+    if rewritten:
+        found.append(
+            f"{len(rewritten)} of {len(drawn)} pictures were drawn from a prompt that the model rewrote, as "
+            f"“{_short(rewritten[0])}”."
+        )
+    return found
 
 
 def sentences(limits: Sequence[PromptLimit]) -> list[str]:

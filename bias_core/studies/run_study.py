@@ -14,9 +14,10 @@ from bias_core.errors import Cancelled, InvalidInput, StorageError
 from bias_core.runs.manifests import STALE_SECONDS, Manifest
 from bias_core.studies.designs import program_of
 from bias_core.studies.explore_plan import library_versions
+from bias_core.studies.explore_types import Progress
 from bias_core.studies.imported_rows import ImportedRows
 from bias_core.studies.plain_values import encode
-from bias_core.studies.prompt_notes import unread_prompts
+from bias_core.studies.prompt_notes import before_drawing, while_drawing
 from bias_core.studies.rows import RowMaker
 from bias_core.studies.saved_reports import keep_report
 from bias_core.studies.study_data import StudyData
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from bias_core.runs.manifests import Status
     from bias_core.studies.context import StudyServices
-    from bias_core.studies.explore_types import Progress
     from bias_core.studies.program import Program
     from bias_core.studies.rows import Rows
     from bias_core.studies.study_types import Design, Results, Shot, StudySettings
@@ -120,6 +120,7 @@ def plan_study(
     if measure and program.needs_reader:
         services.encoder(settings.encoder)
     settings, rows, shots = _laid_out(design, settings, services, program)
+    program.suits(settings, services)
     if measure:
         program.ready(settings, services)
     return StudyPlan(
@@ -151,10 +152,14 @@ def _read_nothing(_data: StudyData, _images: Sequence[StoredImage]) -> None:
 def _drawn_and_measured(plan: StudyPlan, data: StudyData) -> Generator[Progress, None, Results]:
     repairs = data.services.repairs
     n_before = repairs.n
+    notes = plan_notes(plan, data.services)
+    if notes:
+        yield Progress(done=0, total=0, seconds_left=float("nan"), message=" ".join(notes))
     yield from data.draw(plan.shots)
     results = yield from plan.program.measure(plan.design, plan.settings, data)
-    unread = _unread_prompts(plan.settings, data.services, plan.shots)
-    return replace(results, notes=(*repairs.since(n_before), *data.notes, *unread, *results.notes))
+    told = while_drawing(data.known.values())
+    said = (*repairs.since(n_before), *data.notes, *notes, *told)
+    return replace(results, notes=(*said, *results.notes))
 
 
 def _on_record(
@@ -277,5 +282,6 @@ def _unknown_words(settings: StudySettings, services: StudyServices, shots: list
     return tuple(sorted(words))
 
 
-def _unread_prompts(settings: StudySettings, services: StudyServices, shots: list[Shot]) -> list[str]:
-    return [] if settings.images else unread_prompts(services, settings.model, [s.prompt for s in shots])
+def plan_notes(plan: StudyPlan, services: StudyServices) -> list[str]:
+    """What is known before drawing: settings without effect, and prompts that are not read to their end."""
+    return [] if plan.settings.images else before_drawing(services, plan.manifest.rows)

@@ -1,0 +1,315 @@
+"""What a pipeline's own files and signature say of it: how it is guided, its defaults, what it leaves out."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bias_core.errors import ModelUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bias_core.types import ImageRow, ModelInfo
+
+_INDEX = "model_index.json"
+_DENOISERS = ("transformer", "unet", "prior", "decoder")
+_SCALES = ("guidance_scale", "true_cfg_scale", "distilled_guidance_scale", "prior_guidance_scale")
+# z + g (z - z0) where others compute z0 + g (z - z0): the weight of the text is 1 + g.
+_COUNTS_FROM_0 = {"ZImagePipeline", "Krea2Pipeline"}
+_ALWAYS_TWO_PASSES = {"Ideogram4Pipeline", "OmniGenPipeline"}  # below 1 they lean away from the text
+_GUIDER = "guider"
+# A picture of these does not depend, bit for bit, on what else is in its batch: their texts are padded to a
+# fixed length, and every picture has a generator of its own.
+_IN_BATCHES = {
+    "AuraFlowPipeline",
+    "ChromaPipeline",
+    "DeepFloydPipeline",
+    "Flux2KleinPipeline",
+    "Flux2Pipeline",
+    "FluxPipeline",
+    "KandinskyV22CombinedPipeline",
+    "LatentConsistencyModelPipeline",
+    "Lumina2Pipeline",
+    "OvisImagePipeline",
+    "PRXPipeline",
+    "PixArtAlphaPipeline",
+    "PixArtSigmaPipeline",
+    "SanaPipeline",
+    "SanaSprintPipeline",
+    "StableDiffusion3Pipeline",
+    "StableDiffusionPipeline",
+    "StableDiffusionXLPipeline",
+}
+_STRUCTURED = {"BriaFiboPipeline", "BriaFibo2Pipeline", "Ideogram4Pipeline"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineFacts:
+    """A pipeline as its files describe it.
+
+    Attributes
+    ----------
+    kind : its class in diffusers.
+    index, denoiser, scheduler : ``model_index.json``, and the configurations of two components.
+    guided : whether it has a guider, a component of its own that does the guiding.
+    """
+
+    kind: Any
+    index: Mapping[str, Any] = field(default_factory=dict)
+    denoiser: Mapping[str, Any] = field(default_factory=dict)
+    scheduler: Mapping[str, Any] = field(default_factory=dict)
+    guided: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the class."""
+        found: str = self.kind.__name__
+        return found
+
+    @property
+    def in_batches(self) -> bool:
+        """Whether a picture looks the same whatever else is drawn with it."""
+        return self.name in _IN_BATCHES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guidance:
+    """How a family is guided towards its prompt.
+
+    Attributes
+    ----------
+    argument : of the call that takes the scale, "guider" for that component, "" where nothing takes it.
+    least : at and below this scale nothing is guided; -inf where the network itself reads the scale.
+    negative : whether the pipeline reads negative prompts at a larger scale.
+    why : what the family is, in words, where the scale or the negative prompt does nothing.
+    """
+
+    argument: str
+    least: float = 1.0
+    negative: bool = True
+    why: str = ""
+
+
+def accepted(pipeline: Any) -> dict[str, Any]:
+    """Parameters of the call of a pipeline, or of a class of them, with their defaults."""
+    kind = pipeline if isinstance(pipeline, type) else type(pipeline)
+    return {name: p.default for name, p in inspect.signature(kind.__call__).parameters.items()}
+
+
+def denoiser_of(pipeline: Any) -> Any:
+    """The network that a step runs."""
+    return next(getattr(pipeline, name) for name in _DENOISERS if hasattr(pipeline, name))
+
+
+def facts_of(pipeline: Any) -> PipelineFacts:
+    """Facts of a loaded pipeline."""
+    return PipelineFacts(
+        kind=type(pipeline),
+        index=dict(pipeline.config),
+        denoiser=dict(denoiser_of(pipeline).config),
+        scheduler=dict(pipeline.scheduler.config) | {"_class_name": type(pipeline.scheduler).__name__},
+        guided=getattr(pipeline, _GUIDER, None) is not None,
+    )
+
+
+def facts_at(info: ModelInfo, source: str) -> PipelineFacts | None:
+    """Facts from the files of a pipeline that is not loaded; None where they are not on this machine."""
+    import diffusers
+
+    try:
+        index = read_index(source, revision=info.revision or None, local_files_only=True)
+    except (OSError, ValueError):
+        return None
+    name = str(index.get("_class_name"))
+    kind = getattr(diffusers, _COMBINED.get(name, name), None)
+    if not isinstance(kind, type):
+        return None
+    parts = (part for part in _DENOISERS if part in index)
+    denoiser = _config(info, source, f"{next(parts, 'unet')}/config.json")
+    if not denoiser:
+        return None
+    return PipelineFacts(
+        kind=kind,
+        index=index,
+        denoiser=denoiser,
+        scheduler=_config(info, source, "scheduler/scheduler_config.json"),
+        guided=(index.get(_GUIDER) or [None])[0] is not None,
+    )
+
+
+_COMBINED = {"KandinskyV22Pipeline": "KandinskyV22CombinedPipeline"}
+
+
+def read_index(source: str, *, revision: str | None, local_files_only: bool) -> dict[str, Any]:
+    """``model_index.json`` of a folder or a hub id: the class of the pipeline and of its components."""
+    return _read(source, _INDEX, revision=revision, local_files_only=local_files_only)
+
+
+def _config(info: ModelInfo, source: str, file: str) -> dict[str, Any]:
+    try:
+        return _read(source, file, revision=info.revision or None, local_files_only=True)
+    except (OSError, ValueError):
+        return {}  # the loader says what is wrong with it
+
+
+def _read(source: str, file: str, **how: Any) -> dict[str, Any]:
+    from huggingface_hub import hf_hub_download
+
+    path = Path(source) / file
+    if not Path(source).is_dir():
+        path = Path(hf_hub_download(source, file, **how))
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def guidance_of(facts: PipelineFacts, call: Mapping[str, Any] | None = None) -> Guidance:
+    """How this pipeline is guided; ``call`` are further arguments of its call."""
+    known, name = accepted(facts.kind), facts.name
+    negative = "negative_prompt" in known
+    if facts.index.get("is_distilled") and name == "Flux2KleinPipeline":
+        return _unguided("its weights are distilled to draw without guidance")
+    if "distilled_guidance_scale" in known:
+        return _hunyuan(facts)
+    if "true_cfg_scale" in known:
+        return _true_cfg(facts, known, call or {})
+    if name == "Flux2Pipeline":
+        return _embedded(facts.denoiser.get("guidance_embeds", True))
+    if name in {"SanaSprintPipeline", "LatentConsistencyModelPipeline"}:
+        return _embedded(facts.denoiser.get("guidance_embeds") or facts.denoiser.get("time_cond_proj_dim"))
+    if facts.denoiser.get("time_cond_proj_dim") is not None:
+        return _embedded(True)
+    argument = next((scale for scale in _SCALES if scale in known), "")
+    if not argument:
+        return _unguided(f"{name} takes no guidance scale")
+    least = 0.0 if name in _COUNTS_FROM_0 else -math.inf if name in _ALWAYS_TWO_PASSES else 1.0
+    return Guidance(argument=argument, least=least, negative=negative, why=f"{name} takes none")
+
+
+def _unguided(why: str) -> Guidance:
+    return Guidance(argument="", least=math.inf, negative=False, why=why)
+
+
+def _embedded(has: object) -> Guidance:
+    if not has:
+        return _unguided("its weights have no guidance embedding (guidance_embeds is false)")
+    why = "guidance is an input of its network, which has no pass without the prompt"
+    return Guidance(argument="guidance_scale", least=-math.inf, negative=False, why=why)
+
+
+def _hunyuan(facts: PipelineFacts) -> Guidance:
+    if facts.denoiser.get("guidance_embeds"):
+        found = _embedded(True)
+        return Guidance(argument="distilled_guidance_scale", least=-math.inf, negative=False, why=found.why)
+    if facts.guided:
+        return Guidance(argument=_GUIDER)
+    return _unguided("its folder has no guider, and its weights have no guidance embedding")
+
+
+def _true_cfg(facts: PipelineFacts, known: Mapping[str, Any], call: Mapping[str, Any]) -> Guidance:
+    """Qwen-Image is guided by this argument alone; FLUX by an embedding, unless this is asked for, too."""
+    embeds = facts.denoiser.get("guidance_embeds")
+    if known.get("guidance_scale") is None and not embeds:
+        return Guidance(argument="true_cfg_scale")
+    found = _embedded(embeds)
+    if float(call.get("true_cfg_scale", 1.0)) > 1:
+        return Guidance(argument=found.argument, least=found.least, negative=True, why=found.why)
+    return Guidance(
+        argument=found.argument,
+        least=found.least,
+        negative=False,
+        why=f"{found.why}; set call: {{true_cfg_scale: 4.0}} in its options for one with a negative prompt",
+    )
+
+
+def unused_settings(facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]) -> tuple[str, ...]:
+    """A sentence on each setting of the row that this model's pictures do not depend on, or not as usual."""
+    guidance, found = guidance_of(facts, call), []
+    scale = row.guidance_scale
+    if not guidance.argument and scale > 1:
+        found.append(f"The guidance scale ({scale:g}) has no effect on {row.model}: {guidance.why}.")
+    if guidance.least == 0 and scale > 0:
+        found.append(f"{row.model} counts guidance from 0: {scale:g} is what others call {1 + scale:g}.")
+    if row.negative_prompt and not guidance.negative:
+        found.append(f"The negative prompt has no effect on {row.model}: {guidance.why}.")
+    elif row.negative_prompt and scale <= guidance.least:
+        found.append(
+            f"The negative prompt has no effect on {row.model}: its pictures are drawn without guidance at a "
+            f"scale of {scale:g}; set the guidance above {guidance.least:g}."
+        )
+    if facts.name in _STRUCTURED:
+        found.append(
+            f"{row.model} ({facts.name}) was trained on long structured captions (JSON); a plain sentence is "
+            "drawn as it is, and may be drawn worse."
+        )
+    if facts.name == "Ideogram4Pipeline":
+        found.append(
+            f"{row.model} is guided by {scale:g} at every step; its makers' schedule ends with 3 steps of 3."
+        )
+    return (*found, *_other_size(facts, row))
+
+
+def _other_size(facts: PipelineFacts, row: ImageRow) -> tuple[str, ...]:
+    """HiDream draws every shape at the area that it was trained at."""
+    if facts.name == "HiDreamImagePipeline" and row.width * row.height != 1024**2:
+        asked = f"{row.width}x{row.height}"
+        return (f"{row.model} draws about 1024x1024 pixels in this shape, where {asked} were asked for.",)
+    return ()
+
+
+def check_parts(facts: PipelineFacts, parts: Mapping[str, Any], model: str) -> None:
+    """Refuse a pipeline without a component that its family cannot draw without.
+
+    Parameters
+    ----------
+    parts : components by name; None for those that are absent.
+
+    Raises
+    ------
+    ModelUnavailable
+        Which are missing.
+    """
+    optional = {"safety_checker", "feature_extractor", "image_encoder", "watermarker", "tokenizer_3"}
+    optional |= {"text_encoder_3", _GUIDER, "ocr_guider", "pe", "pe_tokenizer", "prompt_enhancer_head"}
+    optional |= set(getattr(facts.kind, "_optional_components", ())) - {"vae", "tokenizer", "text_encoder"}
+    wanted = set(inspect.signature(facts.kind.__init__).parameters) - optional
+    missing = [name for name, part in parts.items() if part is None and name in wanted]
+    if missing:
+        raise ModelUnavailable(
+            f"{model} ({facts.name}) has no {' and no '.join(missing)}, without which it cannot draw a text; "
+            "complete the folder (model_index.json says null there), or choose another model"
+        )
+
+
+def own_defaults(class_name: str, index: Mapping[str, Any]) -> dict[str, float]:
+    """Steps, guidance and size that a class of diffusers draws with, from its signature; {} for unknown ones.
+
+    Examples
+    --------
+    >>> own_defaults("ZImagePipeline", {})
+    {'steps': 50, 'guidance': 5.0}
+    >>> own_defaults("PRXPipeline", {"default_sample_size": 1024})
+    {'steps': 28, 'guidance': 4.0, 'size': 1024}
+    """
+    import diffusers
+
+    kind = getattr(diffusers, class_name, None)
+    if not isinstance(kind, type) or "prompt" not in (known := accepted(kind)):
+        return {}
+    scales = (known.get(scale) for scale in _SCALES)
+    schedule = known.get("guidance_schedule")
+    scale = next((value for value in scales if isinstance(value, (int, float))), None)
+    if isinstance(schedule, tuple):
+        scale = schedule[0]
+    if index.get("is_distilled"):
+        scale = 0.0 if class_name in _COUNTS_FROM_0 else 1.0
+    found = {
+        "steps": known.get("num_inference_steps"),
+        "guidance": scale,
+        "size": index.get("default_sample_size") or known.get("height"),
+    }
+    return {name: value for name, value in found.items() if isinstance(value, (int, float))}
