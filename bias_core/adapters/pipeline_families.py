@@ -29,7 +29,7 @@ _NOT_FROM_TEXT = {
     "source_prompt",
 }
 # Parts of the names of classes whose picture may be None and is wanted all the same.
-_CHANGE_PICTURES = ("Img2Img", "Inpaint", "Edit", "Control", "Refiner", "Upscale", "Instruct", "Fill")
+_CHANGE_PICTURES = ("Img2Img", "Inpaint", "Edit", "Control", "Refiner", "Upscale", "Instruct", "Fill", "Super")
 
 
 def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
