@@ -14,9 +14,8 @@ import yaml
 from bias_core.errors import StorageError, UnknownModel
 from bias_core.types import ModelInfo
 
+FolderOf = Callable[[str, str], Path | None]
 DefaultsOf = Callable[[str, Mapping[str, Any]], Mapping[str, float]]
-"""Settings of a class of pipelines, by its name and its index."""
-
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _REVISION = re.compile(r"[A-Za-z0-9][\w.-]{0,95}")
 _WEIGHT = re.compile(r":(-?\d{1,2}(?:\.\d{1,4})?)$")
@@ -100,7 +99,7 @@ class Catalogue:
         self,
         name: str,
         *,
-        folder_of: Callable[[str, str], Path | None] = lambda _repo, _revision: None,
+        folder_of: FolderOf = lambda _repo, _revision: None,
         defaults_of: DefaultsOf = lambda _class, _index: {},
     ) -> ModelInfo:
         """The model of this name.
@@ -111,10 +110,10 @@ class Catalogue:
 
         Parameters
         ----------
-        folder_of : finds the small files of a hub id and revision, from which the settings of a model that
-            the file does not list are read; None where they cannot be had.
-        defaults_of : "steps", "guidance" and "size" of a class of pipelines that the file does not list, with
-            the index that names it; {} where the class is not known.
+        folder_of : finds the small files of a hub id and revision, for the settings of a model that the file
+            does not list; None where they cannot be had.
+        defaults_of : "steps", "guidance" and "size" of a class that the file does not list, by its name and
+            index; {} where the class is not known.
 
         Raises
         ------
@@ -129,9 +128,7 @@ class Catalogue:
                 return _with_lora(info, lora, weight)
         raise UnknownModel(self._no_model(name))
 
-    def _base(
-        self, name: str, folder_of: Callable[[str, str], Path | None], defaults_of: DefaultsOf
-    ) -> ModelInfo | None:
+    def _base(self, name: str, folder_of: FolderOf, defaults_of: DefaultsOf) -> ModelInfo | None:
         if _is_folder(name, _INDEX):
             folder = real_path(name)
             return self._unlisted(folder, Path(folder), defaults_of)
@@ -148,18 +145,17 @@ class Catalogue:
 
     def _unlisted(self, name: str, folder: Path | None, defaults_of: DefaultsOf, path: str = "") -> ModelInfo:
         """A hub model or a folder of the user, with the settings of its kind and its own size."""
-        index = _read_json(folder, _INDEX)
-        kind = str(index.get("_class_name"))
-        own = {} if kind in self.pipelines or not index else defaults_of(kind, index)
-        known = {**own, **self.pipelines.get(kind, {})}
-        # A class whose signature names a size draws at that, whatever its network's configuration says.
-        side = int(own.get("size") or native_size(folder) or known.get("size", 1024 if own else 512))
+        kind = str((index := _read_json(folder, _INDEX)).get("_class_name"))
+        listed = self.pipelines.get(kind, {})
+        own = {} if not index or "steps" in listed else defaults_of(kind, index)
+        side = int(own.get("size") or native_size(folder) or listed.get("size", 1024 if own else 512))
+        known = {**own, **listed}
         return ModelInfo(
             id=name,
             name=name,
             family=known.get("family", "diffusers"),
             default_steps=int(known.get("steps", 30)),
-            default_guidance=known.get("guidance", 7.5),
+            default_guidance=known.get("guidance", 1.0 if own else 7.5),
             width=side,
             height=side,
             traceable=known.get("traceable", False),

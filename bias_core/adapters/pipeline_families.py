@@ -28,8 +28,12 @@ _NOT_FROM_TEXT = {
     "audio_length_in_s",
     "source_prompt",
 }
-# Parts of the names of classes whose picture may be None and is wanted all the same.
-_CHANGE_PICTURES = ("Img2Img", "Inpaint", "Edit", "Control", "Refiner", "Upscale", "Instruct", "Fill", "Super")
+_NO_INPUTS = {"self", "prompt", "args", "kwargs"}
+# Parts of the names of classes that want a picture even where it may be None, or draw something else.
+_OTHER_WORK = (
+    *("Img2Img", "Inpaint", "Edit", "Control", "Refiner", "Upscale", "Instruct", "Fill", "Super"),
+    *("Video", "Adapter", "3D", "Pix2Pix", "GLIGEN", "Blip"),
+)
 
 
 def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
@@ -102,10 +106,9 @@ def _pipeline_class(info: ModelInfo, config: dict[str, Any]) -> tuple[str, Any]:
 def _draws_from_text(name: str, kind: Any) -> bool:
     """Whether a prompt and a size are all that a class needs; a picture may be optional."""
     inputs = accepted(kind)
-    others = _NOT_FROM_TEXT & set(inputs)
-    if inputs.get("image", "") is None and not any(word in name for word in _CHANGE_PICTURES):
-        others -= {"image"}
-    return {"prompt", "height"} <= set(inputs) and not others
+    others = {part for part in _NOT_FROM_TEXT & set(inputs) if part != "image" or inputs[part] is not None}
+    others |= {part for part, default in inputs.items() if default is inspect.Parameter.empty} - _NO_INPUTS
+    return {"prompt", "height"} <= set(inputs) and not others and not any(w in name for w in _OTHER_WORK)
 
 
 def _other_part(
