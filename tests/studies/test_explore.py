@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import threading
 from dataclasses import replace
@@ -362,6 +363,18 @@ def test_every_score_is_shown_with_n_interval_null_value_and_meaning(services):
     assert "perceived" in text
     assert "debias" not in text.lower()
     assert json.loads(json.dumps(to_dict(report), allow_nan=False))["run_id"] == report.run_id
+    assert not re.search(r"\bnan\b|\bNone\b|– to –| – ", text)
+
+
+def test_many_scores_are_a_file_beside_the_report(services):
+    report = run(RENDERED, services)
+    many = replace(report, attributes=report.attributes * 11)
+    n_rows, text = len(score_rows(many)), to_markdown(many)
+    assert n_rows > 40
+    assert f"of {n_rows} rows; all are in [scores.csv](scores.csv)." in text
+    assert "](" not in to_markdown(many, beside=False)
+    assert "scores.csv" not in to_markdown(report)
+    assert len(to_export(many).tables["scores"]) == n_rows
 
 
 def test_copied_python_lines_give_the_same_settings():
