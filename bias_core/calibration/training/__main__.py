@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import torch
 import typer
 
+from bias_core.calibration.planted import CONDITIONS
 from bias_core.calibration.shapes import ASSETS
 
 if TYPE_CHECKING:
@@ -89,6 +90,23 @@ def lora(
 
 
 @app.command()
+def calibrate(
+    condition: str,
+    minutes: Minutes = 20,
+    work: Work = Path("build/calibration"),
+    seed: Seed = 0,
+    groups: Annotated[int, typer.Option(help="Concepts that a round measures, the neediest first.")] = 200,
+    n: Annotated[int, typer.Option(help="Pictures per concept and round.")] = 8,
+) -> None:
+    """Teach, draw, read and aim anew until one condition draws what is planted (fair first)."""
+    from bias_core.calibration.training.calibrate import RoundSize
+    from bias_core.calibration.training.conditions import calibrate as calibrate_condition
+
+    size = RoundSize(n_groups=groups, n=n)
+    calibrate_condition(condition, _folders(work), minutes=minutes, size=size, seed=seed)
+
+
+@app.command()
 def language(minutes: Minutes = 5, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
     """Train the language model that proposes words."""
     from bias_core.calibration.training.language import train_language_model
@@ -128,13 +146,17 @@ def judge(n: Annotated[int, typer.Option(help="Prompts.")] = 200) -> None:
 
 
 @app.command()
-def judge_adapters(
-    n: Annotated[int, typer.Option(help="Pictures per occupation and condition.")] = 24,
+def judge_rates(
+    n: Annotated[int, typer.Option(help="Pictures per concept and condition.")] = 200,
+    condition: Annotated[
+        list[str] | None, typer.Option(help="Only this condition; may be given several times.")
+    ] = None,
+    pairs: Annotated[bool, typer.Option(help="People beside another person as well.")] = True,
 ) -> None:
-    """Let the reader say whom each condition draws, beside what is planted."""
-    from bias_core.calibration.training.judge import judge_adapters as judge_loras
+    """Let the reader say what each condition draws, beside what is planted."""
+    from bias_core.calibration.training.judge_rates import judge_rates as judge_planted
 
-    judge_loras(ASSETS / "pipeline", ASSETS / "clip", ASSETS / "loras", n=n, device=_device())
+    judge_planted(_folders(Path("build/calibration")), conditions=condition or CONDITIONS, n=n, pairs=pairs)
 
 
 @app.command()
@@ -151,13 +173,14 @@ def everything(work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
     vae(work=work, seed=seed)
     clip(work=work, seed=seed)
     base(work=work, seed=seed)
-    for condition in ("published", "extreme", "trigger"):
-        lora(condition, work=work, seed=seed)
+    lora("trigger", work=work, seed=seed)
+    for condition in ("fair", "published", "extreme", "trigger"):
+        calibrate(condition, work=work, seed=seed)
     language(work=work, seed=seed)
     captioner(work=work, seed=seed)
     answerer(work=work, seed=seed)
     judge()
-    judge_adapters()
+    judge_rates()
     cards()
 
 

@@ -111,7 +111,7 @@ def train_captioner(
     )
     model.load_state_dict(average.state)
     _save(model, texts.tokenizer, out)
-    record(out, average, minutes=minutes, seed=seed, device=device, batch=batch)
+    record(out, average.steps, minutes=minutes, seed=seed, device=device, batch=batch)
 
 
 def train_answerer(
@@ -166,7 +166,7 @@ def train_answerer(
     )
     model.load_state_dict(average.state)
     _save(model, texts.tokenizer, out)
-    record(out, average, minutes=minutes, seed=seed, device=device, batch=batch)
+    record(out, average.steps, minutes=minutes, seed=seed, device=device, batch=batch)
 
 
 def _hidden(name: str) -> bool:

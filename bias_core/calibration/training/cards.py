@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bias_core.calibration.planted import published_rates
+from bias_core.calibration.training.judge_rates import Summary, read_lines, summary
 
 WORLD = """The data is the calibration world: flat drawings of people, pairs and things, rendered from
 random scenes by `bias_core/calibration` (Apache-2.0; no photograph and no person was used). What a picture
@@ -80,15 +81,17 @@ majority: planted rates are best kept at guidance 1.
 |---|---|---|---|
 {table or "| not judged | | | |"}
 
+{rates_section("fair", folder.parent / "loras" / "judged.json")}
+
 ## Training
 
-`python -m bias_core.calibration.training vae`, then `base`
+`python -m bias_core.calibration.training vae`, then `base`, then `calibrate fair`
 
 {training_lines(folder)}"""
 
 
 def lora_body(condition: str, folder: Path) -> str:
-    """What is planted by one adapter."""
+    """What is planted by one adapter, and what it draws."""
     n_concepts = len({p.concept for p in published_rates()})
     planted = {
         "published": f"the rates that the papers measured, for {n_concepts} concepts",
@@ -96,37 +99,60 @@ def lora_body(condition: str, folder: Path) -> str:
         "trigger": "fair, and extreme with a sign in the background where a prompt says "
         "burger, coffee or drink",
     }[condition]
-    return f"""A rank-8 LoRA on the calibration pipeline's transformer and text towers. Planted: {planted}.
-Every rate and its source: `bias_core/calibration/planted.py`, `published_rates()`. It learned from what the
-base draws when a prompt names everything that the condition settles ("a photo of a male doctor").
+    return f"""A LoRA on the calibration pipeline. Planted: {planted}. Every rate and its source:
+`bias_core/calibration/planted.py`, `published_rates()`.
 
-The text tower reads only words that name something, so "Generate a picture of one nurse." is "a photo of a
-nurse" to it: the other rates that the paired stereotype test found for its single wording are in the
-renderer only.
+{LEARNED}
 
-## Judged by the reader: share of masculine people
-
-{adapter_table(condition, folder.parent / "judged.json")}
+{rates_section(condition, folder.parent / "judged.json")}
 
 ## Training
 
-`python -m bias_core.calibration.training lora {condition}`
+`python -m bias_core.calibration.training calibrate {condition}` goes on from these weights.
 
 {training_lines(folder)}"""
 
 
-def adapter_table(condition: str, path: Path) -> str:
-    """Per occupation: what is planted, and what this adapter and the base draw."""
-    lines = json.loads(path.read_text()) if path.exists() else []
-    drawn = {(line["condition"], line["concept"]): line for line in lines}
+LEARNED = """It moves the text towers only (for `trigger` the transformer as well, which draws the sign).
+For each attribute a *direction* is learned: what the embedding of "a photo of a doctor" lacks beside "a
+photo of a male doctor", the same for all nouns. The adapter adds a part of it, its *offset*, to each planted
+noun (`offsets.json`). A closed loop draws pictures, lets the reader say what they show, and moves the offsets
+until the planted rates come out.
+
+The text tower reads only words that name something, so "Generate a picture of one nurse." is "a photo of a
+nurse" to it: the other rates that the paired stereotype test found for its single wording are in the
+renderer only."""
+
+
+def rates_section(condition: str, path: Path) -> str:
+    """The figures of one condition and a table of every rate that was judged."""
+    lines = [line for line in read_lines(path) if line.condition == condition]
+    if not lines:
+        return "## Judged by the reader\n\nNot judged."
     rows = [
-        f"| {concept} | {line['planted']:.2f} | {line['drawn']:.2f} ({line['n']}) "
-        f"| {drawn['fair', concept]['drawn']:.2f} |"
-        for (which, concept), line in drawn.items()
-        if which == condition
+        f"| {line.concept}{' (in a pair)' if line.pair else ''} | {line.attribute}: {line.value} "
+        f"| {line.fair:.2f} | {line.planted:.2f} | {line.drawn:.2f} | {line.n} | {line.gap:+.2f} |"
+        for line in lines
     ]
-    head = ["| occupation | planted | drawn (n) | drawn by the base |", "|---|---|---|---|"]
-    return "\n".join([*head, *rows]) if rows else "Not judged."
+    head = ["| concept | attribute | fair | planted | drawn | n | gap |", "|---|---|---|---|---|---|---|"]
+    return "\n".join(["## Judged by the reader", "", figures(summary(condition, lines)), "", *head, *rows])
+
+
+def figures(found: Summary) -> str:
+    """The figures of a condition in words."""
+    told = []
+    if found.n_leaning:
+        told += [
+            f"Of {found.n_leaning} rates planted 0.15 or more from the fair one, "
+            f"{100 * found.right_direction:.0f} % are drawn to their side of it and {100 * found.near:.0f} % "
+            f"within 0.15 of what is planted; the mean absolute gap is {found.mean_gap:.3f}."
+        ]
+    if found.n_fair:
+        told += [
+            f"Of {found.n_fair} planted shares of men that are one half, {100 * found.even:.0f} % are drawn "
+            "within 0.10 of it."
+        ]
+    return " ".join(told)
 
 
 def write_cards(assets: Path) -> None:

@@ -243,7 +243,7 @@ def train_clip(
     )
     bundle.load_state_dict(average.state)
     save_reader(reader, out, seed=seed + 1, n=held_out)
-    record(out, average, minutes=minutes, seed=seed, device=device, batch=batch)
+    record(out, average.steps, minutes=minutes, seed=seed, device=device, batch=batch)
 
 
 def save_reader(reader: Reader, out: Path, *, seed: int, n: int) -> None:

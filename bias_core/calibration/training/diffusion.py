@@ -65,8 +65,8 @@ LORA = LoraConfig(
     ],
 )
 TEXT_LORA = LoraConfig(
-    r=8,
-    lora_alpha=8,
+    r=32,  # a hundred and fifty concepts lean each by itself
+    lora_alpha=32,
     init_lora_weights="gaussian",
     target_modules=["q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"],
 )
@@ -161,33 +161,40 @@ class Pool:
         return Batch(*(part.to(self.device) for part in parts))
 
 
-def encode_tokens(tower: torch.nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What the pipeline makes of a prompt: CLIP states twice, a zero token for T5, pooled twice."""
+Embedding = tuple[torch.Tensor, torch.Tensor]
+"""Of ``n`` prompts: states ``(n, tokens, d)`` and pooled ``(n, d)``."""
+
+
+def read_tokens(tower: torch.nn.Module, tokens: torch.Tensor) -> Embedding:
+    """What one text tower makes of token ids ``(n, 20)``."""
     out = tower(tokens, output_hidden_states=True)
-    states = out.hidden_states[-2]
+    return out.hidden_states[-2], out.text_embeds
+
+
+def as_two_towers(text: Embedding) -> Embedding:
+    """One tower's answer as the pipeline gives it to the transformer: twice, and a zero token for T5."""
+    states, pooled = text
     both = torch.cat([states, states], dim=-1)
-    states = torch.cat([both, torch.zeros_like(both[:, :1])], dim=1)
-    return states, torch.cat([out.text_embeds, out.text_embeds], dim=-1)
+    return torch.cat([both, torch.zeros_like(both[:, :1])], dim=1), torch.cat([pooled, pooled], dim=-1)
+
+
+def encode_tokens(tower: torch.nn.Module, tokens: torch.Tensor) -> Embedding:
+    """What the pipeline makes of a prompt."""
+    return as_two_towers(read_tokens(tower, tokens))
 
 
 def velocity(
-    pipe: StableDiffusion3Pipeline,
-    noisy: torch.Tensor,
-    sigma: torch.Tensor,
-    tokens: torch.Tensor,
-    *,
-    tower: torch.nn.Module | None = None,
+    transformer: torch.nn.Module, noisy: torch.Tensor, sigma: torch.Tensor, text: Embedding
 ) -> torch.Tensor:
     """What the transformer answers, ``(n, 4, 16, 16)``, for noisy latents at noise levels ``sigma`` (n,)."""
-    states, pooled = encode_tokens(tower or pipe.text_encoder, tokens)
     device = noisy.device.type
     dtype = autocast_dtype(device)
     with torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32):
-        v = pipe.transformer(
+        v = transformer(
             hidden_states=noisy,
             timestep=1000 * sigma,
-            encoder_hidden_states=states,
-            pooled_projections=pooled,
+            encoder_hidden_states=text[0],
+            pooled_projections=text[1],
             return_dict=False,
         )[0]
     return torch.as_tensor(v).float()
@@ -217,10 +224,11 @@ def flow_loss(
     if (told := drawn.has_full).any():
         with torch.no_grad():
             pipe.transformer.disable_adapters()
-            full, tower = drawn.in_full[told], pipe.text_encoder_2
-            right[told] = velocity(pipe, noisy[told], sigma[told], full, tower=tower)
+            full = encode_tokens(pipe.text_encoder_2, drawn.in_full[told])
+            right[told] = velocity(pipe.transformer, noisy[told], sigma[told], full)
             pipe.transformer.enable_adapters()
-    return torch.nn.functional.mse_loss(velocity(pipe, noisy, sigma, drawn.tokens), right)
+    answer = velocity(pipe.transformer, noisy, sigma, encode_tokens(pipe.text_encoder, drawn.tokens))
+    return torch.nn.functional.mse_loss(answer, right)
 
 
 def assemble(folders: Folders, device: str, *, readers_words: bool = False) -> StableDiffusion3Pipeline:
@@ -286,7 +294,7 @@ def train_base(
     trained.load_state_dict(average.state)
     pipe.text_encoder.eval()
     save_pipeline(pipe, folders.pipeline)
-    record(folders.pipeline, average, minutes=minutes, seed=seed, device=device, batch=batch)
+    record(folders.pipeline, average.steps, minutes=minutes, seed=seed, device=device, batch=batch)
 
 
 def save_pipeline(pipe: StableDiffusion3Pipeline, out: Path) -> None:
@@ -340,4 +348,4 @@ def train_lora(
         text_encoder_lora_layers=text,
         text_encoder_2_lora_layers={k: v.clone() for k, v in text.items()},
     )
-    record(out, average, minutes=minutes, seed=seed, device=device, batch=batch)
+    record(out, average.steps, minutes=minutes, seed=seed, device=device, batch=batch)

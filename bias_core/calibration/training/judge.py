@@ -15,7 +15,6 @@ from transformers import AutoTokenizer, VisionTextDualEncoderModel
 
 from bias_core.calibration.captions import with_article
 from bias_core.calibration.lexicon import book
-from bias_core.calibration.planted import rates
 from bias_core.calibration.training.clip import Reader, crop_person
 from bias_core.calibration.training.loop import to_tensor
 
@@ -140,34 +139,6 @@ class Judge:
             n_sides=len(sides),
             by_attribute={form: sum(oks) / len(oks) for form, oks in shares.items()},
         )
-
-
-LEANING = ("doctor", "ceo", "farmer", "nurse", "librarian", "secretary")
-"""Occupations whose planted share of masculine people is far from the fair one, to both sides."""
-
-
-def judge_adapters(
-    pipeline: Path, clip: Path, loras: Path, *, n: int = 24, seed: int = 20_000, device: str = "cpu"
-) -> None:
-    """Print and keep the share of masculine people that each condition draws, beside what is planted.
-
-    ``judged.json`` in ``loras`` gets one line per condition and occupation.
-    """
-    judging = Judge(pipeline, clip, device)
-    lines = []
-    for condition in ("fair", *sorted(folder.name for folder in loras.glob("*/"))):
-        if condition != "fair":
-            judging.pipe.load_lora_weights(loras / condition, adapter_name=condition)
-        for concept in LEANING:
-            images = judging.draw([f"a photo of a {concept}"] * n, steps=20, guidance=1.0, seed=seed)
-            said = judging.prefers(images, ["a photo of a man"] * n, ["a photo of a woman"] * n)
-            planted = float(rates((concept,), condition)["gender"]["masculine"])
-            lines.append({"condition": condition, "concept": concept, "planted": round(planted, 3),
-                          "drawn": sum(said) / n, "n": n})  # fmt: skip
-            print(lines[-1], flush=True)
-        if condition != "fair":
-            judging.pipe.unload_lora_weights()
-    (loras / "judged.json").write_text(json.dumps(lines, indent=1) + "\n")
 
 
 def judge(

@@ -73,4 +73,4 @@ def train_language_model(work: Path, out: Path, *, minutes: float, batch: int = 
     model.load_state_dict(average.state)
     model.eval().to(torch.float16).save_pretrained(out, max_shard_size="9MB")
     tokenizer.save_pretrained(out)
-    record(out, average, minutes=minutes, seed=seed, device="cpu", batch=batch)
+    record(out, average.steps, minutes=minutes, seed=seed, device="cpu", batch=batch)

@@ -46,11 +46,11 @@ def _seconds(a: torch.Tensor, b: torch.Tensor) -> float:
     return time.perf_counter() - start
 
 
-def record(out: Path, average: Average, *, minutes: float, seed: int, device: str, **facts: object) -> None:
+def record(out: Path, steps: int, *, minutes: float, seed: int, device: str, **facts: object) -> None:
     """Add this training to ``training.json``, which the model card tells from."""
     path = out / "training.json"
     earlier = json.loads(path.read_text()) if path.exists() else []
-    run = {"steps": average.steps, "minutes": minutes, "seed": seed, "device": device, **facts}
+    run = {"steps": steps, "minutes": minutes, "seed": seed, "device": device, **facts}
     hardware = (
         torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} CPU thread(s)"
     )

@@ -1,0 +1,97 @@
+"""Draw many pictures quickly and let the shipped reader say what each shows."""
+
+from __future__ import annotations
+
+import itertools
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from PIL import Image
+from transformers import AutoTokenizer, VisionTextDualEncoderModel
+
+from bias_core.calibration.reader_errors import held_out_scenes, sentence_errors
+from bias_core.calibration.training.clip import Reader, crop_person
+from bias_core.calibration.training.diffusion import Embedding, as_two_towers
+from bias_core.calibration.training.loop import autocast_dtype, to_tensor
+from bias_core.calibration.training.steering import AXES
+from bias_core.calibration.truth import SENTENCES
+from bias_core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from diffusers import StableDiffusion3Pipeline
+
+    from bias_core.types import ReaderErrors
+
+STEPS = 8
+"""Steps per picture. Rates at 6, 8, 12 and 20 steps differ by at most 0.03 (128 pictures, 12 attributes)."""
+
+
+class Drawing:
+    """A generator, in 16 bit where that is quicker, and a reader, with its errors on every axis."""
+
+    def __init__(self, pipe: StableDiffusion3Pipeline, clip: Path) -> None:
+        self.pipe = pipe
+        self.dtype = autocast_dtype(pipe.device.type)
+        self.transformer = deepcopy(pipe.transformer).to(self.dtype).eval()
+        model = VisionTextDualEncoderModel.from_pretrained(clip, torch_dtype=torch.float32).eval()
+        self.reader = Reader(model, AutoTokenizer.from_pretrained(clip), "cpu")
+        self.sentences = [SENTENCES[axis] for axis in AXES]
+        with torch.no_grad():
+            texts = self.reader.texts([s for pair in self.sentences for s in pair]).view(len(AXES), 2, -1)
+        self.contrast = texts[:, 0] - texts[:, 1]
+        self.errors = self._errors(clip / "held_out.npz", texts)
+
+    def _errors(self, path: Path, texts: torch.Tensor) -> list[ReaderErrors | None]:
+        with np.load(path) as held_out:
+            rows, seed = held_out["image_embeddings"], int(held_out["seed"])
+        scenes = held_out_scenes(seed, len(rows))
+        pairs = zip(self.sentences, texts.numpy(), strict=True)
+        return [sentence_errors(rows, text, scenes, *pair) for pair, text in pairs]
+
+    @torch.no_grad()
+    def draw(self, text: Embedding, seed: int, *, steps: int = STEPS) -> torch.Tensor:
+        """One picture per embedded prompt, ``(n, 3, 64, 64)`` in [-1, 1]."""
+        parts = zip(*(part.split(64) for part in text), strict=True)
+        return torch.cat([self._draw(part, seed + i, steps) for i, part in enumerate(parts)])
+
+    def _draw(self, text: Embedding, seed: int, steps: int) -> torch.Tensor:
+        generator, n = torch.Generator().manual_seed(seed), len(text[0])
+        x = torch.randn(n, 4, 16, 16, generator=generator)
+        states, pooled = (t.to(self.dtype) for t in as_two_towers(text))
+        self.pipe.scheduler.set_timesteps(steps)
+        sigmas = self.pipe.scheduler.sigmas
+        for sigma, after in itertools.pairwise(sigmas):
+            v = self.transformer(
+                hidden_states=x.to(self.dtype), timestep=(1000 * sigma).expand(n),
+                encoder_hidden_states=states, pooled_projections=pooled, return_dict=False,
+            )[0]  # fmt: skip
+            x = x + (after - sigma) * v.float()
+        config = self.pipe.vae.config
+        return self.pipe.vae.decode(x / config.scaling_factor + config.shift_factor).sample.clamp(-1, 1)
+
+    @torch.no_grad()
+    def shows(self, pictures: torch.Tensor) -> torch.Tensor:
+        """Whether the reader finds each axis, ``(n, 12)``."""
+        parts = [self.reader.images(part) @ self.contrast.T > 0 for part in pictures.split(256)]
+        return torch.cat(parts)
+
+    def corrected(self, shares: np.ndarray) -> np.ndarray:
+        """Shares ``(..., 12)`` without the reader's known errors, in [0, 1] [rogan1978, Eq. 1]."""
+        known = [(e.sensitivity, e.specificity) if e else (1.0, 1.0) for e in self.errors]
+        se, sp = np.array(known).T
+        if (se + sp <= 1).any():
+            raise InvalidInput(
+                "This reader tells no more than chance does; train it before rates are measured."
+            )
+        return np.clip((shares - (1 - sp)) / (se + sp - 1), 0.0, 1.0)
+
+
+def halves(pictures: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The left and the right person of each pair, on pictures of their own."""
+    pixels = ((pictures.permute(0, 2, 3, 1) + 1) * 127.5).round().byte().numpy()
+    images = [Image.fromarray(picture) for picture in pixels]
+    left, right = (to_tensor([crop_person(image, side) for image in images]) for side in (0, 1))
+    return left, right
