@@ -7,7 +7,8 @@
     ├── NotAllowed            a link or code opens nothing, or not this, or not now
     ├── UnknownModel          no such model or condition in the catalogue
     ├── ModelUnavailable      known, but its weights are missing, corrupt, gated or too large
-    │   └── NotEnoughMemory   ... too large for what is free on this machine now
+    │   ├── NotEnoughMemory   ... too large for what is free on this machine now
+    │   └── HubNotReached     ... its files are not here, and there was no hub to ask
     ├── StorageError          disk full, unreadable file, image missing from the store
     └── Cancelled             the user pressed Stop; what was finished is kept
         └── Interrupted       ... or the machine could not go on for now; the message says when it can
@@ -36,6 +37,10 @@ class ModelUnavailable(BiasCoreError, RuntimeError):
 
 class NotEnoughMemory(ModelUnavailable):
     """The model is too large for what is free now; the message says what it needs and what there is."""
+
+
+class HubNotReached(ModelUnavailable):
+    """The model's files are not on this machine, and the hub that may have them was not reached."""
 
 
 class StorageError(BiasCoreError, OSError):

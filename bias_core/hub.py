@@ -36,13 +36,13 @@ def download_gb(repo: str, revision: str = "") -> float:
     Raises nothing: without a network, or without the right to read, the size is simply not known.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+    from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
 
     try:
         found = HfApi().model_info(
             repo, revision=revision or None, files_metadata=True, timeout=_PATIENCE_SECONDS
         )
-    except (HfHubHTTPError, HFValidationError, OfflineModeIsEnabled, OSError, ValueError):
+    except (HTTPError, HFValidationError, OfflineModeIsEnabled, OSError, ValueError):
         return 0.0
     return weights_gb((file.rfilename, file.size or 0) for file in found.siblings or ())
 

@@ -97,6 +97,37 @@ def test_a_dry_run_draws_nothing_and_a_first_batch_makes_the_cost_known(command,
     assert "MB in all, on 1 x" in more.output
 
 
+HUB = ("--model", "some-org/some-model")
+
+
+@pytest.mark.parametrize("measure", [(), ("--measure",)])
+@pytest.mark.parametrize("study", ["t2iat-tests", "oasis-spi"])
+def test_a_dry_run_needs_no_hub_and_says_what_it_cannot_know(command, data, study, measure):
+    result = command("run", study, *HUB, "--model", "calibration-diffusion", "--dry-run", *measure)
+    assert result.exit_code == 0, result.output
+    row = next(line for line in result.output.splitlines() if "some-org/some-model" in line)
+    n = row.split("│")[3].strip()
+    assert f"│ not known │ up to {n} " in " ".join(row.split())
+    said = " ".join(result.output.split())
+    assert "not known which commit would be drawn" in said
+    assert "number of steps and size" in said
+    assert "BIAS_OFFLINE forbids" in said
+    assert not ids(data)
+
+
+def test_without_a_hub_only_a_dry_run_goes_on(command, data):
+    result = command("run", "t2iat-tests", *HUB, "--yes")
+    assert result.exit_code == 2
+    assert "the hub was not reached" in " ".join(result.output.split())
+
+
+def test_a_dry_run_refuses_what_no_hub_could_mend(command, tmp_path):
+    (tmp_path / "broken").mkdir()
+    result = command("run", "t2iat-tests", "--model", str(tmp_path / "broken"), "--dry-run")
+    assert result.exit_code == 2
+    assert "no model" in result.output
+
+
 def slow(data, assets):
     """As if a picture of the renderer had taken a minute here, and a megabyte."""
     services = Services(Settings(data_dir=data, assets_dir=assets, offline=True, device="cpu"))

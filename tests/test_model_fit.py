@@ -100,6 +100,16 @@ def test_a_hub_that_cannot_be_asked_leaves_the_size_open(monkeypatch: pytest.Mon
     assert hub.download_gb("no id") == 0
 
 
+def test_without_a_network_the_size_is_not_known(monkeypatch):
+    from huggingface_hub.errors import HTTPError
+
+    def no_network(*_args, **_options):
+        raise HTTPError("Name or service not known")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", no_network)
+    assert hub.download_gb("org/name") == 0
+
+
 def test_the_cache_and_its_disk_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = tmp_path / "hub" / "models--org--name" / "snapshots" / "abc"
     snapshot.mkdir(parents=True)

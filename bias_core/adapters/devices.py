@@ -8,7 +8,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
-from bias_core.errors import BiasCoreError, ModelUnavailable
+from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +89,9 @@ def loading(name: str, source: str) -> Iterator[None]:
         AssertionError,
         StrictDataclassError,
     ) as error:
-        raise ModelUnavailable(f"{name} cannot be loaded{_why(source, error)}") from error
+        why = _why(source, error)
+        kind = HubNotReached if why.endswith(_UNREACHED) else ModelUnavailable
+        raise kind(f"{name} cannot be loaded{why}") from error
 
 
 def _why(source: str, error: BaseException) -> str:

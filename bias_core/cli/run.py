@@ -102,7 +102,7 @@ def run(
             options=dict(name_and_value(text) for text in option or []),
         )
         chosen = _settings(settings, model or [settings.model], condition or [settings.condition], services)
-        plans = _plans(study, n, chosen, services, measure=measure)
+        plans = _plans(study, n, chosen, services, measure=measure, estimate=dry_run)
         if not dry_run:
             _find_rates(plans, services)
         long = _show_costs(plans, services)
@@ -133,7 +133,13 @@ def _settings(
 
 
 def _plans(
-    study: str, n: int | None, chosen: Sequence[StudySettings], services: Services, *, measure: bool
+    study: str,
+    n: int | None,
+    chosen: Sequence[StudySettings],
+    services: Services,
+    *,
+    measure: bool,
+    estimate: bool,
 ) -> list[StudyPlan]:
     from bias_core.studies.designs import find_design
     from bias_core.studies.run_study import plan_study
@@ -143,7 +149,7 @@ def _plans(
         if n < 1:
             raise InvalidInput(f"the number of pictures per prompt is at least 1, got {n}")
         design = replace(design, images_per_prompt=n)
-    return [plan_study(design, settings, services, measure=measure) for settings in chosen]
+    return [plan_study(design, settings, services, measure=measure, estimate=estimate) for settings in chosen]
 
 
 def _find_rates(plans: Sequence[StudyPlan], services: Services) -> None:
@@ -164,12 +170,15 @@ def _show_costs(plans: Sequence[StudyPlan], services: Services) -> bool:
     costs = [study_cost(plan, services) for plan in plans]
     table = Table("model", "condition", "pictures", "exist", "to draw", "time", "disk")
     for plan, cost in zip(plans, costs, strict=True):
-        table.add_row(plan.settings.model, plan.settings.condition or "–", *_cells(cost))
+        table.add_row(plan.settings.model, plan.settings.condition or "–", *_cells(cost, plan))
     show_table(table)
-    for note in dict.fromkeys(note for plan in plans for note in plan_notes(plan, services)):
+    drawn = [plan for plan in plans if plan.rows.revision]
+    for note in dict.fromkeys(note for plan in drawn for note in plan_notes(plan, services)):
         console.print(note, markup=False)
+    for name in dict.fromkeys(plan.settings.model for plan in plans if not plan.rows.revision):
+        console.print(_not_known(name, services), markup=False)
     seconds, n_bytes = sum(cost.seconds for cost in costs), sum(cost.n_bytes for cost in costs)
-    if any(cost.n_missing for cost in costs):
+    if any(cost.n_missing for cost in costs) and not math.isnan(seconds):
         place = f"{services.engine.n_workers()} x {services.engine.place()}"
         console.print(f"{_time(seconds)}, {_size(n_bytes)} in all, on {place}", markup=False)
     if math.isnan(seconds):
@@ -185,11 +194,23 @@ def _show_costs(plans: Sequence[StudyPlan], services: Services) -> bool:
     return seconds > _LONG_SECONDS or n_bytes > free
 
 
-def _cells(cost: Cost) -> list[str]:
+def _not_known(name: str, services: Services) -> str:
+    """What cannot be said of a model that is neither here nor on a hub that answers."""
+    listed = name in {info.id for info in services.models()}
+    guessed = "" if listed else "; nor its own number of steps and size, for which usual ones are taken"
+    return (
+        f"{name} is not on this machine and the hub was not reached, so it is not known which commit would "
+        f"be drawn, which of its pictures exist already and whether it suits the study{guessed}. "
+        f"{services.model_fit(name).says}"
+    )
+
+
+def _cells(cost: Cost, plan: StudyPlan) -> list[str]:
+    known = bool(plan.rows.revision)  # without it, whether a picture exists cannot be looked up
     return [
         f"{cost.n_pictures:,}",
-        f"{cost.n_stored:,}",
-        f"{cost.n_missing:,}",
+        f"{cost.n_stored:,}" if known else "not known",
+        f"{cost.n_missing:,}" if known else f"up to {cost.n_missing:,}",
         _time(cost.seconds),
         _size(cost.n_bytes),
     ]

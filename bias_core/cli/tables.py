@@ -12,6 +12,7 @@ from bias_core.cli.common import console
 _NUMBER = re.compile(
     r"[-+–\[\d].{0,19}"
 )  # a short cell that begins so, such as an interval, stays on one line
+_SENTENCE, _LINE = 60, 28  # longer texts than the first get lines of at least the second
 _FRAME = 3  # a column's border and the blanks at either side of it
 
 
@@ -39,7 +40,8 @@ def _least(column: list[str]) -> int:
     """Letters of the longest word, or of the longest cell that should not be broken."""
     words = [word for text in column for word in text.split()]
     numbers = [text for text in column[1:] if _NUMBER.fullmatch(text)]
-    return max(map(cell_len, [*words, *numbers]), default=1)
+    least = max(map(cell_len, [*words, *numbers]), default=1)
+    return max(least, _LINE) if any(cell_len(text) > _SENTENCE for text in column) else least
 
 
 def _natural(column: list[str]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from bias_core.errors import InvalidInput
+from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.model_catalogue import check_condition
 from bias_core.types import ImageRow
 
@@ -62,8 +62,11 @@ class RowMaker:
     guidance_scale: float
 
     @classmethod
-    def build(cls, settings: StudySettings, services: StudyServices) -> RowMaker:
-        """Look the model up; UnknownModel or InvalidInput where it or the settings cannot be."""
+    def build(cls, settings: StudySettings, services: StudyServices, *, estimate: bool = False) -> RowMaker:
+        """Look the model up; UnknownModel or InvalidInput where it or the settings cannot be.
+
+        With ``estimate``, the revision of a model that is neither here nor on a hub that answers is "".
+        """
         info = services.model_info(settings.model)
         draws = info.family == "renderer"  # it has no sampler: all its settings read 0
         steps, guidance = settings.num_inference_steps, settings.guidance_scale
@@ -72,7 +75,7 @@ class RowMaker:
         return cls(
             info=info,
             condition=check_condition(info, settings.condition),
-            revision=services.revision(settings.model),
+            revision=_revision(settings.model, services, estimate=estimate),
             seed=settings.seed,
             num_inference_steps=0 if draws else info.default_steps if steps is None else steps,
             guidance_scale=0.0 if draws else float(info.default_guidance if guidance is None else guidance),
@@ -107,6 +110,15 @@ class RowMaker:
     def notes(self, shots: Sequence[Shot]) -> list[str]:  # noqa: ARG002
         """Nothing: what was asked for is drawn."""
         return []
+
+
+def _revision(model: str, services: StudyServices, *, estimate: bool) -> str:
+    try:
+        return services.revision(model)
+    except HubNotReached:
+        if not estimate:
+            raise
+        return ""
 
 
 def scaled(n: int, scale: float, *, least: int = 2) -> int:

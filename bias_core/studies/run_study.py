@@ -110,18 +110,21 @@ def plan_study(
     *,
     session: str = "",
     measure: bool = True,
+    estimate: bool = False,
 ) -> StudyPlan:
     """Lay a study out; InvalidInput, UnknownModel or ModelUnavailable where it cannot be run.
 
-    Models that are needed to ``measure`` need not be here for drawing alone.
+    Models that are needed to ``measure`` need not be here for drawing alone. Only to ``estimate`` what it
+    would cost, the model that draws need not be here or on a hub either: the revision of its rows is "" then.
     """
     settings = with_options(design, settings)
     program = program_of(design)
     if measure and program.needs_reader:
         services.encoder(settings.encoder)
-    settings, rows, shots = _laid_out(design, settings, services, program)
-    program.suits(settings, services)
-    if measure:
+    settings, rows, shots = _laid_out(design, settings, services, program, estimate=estimate)
+    if rows.revision:
+        program.suits(settings, services)
+    if measure and rows.revision:
         program.ready(settings, services)
     return StudyPlan(
         design=design,
@@ -204,7 +207,7 @@ def followed(steps: Generator[Progress, None, T], found: list[T]) -> Generator[P
 
 
 def _laid_out(
-    design: Design, settings: StudySettings, services: StudyServices, program: Program
+    design: Design, settings: StudySettings, services: StudyServices, program: Program, *, estimate: bool
 ) -> tuple[StudySettings, Rows, list[Shot]]:
     """Where the pictures come from, and which; imported ones take the place of the model's."""
     shots = program.shots(design, settings)
@@ -217,9 +220,9 @@ def _laid_out(
     if not shots:
         raise InvalidInput(
             f"{design.name} has nothing to draw with the options {dict(settings.options)}; a study of a "
-            "dataset needs a folder or zip of pictures (images)"
+            "dataset needs a folder or zip of pictures (images; in a terminal `study run` with --images)"
         )
-    return settings, RowMaker.build(settings, services), shots
+    return settings, RowMaker.build(settings, services, estimate=estimate), shots
 
 
 def with_options(design: Design, settings: StudySettings) -> StudySettings:

@@ -1,0 +1,103 @@
+"""What messages tell a person to type or set exists."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+import bias_core.cli as commands
+from bias_core.cli import app
+from bias_core.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+OF_OTHERS = {"--query-gpu", "--format", "--no-deps"}  # of nvidia-smi and of pip
+
+
+@cache
+def strings(path: Path) -> list[str]:
+    """Every text of a file that somebody may read: no docstrings but those of commands, no templates."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    silent = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+        and path.parent.name != "cli"
+    }
+    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return [node.value for node in constants if isinstance(node.value, str) and id(node) not in silent]
+
+
+def texts(pattern: str) -> dict[str, list[Path]]:
+    """What matches, with the files it is in."""
+    found: dict[str, list[Path]] = {}
+    for path in (ROOT / "bias_core").rglob("*.py"):
+        for text in strings(path):
+            for match in re.findall(pattern, text):
+                found.setdefault(match, []).append(path)
+    return found
+
+
+def leaves(command, name: str = "") -> dict[str, set[str]]:
+    """Every command by its words, with its options."""
+    if hasattr(command, "commands"):
+        children = (leaves(child, f"{name} {word}".strip()) for word, child in command.commands.items())
+        return {word: options for child in children for word, options in child.items()}
+    return {name: {option for one in command.params for option in one.opts if option.startswith("--")}}
+
+
+COMMANDS = leaves(get_command(app))
+
+
+def test_every_option_that_a_message_names_is_one_of_some_command():
+    known = set.union(*COMMANDS.values()) | OF_OTHERS
+    named = texts(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+    named = {name: [path for path in paths if path.parent.name != "ui"] for name, paths in named.items()}
+    assert {name: paths for name, paths in named.items() if paths and name not in known} == {}
+    assert len(named) > 20
+
+
+@pytest.mark.parametrize("module", ["calibrate", "compare", "explore", "run", "study"])
+def test_a_message_of_a_command_names_its_own_options(module):
+    path = Path(inspect.getfile(getattr(commands, module)))
+    named = {name for text in strings(path) for name in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text)}
+    words = {"calibrate": ["calibrate-report"], "explore": ["explore", "runs"], "study": ["study run"]}
+    own = set.union(*(COMMANDS[word] for word in words.get(module, [module])))
+    assert named <= own | {"--help"}
+
+
+def test_every_command_that_a_message_names_exists():
+    known = {"calibration.training", *COMMANDS, *(word.split()[0] for word in COMMANDS)}
+    lines = texts(r"python -m bias_core[. ]([a-z.]+(?:-[a-z]+)?(?: [a-z-]+)?)")
+    for line in lines:
+        words = line.split()
+        assert line in known or words[0] in known, (line, lines[line])
+    quoted = texts(r"`((?:study|run|explore|compare|models|measures|runs|attributes)(?: [a-z]+)?)`")
+    assert {"study list", "study show", "study run", "models"} <= set(quoted)
+    assert {name: paths for name, paths in quoted.items() if name not in known} == {}
+
+
+def test_every_variable_that_a_message_names_is_a_setting():
+    known = {f"BIAS_{name.upper()}" for name in Settings.model_fields} | {"BIAS_HOST", "BIAS_PORT"}
+    named = texts(r"\bBIAS_[A-Z_]+[A-Z]\b")
+    assert {name: paths for name, paths in named.items() if name not in known} == {}
+    assert len(named) > 5
+
+
+def test_every_target_of_make_that_a_message_names_exists():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(texts(r"`make ([a-z]+)`")) <= targets
+
+
+def test_every_package_that_a_message_asks_for_is_one_that_the_tests_install():
+    files = ("requirements.txt", "requirements-dev.txt", "Makefile")
+    lists = "".join((ROOT / name).read_text() for name in files)
+    for package in texts(r"pip install (?:--[a-z-]+ )?[\"']?([a-z][\w-]+)"):
+        assert package in lists
