@@ -80,7 +80,7 @@ def test_services_know_what_is_here_and_ask_for_the_size_of_strangers_once(
 ) -> None:
     asked = []
     monkeypatch.setattr("bias_core.services.download_gb", lambda *a: asked.append(a) or 3.14)  # type: ignore[func-returns-value]
-    monkeypatch.setattr("bias_core.services.is_cached", lambda repo, *_: repo == "org/cached")
+    monkeypatch.setattr("bias_core.adapters.model_sources.is_cached", lambda repo, *_: repo == "org/cached")
     services = Services(Settings(data_dir=tmp_path))
     assert services.model_fit("calibration-renderer").short == ""
     assert services.model_fit("org/cached").here

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def on_a_laptop(fakes: FakeServices, monkeypatch: pytest.MonkeyPatch) -> FakeServices:
     monkeypatch.setattr(services_module, "this_machine", lambda: Machine(memory=8 * 10**9))
-    monkeypatch.setattr(services_module, "is_cached", lambda *_: False)
+    monkeypatch.setattr("bias_core.adapters.model_sources.is_cached", lambda *_: False)
     monkeypatch.setattr(services_module, "download_gb", lambda *_: 2.5)
     monkeypatch.setattr(services_module, "free_disk", lambda: 10**12)
     return fakes
