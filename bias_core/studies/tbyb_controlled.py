@@ -16,7 +16,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.metrics.object_bias import DIMENSIONS, compare_models, distribution_bias_at
 from bias_core.runs.png import pixel_digest
-from bias_core.statistics import bootstrap_interval, wilson_interval
+from bias_core.statistics import mean_interval, wilson_interval
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import thinned
 from bias_core.studies.study_types import (
@@ -141,7 +141,7 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
 
 
 def changes_of(part: Reading, base: Reading, settings: StudySettings) -> dict[str, Estimate]:
-    """Mean change of H_J and M_G from the base, with its bootstrap interval over prompts."""
+    """Mean change of H_J and M_G from the base, with the interval of Student's t over prompts."""
     found = {}
     for key, ours, theirs in (
         ("H_J", part.distances, base.distances),
@@ -149,13 +149,7 @@ def changes_of(part: Reading, base: Reading, settings: StudySettings) -> dict[st
     ):
         difference = (_by_prompt(part, ours) - _by_prompt(base, theirs)).dropna().to_numpy(float)
         if len(difference) >= _FEWEST_PROMPTS:
-            found[key] = bootstrap_interval(
-                difference,
-                statistic=np.mean,
-                confidence=settings.confidence,
-                rng=settings.seed,
-                null_value=0.0,
-            )
+            found[key] = mean_interval(difference, confidence=settings.confidence, null_value=0.0)
     return found
 
 

@@ -149,7 +149,7 @@ def build_form(key: str, designs: Sequence[Design], services: Services) -> dict[
             min_width=150,
         )
         form["percent"] = gr.Slider(
-            1, 100, 10, step=1, label="Size, % of the published", elem_id=f"{key}-percent", scale=3,
+            1, 100, 10, step=1, label="Size, % of the full", elem_id=f"{key}-percent", scale=3,
             min_width=200,
         )  # fmt: skip
     return form

@@ -288,6 +288,8 @@ def test_two_equal_conditions_show_no_change():
     settings = with_options(CONTROLLED, SMALL)
     change = changes_of(part, part, settings)
     assert (change["H_J"].value, change["M_G"].value) == (0, 0)
+    assert math.isnan(change["H_J"].low)  # no spread is not a sure 0
+    assert "no interval" in change["H_J"].note
     # More is hallucinated in both prompts: cup (0 + 1/2)/2 -> 1, dog (0 + 1)/2 -> 1, mean of 3/4 and 1/2.
     worse = replace(part, image_objects=(("x",),) * 4)
     assert changes_of(worse, part, settings)["H_J"].value == pytest.approx((0.75 + 0.5) / 2)
