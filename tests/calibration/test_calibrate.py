@@ -227,11 +227,20 @@ def test_calibration_goes_on_where_it_was_cut_off(calibrated: diffusion.Folders)
     assert len(run(calibrated, n_rounds=3).aims.rounds) == 3
 
 
-def test_a_checkpoint_of_other_concepts_is_refused(calibrated: diffusion.Folders) -> None:
-    calibration = run(calibrated, n_rounds=0)
-    calibration.aims = Aims([group("doctor", 0.9)])
-    with pytest.raises(InvalidInput, match="delete it to start anew"):
-        calibration.resume(calibrated.work / "calibrate-published.pt")
+def test_a_checkpoint_is_taken_up_by_concept() -> None:
+    aims = Aims([group("doctor", 0.9), group("nurse", 0.2)])
+    aims.add(np.full((2, len(AXES)), 3.0), np.full((2, len(AXES)), 8.0))
+    saved = {
+        "groups": [(g.pair, g.concept) for g in aims.groups],
+        "offsets": torch.from_numpy(aims.offsets),
+        "rounds": [tuple(torch.from_numpy(part) for part in parts) for parts in aims.rounds],
+    }
+    later = Aims([group("nurse", 0.2), group("pilot", 0.7)])
+    fresh = later.offsets.copy()
+    later.take_up(saved)
+    assert later.offsets[0, 0] == aims.offsets[1, 0] != fresh[0, 0]
+    assert later.offsets[1, 0] == fresh[1, 0]
+    assert [part[:, 0].tolist() for part in later.rounds[0][1:]] == [[3.0, 0.0], [8.0, 0.0]]
 
 
 def test_pictures_that_are_judged_are_none_that_training_measured() -> None:

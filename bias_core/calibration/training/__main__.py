@@ -97,13 +97,14 @@ def calibrate(
     seed: Seed = 0,
     groups: Annotated[int, typer.Option(help="Concepts that a round measures, the neediest first.")] = 200,
     n: Annotated[int, typer.Option(help="Pictures per concept and round.")] = 8,
+    pairs: Annotated[bool, typer.Option(help="People beside another person as well.")] = True,
 ) -> None:
     """Teach, draw, read and aim anew until one condition draws what is planted (fair first)."""
     from bias_core.calibration.training.calibrate import RoundSize
     from bias_core.calibration.training.conditions import calibrate as calibrate_condition
 
     size = RoundSize(n_groups=groups, n=n)
-    calibrate_condition(condition, _folders(work), minutes=minutes, size=size, seed=seed)
+    calibrate_condition(condition, _folders(work), minutes=minutes, size=size, pairs=pairs, seed=seed)
 
 
 @app.command()

@@ -7,11 +7,11 @@ own text tower, every other condition a LoRA on it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,6 @@ from bias_core.calibration.training.directions import people
 from bias_core.calibration.training.drawing import Drawing, halves
 from bias_core.calibration.training.offsets import SLOPE, curves, next_offsets, recency
 from bias_core.calibration.training.steering import AXES, KINDS, PAIR, Directions, Site, Words, sites
-from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from diffusers import StableDiffusion3Pipeline
@@ -91,6 +90,23 @@ class Aims:
         return [
             next((i for i in named if self.is_planted[i, a]), -1) if axis in site.open else -1
             for a, axis in enumerate(AXES)
+        ]
+
+    def take_up(self, saved: Mapping[str, Any]) -> None:
+        """Offsets and rounds of a checkpoint; groups that it does not know begin anew."""
+        known = {tuple(key): i for i, key in enumerate(saved["groups"])}
+        here = [(i, known[key]) for key, i in self.row.items() if key in known]
+        new, old = (list(places) for places in zip(*here, strict=True)) if here else ([], [])
+
+        def placed(part: torch.Tensor, start: np.ndarray) -> np.ndarray:
+            start[new] = part.numpy()[old]
+            return start
+
+        nothing = np.zeros(self.planned.shape)
+        self.offsets = placed(saved["offsets"], self.offsets)
+        self.rounds = [
+            (placed(at, self.offsets.copy()), placed(shown, nothing.copy()), placed(n, nothing.copy()))
+            for at, shown, n in saved["rounds"]
         ]
 
     def gaps(self) -> np.ndarray:
@@ -284,15 +300,10 @@ class Calibration:
         if not path.exists():
             return
         saved = torch.load(path, weights_only=True)
-        if saved["groups"] != [(group.pair, group.concept) for group in self.aims.groups]:
-            raise InvalidInput(
-                f"{path} calibrates other concepts than are planted now; delete it to start anew."
-            )
         self.teacher.tower.load_state_dict(saved["base"])
         self.pipe.text_encoder.load_state_dict(saved["tower"], strict=False)
         self.optimiser.load_state_dict(saved["optimiser"])
-        self.aims.offsets = saved["offsets"].numpy()
-        self.aims.rounds = [tuple(part.numpy() for part in parts) for parts in saved["rounds"]]
+        self.aims.take_up(saved)
         version, state, gauss = saved["rng"]
         self.rng.setstate((version, tuple(state), gauss))
         self.n_rounds, self.spent, self.steps = saved["counts"]

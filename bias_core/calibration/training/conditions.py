@@ -50,6 +50,7 @@ def calibrate(
     *,
     minutes: float,
     size: RoundSize = USUAL,
+    pairs: bool = True,
     n_rounds: int | None = None,
     seed: int = 0,
 ) -> Calibration:
@@ -62,7 +63,10 @@ def calibrate(
     pipe.transformer.requires_grad_(False).eval()
     pipe.text_encoder.requires_grad_(False).eval()
     directions = directions_of(pipe, folders, minutes=10)
-    out, aims = folders.loras / condition, Aims(groups(condition))
+    out, aims = (
+        folders.loras / condition,
+        Aims([group for group in groups(condition) if pairs or not group.pair]),
+    )
     teacher = Teacher(
         pipe.text_encoder, Words(pipe.tokenizer), directions, aims, triggered=condition == "trigger"
     )
