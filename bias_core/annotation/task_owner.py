@@ -55,9 +55,9 @@ class OwnerKey:
         return f"{self.task_id}.{self.secret}"
 
     @classmethod
-    def parse(cls, text: str) -> OwnerKey:
+    def parse(cls, text: object) -> OwnerKey:
         """The key in an owner's link; one that opens nothing where the text is none."""
-        task_id, _, secret = text.strip().partition(".")
+        task_id, _, secret = (text if isinstance(text, str) else "").strip().partition(".")
         return cls(task_id=task_id, secret=secret)
 
 

@@ -19,6 +19,7 @@ Status = Literal["running", "finished", "cancelled", "failed"]
 
 # A run that a kill left "running" protects its pictures from eviction no longer than this.
 STALE_SECONDS = 24 * 3600
+_MOST_ID = 100  # characters: an id becomes the name of a file
 _HEAD_BYTES = 1024  # id, study and session stand first
 
 
@@ -158,5 +159,6 @@ def _parse(data: bytes) -> Manifest:
 
 def _require_id(run_id: str) -> None:
     # The id becomes a file name and may come from a visitor.
-    if not run_id.isalnum():
-        raise InvalidInput(f"a run id has letters and digits only, got {run_id!r}")
+    is_one = isinstance(run_id, str) and run_id.isascii() and run_id.isalnum() and len(run_id) <= _MOST_ID
+    if not is_one:
+        raise InvalidInput(f"a run id has letters and digits only, {_MOST_ID} at most; got {run_id!r:.80}")

@@ -22,7 +22,7 @@ from bias_core.studies.study_types import StudyReport  # noqa: TC001
 from bias_core.studies.unmeasured import UNMEASURED
 from bias_core.ui import label_form, label_html, messages
 from bias_core.ui.label_form import TEXTS
-from bias_core.ui.label_login import build_login, offers_login, owner_of, task_choices, title_of, user_of
+from bias_core.ui.label_login import build_login, offers_login, owner_of, task_choices, user_of, with_task
 from bias_core.ui.label_make import READY, LabelMaking
 from bias_core.ui.label_removals import LabelRemovals
 from bias_core.ui.label_scores import LabelScores
@@ -132,11 +132,11 @@ class LabelTab:
                         text, variant=variant, scale=0, min_width=140, elem_id=f"label-{name}"
                     )
             parts["progress"] = gr.HTML(elem_id="label-progress")
-            self.removals.build()
             parts["takes"] = gr.HTML(label_html.TAKES, js_on_load=TAKE_JS, elem_id="label-takes")
-            with gr.Accordion("Change what raters read", open=False, elem_classes="more"):
+            with gr.Accordion("Change what raters read, and how many join", open=False, elem_classes="more"):
                 parts["texts"] = label_form.build_texts() | label_form.build_limits()
                 parts["change"] = gr.Button("Save as a new version", size="sm", scale=0, min_width=200)
+            self.removals.build()
         with gr.Column(elem_classes="card"):
             for name in ("findings", "tables", "notes"):
                 js = {} if name == "notes" else {"js_on_load": TAKE_JS}
@@ -338,7 +338,7 @@ class LabelTab:
         """All that the owner sees."""
         parts, owner = self.parts, owner_of(key, profile)
         progress, runs, report = self._reported(visitor, owner)
-        known = {**(memory or {}), **({owner.text: title_of(progress.task)} if owner.secret else {})}
+        known = with_task(memory, owner, progress.task)
         status = messages.done_html(says) if says else ""
         return {
             parts["key"]: owner.text, parts["report"]: report, parts["status"]: status,

@@ -14,7 +14,7 @@ from bias_core.studies.label_sources import candidates, gold_from_lines, gold_li
 from bias_core.ui import messages
 from bias_core.ui.label_form import task_asked
 from bias_core.ui.messages import user_errors
-from bias_core.ui.study_form import as_text
+from bias_core.ui.study_form import as_text, as_whole
 from bias_core.ui.study_tab import QUIET, Updates
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
 
@@ -113,9 +113,10 @@ class LabelChecks:
         with user_errors() as problem:
             task = _task(kind, a, b, question, answers)
             found = candidates(self.report(visitor, run_id), kind, words=(as_text(a), as_text(b)))
-            if not 0 <= int(event.index) < len(found):
+            place = as_whole(event.index, "picture's place")
+            if not 0 <= place < len(found):
                 raise InvalidInput("these pictures have changed: choose the run again")
-            one = found[int(event.index)]
+            one = found[place]
             known = gold_from_lines(as_text(gold), task).get(one.number) or recorded_answers(one, task)
             whom = ", ".join(filter(None, one.identities.values()))
             recorded = " Its answer is on record." if recorded_answers(one, task) else ""
@@ -144,6 +145,7 @@ class LabelChecks:
         with user_errors() as problem:
             task = _task(kind, a, b, question, answers)
             marked = gold_from_lines(as_text(gold), task)
+            number = as_whole(number, "picture's number")
             marked.pop(number, None)
             if said:
                 given = {p: answer for p, answer in zip(task.positions, said, strict=False) if answer}

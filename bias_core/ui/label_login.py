@@ -62,12 +62,22 @@ def task_choices(
     services: Services, memory: Mapping[str, str] | None, profile: gr.OAuthProfile | None
 ) -> list[tuple[str, str]]:
     """Titles and keys: of tasks that the browser remembers, then of others that the user made."""
-    known = [(str(title), str(key)) for key, title in (memory or {}).items()]
+    known = [(str(title), str(key)) for key, title in remembered_tasks(memory).items()]
     if not (user := user_of(profile)):  # the store is not opened for a page that is only looked at
         return known
     remembered = {OwnerKey.parse(key).task_id for _, key in known}
     mine = [task for task in tasks_of(services.labels, user) if task.id not in remembered]
     return [*known, *((title_of(task), OwnerKey(task_id=task.id).text) for task in mine)]
+
+
+def remembered_tasks(memory: object) -> dict[str, str]:
+    """Titles by key as the browser keeps them, where that is what was given to it."""
+    return dict(memory) if isinstance(memory, Mapping) else {}
+
+
+def with_task(memory: object, owner: OwnerKey, task: Task) -> dict[str, str]:
+    """What the browser is to remember after this task was opened; nothing new of one opened by sign-in."""
+    return remembered_tasks(memory) | ({owner.text: title_of(task)} if owner.secret else {})
 
 
 def title_of(task: Task) -> str:

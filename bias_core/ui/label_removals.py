@@ -11,7 +11,7 @@ from bias_core.annotation.owner_removals import delete_task, exclude_rater
 from bias_core.annotation.task_owner import owned_task
 from bias_core.errors import InvalidInput
 from bias_core.ui import messages
-from bias_core.ui.label_login import owner_of, task_choices
+from bias_core.ui.label_login import owner_of, remembered_tasks, task_choices
 from bias_core.ui.messages import user_errors
 from bias_core.ui.study_form import as_text
 from bias_core.ui.study_tab import QUIET, Updates
@@ -119,7 +119,7 @@ class LabelRemovals:
             if as_text(title) != task.title.strip():
                 raise InvalidInput(f"to delete this task type its title, “{task.title}”")
             n_answers = delete_task(self.services.labels, owner)
-            known = {k: name for k, name in (memory or {}).items() if k != owner.text}
+            known = {k: name for k, name in remembered_tasks(memory).items() if k != owner.text}
             return {
                 tab["status"]: messages.done_html(f"“{task.title}” and {n_answers:,} answers are deleted."),
                 tab["key"]: "", tab["report"]: None, tab["memory"]: known,
