@@ -156,6 +156,9 @@ function act(path, body) {
 async function deliver() {
   const {path, body} = mine.pending;
   const reply = await persist('POST', path, body);
+  if (reply.status === 403 && (await persist('GET', 'label/mine')).status !== 200) {
+    return forget(reply.said.error);  // nobody has this code now
+  }
   remember({pending: null});
   if (reply.status === 200) {
     answeredSinceBreak += path === 'label/answer' ? 1 : 0;
@@ -172,8 +175,10 @@ async function next() {
   else forget(reply.said.error);
 }
 
+// The browser keeps the code and what was not acknowledged, until somebody joins anew: the server may have
+// lost sight of the answers for a while.
 function forget(text) {
-  remember({code: '', pending: null});
+  mine = {...mine, code: ''};
   if (task && link) open('welcome');
   else lost();
   warn(text);
@@ -337,7 +342,7 @@ async function start() {
   if (!mine.code && !link) return lost();
   const reply = await persist('GET', mine.code ? 'label/mine' : `label/task/${encodeURIComponent(link)}`);
   if (reply.status !== 200 && mine.code) {  // the answers were deleted: the link still stands
-    remember({code: '', pending: null});
+    mine = {...mine, code: ''};
     await start();
     return warn(reply.said.error);
   }

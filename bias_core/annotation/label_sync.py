@@ -2,8 +2,8 @@
 
 Each process appends to a JSONL file of its own, which a ``CommitScheduler`` uploads. Lines are only ever
 added: an undo is a line that withdraws another, a deletion is a line that names a rater all of whose lines
-are to be dropped (:func:`merged`). A line is written before it is marked as written, so that after a kill
-it may stand twice, under the same id, and is never missing.
+are to be dropped (:func:`merged`). A line is written before it is marked as written, so that after a kill,
+or of two processes at once, it may stand twice, under the same id, and is never missing.
 """
 
 from __future__ import annotations
@@ -109,13 +109,18 @@ class LabelSync:
 
     def _copy(self, lock: threading.Lock) -> int:
         """Append some lines that no process has appended, on the disk before they are marked."""
-        with self._store.write() as connection:
+        with self._store.read() as connection:
             found, gone = connection.execute(_NEW).all(), connection.execute(_GONE).all()
-            marks = [{"kind": "answer", "row_id": row.id} for row in found]
-            marks += [{"kind": "delete", "row_id": row.id} for row in gone]
-            if marks:
-                self._append([*map(_answer_line, found), *map(_deletion_line, gone)], lock)
-                connection.execute(insert(synced), marks)
+        marks = {("answer", row.id) for row in found} | {("delete", row.id) for row in gone}
+        if marks:  # raters do not wait for this file, so that another process may write the same lines
+            self._append([*map(_answer_line, found), *map(_deletion_line, gone)], lock)
+            with self._store.write() as connection:
+                first, last = (pick(number for _, number in marks) for pick in (min, max))
+                nearby = select(synced.c.kind, synced.c.row_id).where(synced.c.row_id.between(first, last))
+                marked = connection.execute(nearby).all()
+                new = marks - {(row.kind, row.row_id) for row in marked}
+                if new:
+                    connection.execute(insert(synced), [{"kind": k, "row_id": i} for k, i in sorted(new)])
         return len(marks)
 
     def _append(self, lines: Iterable[Mapping[str, Any]], lock: threading.Lock) -> None:

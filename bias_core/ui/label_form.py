@@ -178,9 +178,11 @@ def read_form(report: Report, values: Mapping[str, Any]) -> Asked:
         A field cannot be used, or the run has no such pictures.
     """
     kind = values["kind"]
-    if kind not in KINDS:
-        raise InvalidInput(f"choose what is asked; got {kind!r}")
+    if kind not in tuple(KINDS):
+        raise InvalidInput(f"choose what is asked; got {kind!r:.80}")
     n, seed, raters, n_gold = (as_whole(values[name], _COUNTED[name]) for name in NUMBERS)
+    if seed < 0:
+        raise InvalidInput(f"the seed is 0 or more; got {seed}")
     texts = {name: as_text(values[name]) for name in TEXTS}
     words = {name: as_text(values[name]) for name in WORDS}
     task = task_asked(

@@ -252,8 +252,8 @@ def as_number(value: Any, what: str) -> float:
     """A finite number; InvalidInput quotes what is none."""
     try:
         number = float(value)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"the {what} is a number, got {value!r}") from error
+    except (TypeError, ValueError, OverflowError) as error:  # a whole number of 400 digits is no float
+        raise InvalidInput(f"the {what} is a number, got {value!r:.80}") from error
     if not math.isfinite(number):
         raise InvalidInput(f"the {what} is a number, got {value!r}")
     return number

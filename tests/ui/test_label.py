@@ -374,3 +374,37 @@ def test_limits_of_joining_are_the_owner_s(
     for bad in (0, -1, 10**30, float("inf"), float("nan"), "many", None, 2.5, [3]):
         told = tab.on_change(visitor, None, key, None, "T", "", "You may stop.", "", 10, bad, 60)
         assert "joins per address" in told[tab.parts["status"]]
+
+
+BAD: tuple[Any, ...] = (
+    None, -1, 10**400, float("nan"), "\ud800", "x" * 300, "../../etc", [1], b"x",
+)  # fmt: skip
+
+
+def test_whatever_an_owner_sends_is_answered_in_words(
+    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
+) -> None:
+    key, status = made(tab, visitor, run, n=1), tab.parts["status"]
+    for bad in BAD:
+        asked = {
+            "open": tab.on_open(visitor, None, bad),
+            "status": tab._setter("open")(visitor, None, bad),
+            "exclude": tab.removals._excluder(True)(visitor, None, key, bad),
+            "excluding key": tab.removals._excluder(True)(visitor, None, bad, "x"),
+            "delete": tab.removals.on_delete(None, key, bad),
+            "deleting key": tab.removals.on_delete(bad, bad, "x"),
+            "change": tab.on_change(visitor, None, bad, None, "T", "", "You may stop.", "", 10),
+            "take": tab.on_take(visitor, key, None, SimpleNamespace(take=bad)),  # type: ignore[arg-type]
+            "source": {status: tab.making.on_source(visitor, bad)[tab.making.status]},
+        }
+        for name, told in asked.items():
+            assert "That did not work" in told[status], (name, bad)
+        for name in ("seed", "raters", "kind"):
+            told = tab.on_make(visitor, None, None, *values(tab, **{"source": run, "n": 1, name: bad}))
+            assert status in told, (name, bad)
+        for told in (tab.on_memory(bad), tab.on_open(visitor, bad, key)):
+            assert tab.parts["mine"] in told
+        picked: Any = SimpleNamespace(index=bad)
+        tab.making.checks.on_pick(visitor, run, "pst_paired", "a", "b", "", "", "", picked)
+        tab.making.checks.on_mark(bad, "pst_paired", "a", "b", "", "", "", "feminine", "masculine")
+    assert owned_task(services.labels, OwnerKey.parse(key))[0].status == "draft"
