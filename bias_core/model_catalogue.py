@@ -271,9 +271,8 @@ def check_condition(info: ModelInfo, condition: str) -> str:
             return ""
         raise UnknownModel(f"{info.id} has no conditions, got {condition!r}; leave the condition empty")
     if condition not in info.conditions:
-        raise UnknownModel(
-            f"{info.id} has no condition {condition!r}; choose among its {', '.join(info.conditions)}"
-        )
+        known = ", ".join(info.conditions)
+        raise UnknownModel(f"{info.id} has no condition {condition!r}; choose among its {known}")
     return condition
 
 
