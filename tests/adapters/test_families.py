@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
-from bias_core.adapters.pipeline_call import denoiser_of
+from bias_core.adapters.family_facts import denoiser_of
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable
 from bias_core.types import Attribute, ImageRow, ModelInfo
 from tests.adapters.families import FAMILIES, build, folder_of, pixels, rows_of
