@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from bias_core.adapters.pipeline_call import denoiser_of
+from bias_core.adapters.family_facts import denoiser_of
 from bias_core.errors import ModelUnavailable
 from tests.adapters.families import FAMILIES, build, folder_of, pixels, rows_of
 
