@@ -36,7 +36,6 @@ _IN_BATCHES = {
     "LatentConsistencyModelPipeline",
     "Lumina2Pipeline",
     "OvisImagePipeline",
-    "PRXPipeline",
     "PixArtAlphaPipeline",
     "PixArtSigmaPipeline",
     "SanaPipeline",

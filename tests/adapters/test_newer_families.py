@@ -1,0 +1,88 @@
+"""Newer families on tiny pipelines of their own classes: bit for bit what diffusers itself draws."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bias_core.adapters.pipeline_call import to_image
+from bias_core.errors import Cancelled
+from tests.adapters.newer_families import AGAINST, NEWER, OTHER_PROMPT, draw_bare, model_of, row_of
+
+every_family = pytest.mark.parametrize("family", NEWER)
+
+
+@pytest.fixture(scope="module")
+def pipelines():
+    return {}
+
+
+@pytest.fixture
+def pipeline(family, pipelines):
+    import torch
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    if family not in pipelines:
+        torch.manual_seed(0)
+        pipelines[family] = NEWER[family].build()
+        pipelines[family].set_progress_bar_config(disable=True)
+    return pipelines[family]
+
+
+def drawn(model, *rows):
+    return [np.asarray(item.image) for item in model.generate(rows)]
+
+
+@every_family
+def test_the_picture_is_the_bare_pipeline_s_bit_for_bit(family, pipeline):
+    rows = [row_of(family), row_of(family, seed=8, prompt=OTHER_PROMPT)]
+    if NEWER[family].negative:
+        rows.append(row_of(family, negative_prompt=AGAINST))
+    ours = drawn(model_of(family, pipeline), *rows)
+    assert len({picture.tobytes() for picture in ours}) == len(rows)
+    for picture, row in zip(ours, rows, strict=True):
+        expected = np.asarray(to_image(draw_bare(family, pipeline, row), "bare"))
+        np.testing.assert_array_equal(picture, expected)
+
+
+@every_family
+def test_guidance_changes_the_picture_or_it_is_said_that_it_does_not(family, pipeline):
+    facts, model = NEWER[family], model_of(family, pipeline)
+    weak, strong = row_of(family, guidance_scale=2.0), row_of(family, guidance_scale=6.0)
+    one, other = drawn(model, weak, strong)
+    assert (one != other).any() == facts.guided
+    assert any("guidance scale" in note for note in model.check_settings(strong)) != facts.guided
+    against = replace(strong, negative_prompt=AGAINST)
+    (picture,) = drawn(model, against)
+    assert (picture != other).any() == facts.negative
+    assert any("negative prompt" in note for note in model.check_settings(against)) != facts.negative
+
+
+@every_family
+def test_a_picture_is_the_same_alone_and_among_others(family, pipeline):
+    model = model_of(family, pipeline, batch_size=2)
+    rows = [row_of(family), row_of(family, seed=8, prompt=OTHER_PROMPT), row_of(family, seed=9)]
+    together = drawn(model, *rows)
+    (alone,) = drawn(model, rows[1])
+    np.testing.assert_array_equal(alone, together[1])
+    (item,) = model.generate(rows[:1])
+    assert (item.drawn["width"], item.drawn["height"]) == item.image.size
+
+
+@every_family
+def test_stop_ends_it_at_the_very_next_step_and_steps_are_counted_once(family, pipeline):
+    model, seen = model_of(family, pipeline), []
+
+    def on_step(step, n_steps):
+        seen.append((step, n_steps))
+        if len(seen) == NEWER[family].steps:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        list(model.generate([row_of(family)], on_step=on_step))
+    n_steps = NEWER[family].steps
+    assert seen == [(step, n_steps) for step in range(1, n_steps + 1)]
+    assert "step" not in vars(pipeline.scheduler)

@@ -1,0 +1,215 @@
+"""Parts that tiny pipelines of the newer families are made of: tokenizers, text encoders, decoders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.conftest import WORDS
+
+MORE_WORDS = ["[IMG]", "[IMG_BREAK]", "[IMG_END]", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>"]
+MORE_WORDS += [
+    "<|vision_end|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|image|>",
+    "<sop>",
+    "<eop>",
+    "system",
+    "user",
+]
+MORE_WORDS += ["<|dit_token_16384|>", "<|dit_token_16385|>", "assistant"]
+N_WORDS = 64
+# The text of a message, whichever way it is wrapped, with a mark at the end.
+TEMPLATE = (
+    "{% for m in messages %}{% if m['content'] is string %}{{ m['content'] }}"
+    "{% else %}{{ m['content'][-1]['text'] }}{% endif %} {% endfor %}"
+)
+ROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
+DECODER = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "vocab_size": N_WORDS,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+VISION = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "patch_size": 4}
+EYES = ("vision_start_token_id", "vision_end_token_id", "image_token_id", "video_token_id")
+TOKEN_IDS = dict(zip(EYES, (18, 19, 16, 17), strict=True))
+
+
+def tokenizer():
+    """Words as tokens, those of chat templates among them."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    words = [*WORDS, *MORE_WORDS]
+    rest = [f"<{i}>" for i in range(len(words), N_WORDS)]
+    inside = Tokenizer(models.WordLevel({w: i for i, w in enumerate([*words, *rest])}, unk_token="<unk>"))
+    inside.pre_tokenizer = pre_tokenizers.Whitespace()
+    inside.post_processor = processors.TemplateProcessing(
+        single="<bos> $A <eos>", special_tokens=[("<bos>", 1), ("<eos>", 2)]
+    )
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=inside,
+        bos_token="<bos>",
+        eos_token="<eos>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        model_max_length=64,
+        extra_special_tokens={
+            "image_token": "<|image_pad|>",
+            "video_token": "<|video_pad|>",
+            "grid_bos_token": "<sop>",
+            "grid_eos_token": "<eop>",
+        },
+        additional_special_tokens=MORE_WORDS[:10],
+    )
+    made.chat_template = TEMPLATE
+    return made
+
+
+def louder(module):
+    """With weights so large that the prompt shows in the picture, which fresh ones do not all have."""
+    import torch
+
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for name, weight in module.named_parameters():
+            if weight.ndim > 1 and weight.numel() and "embed_tokens" not in name:
+                weight.normal_(0.0, 1.5 / weight[0].numel() ** 0.5)
+    return module.eval()
+
+
+def qwen_vl():
+    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+    text = DECODER | {"rope_parameters": ROPE}
+    vision = VISION | {"out_hidden_size": 16, "fullatt_block_indexes": [0], "window_size": 16}
+    return Qwen2_5_VLForConditionalGeneration(
+        Qwen2_5_VLConfig(text_config=text, vision_config=vision, **TOKEN_IDS)
+    ).eval()
+
+
+def qwen3_vl(n_layers: int = 8):
+    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+
+    text = DECODER | {"rope_parameters": ROPE, "num_hidden_layers": n_layers}
+    vision = VISION | {
+        "out_hidden_size": 16,
+        "deepstack_visual_indexes": [0],
+        "num_position_embeddings": 16,
+    }
+    return Qwen3VLForConditionalGeneration(
+        Qwen3VLConfig(text_config=text, vision_config=vision, **TOKEN_IDS)
+    ).eval()
+
+
+def decoder(kind: str, **changes):
+    """A small language model of transformers: ``kind`` is its class, its configuration is of that name."""
+    import transformers
+
+    config = kind
+    for ending in ("ForCausalLM", "Model"):
+        config = config.removesuffix(ending)
+    made = getattr(transformers, f"{config}Config")(**(DECODER | changes))
+    return getattr(transformers, kind)(made).eval()
+
+
+def mistral3():
+    from transformers import Mistral3Config, Mistral3ForConditionalGeneration
+
+    text = DECODER | {"model_type": "mistral"}
+    vision = {"model_type": "pixtral", "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
+              "num_attention_heads": 2, "image_size": 16, "patch_size": 4, "head_dim": 8}  # fmt: skip
+    return Mistral3ForConditionalGeneration(
+        Mistral3Config(text_config=text, vision_config=vision, image_token_index=13)
+    ).eval()
+
+
+def t5(kind: str = "T5", **changes):
+    import transformers
+
+    config = getattr(transformers, f"{kind}Config")(
+        **({"vocab_size": N_WORDS, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2,
+            "pad_token_id": 0} | changes)
+    )  # fmt: skip
+    return getattr(transformers, f"{kind}EncoderModel")(config).eval()
+
+
+def clip(kind: str = "CLIPTextModel"):
+    import transformers
+
+    config = transformers.CLIPTextConfig(
+        vocab_size=N_WORDS, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=128, projection_dim=16, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+    )  # fmt: skip
+    return getattr(transformers, kind)(config).eval()
+
+
+def qwen_processor(kind: str):
+    import transformers
+
+    pictures = transformers.Qwen2VLImageProcessor(patch_size=4, temporal_patch_size=2, merge_size=2)
+    films = getattr(transformers, "Qwen3VLVideoProcessor" if "3" in kind else "Qwen2VLVideoProcessor")()
+    return getattr(transformers, kind)(
+        image_processor=pictures, tokenizer=tokenizer(), video_processor=films, chat_template=TEMPLATE
+    )
+
+
+def vae(channels: int = 4, levels: int = 2, **changes):
+    from diffusers import AutoencoderKL
+
+    settings = {
+        "block_out_channels": (8,) * levels,
+        "down_block_types": ("DownEncoderBlock2D",) * levels,
+        "up_block_types": ("UpDecoderBlock2D",) * levels,
+        "latent_channels": channels,
+        "norm_num_groups": 4,
+        "layers_per_block": 1,
+        "sample_size": 32,
+        "shift_factor": 0.1,
+        "scaling_factor": 0.9,
+    }
+    return AutoencoderKL(**(settings | changes)).eval()
+
+
+def vae_flux2():
+    from diffusers import AutoencoderKLFlux2
+
+    return AutoencoderKLFlux2(
+        sample_size=32,
+        down_block_types=("DownEncoderBlock2D",),
+        up_block_types=("UpDecoderBlock2D",),
+        block_out_channels=(4,),
+        layers_per_block=1,
+        latent_channels=1,
+        norm_num_groups=1,
+        use_quant_conv=False,
+        use_post_quant_conv=False,
+    ).eval()
+
+
+def vae_qwen():
+    from diffusers import AutoencoderKLQwenImage
+
+    return AutoencoderKLQwenImage(
+        base_dim=24, z_dim=4, dim_mult=[1, 2, 4], num_res_blocks=1, temperal_downsample=[False, True],
+        latents_mean=[0.1, 0.2, 0.3, 0.4], latents_std=[1.1, 1.2, 1.3, 1.4],
+    ).eval()  # fmt: skip
+
+
+def flow(**how):
+    from diffusers import FlowMatchEulerDiscreteScheduler
+
+    return FlowMatchEulerDiscreteScheduler(**how)
+
+
+def saved(pipeline, folder: Path) -> Path:
+    """The pipeline in the layout of the hub."""
+    pipeline.save_pretrained(folder)
+    return folder
