@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import yaml
 
 from bias_core.errors import StorageError, UnknownModel
+from bias_core.model_paths import is_file, is_folder, real_path, refuse_folder
 from bias_core.types import ModelInfo
 
 FolderOf = Callable[[str, str], Path | None]
@@ -129,7 +130,7 @@ class Catalogue:
         raise UnknownModel(self._no_model(name))
 
     def _base(self, name: str, folder_of: FolderOf, defaults_of: DefaultsOf) -> ModelInfo | None:
-        if _is_folder(name, _INDEX):
+        if is_folder(name, _INDEX):
             folder = real_path(name)
             return self._unlisted(folder, Path(folder), defaults_of)
         bare, revision = split_revision(name)
@@ -169,7 +170,7 @@ class Catalogue:
                 "from_single_file(file).save_pretrained(folder) or that of its kind, and give the folder"
             )
         known = ", ".join(info.id for info in self.models)
-        if _is_folder(name, ""):
+        if is_folder(name, ""):
             return (
                 f"the folder {name} has no {_INDEX}, so it is no pipeline in the layout of diffusers; give "
                 "a folder that save_pretrained of a diffusers pipeline has written"
@@ -190,15 +191,16 @@ class Catalogue:
                 return info
         if name.startswith(_OPEN_CLIP):
             return _open_clip(name)
-        if _is_folder(name, "config.json"):
+        if is_folder(name, "config.json"):
             return EncoderInfo(id=real_path(name), name=name, library="transformers", path=real_path(name))
-        if _is_folder(name, _OPEN_CLIP_CONFIG):
+        if is_folder(name, _OPEN_CLIP_CONFIG):
             return _open_clip_folder(name)
         if is_hub_id(name):
             return EncoderInfo(id=name, name=name, library="transformers", path=name)
+        refuse_folder(name, f"config.json or {_OPEN_CLIP_CONFIG}")
         known = ", ".join(info.id for info in self.encoders)
         raise UnknownModel(
-            f"no encoder {name!r}{_no_config(name)}; there are {known}, any hub CLIP as org/name, a folder "
+            f"no encoder {name!r}; there are {known}, any hub CLIP as org/name, a folder "
             f"with config.json or {_OPEN_CLIP_CONFIG}, open_clip:ARCHITECTURE/TAG or "
             "open_clip:ARCHITECTURE/FILE"
         )
@@ -213,18 +215,20 @@ class Catalogue:
             if info.id == name:
                 return info
         library = _HUB_LIBRARY.get(role, "")
-        if role == "language_model" and name.endswith(".gguf") and _is_file(name):
+        if role == "language_model" and name.endswith(".gguf") and is_file(name):
             path = real_path(name)
             return ToolInfo(id=path, name=name, library="gguf", path=path, local=path)
-        if library and _is_folder(name, "config.json"):
+        if library and is_folder(name, "config.json"):
             return ToolInfo(id=real_path(name), name=name, library=library, path=real_path(name))
         if library and is_hub_id(name):
             return ToolInfo(id=name, name=name, library=library, path=name)
+        if library:
+            refuse_folder(name, "config.json")
         known = ", ".join(info.id for info in listed)
         others = ", any hub model as org/name, or a folder with config.json" if library else ""
         gguf = ", or a file.gguf" if role == "language_model" else ""
         kind = role.replace("_", " ")
-        raise UnknownModel(f"no {kind} {name!r}{_no_config(name)}; there are {known}{others}{gguf}")
+        raise UnknownModel(f"no {kind} {name!r}; there are {known}{others}{gguf}")
 
 
 def _open_clip(name: str) -> EncoderInfo:
@@ -236,10 +240,10 @@ def _open_clip(name: str) -> EncoderInfo:
         It names no file, no folder and no tag.
     """
     rest = name.removeprefix(_OPEN_CLIP)
-    if _is_folder(rest, _OPEN_CLIP_CONFIG):
+    if is_folder(rest, _OPEN_CLIP_CONFIG):
         return _open_clip_folder(rest)
     architecture, _, weights = rest.partition("/")
-    if architecture and weights and _is_file(weights):
+    if architecture and weights and is_file(weights):
         path = real_path(weights)
         named = f"{architecture}/{path}"
         return EncoderInfo(id=f"{_OPEN_CLIP}{named}", name=name, library="open_clip", path=named, local=path)
@@ -254,11 +258,6 @@ def _open_clip(name: str) -> EncoderInfo:
 def _open_clip_folder(name: str) -> EncoderInfo:
     path = real_path(name)
     return EncoderInfo(id=f"{_OPEN_CLIP}{path}", name=name, library="open_clip", path=path, local=path)
-
-
-def _no_config(name: str) -> str:
-    """What a folder lacks that was taken for a model, "" where there is no such folder."""
-    return " (the folder has no config.json)" if _is_folder(name, "") else ""
 
 
 def check_condition(info: ModelInfo, condition: str) -> str:
@@ -291,11 +290,6 @@ def load_catalogue(path: Path) -> Catalogue:
         },
         pipelines=data.get("pipelines") or {},
     )
-
-
-def real_path(name: str) -> str:
-    """The one spelling of a folder or file that may be named in many ways."""
-    return str(Path(name).expanduser().resolve())
 
 
 def split_revision(source: str) -> tuple[str, str]:
@@ -352,7 +346,7 @@ def _lora(text: str) -> tuple[str, float]:
 
 def _local_lora(text: str) -> str:
     """The folder or .safetensors file of this name, "" if there is none; of peft's file its folder."""
-    if not _is_folder(text, "") and not (text.endswith(".safetensors") and _is_file(text)):
+    if not is_folder(text, "") and not (text.endswith(".safetensors") and is_file(text)):
         return ""
     path = Path(real_path(text))
     return str(path.parent if path.name == "adapter_model.safetensors" else path)
@@ -371,22 +365,6 @@ def _with_lora(info: ModelInfo, lora: str, weight: float) -> ModelInfo:
         embedded=False,
         options={**info.options, "lora": lora, "lora_weight": weight},
     )
-
-
-def _is_folder(name: str, marker: str) -> bool:
-    """Whether it is a folder that has this file; with "", any folder."""
-    try:
-        folder = Path(name).expanduser()
-        return bool(name) and "\0" not in name and folder.is_dir() and (folder / marker).exists()
-    except (OSError, RuntimeError):  # a name that no file system takes, or a home that is nobody's
-        return False
-
-
-def _is_file(name: str) -> bool:
-    try:
-        return bool(name) and "\0" not in name and Path(name).expanduser().is_file()
-    except (OSError, RuntimeError):
-        return False
 
 
 def _with_tuples(entry: dict[str, Any]) -> dict[str, Any]:

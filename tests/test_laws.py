@@ -21,7 +21,16 @@ CODE = [*FILES, *(path for path in [ROOT / "app.py"] if path.exists())]
 FLOORS = [
     {"types", "errors", "settings", "machine"},
     {"arrays", "crops", "prompts", "protocols"},
-    {"statistics", "intervals", "permutation", "model_catalogue", "model_fit", "hub", "calibration"},
+    {
+        "statistics",
+        "intervals",
+        "permutation",
+        "model_catalogue",
+        "model_fit",
+        "model_paths",
+        "hub",
+        "calibration",
+    },
     {"metrics", "search", "runs", "adapters"},
     {"registry", "engine", "annotation"},
     {"studies"},

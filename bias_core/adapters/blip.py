@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bias_core.adapters.devices import hide_progress_bars, offline_source, pick_device
 from bias_core.adapters.encoding import Batches, as_rgb
 from bias_core.adapters.residents import Weights
-from bias_core.adapters.whole_weights import load_whole, variant_of
+from bias_core.adapters.whole_weights import check_tokenizer, load_whole, variant_of
 from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ class _Blip:
         model = load_whole(
             kind, source, name=self.name, dtype=torch.float32, variant=variant, use_safetensors=True, **local
         )
+        check_tokenizer(Path(source), self.name)
         processor = transformers.BlipProcessor.from_pretrained(source, **local)
         return model.to(device).eval(), processor, device
 

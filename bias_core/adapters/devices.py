@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import struct
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING
@@ -64,6 +67,34 @@ def offline_source(name: str, source: str, *, offline: bool, revision: str = "")
 @contextmanager
 def loading(name: str, source: str) -> Iterator[None]:
     """Word every failure of reading weights as :class:`ModelUnavailable`, with what to do."""
+    with ExitStack() as around, libraries_silent():
+        around.push(partial(_nameless, name, source))
+        with _named_failures(name, source):
+            yield
+
+
+@contextmanager
+def libraries_silent() -> Iterator[None]:
+    """Diffusers and transformers print nothing: what is wrong with a file, the error says."""
+    logs = [logging.getLogger(library) for library in ("diffusers", "transformers")]
+    before = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for log, level in zip(logs, before, strict=True):
+            log.setLevel(level)
+
+
+def _nameless(name: str, source: str, kind: type[BaseException] | None, error: object, _: object) -> None:
+    """The tokenizers' library, written in Rust, has no class for its errors but Python's most general one."""
+    if kind is Exception and isinstance(error, Exception):
+        raise ModelUnavailable(f"{name} cannot be loaded{_why(source, error)}") from error
+
+
+@contextmanager
+def _named_failures(name: str, source: str) -> Iterator[None]:
     from huggingface_hub.errors import HTTPError, StrictDataclassError
     from safetensors import SafetensorError
 
@@ -104,7 +135,8 @@ def _why(source: str, error: BaseException) -> str:
         return f": there is no {place}; {remedy}, or choose another model"
     if known := _hub_trouble(error):
         return f" from {place}: {known}"
-    said = " ".join((str(error).strip() or type(error).__name__).split())
+    said = f"it lacks {error}" if isinstance(error, KeyError) else str(error).strip() or type(error).__name__
+    said = _CLASS.sub(r"\1", " ".join(said.split()))
     said = said[:300].replace(source, place)
     remedy = "weights missing, corrupt, gated, or no network; check the files or choose another model"
     return f" from {place}: {said} ({remedy})"
@@ -140,6 +172,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+_CLASS = re.compile(r"<class '(?:\w+\.)*(\w+)'>")
 _GATED = (
     "its makers ask for consent; accept their terms on the model's page and give your own token "
     "(HF_TOKEN, or `hf auth login`), or choose another model"

@@ -105,7 +105,7 @@ def _load_peft(loader: Any, folder: Path, name: str) -> dict[str, set[str]]:
     from peft import LoraConfig
     from safetensors.torch import load_file
 
-    kind = read_json(folder / _PEFT_CONFIG, str(folder)).get("peft_type")
+    kind = read_json(folder / _PEFT_CONFIG).get("peft_type")
     if kind != "LORA":
         raise ModelUnavailable(f"{folder} is an adapter of the kind {kind}, and only LoRA is taken")
     tensors = {

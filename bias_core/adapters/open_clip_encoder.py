@@ -77,7 +77,7 @@ class OpenClipEncoder(BatchedEncoder):
     def _folder(self) -> dict[str, Any]:
         """How to build what a folder describes; open_clip itself would do with random weights."""
         folder = Path(self.weights)
-        read_json(folder / "open_clip_config.json", self.name)
+        read_json(folder / "open_clip_config.json")
         if not any(found for kind in _CHECKPOINTS for found in folder.glob(kind)):
             raise ModelUnavailable(
                 f"{self.name} has an open_clip_config.json and no weights beside it; put the checkpoint there"

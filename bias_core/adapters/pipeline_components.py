@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.whole_weights import load_whole, read_json, variant_of
+from bias_core.adapters.whole_weights import check_json, load_whole, read_json, variant_of
 from bias_core.errors import ModelUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _INDEX = "model_index.json"
-_SCHEDULER = "scheduler_config.json"
 
 
 def load_components(source: str, name: str, **how: Any) -> Any:
@@ -37,7 +34,7 @@ def load_components(source: str, name: str, **how: Any) -> Any:
     folder = Path(source)
     if not folder.is_dir():
         folder = _downloaded(source, how)
-    index = read_json(folder / _INDEX, name)
+    index = read_json(folder / _INDEX)
     variant, dtype = how.pop("variant", None), how.get("dtype")
     for part, kind in _networks(folder, index, name, how):
         options: dict[str, Any] = {"dtype": dtype} if dtype is not None else {}
@@ -50,20 +47,7 @@ def load_components(source: str, name: str, **how: Any) -> Any:
             local_files_only=True,
             **options,
         )
-    with _no_word_of_checkers():
-        return DiffusionPipeline.from_pretrained(folder, **how | {"revision": None, "local_files_only": True})
-
-
-@contextmanager
-def _no_word_of_checkers() -> Iterator[None]:
-    """Diffusers prints every layer of a safety checker that it is handed, as it cannot tell its class."""
-    log = logging.getLogger("diffusers.pipelines.pipeline_loading_utils")
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
+    return DiffusionPipeline.from_pretrained(folder, **how | {"revision": None, "local_files_only": True})
 
 
 def _downloaded(repo: str, how: Mapping[str, Any]) -> Path:
@@ -101,15 +85,9 @@ def _networks(
                 f"{name}: {part} is a {class_name} of {library}, which this version does not have; update "
                 "diffusers and transformers, or choose another model"
             )
-        _check_config(folder / part, name, part)
+        check_json(folder / part)
         if isinstance(kind, type) and issubclass(kind, torch.nn.Module):
             yield part, kind
-
-
-def _check_config(folder: Path, name: str, part: str) -> None:
-    for file in ("config.json", _SCHEDULER, "tokenizer_config.json", "preprocessor_config.json"):
-        if (folder / file).is_file():
-            read_json(folder / file, f"{name}: {part}")
 
 
 def _class(library: str, name: str) -> Any:

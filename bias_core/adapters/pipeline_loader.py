@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bias_core.adapters.devices import hide_progress_bars, pick_device
 from bias_core.adapters.pipeline_families import pipeline_of
 from bias_core.adapters.residents import drop_longest_unused
+from bias_core.adapters.whole_weights import check_json
 from bias_core.errors import NotEnoughMemory
 from bias_core.machine import free_memory
 
@@ -59,6 +60,7 @@ def load_pipeline(
     diffusers_logging.disable_progress_bar()
     place, folder = pick_device(device), Path(source)
     check_memory(info, folder)
+    check_json(folder)
     dtype = getattr(torch, dtype_name(info, place))
     pipeline = pipeline_of(
         info,

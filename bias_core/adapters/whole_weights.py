@@ -14,6 +14,19 @@ if TYPE_CHECKING:
 
 _SHOWN = 3  # keys named in a message
 _INDEX = ".safetensors.index"
+_TOKENIZER = "tokenizer.json"
+_VOCABULARIES = (_TOKENIZER, "vocab.txt", "vocab.json", "*.model")
+_JSON = (
+    "model_index.json",
+    "config.json",
+    "generation_config.json",
+    "scheduler_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "tokenizer_config.json",
+    "vocab.json",
+)
+_WHOLE_NUMBERS = {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64"}
 # Buffers that every model computes for itself and that older versions of the libraries wrote down.
 _COMPUTED = re.compile(r"(^|\.)(position_ids|inv_freq|masked_bias|num_batches_tracked)$")
 # By what a configuration calls its kind: keys of the whole model of which it is a part.
@@ -45,7 +58,10 @@ def load_whole(kind: Any, source: str, *, name: str, **how: Any) -> Any:
     Stable Diffusion's text encoder has it), and the rest of a larger model where only one tower of it is
     asked for: the picture tower of a CLIP, the decoder of a T5.
     """
-    check_shards(Path(source) / str(how.get("subfolder") or ""), name)
+    folder = Path(source) / str(how.get("subfolder") or "")
+    check_json(folder)
+    check_shards(folder, name)
+    check_types(folder, name)
     model, found = kind.from_pretrained(source, output_loading_info=True, ignore_mismatched_sizes=True, **how)
     rest = _REST_OF.get(str(getattr(model.config, "model_type", "")))
     left_over = [
@@ -89,6 +105,65 @@ def check_finite(model: Any, name: str) -> None:
                     )
 
 
+def check_types(folder: Path, name: str) -> None:
+    """Refuse weights of whole numbers, which loaders would round to; those of quantised models are such.
+
+    Raises
+    ------
+    ModelUnavailable
+        A weight or bias is of an integer type, and the configuration says nothing of quantisation.
+    """
+    from safetensors import safe_open
+
+    files = [path for path in folder.glob("*.safetensors") if path.is_file()] if folder.is_dir() else []
+    if not files or "quantization_config" in read_json(folder / "config.json"):
+        return
+    for path in files:
+        with safe_open(path, framework="pt") as file:
+            whole = [
+                key
+                for key in file.keys()  # noqa: SIM118  (no mapping)
+                if key.endswith((".weight", ".bias")) and file.get_slice(key).get_dtype() in _WHOLE_NUMBERS
+            ]
+        if whole:
+            raise ModelUnavailable(
+                f"{name} has {len(whole)} weights of whole numbers in {path.name} ({some_of(whole)}), and "
+                "its config.json has no quantization_config; download it again, or choose another model"
+            )
+
+
+def check_json(folder: Path) -> None:
+    """Refuse a folder whose configuration or tokenizer cannot be read as such.
+
+    Raises
+    ------
+    ValueError
+        A file is not JSON, or the tokenizer has no vocabulary.
+    """
+    for file in _JSON:
+        if (folder / file).is_file():
+            read_json(folder / file)
+    if (folder / _TOKENIZER).is_file():
+        model = read_json(folder / _TOKENIZER).get("model")
+        if not isinstance(model, dict) or not model.get("vocab"):
+            raise ValueError(f"{folder.name}/{_TOKENIZER} has no vocabulary")
+
+
+def check_tokenizer(folder: Path, name: str) -> None:
+    """Refuse a folder without a tokenizer: some classes would make one up that knows no word.
+
+    Raises
+    ------
+    ModelUnavailable
+        None of the files that a tokenizer is read from is there.
+    """
+    if folder.is_dir() and not any(found for kind in _VOCABULARIES for found in folder.glob(kind)):
+        raise ModelUnavailable(
+            f"{name} has no tokenizer ({', '.join(_VOCABULARIES)}); put the one that it was trained with "
+            "into the folder"
+        )
+
+
 def check_shards(folder: Path, name: str) -> None:
     """Refuse a folder whose index names files of weights that are not there.
 
@@ -98,7 +173,7 @@ def check_shards(folder: Path, name: str) -> None:
         A file of weights is missing, or the index cannot be read.
     """
     for index in sorted(folder.glob(f"*{_INDEX}*.json")) if folder.is_dir() else ():
-        files = set(read_json(index, name).get("weight_map", {}).values())
+        files = set(read_json(index).get("weight_map", {}).values())
         missing = sorted(file for file in files if not (folder / str(file)).is_file())
         if missing:
             raise ModelUnavailable(
@@ -140,21 +215,23 @@ def _variant(file: str, stem: str) -> str:
     return (match[1] or match[2] or "") if match else "?"
 
 
-def read_json(path: Path, name: str) -> Mapping[str, Any]:
+def read_json(path: Path) -> Mapping[str, Any]:
     """A JSON object of a model's folder.
 
     Raises
     ------
-    ModelUnavailable
-        It is not there, cannot be read, or holds something else.
+    ValueError
+        It is not there, cannot be read, or holds something else; whoever loads says of which model.
     """
+    said = f"cannot read {path.parent.name}/{path.name}"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is not JSON"
-        raise ModelUnavailable(f"{name}: cannot read {path.name}: {why}; download it again") from error
+    except OSError as error:
+        raise ValueError(f"{said}: {error.strerror or type(error).__name__}") from error
+    except ValueError as error:
+        raise ValueError(f"{said}: it is not JSON") from error
     if not isinstance(found, dict):
-        raise ModelUnavailable(f"{name}: {path.name} is not a JSON object; download it again")
+        raise ValueError(f"{said}: it is not a JSON object")
     return found
 
 

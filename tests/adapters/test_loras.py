@@ -233,7 +233,7 @@ def test_a_folder_of_peft_for_another_model_or_of_another_kind_is_refused(reques
         folder_of("sd1", request), adapter
     )
     (adapter / "adapter_config.json").write_text("{")
-    assert "cannot read adapter_config.json" in refused(folder_of("sd1", request), adapter)
+    assert "adapter_config.json: it is not JSON" in refused(folder_of("sd1", request), adapter)
 
 
 def test_a_lora_without_a_weight_is_refused(request, tmp_path):
