@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bias_core.studies.number_text import format_estimate
 from tests.browser.doing import open_accordion
 
 pytestmark = pytest.mark.browser
@@ -153,7 +154,9 @@ def test_the_downloads_hold_what_is_shown(visit: Visit, tmp_path: Path) -> None:
     assert "train/metadata.jsonl" in names
     assert sum(name.endswith(".png") for name in names) == 32
     assert report["prompt"] == "a photo of a doctor"
-    assert f"{report['attributes'][0]['prevalence']['value']:.3f}" in page.inner_text("table.scores")
+    share = report["attributes"][0]["prevalence"]
+    shown = format_estimate(share["value"], share["low"], share["high"]).replace(" ", "\n", 1)
+    assert shown in page.inner_text("table.scores")
     open_accordion(page, "command")
     assert "python -m bias_core explore doctor" in page.locator("#command textarea").first.input_value()
 
