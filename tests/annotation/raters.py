@@ -57,6 +57,7 @@ class WebRater:
     """Somebody with the rater's screen open.
 
     ``acknowledged`` has the ids of the answers that the server said are kept; ``seconds`` how long each took.
+    ``refused`` is how often it said that it could keep nothing.
     """
 
     host: str
@@ -64,6 +65,7 @@ class WebRater:
     code: str = ""
     acknowledged: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    refused: int = 0
     _streams: Any = None
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
@@ -99,10 +101,15 @@ class WebRater:
         return said
 
     async def persist(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """As :meth:`ask`, over a server that dies and comes back."""
+        """As :meth:`ask`, over a server that dies and comes back, or cannot keep anything for a while."""
         for _ in range(_MOST_TRIES):
             with suppress(OSError, asyncio.IncompleteReadError):
-                return await self.ask(method, path, body)
+                status, said = await self.ask(method, path, body)
+                if status != 503:  # it could not be kept just now
+                    return status, said
+                self.refused += 1
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
             self.close()
             await asyncio.sleep(_PAUSE_SECONDS)
         raise AssertionError(f"no answer from {self.host}:{self.port}")

@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import resource
 import socket
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +40,7 @@ class Server:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self._command = [sys.executable, "-m", module, str(data), str(self.port)]
+        self.data = data
         self._log = data.parent / "server.log"
         self._environment = os.environ | {
             "GRADIO_ANALYTICS_ENABLED": "False",
@@ -71,14 +75,21 @@ async def rate(rater: WebRater, join_code: str, n: int, rng: random.Random) -> N
 
 
 async def rate_and_kill(
-    server: Server, join_code: str, n_raters: int, n_each: int, kill_at: list[int]
+    server: Server,
+    join_code: str,
+    n_raters: int,
+    n_each: int,
+    kill_at: list[int],
+    harm_at: Sequence[int] = (),
 ) -> list[WebRater]:
     """Everybody answers; when so many answers are acknowledged, the server dies and comes back."""
     rng = random.Random(0)
     raters = [WebRater("127.0.0.1", server.port) for _ in range(n_raters)]
     everybody = asyncio.gather(*(rate(rater, join_code, n_each, rng) for rater in raters))
     for wanted in kill_at:
-        while sum(len(rater.acknowledged) for rater in raters) < wanted and not everybody.done():
+        if wanted in harm_at:
+            await harm(server, raters, everybody, [wanted, wanted])
+        while n_acknowledged(raters) < wanted and not everybody.done():
             await asyncio.sleep(0.005)
         server.kill()
         server.start()
@@ -86,6 +97,45 @@ async def rate_and_kill(
     for rater in raters:
         rater.close()
     return raters
+
+
+def taken_away(store_of: Path) -> Callable[[], None]:
+    """Take the database's file away now; what puts it back."""
+    file = store_of / "labels.sqlite"
+    away = file.rename(file.with_name("elsewhere.sqlite"))
+    return lambda: (away.rename(file), None)[1]
+
+
+def disk_full(server: Server) -> Callable[[], None]:
+    """From now on no file of the server's grows past the log's present size; what gives room again."""
+    assert server.process is not None
+    log = server.data / "labels.sqlite-wal"
+    everything = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+    room = log.stat().st_size + 20_000 if log.exists() else 20_000
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (room, everything[1]))
+    pid = server.process.pid
+    return lambda: (resource.prlimit(pid, resource.RLIMIT_FSIZE, everything), None)[1]
+
+
+async def harm(server: Server, raters: list[WebRater], everybody: asyncio.Future[Any], at: list[int]) -> None:
+    """When so many answers are acknowledged, the file goes or the disk is full for a second, in turns."""
+    harms: list[Callable[[], Callable[[], None]]] = [
+        lambda: taken_away(server.data),
+        lambda: disk_full(server),
+    ]
+    for k, wanted in enumerate(at):
+        while n_acknowledged(raters) < wanted and not everybody.done():
+            await asyncio.sleep(0.005)
+        mend = harms[k % len(harms)]()
+        await asyncio.sleep(1.5)
+        before = n_acknowledged(raters)
+        await asyncio.sleep(0.5)
+        assert k % len(harms) or n_acknowledged(raters) == before  # without its file nothing is acknowledged
+        mend()
+
+
+def n_acknowledged(raters: list[WebRater]) -> int:
+    return sum(len(rater.acknowledged) for rater in raters)
 
 
 def check(store: LabelStore, raters: list[WebRater], n_each: int) -> None:
@@ -127,18 +177,22 @@ def test_answers_of_200_raters_at_once_through_the_app_that_is_killed_once(tmp_p
 
 
 @pytest.mark.slow
-def test_what_was_acknowledged_survives_ten_kills(tmp_path: Path) -> None:
+def test_what_was_acknowledged_survives_ten_kills_a_lost_file_and_a_full_disk(
+    tmp_path: Path,
+) -> None:
     data = tmp_path / "data"
     store = open_store(data)
-    n_raters = N_KILLS  # 200 answers between two kills
-    n_each = N_KILLED_EACH * N_KILLS if SCALE >= 1 else N_KILLED_EACH
+    # The whole load: ten thousand answers of 200 raters; else 20 answers between two kills.
+    n_raters, n_each = (N_RATERS, N_EACH) if SCALE >= 1 else (N_KILLS, N_KILLED_EACH)
     task = open_task(store, tmp_path / "originals", n_each + 20, raters_per_item=n_raters)
     server = Server("tests.annotation.serve", data)
     server.start()
     kill_at = [round((k + 0.5) * n_raters * n_each / (N_KILLS + 1)) for k in range(N_KILLS)]
     try:
-        raters = asyncio.run(rate_and_kill(server, task.join_code, n_raters, n_each, kill_at))
+        going = rate_and_kill(server, task.join_code, n_raters, n_each, kill_at, [kill_at[N_KILLS // 2]])
+        raters = asyncio.run(going)
     finally:
         server.kill()
+    assert sum(rater.refused for rater in raters)  # while nothing could be kept
     check(store, raters, n_each)
     store.close()
