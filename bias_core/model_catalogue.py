@@ -26,48 +26,27 @@ _OPEN_CLIP_CONFIG = "open_clip_config.json"
 _CHECKPOINTS = (".pt", ".pth", ".bin", ".safetensors")
 
 
-@dataclass(frozen=True, kw_only=True)
-class EncoderInfo:
-    """One encoder of the catalogue.
-
-    Attributes
-    ----------
-    id : the name that is asked for; "open_clip:ARCHITECTURE/WEIGHTS" for open_clip's own.
-    library : which adapter loads it.
-    path : hub id, folder (relative to the assets), or open_clip's "ARCHITECTURE/WEIGHTS".
-    local : the checkpoint file among open_clip's weights that lies on this machine; "" for all others.
-    embedded : shipped with the explorer.
-    download_gb : size of what is fetched once; 0 where nothing is, or nobody knows.
-    """
-
-    id: str
-    name: str
-    library: Literal["transformers", "open_clip"]
-    path: str
-    local: str = ""
-    embedded: bool = False
-    download_gb: float = 0.0
-    note: str = ""
-
-
 Role = Literal["captioner", "answerer", "language_model", "person_finder"]
 """What a tool does; the file's sections have the plural."""
 _ROLES: tuple[Role, ...] = get_args(Role)
+ReaderRole = Literal["encoder", "captioner", "answerer", "person_finder"]
+"""What a reader of pictures does."""
 _HUB_LIBRARY: Mapping[Role, str] = {"captioner": "blip", "answerer": "blip", "language_model": "transformers"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolInfo:
-    """A captioner, an answerer of questions, a language model or a finder of people.
+    """An encoder, a captioner, an answerer of questions, a language model or a finder of people.
 
     Attributes
     ----------
     id : the name that is asked for.
-    library : which adapter loads it: blip, transformers, gguf, torchvision or calibration.
+    library : which adapter loads it: transformers, open_clip, blip, gguf, torchvision or calibration.
     path : hub id, folder (relative to the assets), package with a GGUF file, torchvision's name of a
         detector, or the id of an encoder.
-    local : a GGUF file on this machine; "" for all others.
+    local : a GGUF file, or a checkpoint of open_clip, on this machine; "" for all others.
     embedded : shipped with the explorer.
+    world : the only pictures that it can read (or write about): "calibration"; "" for any.
     download_gb : size of what is fetched once; 0 where nothing is, or nobody knows.
     """
 
@@ -77,8 +56,14 @@ class ToolInfo:
     path: str
     local: str = ""
     embedded: bool = False
+    world: str = ""
     download_gb: float = 0.0
     note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderInfo(ToolInfo):
+    """One encoder; open_clip's own have the id "open_clip:ARCHITECTURE/WEIGHTS", and what follows as path."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,7 +338,7 @@ def _local_lora(text: str) -> str:
 
 
 def _with_lora(info: ModelInfo, lora: str, weight: float) -> ModelInfo:
-    """The base's entry: its own planted conditions are other LoRAs, so it has none."""
+    """The base's entry, without its planted conditions, which are other LoRAs, and without its world."""
     if info.family == "renderer":
         raise UnknownModel(f"{info.id} is no neural network and takes no LoRA")
     strength = "" if weight == 1 else f":{weight:g}"
@@ -362,6 +347,7 @@ def _with_lora(info: ModelInfo, lora: str, weight: float) -> ModelInfo:
         id=f"{info.id}+{lora}{strength}",
         name=f"{info.name} with {Path(lora).name}",
         conditions=(),
+        world="",
         embedded=False,
         options={**info.options, "lora": lora, "lora_weight": weight},
     )

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from bias_core.machine import Machine
+    from bias_core.model_catalogue import EncoderInfo, ToolInfo
     from bias_core.types import ModelInfo
 
 _GB = 1e9
@@ -70,6 +73,32 @@ def model_fit(
         short=", ".join(filter(None, (weights, room))),
         says=" ".join(filter(None, (sentence, advice))),
     )
+
+
+def fitting_readers(
+    listed: Iterable[EncoderInfo | ToolInfo],
+    machine: Machine,
+    *,
+    here: Callable[[str], bool],
+    free_disk: int,
+) -> tuple[str, ...]:
+    """Names of the readers of any pictures that this machine has room for, those that are here first.
+
+    Parameters
+    ----------
+    listed : of one role, in the order of the catalogue.
+    here : whether the weights of a path of the catalogue are on this machine.
+    free_disk : bytes that a download may take.
+    """
+    general = [info for info in listed if not info.world]
+    sizes = {info.id: info.download_gb * _GB for info in general}
+    there = {info.id: here(info.path) for info in general}
+    fits = [
+        name
+        for name, size in sizes.items()
+        if size * _ON_CPU <= machine.memory and (there[name] or size <= free_disk)
+    ]
+    return tuple(sorted(fits, key=lambda name: not there[name]))
 
 
 _GATED = (

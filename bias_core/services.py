@@ -19,15 +19,16 @@ from bias_core.engine.local import LocalEngine
 from bias_core.engine.progress import EngineProgress
 from bias_core.engine.rates import RateStore
 from bias_core.engine.turns import ReadersTurn
-from bias_core.hub import download_gb, free_disk
+from bias_core.hub import download_gb, free_disk, is_cached
 from bias_core.machine import this_machine
 from bias_core.model_catalogue import Catalogue, ToolInfo, load_catalogue
-from bias_core.model_fit import model_fit
+from bias_core.model_fit import fitting_readers, model_fit
 from bias_core.protocols import ChecksSettings, ReadsPrompts
 from bias_core.runs.answers import AnswerCache
 from bias_core.runs.embeddings import EmbeddingCache
 from bias_core.runs.file_hashes import FileHashes
 from bias_core.runs.images import ImageStore
+from bias_core.runs.imports import IMPORTED
 from bias_core.runs.manifests import ManifestStore
 from bias_core.runs.repairs import Repairs
 from bias_core.runs.upkeep import Upkeep
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from bias_core.annotation.label_store import LabelStore
     from bias_core.annotation.label_sync import LabelSync
     from bias_core.engine.progress import Engine
-    from bias_core.model_catalogue import EncoderInfo, Role
+    from bias_core.model_catalogue import EncoderInfo, ReaderRole, Role
     from bias_core.model_fit import ModelFit
     from bias_core.protocols import (
         Captioner,
@@ -204,11 +205,8 @@ class Services:
 
     def person_finder(self, name: str) -> PersonFinder:
         """The finder of people of this name; its weights load with the first picture."""
-        return self._once(
-            "person_finder",
-            name,
-            lambda: self._readers.person_finder(self.catalogue.tool("person_finder", name), self.encoder),
-        )
+        info = partial(self.catalogue.tool, "person_finder", name)
+        return self._once("person_finder", name, lambda: self._readers.person_finder(info(), self.encoder))
 
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
@@ -218,28 +216,48 @@ class Services:
         Known for encoders that ship their embeddings of held-out renders, on pictures of the same world,
         and for sentences that this world understands; None elsewhere.
         """
-        info = self.catalogue.encoder(encoder)
-        path = Path(self._sources.find(info.path)) / "held_out.npz"
-        if not model.startswith("calibration-") or not path.is_file() or not sentences:
+        world = self.reader_world("encoder", encoder)
+        path = Path(self._sources.find(self.catalogue.encoder(encoder).path)) / "held_out.npz"
+        if not sentences or not world or world != self.pictures_world(model) or not path.is_file():
             return (None,) * len(sentences)
-        from bias_core.calibration.reader_errors import (
-            held_out_embeddings,
-            held_out_scenes,
-            sentence_errors,
-        )
+        from bias_core.calibration.reader_errors import errors_of_sentences, held_out_embeddings
 
-        rows, seed = self._once("held out", encoder, lambda: held_out_embeddings(path))
+        held_out = self._once("held out", encoder, lambda: held_out_embeddings(path))
         reader, both = self.encoder(encoder), [text for pair in sentences for text in pair]
         texts = self.embeddings.texts(reader, both, lock=self.reading(reader))
-        scenes = held_out_scenes(seed, len(rows))
-        return tuple(
-            sentence_errors(rows, texts[2 * i : 2 * i + 2], scenes, positive, negative)
-            for i, (positive, negative) in enumerate(sentences)
-        )
+        return errors_of_sentences(*held_out, texts, sentences)
+
+    def reader_world(self, role: ReaderRole | Role, name: str) -> str:
+        """The only pictures that a reader can read, "calibration", or "" for any; by name or weights."""
+        listed = {info.id: info for info in self._listed(role)}
+        if name in listed:
+            return listed[name].world
+        path = Path(name).expanduser()
+        weights = self._hashes.fingerprint(path) if path.exists() else ""
+        ours = (info for info in listed.values() if info.world and weights)
+        return next((info.world for info in ours if self._sources.reader_version(info) == weights), "")
+
+    def pictures_world(self, model: str, revision: str = "") -> str:
+        """Whose pictures a model draws: "calibration", or "" where nobody can say.
+
+        With a ``revision`` (of a picture from elsewhere) only a model that has a name here, at the revision
+        that it has here, is known.
+        """
+        if model.startswith(IMPORTED):
+            return ""
+        if not revision:
+            return self.model_info(model).world
+        worlds = {info.id: info.world for info in self.models()}
+        return worlds[model] if worlds.get(model) and self.revision(model) == revision else ""
+
+    def fitting_readers(self, role: ReaderRole) -> tuple[str, ...]:
+        """Readers of any pictures that this machine has room for, those that are here first."""
+        here = partial(is_cached, file="config.json")
+        return fitting_readers(self._listed(role), this_machine(), here=here, free_disk=free_disk())
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         """Words of ``prompt`` that the calibration world does not know; empty for other models."""
-        if not self.model_info(model).id.startswith("calibration-"):
+        if not self.pictures_world(model):
             return ()
         from bias_core.calibration.grammar import parse
 
@@ -307,6 +325,9 @@ class Services:
         version = self._sources.reader_version(info)
         unchanged = partial(check_version, info.id, version, partial(self._sources.reader_version, info))
         return self._once(role, info.id, lambda: build(info, version, unchanged), version)
+
+    def _listed(self, role: ReaderRole | Role) -> Sequence[EncoderInfo | ToolInfo]:
+        return self.encoders() if role == "encoder" else self.tools(role)
 
     def _build_labels(self) -> LabelStore:
         from sqlalchemy import URL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Literal
@@ -16,6 +17,11 @@ def default_data_dir() -> Path:
     """``$XDG_DATA_HOME/t2i-bias-explorer``, by default under ``~/.local/share``."""
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(home) / "t2i-bias-explorer"
+
+
+def _on_space() -> bool:
+    """Whether this is a Space of Hugging Face, where strangers share one machine."""
+    return bool(os.environ.get("SPACE_ID"))
 
 
 class Settings(BaseSettings):
@@ -33,6 +39,7 @@ class Settings(BaseSettings):
     max_images : largest number of pictures that one run may ask for.
     upload_mb : largest file that a visitor may upload.
     uploads_gb : what all visitors may upload within an hour, together.
+    max_megapixel_steps : the same for pictures x denoising steps x pixels of a picture, in millions.
     labels_url : database of people's answers, as an SQLAlchemy URL; "" for a file under ``data_dir``.
     labels_repo : dataset of a hub that answers are copied to, "" for none; with the token of this machine.
     labels_repo_minutes : between two such copies.
@@ -50,7 +57,8 @@ class Settings(BaseSettings):
     offline: bool = False
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     compile_models: bool = False
-    max_images: int = Field(default=5000, ge=1)
+    max_images: int = Field(default_factory=lambda: 1000 if _on_space() else 5000, ge=1)
+    max_megapixel_steps: float = Field(default_factory=lambda: 5000.0 if _on_space() else math.inf, gt=0)
     upload_mb: int = Field(default=50, ge=1)
     uploads_gb: float = Field(default=5.0, gt=0)
     labels_url: str = Field(default="", repr=False)  # may hold a password

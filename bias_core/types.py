@@ -225,6 +225,7 @@ class ModelInfo:
     gated : its makers ask for consent before it can be downloaded.
     embedded : comes with the explorer.
     conditions : what can be planted in it.
+    world : whose pictures it draws: "calibration", or "" where nobody can say.
     traceable : its denoising steps have a velocity that can be followed.
     download_gb, memory_gb : gigabytes to fetch, and on a GPU at its own size, one picture at a time; 0 where
         not known.
@@ -239,6 +240,7 @@ class ModelInfo:
     gated: bool = False
     embedded: bool = False
     conditions: tuple[str, ...] = ()
+    world: str = ""
     default_steps: int = 20
     default_guidance: float = 1.0
     width: int = 64

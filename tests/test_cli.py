@@ -89,7 +89,7 @@ def test_files_and_table(command, tmp_path):
     ("arguments", "message"),
     [
         (["explore", " "], "the concept is empty"),
-        (["explore", "doctor", "-n", "0"], "from 1 to 5,000"),
+        (["explore", "doctor", "-n", "0"], "a whole number of at least 1"),
         (["explore", "doctor", "--model", "dall-e"], "calibration-renderer"),
         (["explore", "doctor", "--attribute", "man|only positive"], "negative sentence"),
         (["explore", "doctor", "--attribute", "wings"], "no built-in attribute"),

@@ -90,7 +90,7 @@ def test_a_dry_run_draws_nothing_and_a_first_batch_makes_the_cost_known(command,
     assert "not known" in dry.output
     assert not ids(data)
     assert command(*SMALL).exit_code == 0
-    more = command(*SMALL, "-n", "500", "--scale", "1", "--dry-run")
+    more = command(*SMALL, "-n", "90", "--scale", "1", "--dry-run")
     assert more.exit_code == 0, more.output
     assert "not known" not in more.output
     assert f" {len(ids(data))} " in more.output  # that exist already
@@ -100,7 +100,7 @@ def test_a_dry_run_draws_nothing_and_a_first_batch_makes_the_cost_known(command,
 HUB = ("--model", "some-org/some-model")
 
 
-@pytest.mark.parametrize("measure", [(), ("--measure",)])
+@pytest.mark.parametrize("measure", [(), ("--measure", "--force")])
 @pytest.mark.parametrize("study", ["t2iat-tests", "oasis-spi"])
 def test_a_dry_run_needs_no_hub_and_says_what_it_cannot_know(command, data, study, measure):
     result = command("run", study, *HUB, "--model", "calibration-diffusion", "--dry-run", *measure)

@@ -252,7 +252,7 @@ def test_a_picture_keeps_its_id_from_the_first_run_to_the_second(tmp_path, offli
     from bias_core.studies.explore_types import ExploreSettings
 
     put_into_cache(tmp_path, "org/flux", COMMIT, FLUX)
-    settings = ExploreSettings(concept="doctor", model="org/flux", condition="", n_images=2)
+    settings = ExploreSettings(concept="doctor", model="org/flux", condition="", n_images=2, force=True)
     first, second = (plan_explore(replace(settings), Services(offline.settings)).rows[0] for _ in range(2))
     assert first.id == second.id
     assert (first.revision, first.width, first.num_inference_steps) == (COMMIT, 1024, 28)

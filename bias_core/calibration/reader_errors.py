@@ -87,3 +87,17 @@ def sentence_errors(
         n_positive=int(present.sum()),
         n_negative=int(missing.sum()),
     )
+
+
+def errors_of_sentences(
+    image_embeddings: np.ndarray,
+    seed: int,
+    text_embeddings: np.ndarray,
+    sentences: Sequence[tuple[str, str]],
+) -> tuple[ReaderErrors | None, ...]:
+    """:func:`sentence_errors` of several pairs; ``text_embeddings`` holds their sentences in turn."""
+    scenes = held_out_scenes(seed, len(image_embeddings))
+    return tuple(
+        sentence_errors(image_embeddings, text_embeddings[2 * i : 2 * i + 2], scenes, positive, negative)
+        for i, (positive, negative) in enumerate(sentences)
+    )

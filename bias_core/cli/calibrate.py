@@ -26,13 +26,19 @@ def calibrate_report(
     """Measure what is planted: coverage, false alarms, and the rise from fair to extreme."""
     from bias_core.runs.files import write_atomically
     from bias_core.studies.designs import find_design
-    from bias_core.studies.run_study import run_study
+    from bias_core.studies.rows import RowMaker
+    from bias_core.studies.run_study import run_study, with_options
+    from bias_core.studies.study_size import check_size
     from bias_core.studies.study_types import StudySettings
     from bias_core.studies.validity_report import SHIPPED, STUDIES, report_files, shipped_files
 
     settings = StudySettings(model=model, encoder=encoder, scale=scale, seed=seed)
     with user_errors(), open_services() as services:
         reports: list[StudyReport] = []
+        for name in STUDIES:  # all of them before the first is drawn
+            design = find_design(name)
+            asked = with_options(design, settings)
+            check_size(design, asked, services.settings, RowMaker.build(asked, services))
         for name in STUDIES:
             run = partial(run_study, find_design(name), settings, services)
             report = run_with_bar(lambda stop, run=run: run(cancelled=stop))  # type: ignore[misc]

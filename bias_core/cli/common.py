@@ -39,6 +39,17 @@ WorkersOption = Annotated[
     int, typer.Option(help="With --engine ray: models at work at once; 0: one per GPU, or per machine.")
 ]
 
+ForceOption = Annotated[
+    bool,
+    typer.Option("--force", help="Score anyway with a calibration reader; the report says so first."),
+]
+
+
+def show_warning(warning: str) -> None:
+    """What must be read before a report, where there is anything."""
+    if warning:
+        console.print(warning, markup=False, style="bold red")
+
 
 def choose_engine(services: Services, engine: EngineName, workers: int) -> None:
     """Let the services draw with this engine."""

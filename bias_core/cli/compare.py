@@ -10,6 +10,7 @@ import typer
 from bias_core.cli.common import (
     EngineName,
     EngineOption,
+    ForceOption,
     WorkersOption,
     choose_engine,
     console,
@@ -41,6 +42,7 @@ def compare(
     attribute_a: Annotated[str, typer.Option(help="Association: first word; '' for none.")] = "",
     attribute_b: Annotated[str, typer.Option(help="Association: second word; '' for none.")] = "",
     seed: Annotated[int, typer.Option(help="The i-th picture of every arm has seed + i.")] = 0,
+    force: ForceOption = False,
     confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
@@ -67,6 +69,7 @@ def compare(
             n_attribute_images=n_attribute_images,
             seed=seed,
             confidence=confidence,
+            force=force,
         )
         report = run_with_bar(lambda stop: run_compare(settings, services, cancelled=stop))
         show_study_report(report)

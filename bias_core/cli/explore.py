@@ -11,6 +11,7 @@ from rich.table import Table
 from bias_core.cli.common import (
     EngineName,
     EngineOption,
+    ForceOption,
     Stop,
     WorkersOption,
     choose_engine,
@@ -18,6 +19,7 @@ from bias_core.cli.common import (
     exit_stopped,
     open_services,
     run_with_bar,
+    show_warning,
     user_errors,
     write_export,
 )
@@ -61,6 +63,7 @@ def explore(
     negative_prompt: Annotated[str, typer.Option(help="What the model should avoid.")] = "",
     seed: Annotated[int, typer.Option(help="Picture i has seed + i.")] = 0,
     clusters: Annotated[int | None, typer.Option(help="Number of clusters; found if left out.")] = None,
+    force: ForceOption = False,
     confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
@@ -94,6 +97,7 @@ def explore(
             seed=seed,
             n_clusters=clusters,
             confidence=confidence,
+            force=force,
         )
         report, signum = explored(settings, services)
         show_report(report)
@@ -202,6 +206,7 @@ def show_report(report: ExploreReport) -> None:
     """The table of scores, the notes and the limits."""
     from bias_core.studies.report import LIMITS, readable_scores
 
+    show_warning(report.warning)
     table = Table("attribute", "score", "value", "interval", "n", "null", "note", title=report.prompt)
     for row in readable_scores(report):
         table.add_row(*list(row.values())[: len(table.columns)])

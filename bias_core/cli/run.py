@@ -14,11 +14,13 @@ from rich.table import Table
 from bias_core.cli.common import (
     EngineName,
     EngineOption,
+    ForceOption,
     WorkersOption,
     choose_engine,
     console,
     open_services,
     run_with_bar,
+    show_warning,
     user_errors,
 )
 from bias_core.cli.study import name_and_value, save_study_report, show_study_report
@@ -72,6 +74,7 @@ def run(
         bool, typer.Option("--measure", help="Then measure each, as `study run` does.")
     ] = False,
     encoder: Annotated[str, typer.Option(help="Who reads the pictures.")] = "calibration-clip",
+    force: ForceOption = False,
     out: Annotated[
         Path | None, typer.Option(help="With --measure: folder for a report per model and condition.")
     ] = None,
@@ -100,12 +103,14 @@ def run(
             num_inference_steps=steps,
             guidance_scale=guidance,
             options=dict(name_and_value(text) for text in option or []),
+            force=force,
         )
         chosen = _settings(settings, model or [settings.model], condition or [settings.condition], services)
         plans = _plans(study, n, chosen, services, measure=measure, estimate=dry_run)
         if not dry_run:
             _find_rates(plans, services)
         long = _show_costs(plans, services)
+        _show_refusals(plans, services, measure=measure)
         if dry_run:
             return
         if long and not yes:
@@ -203,6 +208,26 @@ def _not_known(name: str, services: Services) -> str:
         f"be drawn, which of its pictures exist already and whether it suits the study{guessed}. "
         f"{services.model_fit(name).says}"
     )
+
+
+def _show_refusals(plans: Sequence[StudyPlan], services: Services, *, measure: bool) -> None:
+    """Say which plans are too large, and who cannot read their pictures; the latter ends what measures."""
+    from bias_core.studies.rows import RowMaker
+    from bias_core.studies.run_study import check_study_readers
+    from bias_core.studies.study_size import check_size
+
+    for plan in plans:
+        try:
+            if isinstance(plan.rows, RowMaker):
+                check_size(plan.design, plan.settings, services.settings, plan.rows)
+        except InvalidInput as error:
+            show_warning(f"This will be refused: {error}")
+        try:
+            show_warning(check_study_readers(plan.program, plan.settings, plan.rows, plan.shots, services))
+        except InvalidInput as error:
+            if measure:
+                raise
+            show_warning(f"These pictures can be drawn, but not measured like this: {error}")
 
 
 def _cells(cost: Cost, plan: StudyPlan) -> list[str]:

@@ -11,11 +11,13 @@ from rich.table import Table
 from bias_core.cli.common import (
     EngineName,
     EngineOption,
+    ForceOption,
     WorkersOption,
     choose_engine,
     console,
     open_services,
     run_with_bar,
+    show_warning,
     user_errors,
     write_export,
 )
@@ -58,8 +60,11 @@ def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`
         )
         for shot in shots[:: max(1, len(shots) // 5)][:5]:
             console.print(f"  {shot.prompt}  x {shot.n}", markup=False)
+        ranges = program_of(design).ranges
         for option, value in design.options.items():
-            console.print(f"--option {option}={value}", markup=False)
+            low, high = ranges.get(option, (None, None))
+            of = "" if low is None else f"  ({low:g} to {high:g})"
+            console.print(f"--option {option}={value}{of}", markup=False)
 
 
 @app.command(name="run")
@@ -83,6 +88,7 @@ def run_one_study(
     confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
     images: Annotated[str, typer.Option(help="Folder or zip of your own pictures, instead of drawing.")] = "",
     labels: Annotated[str, typer.Option(help="CSV of people's answers, instead of automatic labels.")] = "",
+    force: ForceOption = False,
     option: Annotated[list[str] | None, typer.Option(help="name=value, see `study show`.")] = None,
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
@@ -112,6 +118,7 @@ def run_one_study(
             images=images,
             labels=labels,
             options=dict(name_and_value(text) for text in option or []),
+            force=force,
         )
         design = find_design(name)
         report = run_with_bar(lambda stop: run_study(design, settings, services, cancelled=stop))
@@ -142,6 +149,7 @@ def show_study_report(report: StudyReport) -> None:
     from bias_core.studies.study_report import finding_frame
     from bias_core.studies.table_text import excerpt
 
+    show_warning(report.warning)
     frames = [(report.design.title, finding_frame(report))]
     frames += [(table.title, table.frame) for table in report.results.tables]
     for title, frame in frames:

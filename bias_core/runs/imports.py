@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from bias_core.errors import InvalidInput
+from bias_core.errors import InvalidInput, StorageError
 from bias_core.runs.import_files import open_files
 from bias_core.runs.import_metadata import read_metadata
+from bias_core.runs.png import read_record
 from bias_core.types import GeneratedImage, ImageRow
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ LONGEST_SIDE = 1024
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
 _LARGE = 4_000_000  # pixels
 _decoding_large = BoundedSemaphore()
+IMPORTED = "imported:"
+"""Before the name of the folder or zip, in place of a model's name."""
 _FEWEST_WORDS = 3  # of a file name that is a prompt and no number
 
 
@@ -79,9 +82,11 @@ class ImportedImages:
         for name, prompt in found.items():
             pictures[key(prompt)].append((name, prompt))
         self.counts = {same[0][1]: len(same) for same in pictures.values()}
+        self._counts = {prompt: len(same) for prompt, same in pictures.items()}
         self._unread = {prompt: iter(same) for prompt, same in pictures.items()}
         self._rows: dict[str, list[ImageRow]] = defaultdict(list)
         self._names: dict[str, str] = {}  # of files, by id of the row
+        self._records: dict[str, tuple[str, str]] = {}
 
     def rows(self, prompt: str, n: int) -> list[ImageRow]:
         """Rows of the first ``n`` usable pictures of a prompt, or of as many as there are."""
@@ -98,14 +103,23 @@ class ImportedImages:
             row = ImageRow(
                 prompt=own_prompt,
                 seed=len(rows),
-                model=f"imported:{self.name}",
+                model=f"{IMPORTED}{self.name}",
                 revision=hashlib.sha256(data).hexdigest()[:20],
                 width=image.width,
                 height=image.height,
             )
             self._names[row.id] = name
+            self._records[row.id] = _drawn_by(data)
             rows.append(row)
         return rows[:n]
+
+    def n_of(self, prompt: str) -> int:
+        """How many files a prompt has, usable or not."""
+        return self._counts.get(key(prompt), 0)
+
+    def record(self, image_id: str) -> tuple[str, str]:
+        """Model and revision that drew a picture of :meth:`rows`, as it says itself; "" where it does not."""
+        return self._records.get(image_id, ("", ""))
 
     def generate(
         self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None
@@ -188,6 +202,15 @@ def _small_and_upright(opened: Image.Image) -> Image.Image:
     image = opened if opened.mode in {"RGB", "RGBA", "L"} else opened.convert("RGB")
     image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
     return ImageOps.exif_transpose(image).convert("RGB")
+
+
+def _drawn_by(data: bytes) -> tuple[str, str]:
+    """Model and revision on a picture's own record; "" where it has none that is whole."""
+    try:
+        row = read_record(data).row
+        return str(row["model"]), str(row["revision"])
+    except (StorageError, ValueError, KeyError, TypeError):
+        return "", ""
 
 
 def _wrapper(names: Sequence[str]) -> str:

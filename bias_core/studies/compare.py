@@ -11,7 +11,7 @@ import numpy as np
 
 from bias_core.errors import Cancelled, StorageError
 from bias_core.runs.manifests import Manifest
-from bias_core.studies.compare_plan import arm_names, compare_id, plan_compare
+from bias_core.studies.compare_plan import arm_names, compare_id, plan_compare, with_conditions
 from bias_core.studies.compare_report import compare_report
 from bias_core.studies.compare_scores import compare_arms
 from bias_core.studies.compare_types import DrawnArm, Pictures
@@ -54,6 +54,7 @@ def compare(
     """
     started = time.monotonic()
     inside = f"{session}/{KIND}"  # the arms' own runs are not on the visitor's list
+    settings = with_conditions(settings, services)
     plans = plan_compare(settings, services, inside)
     manifest = _manifest(settings, plans, session)
     services.manifests.save(manifest)
@@ -74,7 +75,8 @@ def compare(
         with suppress(StorageError):  # must not hide the error that a full disk caused
             services.manifests.save(replace(manifest, status=status))
     seconds = time.monotonic() - started
-    report = replace(report, run_id=manifest.id, versions=manifest.versions, seconds=seconds)
+    warning = " ".join(dict.fromkeys(filter(None, (plan.warning for plan in plans))))
+    report = replace(report, run_id=manifest.id, warning=warning, versions=manifest.versions, seconds=seconds)
     keep_report(report, services)
     return report
 

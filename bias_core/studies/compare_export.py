@@ -50,6 +50,7 @@ def to_command(settings: CompareSettings) -> str:
     for name, option in _SHARED.items():
         if (value := getattr(settings, name)) != defaults[name]:
             parts += [option, str(value)]
+    parts += ["--force"] * settings.force
     return shlex.join([*parts, "--", settings.concept])
 
 
@@ -82,6 +83,7 @@ def arm_text(arm: Arm) -> str:
         f"{ARM_WORDS[f.name]}={str(value).replace(SEPARATOR, ESCAPED)}"
         for f in fields(Arm)
         if (value := getattr(arm, f.name)) != f.default or f.name in always
+        if (f.name, value) != ("condition", "")  # of models without conditions
     )
 
 

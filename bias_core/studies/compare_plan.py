@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput
+from bias_core.model_catalogue import check_condition
 from bias_core.prompts import SLOT, fill_template
 from bias_core.studies.compare_types import MOST_ARMS, Arm, CompareSettings
-from bias_core.studies.explore_plan import plan_explore
+from bias_core.studies.explore_plan import n_pictures, plan_explore
 from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.limits import check_budget
 from bias_core.types import Attribute
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ def plan_compare(
     UnknownModel
         An arm's model has no name here.
     """
+    settings = with_conditions(settings, services)
     if not 2 <= len(settings.arms) <= MOST_ARMS:
         raise InvalidInput(f"compare two to {MOST_ARMS} arms, got {len(settings.arms)}")
     if settings.n_images < 2:
@@ -44,6 +47,7 @@ def plan_compare(
     if not settings.attributes and not settings.attribute_a:
         raise InvalidInput("there is nothing to compare: choose an attribute, or two words of an association")
     names = arm_names(settings.arms)
+    _check_size(settings, services)
     plans = tuple(plan_explore(arm_settings(settings, arm), services, session) for arm in settings.arms)
     drawn = [[row.id for row in plan.rows] for plan in plans]
     for (i, first), (j, second) in combinations(enumerate(drawn), 2):
@@ -55,6 +59,26 @@ def plan_compare(
                 f"construction. Change the model, condition, prompt or guidance.{hint if renders else ''}"
             )
     return plans
+
+
+def with_conditions(settings: CompareSettings, services: StudyServices) -> CompareSettings:
+    """The settings with "" as the condition of every arm whose model has none."""
+    arms = tuple(
+        replace(arm, condition=check_condition(services.model_info(arm.model), arm.condition))
+        for arm in settings.arms
+    )
+    return replace(settings, arms=arms)
+
+
+def _check_size(settings: CompareSettings, services: StudyServices) -> None:
+    """Of all arms together; each arm's own is looked at by Explore."""
+    each = n_pictures(arm_settings(settings, settings.arms[0]))
+    check_budget(
+        len(settings.arms) * each,
+        services.settings,
+        what=f"comparing {len(settings.arms)} arms on {settings.concept!r}",
+        advice="take fewer seeds or arms, or raise the limit where this program is started",
+    )
 
 
 def arm_settings(settings: CompareSettings, arm: Arm) -> ExploreSettings:

@@ -126,11 +126,14 @@ def _design(settings: CompareSettings, arms: Sequence[DrawnArm]) -> Design:
 
 
 def _study_settings(settings: CompareSettings, arms: Sequence[DrawnArm]) -> StudySettings:
-    models = dict.fromkeys(arm.report.settings.model for arm in arms)
-    conditions = dict.fromkeys(arm.report.settings.condition for arm in arms)
+    drawn_by = [(arm.report.settings.model, arm.report.settings.condition) for arm in arms]
+    models, conditions = dict.fromkeys(m for m, _ in drawn_by), dict.fromkeys(c for _, c in drawn_by)
+    if len(models) > 1 and len(conditions) > 1:  # each condition is its own model's
+        models, conditions = dict.fromkeys(f"{m} ({c})" if c else m for m, c in drawn_by), {"": None}
     return StudySettings(
         model=" and ".join(models),
-        condition=" and ".join(filter(None, conditions)),
+        condition=" and ".join(conditions),
+        force=settings.force,
         encoder=settings.encoder,
         seed=settings.seed,
         confidence=settings.confidence,

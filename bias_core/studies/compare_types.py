@@ -47,6 +47,7 @@ class CompareSettings:
     attribute_a, attribute_b : words of the association, as in Explore; both empty: none.
     n_images, n_attribute_images : seeds, and pictures of each arm guided to each word.
     seed : the i-th picture of every arm has seed ``seed + i``.
+    force : let a reader of the calibration world read other pictures; the report says so first.
     """
 
     concept: str
@@ -59,6 +60,7 @@ class CompareSettings:
     n_attribute_images: int = 16
     seed: int = 0
     confidence: float = 0.95
+    force: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

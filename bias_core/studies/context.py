@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from bias_core.engine.progress import Engine, EngineProgress
     from bias_core.engine.rates import RateStore
+    from bias_core.model_catalogue import ReaderRole, Role
     from bias_core.protocols import (
         Captioner,
         ImageTextEncoder,
@@ -87,6 +88,18 @@ class StudyServices(Protocol):
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
     ) -> tuple[ReaderErrors | None, ...]:
         """Errors of the encoder for each (positive, negative) pair of sentences, None where not known."""
+        ...
+
+    def reader_world(self, role: ReaderRole | Role, name: str) -> str:
+        """The only pictures that a reader can read: "calibration", or "" for any."""
+        ...
+
+    def pictures_world(self, model: str, revision: str = "") -> str:
+        """Whose pictures a model draws: "calibration", or "" where nobody can say."""
+        ...
+
+    def fitting_readers(self, role: ReaderRole) -> tuple[str, ...]:
+        """Readers of any pictures that this machine has room for."""
         ...
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:

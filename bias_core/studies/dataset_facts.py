@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bias_core.errors import UnknownModel
 from bias_core.model_catalogue import load_catalogue
 from bias_core.runs.dataset_card import DatasetFacts
+from bias_core.runs.imports import IMPORTED
 from bias_core.settings import ASSETS
 from bias_core.studies.report import LIMITS
 from bias_core.studies.study_report import size_in_words
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from bias_core.studies.study_types import StudyReport
     from bias_core.types import ModelInfo
 
-IMPORTED = "imported:"
 _SPDX = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
 
 
@@ -29,8 +29,9 @@ def facts_of_study(report: StudyReport, command: str, *, pictures: bool) -> Data
         key=f"{design.name}-{report.run_id}",
         title=design.title,
         summary=(
-            f"{design.summary} {report.n_images:,} of {report.n_planned:,} planned pictures were scored, "
-            f"{report.n_blocked:,} were blanked by a safety checker; {size_in_words(design, settings)}."
+            f"{_first(report.warning)}{design.summary} {report.n_images:,} of {report.n_planned:,} planned "
+            f"pictures were scored, {report.n_blocked:,} were blanked by a safety checker; "
+            f"{size_in_words(design, settings)}."
         ),
         reference=f"{design.reference}, {design.where}" if design.reference else "",
         annotation=_annotation(settings.encoder, settings.confidence, labels=settings.labels),
@@ -55,7 +56,8 @@ def facts_of_exploration(report: ExploreReport, command: str) -> DatasetFacts:
         key=f"explore-{report.run_id}",
         title=f"{report.prompt}: pictures and perceived attributes",
         summary=(
-            f"Pictures of “{report.prompt}”, and how often an automatic reader perceives attributes in them."
+            f"{_first(report.warning)}Pictures of “{report.prompt}”, and how often an automatic reader "
+            "perceives attributes in them."
         ),
         annotation=_annotation(settings.encoder, settings.confidence) + attributes,
         readers=[report.versions.get("encoder", settings.encoder)],
@@ -67,6 +69,10 @@ def facts_of_exploration(report: ExploreReport, command: str) -> DatasetFacts:
         versions=report.versions,
         **_origin(settings.model, settings.condition, report.versions.get("model_revision", "")),
     )
+
+
+def _first(warning: str) -> str:
+    return f"**{warning}** " if warning else ""
 
 
 def _annotation(encoder: str, confidence: float, *, labels: str = "") -> str:

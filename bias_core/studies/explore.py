@@ -215,6 +215,7 @@ def _report(plan: ExplorePlan, services: StudyServices, gallery: _Gallery, stopp
         attributes=attributes,
         association=association,
         clusters=clusters,
+        warning=plan.warning,
         unknown_words=services.unknown_words(plan.settings.model, plan.prompt),
         notes=(
             *_notes(plan, gallery, association, stopped),

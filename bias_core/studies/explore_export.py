@@ -60,8 +60,9 @@ def to_command(settings: ExploreSettings) -> str:
     defaults = {f.name: f.default for f in fields(ExploreSettings)}
     for name, option in _OPTIONS.items():
         value = getattr(settings, name)
-        if value != defaults[name]:
+        if value != defaults[name] and (name, value) != ("condition", ""):  # of models without conditions
             parts += [option, str(value)]
+    parts += ["--force"] * settings.force
     if settings.concept.startswith("-"):
         parts = [*parts[:4], *parts[5:], "--", settings.concept]
     return shlex.join(parts)

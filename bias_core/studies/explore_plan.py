@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,20 +13,20 @@ from bias_core.errors import InvalidInput
 from bias_core.model_catalogue import check_condition
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, fill_template, guided_prompt
 from bias_core.runs.manifests import Manifest
+from bias_core.studies.limits import check_budget, check_sampling, check_whole
+from bias_core.studies.readers import Reader, check_readers
 from bias_core.types import Attribute, ImageRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bias_core.settings import Settings
     from bias_core.studies.context import StudyServices
     from bias_core.studies.explore_types import ExploreSettings
     from bias_core.types import ModelInfo
 
-MAX_STEPS = 150
-MAX_GUIDANCE = 30.0
 MAX_ATTRIBUTES = 50
 MAX_CLUSTERS = 20
-MAX_SEED = 2**53  # larger ones do not survive JSON in a browser
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +38,7 @@ class ExplorePlan:
     model: ModelInfo
     rows: tuple[ImageRow, ...]
     manifest: Manifest
+    warning: str = ""
 
 
 def plan_explore(settings: ExploreSettings, services: StudyServices, session: str = "") -> ExplorePlan:
@@ -47,17 +47,24 @@ def plan_explore(settings: ExploreSettings, services: StudyServices, session: st
     Raises
     ------
     InvalidInput
-        A setting cannot be used; the message quotes it and says what would do.
+        A setting cannot be used, asks for too much, or gives the pictures to a reader that cannot read them;
+        the message quotes it and says what would do.
     UnknownModel
         No such model, condition or encoder; the message lists what exists.
     """
     prompt = fill_template(settings.template, settings.concept)
     info = services.model_info(settings.model)
-    condition = check_condition(info, settings.condition)
-    services.encoder(settings.encoder)
-    _check_numbers(settings, services.settings.max_images)
+    settings = replace(settings, condition=check_condition(info, settings.condition))
+    warning = check_readers(
+        [Reader(role="encoder", name=settings.encoder)],
+        services,
+        source=info.id,
+        world=info.world,
+        force=settings.force,
+    )
+    _check_numbers(settings, services.settings, info)
     _check_attributes(settings)
-    rows = _rows(settings, prompt, info, condition, services.revision(settings.model))
+    rows = _rows(settings, prompt, info, services.revision(settings.model))
     manifest = Manifest(
         id=run_id(settings, session),
         study="explore",
@@ -67,7 +74,9 @@ def plan_explore(settings: ExploreSettings, services: StudyServices, session: st
         rows=rows,
         versions=library_versions() | {"model_revision": rows[0].revision},
     )
-    return ExplorePlan(settings=settings, prompt=prompt, model=info, rows=rows, manifest=manifest)
+    return ExplorePlan(
+        settings=settings, prompt=prompt, model=info, rows=rows, manifest=manifest, warning=warning
+    )
 
 
 def run_id(settings: ExploreSettings, session: str) -> str:
@@ -101,9 +110,7 @@ def wants_association(settings: ExploreSettings) -> bool:
     return bool(settings.attribute_a.strip() or settings.attribute_b.strip())
 
 
-def _rows(
-    settings: ExploreSettings, prompt: str, info: ModelInfo, condition: str, revision: str
-) -> tuple[ImageRow, ...]:
+def _rows(settings: ExploreSettings, prompt: str, info: ModelInfo, revision: str) -> tuple[ImageRow, ...]:
     draws = info.family == "renderer"  # it has no sampler: all its settings read 0
     steps = settings.num_inference_steps if settings.num_inference_steps is not None else info.default_steps
     guidance = settings.guidance_scale if settings.guidance_scale is not None else info.default_guidance
@@ -119,7 +126,7 @@ def _rows(
             seed=settings.seed + number,
             model=info.id,
             revision=revision,
-            condition=condition,
+            condition=settings.condition,
             num_inference_steps=0 if draws else steps,
             guidance_scale=0.0 if draws else float(guidance),
             negative_prompt="" if draws else settings.negative_prompt,
@@ -131,25 +138,32 @@ def _rows(
     )
 
 
-def _check_numbers(settings: ExploreSettings, max_images: int) -> None:
-    _check_whole("number of images", settings.n_images, 1, max_images)
-    if wants_association(settings):
-        _check_whole("number of images per attribute side", settings.n_attribute_images, 1, max_images)
-    if settings.num_inference_steps is not None:
-        _check_whole("number of denoising steps", settings.num_inference_steps, 1, MAX_STEPS)
-    _check_whole("seed", settings.seed, 0, MAX_SEED)
+def _check_numbers(settings: ExploreSettings, limits: Settings, info: ModelInfo) -> None:
+    check_sampling(
+        seed=settings.seed,
+        n_steps=settings.num_inference_steps,
+        guidance=settings.guidance_scale,
+        confidence=settings.confidence,
+    )
     if settings.n_clusters is not None:
-        _check_whole("number of clusters", settings.n_clusters, 1, MAX_CLUSTERS)
-    guidance = settings.guidance_scale
-    if guidance is not None and not (math.isfinite(guidance) and 0 <= guidance <= MAX_GUIDANCE):
-        raise InvalidInput(f"the guidance scale must be from 0 to {MAX_GUIDANCE:g}, got {guidance}")
-    if not 0.5 <= settings.confidence < 1:
-        raise InvalidInput(f"the confidence must be at least 0.5 and below 1, got {settings.confidence}")
+        check_whole("number of clusters", settings.n_clusters, 1, MAX_CLUSTERS)
+    check_whole("number of images", settings.n_images, 1)
+    if wants_association(settings):
+        check_whole("number of images per attribute side", settings.n_attribute_images, 1)
+    steps = settings.num_inference_steps or info.default_steps
+    check_budget(
+        n_pictures(settings),
+        limits,
+        what=f"exploring {settings.concept!r}",
+        advice="take fewer pictures, or raise the limit where this program is started",
+        n_steps=0 if info.family == "renderer" else steps,
+        pixels=info.width * info.height,
+    )
 
 
-def _check_whole(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise InvalidInput(f"the {name} must be a whole number from {low:,} to {high:,}, got {value!r}")
+def n_pictures(settings: ExploreSettings) -> int:
+    """How many pictures these settings ask for."""
+    return settings.n_images + 2 * settings.n_attribute_images * wants_association(settings)
 
 
 def _check_attributes(settings: ExploreSettings) -> None:

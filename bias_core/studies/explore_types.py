@@ -28,6 +28,7 @@ class ExploreSettings:
     num_inference_steps, guidance_scale : None: the model's default.
     seed : picture i has seed ``seed + i``.
     n_clusters : None: chosen by the largest eigengap.
+    force : let a reader of the calibration world read other pictures; the report says so first.
     """
 
     concept: str
@@ -46,6 +47,7 @@ class ExploreSettings:
     seed: int = 0
     n_clusters: int | None = None
     confidence: float = 0.95
+    force: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +116,7 @@ class ExploreReport:
 
     ``scored_numbers`` are the numbers of the concept's pictures that the scores are of, in the order of
     every per-picture array (``similarity_positive``, ``associations``, ``labels``, ...): pictures that a
-    safety checker blanked are not among them.
+    safety checker blanked are not among them. ``warning`` stands before everything else, "" for none.
     """
 
     run_id: str
@@ -126,6 +128,7 @@ class ExploreReport:
     attributes: tuple[AttributeScore, ...] = ()
     association: AssociationScore | None = None
     clusters: Clusters | None = None
+    warning: str = ""
     unknown_words: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)

@@ -28,14 +28,29 @@ class ImportedRows:
 
     source: ImportedImages
     revision: str = ""  # each picture has its own
+    check: Callable[[], None] = lambda: None
 
     @classmethod
-    def build(cls, path: str) -> ImportedRows:
-        """Look through a folder or zip; InvalidInput where it cannot be used."""
-        return cls(source=ImportedImages(Path(path)))
+    def build(cls, path: str, check: Callable[[], None] = lambda: None) -> ImportedRows:
+        """Look through a folder or zip; InvalidInput where it cannot be used.
+
+        ``check`` is called while pictures are opened; what it raises ends that.
+        """
+        return cls(source=ImportedImages(Path(path)), check=check)
+
+    def n_found(self, shots: Sequence[Shot]) -> int:
+        """How many pictures these shots would take; none is opened."""
+        return sum(min(shot.n, self.source.n_of(shot.prompt)) for shot in shots)
+
+    def world(self, shots: Sequence[Shot], services: StudyServices) -> str:
+        """That of the models that the pictures' own records name, where all agree and are known here."""
+        records = {self.source.record(row.id) for shot in shots for row in self.of(shot)}
+        worlds = {services.pictures_world(*record) if all(record) else "" for record in records}
+        return worlds.pop() if len(worlds) == 1 else ""
 
     def of(self, shot: Shot) -> list[ImageRow]:
         """Rows of the first pictures of the shot's prompt; fewer, or none, where there are not as many."""
+        self.check()
         return [replace(row, group=shot.group) for row in self.source.rows(shot.prompt, shot.n)]
 
     def shots(self, scale: float, seed: int) -> list[Shot]:

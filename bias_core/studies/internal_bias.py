@@ -18,6 +18,7 @@ from bias_core.metrics.composite_association import (
 from bias_core.studies.internal_bias_report import MEN, Target, report_of
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
+from bias_core.studies.readers import Reader
 from bias_core.studies.rows import scaled, thinned
 from bias_core.studies.study_types import Design, Shot, StudySettings
 
@@ -174,6 +175,12 @@ def _published(design: Design) -> dict[str, dict[str, dict[str, float]]]:
     return table
 
 
+def averaged_encoders(settings: StudySettings) -> tuple[Reader, ...]:
+    """Those that scores are averaged over."""
+    names = settings.options["encoders"] or [settings.encoder]
+    return tuple(Reader(role="encoder", name=name) for name in names)
+
+
 def embed_by_all_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
     """Embed finished pictures by every encoder while the next are drawn."""
     for name in data.settings.options["encoders"] or [data.settings.encoder]:
@@ -183,6 +190,10 @@ def embed_by_all_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
 
 PROGRAMS = {
     "internal_bias": Program(
-        shots=internal_bias_shots, measure=measure_internal_bias, ahead=embed_by_all_ahead
+        shots=internal_bias_shots,
+        measure=measure_internal_bias,
+        readers=averaged_encoders,
+        ranges={"minimum_text_text": (0.0, 2.0)},
+        ahead=embed_by_all_ahead,
     )
 }

@@ -167,7 +167,8 @@ def psi_with_labels(
     table = StudyTable(key="errors", title="Errors of the reader", frame=pd.DataFrame([row]))
     notes = ("The interval of the correction holds the uncertainty of both rates [lang2014].",)
     results = Results(findings=tuple(findings), tables=(table,), notes=notes)
-    return report_of(task, results, n_planned=len(called), n_images=len(common))
+    found = report_of(task, results, n_planned=len(called), n_images=len(common))
+    return replace(found, warning=report.warning)
 
 
 def _share(key: str, title: str, estimate: Estimate) -> Finding:

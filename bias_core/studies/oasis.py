@@ -306,4 +306,8 @@ def _notes(own: Sequence[Cell]) -> list[str]:
     ]
 
 
-PROGRAMS = {"nationality_stereotypes": Program(shots=stereotype_shots, measure=measure_nationalities)}
+PROGRAMS = {
+    "nationality_stereotypes": Program(
+        shots=stereotype_shots, measure=measure_nationalities, ranges={"threshold": (0.0, 1.0)}
+    )
+}

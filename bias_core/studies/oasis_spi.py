@@ -15,6 +15,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.propagation import spi_band
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.studies.explore_types import Progress
+from bias_core.studies.limits import MAX_STEPS
 from bias_core.studies.oasis import columns
 from bias_core.studies.oasis_cells import (
     Cell,
@@ -79,8 +80,6 @@ class Traced:
 
 def trace_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """A picture per seed and nationality; refuses what cannot be traced."""
-    if settings.options["n_samples"] < 1 or settings.options["n_predicted"] < 1:
-        raise InvalidInput("n_samples and n_predicted must be at least 1")
     for nationality in wanted_nationalities(design, settings):
         _attributes(design, settings, nationality)
     return nationality_shots(design, settings, least=_FEWEST_SEEDS)
@@ -357,4 +356,11 @@ def _filmstrip(traced: Traced, n_samples: int) -> StudyFigure:
     )
 
 
-PROGRAMS = {"propagation": Program(shots=trace_shots, measure=measure_propagation, suits=model_suits)}
+PROGRAMS = {
+    "propagation": Program(
+        shots=trace_shots,
+        measure=measure_propagation,
+        suits=model_suits,
+        ranges={"n_samples": (1, 100), "n_predicted": (1, MAX_STEPS)},
+    )
+}

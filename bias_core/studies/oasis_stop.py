@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bias_core.errors import InvalidInput
 from bias_core.metrics.clustering import spectral_clusters
 from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.runs.embeddings import open_picture
@@ -38,12 +37,7 @@ _FEWEST_PER_NATIONALITY = 2
 
 
 def stop_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Pictures of each nationality; refuses numbers that no search can use."""
-    for name in ("max_clusters", "n_tokens", "beam_width", "n_candidates", "top_k"):
-        if settings.options[name] < 1:
-            raise InvalidInput(f"{name} must be at least 1, got {settings.options[name]}")
-    if min(settings.options["n_clusters"], settings.options["n_generated"]) < 0:
-        raise InvalidInput("n_clusters and n_generated cannot be negative")
+    """Pictures of each nationality."""
     return nationality_shots(design, settings)
 
 
@@ -63,7 +57,7 @@ def measure_prompts(design: Design, settings: StudySettings, data: StudyData) ->
         findings=tuple(f for c in clusters for f in cluster_findings(c, drawn.get(c.name), settings)),
         tables=tuple(cluster_tables(design, settings, clusters, drawn, attributes)),
         figures=tuple(cluster_figures(data, settings, clusters, drawn, attributes)),
-        notes=(*notes, _OPTIMISTIC),
+        notes=(*_vocabulary(data), *notes, _OPTIMISTIC),
     )
 
 
@@ -71,6 +65,18 @@ _OPTIMISTIC = (
     "A text is chosen as the best of many on the cluster's own pictures: its cosine is optimistic, and so is "
     "its specificity. The pictures drawn from it are new."
 )
+
+
+def _vocabulary(data: StudyData) -> list[str]:
+    """What is to be said of a language model that knows one world, on pictures of another."""
+    name, model = data.settings.options["language_model"], data.settings.model
+    world = data.services.reader_world("language_model", name)
+    if not world or data.services.pictures_world(model) == world:
+        return []
+    return [
+        f"The texts are by {name}, which knows the sentences of the {world} world only: what these pictures "
+        "show beyond it cannot be found."
+    ]
 
 
 def _search(
@@ -205,6 +211,12 @@ def _attributes(
     )
 
 
+def regenerated(design: Design, settings: StudySettings) -> int:
+    """Pictures that are drawn from the closest texts, at most."""
+    clusters = len(wanted_nationalities(design, settings)) * settings.options["max_clusters"]
+    return 0 if settings.images else int(clusters * settings.options["n_generated"])
+
+
 def language_model_ready(settings: StudySettings, services: StudyServices) -> None:
     """Load the language model, or say what it lacks."""
     model = services.language_model(settings.options["language_model"])
@@ -213,5 +225,19 @@ def language_model_ready(settings: StudySettings, services: StudyServices) -> No
 
 
 PROGRAMS = {
-    "optimised_prompts": Program(shots=stop_shots, measure=measure_prompts, ready=language_model_ready)
+    "optimised_prompts": Program(
+        shots=stop_shots,
+        measure=measure_prompts,
+        ready=language_model_ready,
+        ranges={
+            "n_clusters": (0, 20),
+            "max_clusters": (1, 20),
+            "n_tokens": (1, 20),
+            "beam_width": (1, 100),
+            "n_candidates": (1, 10_000),
+            "top_k": (1, 100),
+            "n_generated": (0, 100),
+        },
+        n_later=regenerated,
+    )
 }

@@ -38,10 +38,6 @@ OWN_PICTURES = Design(
     ),
     options={"attributes": ["man", "old", "dark skin"], "groups": 0},
 )
-OF_ITS_WORLD = (
-    "The reader knows the calibration world only: unless these pictures are of that world, its answers mean "
-    "little. Choose a reader of photographs for photographs."
-)
 _FEWEST = 4  # pictures of a prompt that are scored by themselves
 _MOST_PROMPTS = 24
 _FOR_CLUSTERS = range(4, 3001)
@@ -74,7 +70,6 @@ def measure_own(design: Design, settings: StudySettings, data: StudyData) -> Mea
         cells += read_cells(data, prompt, frame.iloc[places], rows[places], attributes)
     few = f"{left_out:,} prompts have too few pictures, or come too late, to be scored by themselves"
     notes = [f"{few}: they count in “{ALL}” only."] if left_out else []
-    notes += [OF_ITS_WORLD] if settings.encoder.startswith("calibration-") else []
     return Results(
         findings=tuple(finding for cell in cells for finding in _findings(cell)),
         tables=(_table(cells),),
@@ -235,4 +230,4 @@ def _alike(
     ]
 
 
-PROGRAMS = {"own_pictures": Program(shots=no_shots, measure=measure_own)}
+PROGRAMS = {"own_pictures": Program(shots=no_shots, measure=measure_own, ranges={"groups": (0, 20)})}

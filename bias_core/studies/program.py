@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bias_core.studies.explore_types import Progress
+from bias_core.studies.readers import Reader
 from bias_core.studies.study_data import ReadAhead, embed_ahead
 from bias_core.studies.study_types import Design, Results, Shot, StudySettings, StudyTable
 
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from bias_core.studies.study_data import StudyData
 
 Measuring = Generator[Progress, None, Results]
+Range = tuple[float, float]
+"""Smallest and largest value of a numeric option."""
+
+
+def encoder_of(settings: StudySettings) -> tuple[Reader, ...]:
+    """The encoder of the settings, which reads the pictures of most studies."""
+    return (Reader(role="encoder", name=settings.encoder),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +38,9 @@ class Program:
         before anything is drawn, also where nothing will be measured yet.
     ready : raises where a model that will be needed is missing; asked before anything is drawn.
     measure : a generator that yields where it is and returns the results; ``data`` holds the pictures.
-    needs_reader : whether it reads pictures with the encoder of the settings.
+    readers : who reads pictures under these settings.
+    ranges : of every numeric option that a design of this kind has.
+    n_later : pictures that measuring draws beside those of ``shots``, at most.
     ahead : reads finished pictures while the next are drawn.
     rescore : the results from labelled people alone, for labels that were corrected; None where the study
         has none. The tables are those of the raters.
@@ -40,6 +50,8 @@ class Program:
     measure: Callable[[Design, StudySettings, StudyData], Measuring]
     suits: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
     ready: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
-    needs_reader: bool = True
+    readers: Callable[[StudySettings], Sequence[Reader]] = encoder_of
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    n_later: Callable[[Design, StudySettings], int] = lambda _design, _settings: 0
     ahead: ReadAhead = embed_ahead
     rescore: Callable[[Design, StudySettings, pd.DataFrame, Sequence[StudyTable]], Results] | None = None

@@ -10,12 +10,14 @@ from bias_core.annotation.rank_agreement import kendall_tau
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.pst_labels import (
+    LABELLING_RANGES,
     SINGLE,
     check_labelling,
     keep_labels,
     label_people,
     labelled_only,
     labeller_ready,
+    labelling_readers,
     people_of,
 )
 from bias_core.studies.pst_scores import (
@@ -276,6 +278,8 @@ PROGRAMS = {
         shots=occupation_shots,
         measure=measure_occupations,
         ready=labeller_ready,
+        readers=labelling_readers,
+        ranges=LABELLING_RANGES | {"single_images": (1, 1000)},
         ahead=nothing_ahead,
         rescore=score_occupations,
     )

@@ -10,11 +10,13 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.pst_labels import (
+    LABELLING_RANGES,
     check_labelling,
     keep_labels,
     label_people,
     labelled_only,
     labeller_ready,
+    labelling_readers,
     people_of,
 )
 from bias_core.studies.pst_scores import (
@@ -66,8 +68,6 @@ def fairness_shots(design: Design, settings: StudySettings) -> list[Shot]:
     check_labelling(settings)
     pairs = {OCCUPATION: _occupation_pairs(design, settings), POWER: power_pairs(design, settings)}
     n = {OCCUPATION: design.images_per_prompt, POWER: settings.options["power_images"]}
-    if min(n.values()) < 1:
-        raise InvalidInput(f"each pair needs at least one picture; got {n}")
     return [
         shot
         for aspect in _aspects(settings)
@@ -204,6 +204,8 @@ PROGRAMS = {
         shots=fairness_shots,
         measure=measure_fairness,
         ready=labeller_ready,
+        readers=labelling_readers,
+        ranges=LABELLING_RANGES | {"power_images": (1, 1000)},
         ahead=nothing_ahead,
         rescore=score_fairness,
     )

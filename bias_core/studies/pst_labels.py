@@ -14,6 +14,8 @@ from bias_core.crops import Box, crop_people, person_halves
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import ANSWERS, CANNOT_IDENTIFY, NOT_TWO_PEOPLE, merge_ratings
 from bias_core.studies.labels import read_answers
+from bias_core.studies.program import encoder_of
+from bias_core.studies.readers import Reader
 
 if TYPE_CHECKING:
     from bias_core.protocols import PersonFinder
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from bias_core.studies.study_types import Design, StudySettings
 
 SINGLE = "single"
+LABELLING_RANGES = {"margin": (0.0, 2.0)}
 LABELLERS = ("finder", "vqa", "people")
 HALVES = "halves"
 """Instead of a finder: trust the prompt, and take the left and the right half of every picture."""
@@ -43,10 +46,19 @@ def check_labelling(settings: StudySettings) -> None:
         raise InvalidInput(
             f"sentences are two, the first of a masculine-looking person; got {options['sentences']}"
         )
-    if not options["margin"] >= 0:
-        raise InvalidInput(f"margin is a difference of cosines, at least 0; got {options['margin']}")
     if settings.labels:
         read_answers(settings.labels, allowed=ANSWERS)
+
+
+def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
+    """Who looks at the pictures to label their people: nobody where people alone do."""
+    options = settings.options
+    if options["labeller"] == "people":
+        return ()
+    if options["labeller"] == "vqa":
+        return (Reader(role="answerer", name=options["answerer"]),)
+    finder = Reader(role="person_finder", name=options["finder"])
+    return encoder_of(settings) if options["finder"] == HALVES else (*encoder_of(settings), finder)
 
 
 def labeller_ready(settings: StudySettings, services: StudyServices) -> None:

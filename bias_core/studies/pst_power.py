@@ -9,12 +9,14 @@ import pandas as pd
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.pst_labels import (
+    LABELLING_RANGES,
     SINGLE,
     check_labelling,
     keep_labels,
     label_people,
     labelled_only,
     labeller_ready,
+    labelling_readers,
     people_of,
 )
 from bias_core.studies.pst_scores import (
@@ -198,6 +200,8 @@ PROGRAMS = {
         shots=power_shots,
         measure=measure_power,
         ready=labeller_ready,
+        readers=labelling_readers,
+        ranges=LABELLING_RANGES | {"single_images": (1, 1000)},
         ahead=nothing_ahead,
         rescore=score_power,
     )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bias_core.errors import InvalidInput
 from bias_core.prompts import fix_articles
 from bias_core.studies.pst_labels import SINGLE
 from bias_core.studies.rows import thinned
@@ -30,8 +29,6 @@ Pair = tuple[str, str]
 
 def single_shots(design: Design, identities: Iterable[str], n: int) -> list[Shot]:
     """``n`` pictures of each identity alone."""
-    if n < 1:
-        raise InvalidInput(f"each identity needs at least one picture alone; got single_images={n}")
     template = design.data["settings"][SINGLE]["template"]
     return [
         Shot(

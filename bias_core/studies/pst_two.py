@@ -12,12 +12,14 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_stereotype import stereotype_test_score
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.pst_labels import (
+    LABELLING_RANGES,
     SINGLE,
     check_labelling,
     keep_labels,
     label_people,
     labelled_only,
     labeller_ready,
+    labelling_readers,
     people_of,
 )
 from bias_core.studies.pst_scores import (
@@ -228,6 +230,12 @@ def _figure(micro: pd.DataFrame) -> StudyFigure:
 
 PROGRAMS = {
     "paired_two": Program(
-        shots=shots_of_two, measure=measure_two, ready=labeller_ready, ahead=nothing_ahead, rescore=score_two
+        shots=shots_of_two,
+        measure=measure_two,
+        ready=labeller_ready,
+        readers=labelling_readers,
+        ranges=LABELLING_RANGES | {"single_images": (1, 1000)},
+        ahead=nothing_ahead,
+        rescore=score_two,
     )
 }

@@ -86,6 +86,7 @@ def image_table(report: ExploreReport) -> pd.DataFrame:
 def to_dict(report: ExploreReport) -> Row:
     """Everything as JSON values; nan becomes None."""
     return {
+        "warning": report.warning,
         "run_id": report.run_id,
         "prompt": report.prompt,
         "settings": asdict(report.settings),
@@ -123,11 +124,17 @@ def readable_scores(report: ExploreReport) -> list[dict[str, str]]:
     ]
 
 
+def warning_lines(warning: str) -> tuple[str, ...]:
+    """What must be read first, as the first lines of a Markdown text; none where there is nothing."""
+    return (f"> **{_cell(warning)}**", "") if warning else ()
+
+
 def _lines(report: ExploreReport, beside: bool) -> Iterator[str]:
     settings, n_scored = report.settings, len(report.scored_numbers)
     model = f"{settings.model}, {settings.condition}" if settings.condition else settings.model
     yield f"# {_cell(report.prompt)}"
     yield ""
+    yield from warning_lines(report.warning)
     yield f"{n_scored} pictures by {model}, seed {settings.seed}, read by {settings.encoder}."
     yield f"Run `{report.run_id}`."
     yield ""

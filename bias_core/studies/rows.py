@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from bias_core.errors import HubNotReached, InvalidInput
+from bias_core.errors import HubNotReached
 from bias_core.model_catalogue import check_condition
 from bias_core.types import ImageRow
 
@@ -33,6 +33,10 @@ class Rows(Protocol):
 
     def of(self, shot: Shot) -> list[ImageRow]:
         """The rows of a shot: as many as it asks for, or as there are."""
+        ...
+
+    def world(self, shots: Sequence[Shot], services: StudyServices) -> str:
+        """Whose pictures they are: "calibration", or "" where nobody can say."""
         ...
 
     def model(self, services: StudyServices) -> TextToImage:
@@ -70,8 +74,6 @@ class RowMaker:
         info = services.model_info(settings.model)
         draws = info.family == "renderer"  # it has no sampler: all its settings read 0
         steps, guidance = settings.num_inference_steps, settings.guidance_scale
-        if steps is not None and steps < 1:
-            raise InvalidInput(f"the number of denoising steps must be at least 1, got {steps}")
         return cls(
             info=info,
             condition=check_condition(info, settings.condition),
@@ -96,6 +98,10 @@ class RowMaker:
             height=self.info.height,
         )
         return [replace(first, seed=self.seed + shot.first_seed + k) for k in range(shot.n)]
+
+    def world(self, shots: Sequence[Shot], services: StudyServices) -> str:  # noqa: ARG002
+        """The model's."""
+        return self.info.world
 
     def model(self, services: StudyServices) -> TextToImage:
         """The generator."""

@@ -11,27 +11,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bias_core.errors import Cancelled, InvalidInput, StorageError
+from bias_core.model_catalogue import check_condition
 from bias_core.runs.manifests import STALE_SECONDS, Manifest
 from bias_core.studies.designs import program_of
 from bias_core.studies.explore_plan import library_versions
 from bias_core.studies.explore_types import Progress
 from bias_core.studies.imported_rows import ImportedRows
+from bias_core.studies.limits import check_ranges, check_sampling, looks_at_stop
 from bias_core.studies.plain_values import encode
 from bias_core.studies.prompt_notes import before_drawing, while_drawing
+from bias_core.studies.readers import check_readers
 from bias_core.studies.rows import RowMaker
 from bias_core.studies.saved_reports import keep_report
 from bias_core.studies.study_data import StudyData
+from bias_core.studies.study_size import MOST_ESTIMATED, check_import, check_size, n_asked
 from bias_core.studies.study_types import StudyReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from bias_core.runs.manifests import Status
     from bias_core.studies.context import StudyServices
     from bias_core.studies.program import Program
     from bias_core.studies.rows import Rows
     from bias_core.studies.study_types import Design, Results, Shot, StudySettings
-    from bias_core.types import StoredImage
+    from bias_core.types import ImageRow, StoredImage
 
 T = TypeVar("T")
 
@@ -61,7 +65,7 @@ def run_study(
         On the way, likewise.
     """
     started = time.monotonic()
-    plan = plan_study(design, settings, services, session=session)
+    plan = plan_study(design, settings, services, session=session, cancelled=cancelled)
     data = StudyData(plan.settings, services, plan.rows, cancelled=cancelled, ahead=plan.program.ahead)
     results = yield from _on_record(_drawn_and_measured(plan, data), plan, services)
     services.tidy()
@@ -73,6 +77,7 @@ def run_study(
         n_planned=data.n_planned,
         n_images=len(data.frame),
         n_blocked=data.n_blocked,
+        warning=plan.warning,
         unknown_words=_unknown_words(plan.settings, services, plan.shots),
         versions=plan.manifest.versions,
         seconds=time.monotonic() - started,
@@ -93,6 +98,7 @@ class StudyPlan:
     rows : where the pictures come from.
     shots : which.
     manifest : with one row per picture; not yet saved.
+    warning : what the report must say first, "" for nothing.
     """
 
     design: Design
@@ -101,6 +107,7 @@ class StudyPlan:
     rows: Rows
     shots: list[Shot]
     manifest: Manifest
+    warning: str = ""
 
 
 def plan_study(
@@ -111,28 +118,48 @@ def plan_study(
     session: str = "",
     measure: bool = True,
     estimate: bool = False,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> StudyPlan:
     """Lay a study out; InvalidInput, UnknownModel or ModelUnavailable where it cannot be run.
 
     Models that are needed to ``measure`` need not be here for drawing alone. Only to ``estimate`` what it
     would cost, the model that draws need not be here or on a hub either: the revision of its rows is "" then.
+    Nor is it refused then for its size, or for who reads it; whoever estimates asks for that.
+    Raises Cancelled once ``cancelled()`` turned true.
     """
     settings = with_options(design, settings)
     program = program_of(design)
-    if measure and program.needs_reader:
-        services.encoder(settings.encoder)
-    settings, rows, shots = _laid_out(design, settings, services, program, estimate=estimate)
-    if rows.revision:
+    check = looks_at_stop(cancelled)
+    settings, rows, shots = _laid_out(design, settings, services, program, check, estimate=estimate)
+    read = measure and not estimate
+    warning = check_study_readers(program, settings, rows, shots, services) if read else ""
+    is_here = bool(rows.revision or settings.images)
+    if is_here:
         program.suits(settings, services)
-    if measure and rows.revision:
-        program.ready(settings, services)
-    return StudyPlan(
+    plan = StudyPlan(
         design=design,
         settings=settings,
         program=program,
         rows=rows,
         shots=shots,
-        manifest=_manifest(design, settings, rows, shots, session),
+        manifest=_manifest(design, settings, rows, shots, session, check),
+        warning=warning,
+    )
+    if measure and is_here:
+        program.ready(settings, services)
+    return plan
+
+
+def check_study_readers(
+    program: Program, settings: StudySettings, rows: Rows, shots: list[Shot], services: StudyServices
+) -> str:
+    """What the report must say first of who reads these pictures; InvalidInput where they cannot."""
+    return check_readers(
+        program.readers(settings),
+        services,
+        source=settings.model,
+        world=rows.world(shots, services),
+        force=settings.force,
     )
 
 
@@ -207,13 +234,20 @@ def followed(steps: Generator[Progress, None, T], found: list[T]) -> Generator[P
 
 
 def _laid_out(
-    design: Design, settings: StudySettings, services: StudyServices, program: Program, *, estimate: bool
+    design: Design,
+    settings: StudySettings,
+    services: StudyServices,
+    program: Program,
+    check: Callable[[], None],
+    *,
+    estimate: bool,
 ) -> tuple[StudySettings, Rows, list[Shot]]:
     """Where the pictures come from, and which; imported ones take the place of the model's."""
     shots = program.shots(design, settings)
     if settings.images:
-        imported = ImportedRows.build(settings.images)
+        imported = ImportedRows.build(settings.images, check)
         shots = shots or imported.shots(settings.scale, settings.seed)
+        check_import(design, imported, shots, services)
         imported.refuse_none(shots)
         # Whatever is known of the model is not true of these pictures.
         return replace(settings, model=f"imported:{imported.source.name}", condition=""), imported, shots
@@ -222,7 +256,12 @@ def _laid_out(
             f"{design.name} has nothing to draw with the options {dict(settings.options)}; a study of a "
             "dataset needs a folder or zip of pictures (images; in a terminal `study run` with --images)"
         )
-    return settings, RowMaker.build(settings, services, estimate=estimate), shots
+    rows = RowMaker.build(settings, services, estimate=estimate)
+    if not estimate or n_asked(design, settings) > MOST_ESTIMATED:
+        check_size(design, settings, services.settings, rows)
+    for condition in dict.fromkeys(shot.condition for shot in shots if shot.condition):
+        check_condition(rows.info, condition)
+    return replace(settings, condition=rows.condition), rows, shots
 
 
 def with_options(design: Design, settings: StudySettings) -> StudySettings:
@@ -231,16 +270,24 @@ def with_options(design: Design, settings: StudySettings) -> StudySettings:
     Raises
     ------
     InvalidInput
-        An option that the design does not have, a value that is not of its type, or an impossible scale.
+        An option that the design does not have, a value that is not of its type or outside of its range, or
+        an impossible scale, seed, number of steps, guidance or confidence.
     """
     if not 0 < settings.scale <= 1:
         raise InvalidInput(f"the scale is a share above 0 and up to 1, got {settings.scale}")
+    check_sampling(
+        seed=settings.seed,
+        n_steps=settings.num_inference_steps,
+        guidance=settings.guidance_scale,
+        confidence=settings.confidence,
+    )
     options = dict(design.options)
     for name, value in settings.options.items():
         if name not in options:
             known = ", ".join(options) or "none"
             raise InvalidInput(f"{design.name} has no option {name!r}; it has {known}")
         options[name] = _typed(name, value, options[name])
+    check_ranges(options, program_of(design).ranges)
     return replace(settings, options=options)
 
 
@@ -255,12 +302,17 @@ def _typed(name: str, value: Any, like: object) -> object:
         if isinstance(like, list):
             return [part.strip() for part in value.split(",")] if isinstance(value, str) else list(value)
         return type(like)(value) if isinstance(like, (int, float, str)) else value
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"option {name} is like {like!r}, got {value!r}") from error
 
 
 def _manifest(
-    design: Design, settings: StudySettings, rows: Rows, shots: list[Shot], session: str
+    design: Design,
+    settings: StudySettings,
+    rows: Rows,
+    shots: list[Shot],
+    session: str,
+    check: Callable[[], None],
 ) -> Manifest:
     # The design's data decides the numbers too, so it is part of what makes a run the same run.
     asked = json.dumps([session, asdict(design), asdict(settings)], sort_keys=True, default=str)
@@ -271,9 +323,15 @@ def _manifest(
         title=design.title,
         settings=asdict(settings),
         design=encode(design, Path()),
-        rows=tuple(row for shot in shots for row in rows.of(shot)),
+        rows=tuple(_rows_of(shots, rows, check)),
         versions=library_versions() | {"model_revision": rows.revision},
     )
+
+
+def _rows_of(shots: list[Shot], rows: Rows, check: Callable[[], None]) -> Iterator[ImageRow]:
+    for shot in shots:
+        check()
+        yield from rows.of(shot)
 
 
 def _unknown_words(settings: StudySettings, services: StudyServices, shots: list[Shot]) -> tuple[str, ...]:

@@ -9,7 +9,10 @@ import numpy as np
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.similarity import similarity_estimate
+from bias_core.studies.limits import check_budget
 from bias_core.studies.oasis_stop_report import closeness_of_own
+from bias_core.studies.program import encoder_of
+from bias_core.studies.readers import check_readers
 from bias_core.studies.rows import RowMaker
 from bias_core.studies.study_data import StudyData
 from bias_core.studies.study_types import Shot
@@ -81,6 +84,14 @@ def regenerate(
     inside, outside = _members(report, cluster)
     _check(report, prompt, n)
     rows = RowMaker.build(report.settings, services)
+    check_readers(
+        encoder_of(report.settings),
+        services,
+        source=report.settings.model,
+        world=rows.info.world,
+        force=report.settings.force,
+    )
+    check_budget(n, services.settings, what="drawing a text", advice="draw fewer pictures")
     data = StudyData(report.settings, services, rows, cancelled=cancelled)
     seed, confidence = report.settings.seed, report.settings.confidence
     shot = Shot(prompt=prompt.strip(), n=n, group=cluster, first_seed=report.design.images_per_prompt)

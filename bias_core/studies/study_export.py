@@ -70,8 +70,10 @@ def to_command(design: Design, settings: StudySettings) -> str:
     drawn = {"model", "condition"}  # of imported pictures they say nothing
     for name, option in _OPTIONS.items():
         value = getattr(settings, name)
-        if value != defaults[name] and not (settings.images and name in drawn):
+        unneeded = name in drawn and (settings.images or value == "")
+        if value != defaults[name] and not unneeded:
             parts += [option, str(value)]
+    parts += ["--force"] * settings.force
     for name, value in settings.options.items():
         if value != design.options.get(name):
             text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -85,6 +87,7 @@ def to_python(design: Design, settings: StudySettings) -> str:
     options = {k: v for k, v in settings.options.items() if v != design.options.get(k)}
     chosen = {k: v for k in _OPTIONS if (v := getattr(settings, k)) != defaults[k]}
     chosen |= {"options": options} if options else {}
+    chosen |= {"force": True} if settings.force else {}
     arguments = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
     name = design.name if is_shipped(design) else f"{design.name}.yaml"
     return "\n".join(

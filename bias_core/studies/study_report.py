@@ -18,7 +18,7 @@ from bias_core.studies.number_text import (
     format_number,
     format_p,
 )
-from bias_core.studies.report import LIMITS
+from bias_core.studies.report import LIMITS, warning_lines
 from bias_core.studies.table_text import excerpt_lines
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def to_dict(report: StudyReport) -> Row:
     """Everything as JSON values; nan becomes None."""
     values: Row = plain(
         {
+            "warning": report.warning,
             "run_id": report.run_id,
             "study": report.design.name,
             "title": report.design.title,
@@ -114,6 +115,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
     lines = [
         f"# {design.title}",
         "",
+        *warning_lines(report.warning),
         f"{design.summary}{source}",
         "",
         f"{report.n_images:,} of {report.n_planned:,} pictures of {model}, read by {settings.encoder}{size}. "

@@ -40,6 +40,7 @@ class StudySettings:
     images : a folder or zip of one's own pictures with their prompts, taken instead of drawing; "" for none.
     labels : a CSV of people's answers, taken instead of automatic labels; "" for none.
     options : of this kind of study; what is left out has the value of its design.
+    force : let readers of the calibration world read other pictures; the report says so first.
     """
 
     model: str = "calibration-renderer"
@@ -53,6 +54,7 @@ class StudySettings:
     images: str = ""
     labels: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    force: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +167,7 @@ class StudyReport:
 
     Attributes
     ----------
+    warning : what must be read before everything else, "" for nothing.
     n_planned, n_images, n_blocked : pictures asked for, scored, and blanked by a safety checker.
     pictures : one row per scored picture: ``image_id, group, prompt, seed``, the study's facts, and what the
         program kept of each (:meth:`bias_core.studies.study_data.StudyData.keep`).
@@ -178,6 +181,7 @@ class StudyReport:
     n_planned: int
     n_images: int
     n_blocked: int = 0
+    warning: str = ""
     unknown_words: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0

@@ -276,4 +276,8 @@ def _distribution_figure(found: dict[str, AssociationTest], titles: dict[str, st
     )
 
 
-PROGRAMS = {"association_tests": Program(shots=association_shots, measure=measure_associations)}
+PROGRAMS = {
+    "association_tests": Program(
+        shots=association_shots, measure=measure_associations, ranges={"n_permutations": (1, 100_000)}
+    )
+}

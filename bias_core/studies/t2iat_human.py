@@ -41,8 +41,6 @@ FEWEST = 2  # concepts that have an order
 
 def human_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """The pictures of the association tests whose concepts people judged."""
-    if settings.options["n_images"] < 1:
-        raise InvalidInput(f"at least one picture a concept is judged; got {settings.options['n_images']}")
     if settings.labels:
         read_answers(settings.labels, allowed=_words(design))
     return association_shots(design, settings)
@@ -346,4 +344,8 @@ def _order_figure(table: pd.DataFrame) -> StudyFigure:
     )
 
 
-PROGRAMS = {"association_and_people": Program(shots=human_shots, measure=measure_human)}
+PROGRAMS = {
+    "association_and_people": Program(
+        shots=human_shots, measure=measure_human, ranges={"n_images": (1, 10_000)}
+    )
+}

@@ -16,6 +16,7 @@ from bias_core.studies.tbyb_reading import (
     Scores,
     caption_ahead,
     captioner_ready,
+    captioning_readers,
     men_drawn,
     read_pictures,
     score,
@@ -194,12 +195,24 @@ def genders(design: Design, sets: dict[str, Scores], data: StudyData) -> StudyTa
 
 PROGRAMS = {
     "object_bias": Program(
-        shots=general_shots, measure=measure_general, ready=captioner_ready, ahead=caption_ahead
+        shots=general_shots,
+        measure=measure_general,
+        ready=captioner_ready,
+        readers=captioning_readers,
+        ahead=caption_ahead,
     ),
     "triggered_object_bias": Program(
-        shots=task_shots, measure=measure_task, ready=captioner_ready, ahead=caption_ahead
+        shots=task_shots,
+        measure=measure_task,
+        ready=captioner_ready,
+        readers=captioning_readers,
+        ahead=caption_ahead,
     ),
     "dataset_bias": Program(
-        shots=no_shots, measure=measure_dataset, ready=captioner_ready, ahead=caption_ahead
+        shots=no_shots,
+        measure=measure_dataset,
+        ready=captioner_ready,
+        readers=captioning_readers,
+        ahead=caption_ahead,
     ),
 }

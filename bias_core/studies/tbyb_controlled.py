@@ -36,6 +36,7 @@ from bias_core.studies.tbyb_reading import (
     Scores,
     caption_ahead,
     captioner_ready,
+    captioning_readers,
     read_pictures,
     score,
 )
@@ -304,6 +305,10 @@ def _notes(sets: Mapping[str, Scores], changes: Mapping[str, Mapping[str, Estima
 
 PROGRAMS = {
     "controlled_object_bias": Program(
-        shots=controlled_shots, measure=measure_controlled, ready=captioner_ready, ahead=caption_ahead
+        shots=controlled_shots,
+        measure=measure_controlled,
+        ready=captioner_ready,
+        readers=captioning_readers,
+        ahead=caption_ahead,
     )
 }

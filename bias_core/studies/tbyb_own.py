@@ -14,6 +14,7 @@ from bias_core.studies.tbyb_reading import (
     ANOTHER,
     caption_ahead,
     captioner_ready,
+    captioning_readers,
     other_prompts,
     read_pictures,
     score,
@@ -95,6 +96,10 @@ def measure_prompts(design: Design, settings: StudySettings, data: StudyData) ->
 
 PROGRAMS = {
     "prompted_object_bias": Program(
-        shots=prompt_shots, measure=measure_prompts, ready=captioner_ready, ahead=caption_ahead
+        shots=prompt_shots,
+        measure=measure_prompts,
+        ready=captioner_ready,
+        readers=captioning_readers,
+        ahead=caption_ahead,
     )
 }

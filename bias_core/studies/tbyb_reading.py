@@ -23,6 +23,8 @@ from bias_core.metrics.object_bias import (
     object_distribution,
     to_person,
 )
+from bias_core.studies.program import encoder_of
+from bias_core.studies.readers import Reader
 from bias_core.studies.study_data import embed_ahead
 
 if TYPE_CHECKING:
@@ -97,6 +99,12 @@ class Scores:
     miss: Mapping[str, Estimate]
     genders: GenderCounts
     counts: Mapping[str, int]
+
+
+def captioning_readers(settings: StudySettings) -> tuple[Reader, ...]:
+    """The captioner of the options, and the encoder."""
+    captioner = Reader(role="captioner", name=settings.options["captioner"])
+    return (*encoder_of(settings), captioner)
 
 
 def captioner_ready(settings: StudySettings, services: StudyServices) -> None:

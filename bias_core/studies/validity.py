@@ -266,4 +266,4 @@ def _planted_figure(table: pd.DataFrame) -> StudyFigure:
     )
 
 
-PROGRAMS = {"validity_rates": Program(shots=rate_shots, measure=measure_rates)}
+PROGRAMS = {"validity_rates": Program(shots=rate_shots, measure=measure_rates, ranges={"every": (1, 1000)})}

@@ -13,7 +13,7 @@ from bias_core.studies.rows import thinned
 from bias_core.studies.study_types import Design, Shot, StudySettings
 from bias_core.studies.t2iat import chosen_tests, edits_of, run_test
 from bias_core.studies.t2iat_sets import SIDES
-from bias_core.studies.validity_measures import repetitions
+from bias_core.studies.validity_measures import REPETITIONS, repetitions
 from bias_core.studies.validity_summary import ladder, measured, repeated, results_of
 
 if TYPE_CHECKING:
@@ -83,4 +83,10 @@ def _repetitions(settings: StudySettings, data: StudyData, rows: np.ndarray) -> 
             )
 
 
-PROGRAMS = {"validity_associations": Program(shots=repeated_shots, measure=measure_repeatedly)}
+PROGRAMS = {
+    "validity_associations": Program(
+        shots=repeated_shots,
+        measure=measure_repeatedly,
+        ranges=REPETITIONS | {"n_stimuli": (1, 100), "n_permutations": (1, 100_000)},
+    )
+}

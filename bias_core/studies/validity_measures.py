@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from bias_core.types import Estimate, PlantedLine
 
 FEWEST_REPETITIONS = 3
+REPETITIONS = {"repetitions": (1.0, 200.0)}
+"""Range of the option, for every study that repeats its measurement."""
 SETS = ("neutral", "a", "b")
 
 
@@ -228,4 +230,10 @@ def _swapped(sets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {_OTHER.get(name, name): rows for name, rows in sets.items()}
 
 
-PROGRAMS = {"validity_measures": Program(shots=measure_shots, measure=measure_repeatedly)}
+PROGRAMS = {
+    "validity_measures": Program(
+        shots=measure_shots,
+        measure=measure_repeatedly,
+        ranges=REPETITIONS | {"attribute_images": (2, 1000)},
+    )
+}

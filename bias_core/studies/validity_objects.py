@@ -11,14 +11,23 @@ import pandas as pd
 
 from bias_core.metrics.object_bias import miss_rate_estimate
 from bias_core.prompts import fill_template
-from bias_core.studies.program import Measuring, Program
+from bias_core.studies.program import Measuring, Program, encoder_of
 from bias_core.studies.study_types import Design, Shot, StudySettings
-from bias_core.studies.tbyb_reading import BLANK, STRONGER, Reading, captioner_ready, read_pictures, score
-from bias_core.studies.validity_measures import repetitions
+from bias_core.studies.tbyb_reading import (
+    BLANK,
+    STRONGER,
+    Reading,
+    captioner_ready,
+    captioning_readers,
+    read_pictures,
+    score,
+)
+from bias_core.studies.validity_measures import REPETITIONS, repetitions
 from bias_core.studies.validity_summary import ladder, measured, repeated, results_of
 
 if TYPE_CHECKING:
     from bias_core.studies.context import StudyServices
+    from bias_core.studies.readers import Reader
     from bias_core.studies.study_data import StudyData
     from bias_core.types import Estimate
 
@@ -59,6 +68,11 @@ def _occupations(design: Design, settings: StudySettings) -> Iterator[Shot]:
                 condition=condition,
                 facts={"planted": GENDER},
             )
+
+
+def reading_readers(settings: StudySettings) -> tuple[Reader, ...]:
+    """The encoder, and the captioner where one is asked for."""
+    return encoder_of(settings) if settings.options["captioner"] == RECORD else captioning_readers(settings)
 
 
 def reader_ready(settings: StudySettings, services: StudyServices) -> None:
@@ -133,5 +147,11 @@ def _measures(reading: Reading, settings: StudySettings) -> Iterator[tuple[str, 
 
 
 PROGRAMS = {
-    "validity_objects": Program(shots=object_repetitions, measure=measure_objects, ready=reader_ready)
+    "validity_objects": Program(
+        shots=object_repetitions,
+        measure=measure_objects,
+        ready=reader_ready,
+        readers=reading_readers,
+        ranges=REPETITIONS | {"trigger_images": (1, 1000)},
+    )
 }

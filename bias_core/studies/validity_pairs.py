@@ -11,7 +11,15 @@ import pandas as pd
 from bias_core.metrics.paired_stereotype import stereotype_gap
 from bias_core.prompts import fill_template
 from bias_core.studies.program import Measuring, Program
-from bias_core.studies.pst_labels import SINGLE, check_labelling, label_people, labeller_ready, people_of
+from bias_core.studies.pst_labels import (
+    LABELLING_RANGES,
+    SINGLE,
+    check_labelling,
+    label_people,
+    labeller_ready,
+    labelling_readers,
+    people_of,
+)
 from bias_core.studies.pst_scores import in_setting, labelled_by
 from bias_core.studies.pst_shots import (
     GENDERS,
@@ -22,7 +30,7 @@ from bias_core.studies.pst_shots import (
     single_shots,
 )
 from bias_core.studies.study_data import nothing_ahead
-from bias_core.studies.validity_measures import planted_shares, repetitions
+from bias_core.studies.validity_measures import REPETITIONS, planted_shares, repetitions
 from bias_core.studies.validity_summary import ladder, measured, repeated, results_of
 
 if TYPE_CHECKING:
@@ -137,6 +145,11 @@ def _scores(
 
 PROGRAMS = {
     "validity_pairs": Program(
-        shots=pair_repetitions, measure=measure_pairs, ready=labeller_ready, ahead=nothing_ahead
+        shots=pair_repetitions,
+        measure=measure_pairs,
+        ready=labeller_ready,
+        readers=labelling_readers,
+        ranges=REPETITIONS | LABELLING_RANGES | {"single_images": (1, 1000)},
+        ahead=nothing_ahead,
     )
 }

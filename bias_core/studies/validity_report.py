@@ -105,9 +105,9 @@ def _page(reports: Sequence[StudyReport]) -> str:
     lines = [
         "# Is the instrument right?",
         "",
-        "Written by `python -m bias_core calibrate-report`; no line is by hand. It holds for the pictures of "
-        f"{reports[0].settings.model}, read by {reports[0].settings.encoder}, at the numbers of pictures of "
-        "each study below.",
+        "Written by `BIAS_MAX_IMAGES=50000 python -m bias_core calibrate-report`; no line is by hand. "
+        f"It holds for the pictures of {reports[0].settings.model}, read by {reports[0].settings.encoder}, "
+        "at the numbers of pictures of each study below.",
         "",
         "## What each measure showed",
         "",

@@ -42,6 +42,7 @@ class Tools:
         negative_prompt: str = "",
         n_clusters: int | None = None,
         confidence: float = 0.95,
+        force: bool = False,
     ) -> dict[str, Any]:
         """Draw pictures of a concept with a text-to-image model and measure how often attributes appear.
 
@@ -66,6 +67,7 @@ class Tools:
             negative_prompt: What the model should avoid.
             n_clusters: Number of groups of look-alikes; left out: found from the pictures.
             confidence: Of every interval, for example 0.95.
+            force: Score anyway with a calibration reader; the report says so first.
         """
         with tool_errors():
             settings = ExploreSettings(
@@ -85,6 +87,7 @@ class Tools:
                 seed=seed,
                 n_clusters=n_clusters,
                 confidence=confidence,
+                force=force,
             )
             return to_dict(self._run(settings))
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bias_core.studies.saved_reports import SavedReport
 
 _GENDER = {"attribute_a": "male", "attribute_b": "female"}
-_REMEMBERED = tuple(name for name in FIELDS if name != "attributes")
+_REMEMBERED = tuple(name for name in FIELDS if name not in ("attributes", "force"))
 
 
 def _preset(name: str, says: str, concept: str, arms: Sequence[Arm], **settings: Any) -> Preset:

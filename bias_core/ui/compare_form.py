@@ -11,7 +11,7 @@ from bias_core.errors import InvalidInput
 from bias_core.studies.catalogue import load_attribute_sets, suggest_set
 from bias_core.studies.compare_types import MOST_ARMS, Arm, CompareSettings
 from bias_core.ui.form import HEADERS, attribute_rows, read_attributes
-from bias_core.ui.model_menu import HINT, encoder_choices, model_choices
+from bias_core.ui.model_menu import HINT, encoder_choices, force_box, model_choices
 from bias_core.ui.study_form import as_number, as_text, as_whole, is_given
 
 if TYPE_CHECKING:
@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 Updates = dict[Any, Any]
 ARM_FIELDS = ("model", "condition", "template", "negative", "guidance", "steps")
 SHARED = ("concept", "n_images", "differs", "n_arms", *ARM_FIELDS)
-REST = ("attributes", "attribute_a", "attribute_b", "n_attribute_images", "encoder", "seed", "confidence")
+REST = (
+    "attributes",
+    "attribute_a",
+    "attribute_b",
+    "n_attribute_images",
+    "encoder",
+    "seed",
+    "confidence",
+    "force",
+)
 FIELDS = (
     *SHARED,
     *(f"{name}_{k}" for k in range(MOST_ARMS) for name in ("name", *ARM_FIELDS)),
@@ -65,6 +74,7 @@ def read_form(values: Sequence[Any]) -> CompareSettings:
         n_attribute_images=as_whole(form["n_attribute_images"], "number of pictures per word"),
         seed=as_whole(form["seed"], "seed"),
         confidence=as_number(form["confidence"], "confidence") / 100,
+        force=bool(form["force"]),
     )
 
 
@@ -99,6 +109,7 @@ def form_values(settings: CompareSettings) -> dict[str, Any]:
         "encoder": settings.encoder,
         "seed": settings.seed,
         "confidence": round(100 * settings.confidence),
+        "force": settings.force,
     }
     for k in range(MOST_ARMS):
         arm = settings.arms[k] if k < len(settings.arms) else settings.arms[-1]
@@ -257,6 +268,7 @@ def _build_more(key: str, form: dict[str, Any], values: Mapping[str, Any], servi
             label="Reader (encoder)", info="The same for every arm", allow_custom_value=True,
             min_width=220, elem_id=f"{key}-encoder",
         )  # fmt: skip
+        form["force"] = force_box(key)
         form["seed"] = gr.Number(
             values["seed"], label="Seed", info="Of the first picture of every arm", precision=0,
             min_width=130, elem_id=f"{key}-seed",

@@ -11,7 +11,7 @@ from bias_core.studies.explore_types import ExploreSettings
 from bias_core.ui.form import FIELDS, HEADERS, attribute_rows
 from bias_core.ui.groups import CHOOSE_JS
 from bias_core.ui.messages import READY
-from bias_core.ui.model_menu import HINT, encoder_choices, model_choices
+from bias_core.ui.model_menu import HINT, encoder_choices, force_box, model_choices
 
 if TYPE_CHECKING:
     from bias_core.services import Services
@@ -208,6 +208,7 @@ def _build_reading(form: dict[str, Any], services: Services) -> None:
     form["confidence"] = gr.Dropdown(
         [90, 95, 99], value=95, label="Confidence, %", info="Of every interval", min_width=130
     )
+    form["force"] = force_box("explore")
     form["n_clusters"] = gr.Number(
         0,
         label="Groups",

@@ -32,6 +32,7 @@ FIELDS = (
     "n_attribute_images",
     "n_clusters",
     "confidence",
+    "force",
 )
 """The form's values in the order in which handlers receive them."""
 
@@ -64,6 +65,7 @@ def read_form(values: Sequence[Any]) -> ExploreSettings:
         seed=_whole(form["seed"], "seed"),
         n_clusters=_whole_or_none(form["n_clusters"], "number of groups") or None,
         confidence=float(form["confidence"]) / 100,
+        force=bool(form["force"]),
     )
 
 

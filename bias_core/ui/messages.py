@@ -24,6 +24,11 @@ _PAUSE = 0.25  # seconds
 NOTHING_DONE = "Nothing has been measured yet: press “Generate and measure” first."
 
 
+def warning_html(warning: str) -> str:
+    """What must be read before a report; "" for nothing."""
+    return f'<p class="warning" role="alert">{escape(warning)}</p>' if warning else ""
+
+
 class Pace:
     """When the next sign of life of a run is due: four a second, as each costs the page its time too."""
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import gradio as gr
+
 from bias_core.errors import UnknownModel
+from bias_core.studies.readers import FORCE_LABEL
 
 if TYPE_CHECKING:
     from bias_core.services import Services
@@ -34,3 +37,14 @@ def model_hint(services: Services, name: str) -> str:
     except UnknownModel:
         return HINT
     return HINT if info.embedded else services.model_fit(name).says
+
+
+def force_box(key: str) -> gr.Checkbox:
+    """The box without which a reader of the calibration world is refused on other pictures."""
+    return gr.Checkbox(
+        False,
+        label=FORCE_LABEL,
+        info="Of pictures beyond its world what it says is no measurement",
+        elem_id=f"{key}-force",
+        min_width=240,
+    )

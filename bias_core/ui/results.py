@@ -9,6 +9,7 @@ from bias_core.studies.number_text import format_given, format_interval, format_
 from bias_core.studies.report import LABELS, LIMITS, MEANINGS, estimates
 from bias_core.ui import plots, sentences
 from bias_core.ui.groups import group_of
+from bias_core.ui.messages import warning_html
 from bias_core.ui.pictures import data_uri
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def header_html(report: ExploreReport) -> str:
     ]
     notes = "".join(f"<li>{escape(note)}</li>" for note in _notes(report))
     return (
-        f"<h2>{escape(sentences.headline(report))}</h2>"
+        f"{warning_html(report.warning)}<h2>{escape(sentences.headline(report))}</h2>"
         f'<p class="facts">{"".join(f"<span>{escape(fact)}</span>" for fact in facts)}</p>'
         + (f'<ul class="notes">{notes}</ul>' if notes else "")
     )

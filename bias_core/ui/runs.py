@@ -31,7 +31,7 @@ from bias_core.studies.study_types import StudySettings
 from bias_core.studies.unmeasured import NOBODY, UNMEASURED
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
-from bias_core.ui.model_menu import encoder_choices
+from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.runs_folder import FOLDER_HTML, folder_js
 from bias_core.ui.runs_html import ACT_JS, imported_html, runs_html
 from bias_core.ui.study_open import Opening
@@ -190,6 +190,7 @@ class RunsTab(StudyTab):
                 min_width=260,
                 elem_id="runs-encoder",
             )
+            parts["force"] = force_box(self.key)
         parts["sentences"] = gr.Textbox(
             "",
             label="Or attributes of your own",
@@ -199,7 +200,7 @@ class RunsTab(StudyTab):
         )
 
     def _import_inputs(self) -> list[Any]:
-        return [self.parts[name] for name in ("imported", "what", "set", "encoder", "sentences")]
+        return [self.parts[name] for name in ("imported", "what", "set", "encoder", "sentences", "force")]
 
     def _wire(self, demo: gr.Blocks) -> None:  # noqa: ARG002
         parts, visitor = self.parts, self.parts["visitor"]
@@ -338,9 +339,15 @@ class RunsTab(StudyTab):
         return deleted
 
     def _asked(
-        self, imported: Imported | None, what: str, chosen: str, encoder: str, sentences: str
+        self,
+        imported: Imported | None,
+        what: str,
+        chosen: str,
+        encoder: str,
+        sentences: str,
+        force: bool = False,
     ) -> tuple[Design, StudySettings]:
-        settings = StudySettings(images=str(_present(imported).path), encoder=str(encoder))
+        settings = StudySettings(images=str(_present(imported).path), encoder=str(encoder), force=force)
         if what != OWN_PICTURES.name:
             return find_design(what), settings
         own = ["|".join(part.strip() for part in line.split("|")) for line in (sentences or "").splitlines()]

@@ -11,7 +11,7 @@ import gradio as gr
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.study_types import StudySettings
-from bias_core.ui.model_menu import HINT, encoder_choices, model_choices
+from bias_core.ui.model_menu import HINT, encoder_choices, force_box, model_choices
 from bias_core.ui.study_html import TAKE_JS
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ FIELDS = (
     "options",
     "images",
     "labels",
+    "force",
 )
 """The form's values in the order in which handlers receive them; a tab's own inputs come after them."""
 REMEMBERED = ("model", "condition", "encoder")
@@ -75,6 +76,7 @@ def read_settings(values: Sequence[Any]) -> StudySettings:
         images=as_text(form["images"]),
         labels=as_text(form["labels"]),
         options=read_options(form["options"] or []),
+        force=bool(form["force"]),
     )
 
 
@@ -108,6 +110,7 @@ def form_values(design: Design, settings: StudySettings) -> dict[str, Any]:
         "guidance": settings.guidance_scale,
         "confidence": round(100 * settings.confidence),
         "options": option_rows(design, settings.options),
+        "force": settings.force,
     }
 
 
@@ -184,6 +187,7 @@ def build_more(key: str, form: dict[str, Any], design: Design, services: Service
                 info="Who reads the pictures",
                 allow_custom_value=True,
             )
+            form["force"] = force_box(key)
         _build_options(key, form, design)
 
 

@@ -10,6 +10,7 @@ from bias_core.registry.references import load_references
 from bias_core.studies.report import LIMITS
 from bias_core.studies.study_report import finding_rows, finding_text, is_known, size_in_words
 from bias_core.studies.table_text import excerpt
+from bias_core.ui.messages import warning_html
 from bias_core.ui.study_svg import figure_svg
 from bias_core.ui.take import FIGURE_FORMS, FINDINGS, TABLE_FORMS
 
@@ -49,7 +50,7 @@ def header_html(report: StudyReport, headline: str) -> str:
         *([f"after {_work(design.reference)}, {design.where}"] if design.reference else []),
     ]
     return (
-        f"<h2>{escape(headline)}</h2>"
+        f"{warning_html(report.warning)}<h2>{escape(headline)}</h2>"
         f'<p class="facts">{"".join(f"<span>{escape(fact)}</span>" for fact in facts)}</p>'
     )
 

@@ -211,8 +211,9 @@ def test_missing_weights_stop_the_study_before_pictures_are_read(services):
     [
         ({"n_tokens": 0}, "n_tokens must be at least 1, got 0"),
         ({"beam_width": -1}, "beam_width"),
-        ({"n_generated": -1}, "negative"),
-        ({"n_clusters": -2}, "negative"),
+        ({"n_generated": -1}, "n_generated must be at least 0, got -1"),
+        ({"n_clusters": -2}, "n_clusters must be at least 0, got -2"),
+        ({"n_candidates": 10**9}, "n_candidates must be at most 10,000, got 1,000,000,000"),
         ({"nationalities": ["Martian"]}, "Martian"),
     ],
 )

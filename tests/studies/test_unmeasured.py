@@ -125,7 +125,7 @@ def test_a_measured_import_has_the_same_pictures_so_that_labels_fit_both(tmp_pat
     services = FakeServices(tmp_path / "data")
     folder = imagefolder(tmp_path / "mine", PAIRS)
     unmeasured = kept(services, folder)
-    settings = StudySettings(images=str(folder))
+    settings = StudySettings(images=str(folder), force=True)
     measured = complete(run_study(own_pictures(["man"]), settings, services, session=VISITOR))
     ids = set(unmeasured.pictures["image_id"])
     assert ids == set(measured.pictures["image_id"])

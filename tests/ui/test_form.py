@@ -32,6 +32,7 @@ def form(**changes: Any) -> list[Any]:
         "n_attribute_images": 8,
         "n_clusters": 0,
         "confidence": 95,
+        "force": False,
     }
     return [(values | changes)[name] for name in FIELDS]
 

@@ -154,12 +154,16 @@ def test_an_import_is_looked_through_and_measured(tab: RunsTab, visitor: Visitor
     assert seen[parts["what"]]["value"] == "own-pictures"
     imported = seen[parts["imported"]]
     path.unlink()  # the upload goes after a while; the visitor's copy stays
-    *_, last = tab.on_measure(visitor, imported, "own-pictures", "people", "calibration-clip", "")
+    asked = (visitor, imported, "own-pictures", "people", "calibration-clip")
+    *_, refused = tab.on_measure(*asked, "", False)
+    assert "calibration-clip reads the pictures of the calibration world only" in refused[parts["status"]]
+    *_, last = tab.on_measure(*asked, "", True)
+    assert last[parts["header"]].startswith('<p class="warning" role="alert">Forced:')
     assert "9 of 9 pictures scored" in last[parts["header"]]
     assert str(visitor.folder) not in last[parts["shell"]] + last[parts["python"]]
     assert str(visitor.folder) not in str(last[parts["report"]].settings)
     own = "tall | a photo of a tall man | a photo of a short man\n\n"
-    *_, last = tab.on_measure(visitor, imported, "own-pictures", "people", "calibration-clip", own)
+    *_, last = tab.on_measure(*asked, own, True)
     assert "tall, all pictures" in last[parts["findings"]]
 
 
@@ -196,7 +200,7 @@ def test_errors_of_an_import_stay_in_place(tab: RunsTab, visitor: Visitor, tmp_p
     *_, last = tab.on_measure(visitor, None, "own-pictures", "people", "calibration-clip", "")
     assert "bring them again" in last[parts["status"]]
     found = look_through(zipped(tmp_path / "good.zip", {"a photo of a nurse": 5}))
-    *_, last = tab.on_measure(visitor, found, "own-pictures", "people", "calibration-clip", "tall|x")
+    *_, last = tab.on_measure(visitor, found, "own-pictures", "people", "calibration-clip", "tall|x", True)
     assert "name|positive sentence|negative sentence" in last[parts["status"]]
     *_, last = tab.on_measure(visitor, found, "/etc/passwd.yaml", "people", "calibration-clip", "")
     assert "no study" in last[parts["status"]]

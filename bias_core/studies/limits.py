@@ -1,0 +1,109 @@
+"""How much one run may ask for: checked here, for every study and every door, before anything is laid out."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+from bias_core.errors import Cancelled, InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bias_core.settings import Settings
+    from bias_core.studies.program import Range
+
+_SECONDS_BETWEEN_LOOKS = 0.2
+MAX_STEPS = 150
+MAX_GUIDANCE = 30.0
+MAX_SEED = 2**53  # larger ones do not survive JSON in a browser
+
+
+def check_budget(
+    n_images: int, limits: Settings, *, what: str, advice: str, n_steps: int = 0, pixels: int = 0
+) -> None:
+    """Refuse a run that asks for more than the settings of this process allow.
+
+    Parameters
+    ----------
+    n_images : pictures that the run may draw or read, at most.
+    limits : of the process.
+    what : the run, in words.
+    advice : how to ask for less.
+    n_steps, pixels : denoising steps of one picture, and its size; 0 where it is not drawn in steps.
+
+    Raises
+    ------
+    InvalidInput
+        Too many; the sentence says how many, which limit, and how to stay under it.
+    """
+    if n_images > limits.max_images:
+        raise InvalidInput(
+            f"{what} asks for {n_images:,} pictures, and one run may have at most {limits.max_images:,} here "
+            f"(BIAS_MAX_IMAGES): {advice}"
+        )
+    work = n_images * n_steps * pixels / 1e6
+    if work > limits.max_megapixel_steps:
+        raise InvalidInput(
+            f"{what} asks for {work:,.0f} million pixels times steps ({n_images:,} pictures of {pixels:,} "
+            f"pixels in {n_steps} steps), and one run may have at most "
+            f"{limits.max_megapixel_steps:,g} million here (BIAS_MAX_MEGAPIXEL_STEPS): {advice}, "
+            "take fewer steps, or a model of smaller pictures"
+        )
+
+
+def check_sampling(*, seed: object, n_steps: object, guidance: float | None, confidence: float) -> None:
+    """Refuse what no run can use; None is the model's default.
+
+    Raises
+    ------
+    InvalidInput
+        The message quotes the value and says what would do.
+    """
+    if n_steps is not None:
+        check_whole("number of denoising steps", n_steps, 1, MAX_STEPS)
+    check_whole("seed", seed, 0, MAX_SEED)
+    if guidance is not None and not (math.isfinite(guidance) and 0 <= guidance <= MAX_GUIDANCE):
+        raise InvalidInput(f"the guidance scale must be from 0 to {MAX_GUIDANCE:g}, got {guidance}")
+    if not 0.5 <= confidence < 1:
+        raise InvalidInput(f"the confidence must be at least 0.5 and below 1, got {confidence}")
+
+
+def check_whole(name: str, value: object, low: int, high: int | None = None) -> None:
+    """Refuse what is no whole number of this range; InvalidInput quotes it."""
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole or value < low or (high is not None and value > high):  # type: ignore[operator]
+        wanted = f"of at least {low:,}" if high is None else f"from {low:,} to {high:,}"
+        raise InvalidInput(f"the {name} must be a whole number {wanted}, got {value!r}")
+
+
+def check_ranges(options: Mapping[str, Any], ranges: Mapping[str, Range]) -> None:
+    """Refuse a numeric option that is outside of its range.
+
+    Raises
+    ------
+    InvalidInput
+        The message names the option, the end that it passes, and what came.
+    """
+    for name, (low, high) in ranges.items():
+        value = options.get(name, low)
+        if not math.isfinite(value) or value < low:
+            raise InvalidInput(f"{name} must be at least {low:,g}, got {value:,}")
+        if value > high:
+            raise InvalidInput(f"{name} must be at most {high:,g}, got {value:,}")
+
+
+def looks_at_stop(cancelled: Callable[[], bool]) -> Callable[[], None]:
+    """A function to call while a run is laid out: now and then it asks, and raises Cancelled for yes."""
+    due = time.monotonic() + _SECONDS_BETWEEN_LOOKS
+
+    def check() -> None:
+        nonlocal due
+        if time.monotonic() < due:
+            return
+        due = time.monotonic() + _SECONDS_BETWEEN_LOOKS
+        if cancelled():
+            raise Cancelled("stopped before anything was drawn")
+
+    return check

@@ -1,0 +1,72 @@
+"""How many pictures a study asks for, and whether that is too many here; no row is made to find out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bias_core.studies.designs import program_of
+from bias_core.studies.limits import check_budget
+
+if TYPE_CHECKING:
+    from bias_core.settings import Settings
+    from bias_core.studies.context import StudyServices
+    from bias_core.studies.imported_rows import ImportedRows
+    from bias_core.studies.rows import RowMaker
+    from bias_core.studies.study_types import Design, Shot, StudySettings
+
+MOST_ESTIMATED = 100_000
+"""Pictures that are laid out to say what they would cost, whatever the limit of a run."""
+
+
+def check_size(design: Design, settings: StudySettings, limits: Settings, rows: RowMaker) -> None:
+    """Refuse a study that would draw more than is allowed here; none of its rows is made for that.
+
+    Raises
+    ------
+    InvalidInput
+        The sentence names the largest scale that would do.
+    """
+    n, advice = n_asked(design, settings), "raise the limit where this program is started"
+    if n > limits.max_images:
+        scale = _largest_scale(design, settings, limits.max_images)
+        smaller = f"a scale of {scale:g} ({100 * scale:g} % of the published size)" if scale else "less"
+        hint = "" if scale else " in its options, its prompts or their number of pictures"
+        advice = f"ask for {smaller}{hint}, or {advice}"
+    else:
+        advice = f"ask for a smaller scale, or {advice}"
+    check_budget(
+        n,
+        limits,
+        what=f"{design.name} at {100 * settings.scale:g} % of its size",
+        advice=advice,
+        n_steps=rows.num_inference_steps,
+        pixels=rows.info.width * rows.info.height,
+    )
+
+
+def n_asked(design: Design, settings: StudySettings) -> int:
+    """Pictures that a study may draw, those included that it draws while it measures."""
+    program = program_of(design)
+    return sum(shot.n for shot in program.shots(design, settings)) + program.n_later(design, settings)
+
+
+def _largest_scale(design: Design, settings: StudySettings, most: int) -> float:
+    """The largest whole percentage below the settings' scale that asks for at most ``most``; 0 for none."""
+    low, high = 0, math.ceil(100 * settings.scale) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = n_asked(design, replace(settings, scale=middle / 100)) <= most
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low / 100
+
+
+def check_import(design: Design, imported: ImportedRows, shots: list[Shot], services: StudyServices) -> None:
+    """Refuse an import of more pictures than are allowed here; none of them is opened for that."""
+    check_budget(
+        imported.n_found(shots),
+        services.settings,
+        what=f"{design.name} on {imported.source.name}",
+        advice="bring fewer pictures, take a smaller scale, or raise the limit where this program is started",
+    )

@@ -1,0 +1,201 @@
+"""No run is larger than the settings allow, whatever door it comes through; nothing is laid out for it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import gradio as gr
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from bias_core.cli import app
+from bias_core.errors import Cancelled, InvalidInput
+from bias_core.settings import Settings
+from bias_core.studies.compare import compare
+from bias_core.studies.compare_types import Arm, CompareSettings
+from bias_core.studies.designs import find_design, list_designs, program_of
+from bias_core.studies.explore import explore
+from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.limits import check_budget, looks_at_stop
+from bias_core.studies.own_pictures import own_pictures
+from bias_core.studies.run_study import complete, plan_study, run_study, with_options
+from bias_core.studies.stop_regenerate import regenerate
+from bias_core.studies.study_size import n_asked
+from bias_core.studies.study_types import StudySettings
+from bias_core.ui.api import Tools
+from bias_core.ui.api_studies import StudyTools
+from tests.ui.fakes import FakeServices
+
+DRAWN = [design for design in list_designs() if design.name != "tbyb-dataset"]
+HUGE = 10**9
+
+
+@pytest.fixture
+def services(tmp_path, monkeypatch):
+    """At most seven pictures a run, of which none is drawn."""
+    built = FakeServices(tmp_path / "data")
+    built.settings = built.settings.model_copy(update={"max_images": 7})
+    monkeypatch.setattr(built, "draw", None)
+    monkeypatch.setattr(built, "close", lambda: None)
+    yield built
+    FakeServices.close(built)
+
+
+@pytest.mark.parametrize("design", DRAWN, ids=lambda design: design.name)
+def test_every_study_is_refused_before_its_rows_are_built(services, design, monkeypatch):
+    monkeypatch.setattr("bias_core.studies.rows.RowMaker.of", None)
+    with pytest.raises(InvalidInput, match=r"asks for [\d,]+ pictures, and one run may have at most 7 here"):
+        complete(run_study(design, StudySettings(), services))
+
+
+def test_the_largest_scale_that_would_do_is_named_and_does(services):
+    design, asked = find_design("oasis-nationalities"), StudySettings()
+    services.settings = services.settings.model_copy(update={"max_images": 5000})
+    assert n_asked(design, with_options(design, asked)) == 6000
+    with pytest.raises(InvalidInput, match=r"asks for 6,000 pictures.* at most 5,000 .*scale of 0.83 \(83 %"):
+        plan_study(design, asked, services)
+    plan = plan_study(design, replace(asked, scale=0.83), services)
+    assert len(plan.manifest.rows) == 4980
+    with pytest.raises(InvalidInput):
+        plan_study(design, replace(asked, scale=0.84), services)
+
+
+def test_pictures_that_are_drawn_while_measuring_count_too(services):
+    settings = StudySettings(scale=0.004, options={"n_generated": 10})
+    design = find_design("oasis-stop")
+    # 3 nationalities x 8 pictures, and 3 x 2 clusters x 10.
+    assert n_asked(design, with_options(design, settings)) == 3 * 8 + 3 * 2 * 10
+
+
+def test_exploring_and_comparing_count_all_their_pictures(services):
+    asked = ExploreSettings(concept="doctor", n_images=4, n_attribute_images=2)
+    with pytest.raises(InvalidInput, match="exploring 'doctor' asks for 8 pictures"):
+        list(explore(asked, services))
+    arms = tuple(Arm(condition=condition) for condition in ("fair", "published"))
+    words = {"attribute_a": "male", "attribute_b": "female", "n_attribute_images": 1}
+    with pytest.raises(InvalidInput, match="comparing 2 arms on 'doctor' asks for 8 pictures"):
+        complete(compare(CompareSettings(concept="doctor", arms=arms, n_images=2, **words), services))
+
+
+def test_an_import_is_counted_before_it_is_opened(services, tmp_path, monkeypatch):
+    folder = tmp_path / "mine" / "a photo of a nurse"
+    folder.mkdir(parents=True)
+    for i in range(8):
+        Image.fromarray(np.full((8, 8, 3), i, dtype=np.uint8)).save(folder / f"{i}.png")
+    monkeypatch.setattr("bias_core.runs.imports.decode", None)
+    with pytest.raises(InvalidInput, match="own-pictures on mine asks for 8 pictures"):
+        complete(run_study(own_pictures(["man"]), StudySettings(images=str(folder.parent)), services))
+
+
+DOORS = [
+    ("explore", "doctor", "-n", "8"),
+    ("study", "run", "oasis-doctors"),
+    ("run", "oasis-doctors", "--yes"),
+    ("run", "oasis-doctors", "-n", str(HUGE), "--dry-run"),
+    ("compare", "doctor", "--arm", "condition=fair", "--arm", "condition=extreme"),
+    ("calibrate-report", "--scale", "0.01"),
+]
+
+
+@pytest.mark.parametrize("arguments", DOORS, ids=" ".join)
+def test_the_command_line_says_the_limit_in_one_sentence(services, arguments, monkeypatch, tmp_path):
+    monkeypatch.setattr("bias_core.services.Services", lambda: services)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+    assert result.exit_code == 2, result.output
+    assert "at most 7 here (BIAS_MAX_IMAGES)" in result.output
+
+
+def test_a_dry_run_shows_the_cost_and_says_that_it_will_be_refused(services, monkeypatch):
+    monkeypatch.setattr("bias_core.services.Services", lambda: services)
+    result = CliRunner().invoke(app, ["run", "oasis-doctors", "--dry-run"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    assert "│ 300 " in result.output
+    said = " ".join(result.output.split())
+    assert "This will be refused: oasis-doctors at 100 % of its size asks for 300 pictures" in said
+
+
+def test_tools_over_http_and_mcp_say_the_limit(services):
+    with pytest.raises(gr.Error, match="at most 7"):
+        Tools(services).explore("doctor", n_images=8)
+    with pytest.raises(gr.Error, match="at most 7"):
+        StudyTools(services).run_study("pst-power")
+    with pytest.raises(gr.Error, match="at most 7"):
+        StudyTools(services).compare(
+            "doctor", arms=["condition=fair", "condition=extreme"], attributes=["man"]
+        )
+
+
+def test_a_text_is_drawn_within_the_limit(tmp_path):
+    services = FakeServices(tmp_path)
+    settings = StudySettings(
+        scale=0.004, options={"n_tokens": 1, "nationalities": ["Iranian"], "n_generated": 0}
+    )
+    report = complete(run_study(find_design("oasis-stop"), settings, services))
+    services.settings = services.settings.model_copy(update={"max_images": 7})
+    cluster = str(report.pictures["cluster"].iloc[0])
+    with pytest.raises(InvalidInput, match="drawing a text asks for 8 pictures"):
+        complete(regenerate(report, services, cluster=cluster, prompt="a person", n=8))
+    services.close()
+
+
+def numeric(design):
+    return {k for k, v in design.options.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+
+
+def test_every_number_among_the_options_has_its_range():
+    lacking = {
+        (design.name, name)
+        for design in list_designs()
+        for name in numeric(design) - set(program_of(design).ranges)
+    }
+    assert not lacking
+
+
+@pytest.mark.parametrize("design", list_designs(), ids=lambda design: design.name)
+def test_numbers_outside_of_their_range_are_refused_at_once(services, design):
+    for name, (low, high) in program_of(design).ranges.items():
+        if name not in design.options:
+            continue
+        for value, words in ((low - 1, "at least"), (high + 1, "at most"), (HUGE, "at most")):
+            asked = StudySettings(options={name: value})
+            with pytest.raises(InvalidInput, match=f"{name} must be {words}"):
+                plan_study(design, asked, services)
+    start = time.monotonic()
+    with pytest.raises(InvalidInput, match="number of denoising steps"):
+        plan_study(design, StudySettings(num_inference_steps=HUGE), services)
+    with pytest.raises(InvalidInput, match="seed must be"):
+        plan_study(design, StudySettings(seed=-1), services)
+    assert time.monotonic() - start < 5
+
+
+def test_steps_times_pixels_have_a_limit_of_their_own():
+    limits = Settings(max_megapixel_steps=100)
+    check_budget(100, limits, what="it", advice="less", n_steps=1, pixels=10**6)
+    with pytest.raises(
+        InvalidInput, match=r"200 million pixels.*at most 100 million here .*take fewer steps"
+    ):
+        check_budget(100, limits, what="it", advice="less", n_steps=2, pixels=10**6)
+
+
+def test_a_space_allows_less(monkeypatch):
+    monkeypatch.delenv("SPACE_ID", raising=False)
+    here = Settings()
+    monkeypatch.setenv("SPACE_ID", "somebody/explorer")
+    there = Settings()
+    assert there.max_images < here.max_images
+    assert there.max_megapixel_steps < here.max_megapixel_steps
+    assert Settings(max_images=9000).max_images == 9000
+
+
+def test_stop_is_looked_at_while_a_run_is_laid_out(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("bias_core.studies.limits.time.monotonic", lambda: now[0])
+    check = looks_at_stop(lambda: True)
+    check()  # it has only just begun
+    now[0] = 1.0
+    with pytest.raises(Cancelled):
+        check()

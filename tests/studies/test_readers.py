@@ -1,0 +1,319 @@
+"""A reader of the calibration world reads pictures of that world, and others only where it is forced to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import gradio as gr
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from bias_core.cli import app
+from bias_core.errors import InvalidInput, UnknownModel
+from bias_core.runs.export import write_zip
+from bias_core.studies.compare import compare
+from bias_core.studies.compare_types import Arm, CompareSettings
+from bias_core.studies.designs import find_design, list_designs
+from bias_core.studies.explore import explore
+from bias_core.studies.explore_export import to_command
+from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.internal_bias_own import own_targets
+from bias_core.studies.oasis_own import own_concepts
+from bias_core.studies.own_pictures import own_pictures
+from bias_core.studies.report import to_dict, to_markdown
+from bias_core.studies.run_study import complete, plan_study, run_study
+from bias_core.studies.stop_regenerate import regenerate
+from bias_core.studies.study_export import to_export
+from bias_core.studies.study_report import to_dict as study_dict
+from bias_core.studies.study_types import StudySettings
+from bias_core.types import Attribute
+from bias_core.ui.api import Tools
+from bias_core.ui.api_studies import StudyTools
+from bias_core.ui.results import header_html
+from tests.ui.fakes import FakeServices
+
+OTHER = "org/photographs"  # a model of which nobody knows what it draws
+MAN = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
+SETTINGS = ExploreSettings(
+    concept="doctor", attributes=(MAN,), attribute_a="", attribute_b="", n_images=4, num_inference_steps=1
+)
+REFUSED = "reads? the pictures of the calibration world only"
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory):
+    built = FakeServices(tmp_path_factory.mktemp("data"))
+    yield built
+    built.close()
+
+
+def explored(services, **changes):
+    *_, report = explore(replace(SETTINGS, **changes), services)
+    return report
+
+
+def noise(folder: Path, prompts=("a photo of a doctor",), n: int = 5) -> Path:
+    rng = np.random.default_rng(0)
+    for prompt in prompts:
+        (folder / prompt).mkdir(parents=True)
+        for i in range(n):
+            pixels = rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / prompt / f"{i}.png")
+    return folder
+
+
+# The others draw conditions, which other models do not have: they say that instead.
+ON_ANY_MODEL = [
+    design
+    for design in list_designs()
+    if design.name not in ("tbyb-dataset", "tbyb-controlled") and not design.kind.startswith("validity")
+]
+
+
+@pytest.mark.parametrize("design", ON_ANY_MODEL, ids=lambda design: design.name)
+def test_every_study_refuses_it_before_anything_is_laid_out(services, design, monkeypatch):
+    monkeypatch.setattr("bias_core.studies.rows.RowMaker.of", None)
+    with pytest.raises(InvalidInput, match=REFUSED) as caught:
+        plan_study(design, StudySettings(model=OTHER, scale=0.01), services)
+    assert "\n" not in str(caught.value)
+    assert "--force" in str(caught.value)
+
+
+def test_the_sentence_names_readers_of_every_role_that_is_missing(services):
+    with pytest.raises(InvalidInput) as caught:
+        plan_study(find_design("tbyb-general"), StudySettings(model=OTHER, scale=0.01), services)
+    said = str(caught.value)
+    assert said.startswith("calibration-clip and calibration-captioner read the pictures")
+    assert "openai/clip-vit-base-patch32" in said
+    assert "blip-base as captioner" in said
+    with pytest.raises(InvalidInput, match=r"calibration-finder.*fasterrcnn or ssdlite as finder"):
+        plan_study(find_design("pst-occupations"), StudySettings(model=OTHER, scale=0.01), services)
+    asked = StudySettings(model=OTHER, scale=0.01, options={"labeller": "vqa"})
+    with pytest.raises(InvalidInput, match=r"^calibration-answerer reads .* take blip-vqa as answerer"):
+        plan_study(find_design("pst-occupations"), asked, services)
+
+
+def test_designs_of_ones_own_and_encoders_among_the_options_are_no_way_around(services):
+    concepts = own_concepts(
+        find_design("oasis-nationalities"), concepts=["nurse"], template="a {}", attributes=[MAN], n=4
+    )
+    for design in (own_targets("judge\nnurse\ncook"), concepts):
+        with pytest.raises(InvalidInput, match=REFUSED):
+            plan_study(design, StudySettings(model=OTHER, encoder="calibration-clip"), services)
+    listed = StudySettings(
+        model=OTHER, scale=0.01, encoder="org/clip", options={"encoders": "org/clip,calibration-clip"}
+    )
+    with pytest.raises(InvalidInput, match=r"^calibration-clip reads"):
+        plan_study(find_design("internal-bias"), listed, services)
+
+
+def test_other_readers_read_other_pictures_and_people_need_none(services):
+    plan = plan_study(
+        find_design("t2iat-tests"), StudySettings(model=OTHER, encoder="org/clip", scale=0.01), services
+    )
+    assert plan.warning == ""
+    assert explored(services, model=OTHER, encoder="org/clip").warning == ""
+    assert explored(services, encoder="org/clip").warning == ""  # and those of the calibration world
+    with pytest.raises(InvalidInput, match="CSV"):  # and not that a reader is refused
+        plan_study(
+            find_design("pst-occupations"),
+            StudySettings(model=OTHER, scale=0.01, options={"labeller": "people"}),
+            services,
+        )
+
+
+def test_explore_and_compare_refuse_it_and_draw_nothing(services, tmp_path):
+    fresh = FakeServices(tmp_path)
+    with pytest.raises(InvalidInput, match=f"{OTHER} are not known"):
+        explored(fresh, model=OTHER)
+    asked = CompareSettings(concept="doctor", arms=(Arm(), Arm(model=OTHER)), attributes=(MAN,), n_images=2)
+    with pytest.raises(InvalidInput, match=f"{OTHER} are not known"):
+        complete(compare(asked, fresh))
+    assert not list(tmp_path.rglob("*.png"))
+    assert not fresh.manifests.list()
+    fresh.close()
+
+
+def test_a_forced_exploration_says_so_first(services):
+    report = explored(services, model=OTHER, force=True)
+    assert report.warning.startswith("Forced: calibration-clip")
+    assert to_markdown(report).splitlines()[2] == f"> **{report.warning}**"
+    assert next(iter(to_dict(report).items())) == ("warning", report.warning)
+    assert header_html(report).startswith('<p class="warning" role="alert">Forced: calibration-clip')
+    assert to_command(report.settings).endswith("--force")
+
+
+def test_a_forced_study_and_comparison_say_so_first(services, tmp_path):
+    settings = StudySettings(model=OTHER, scale=0.01, force=True)
+    report = complete(run_study(find_design("oasis-doctors"), settings, services))
+    exported = to_export(report)
+    assert exported.markdown.splitlines()[2].startswith("> **Forced: calibration-clip")
+    assert next(iter(study_dict(report))) == "warning"
+    assert "Forced" in exported.facts.summary
+    assert "--force" in exported.facts.command
+    arms = (Arm(), Arm(model=OTHER))
+    asked = CompareSettings(concept="doctor", arms=arms, attributes=(MAN,), n_images=3, force=True)
+    compared = complete(compare(asked, services))
+    assert compared.warning.count("Forced") == 1
+    assert (compared.settings.model, compared.settings.condition) == (
+        f"calibration-renderer (published) and {OTHER}",
+        "",
+    )
+
+
+def test_imported_noise_is_refused_by_every_study_that_takes_it(services, tmp_path):
+    folder = noise(tmp_path / "mine")
+    for design in (own_pictures(["man"]), find_design("tbyb-dataset"), find_design("oasis-doctors")):
+        with pytest.raises(InvalidInput, match="of imported:mine are not known"):
+            complete(run_study(design, StudySettings(images=str(folder)), services))
+    forced = StudySettings(images=str(folder), force=True)
+    assert "imported:mine" in complete(run_study(own_pictures(["man"]), forced, services)).warning
+
+
+@pytest.fixture(scope="module")
+def exported(services, tmp_path_factory):
+    """A zip of pictures that a calibration model drew, each with its record."""
+    settings = StudySettings(scale=0.01)
+    report = complete(run_study(find_design("oasis-doctors"), settings, services))
+    return write_zip(to_export(report, pictures=True), tmp_path_factory.mktemp("zip") / "drawn.zip")
+
+
+def test_imported_pictures_of_a_calibration_model_are_known_by_their_own_record(services, exported):
+    report = complete(run_study(own_pictures(["man"]), StudySettings(images=str(exported)), services))
+    assert report.warning == ""
+    assert report.settings.model == "imported:drawn"
+    other = FakeServices(services.settings.data_dir)
+    other.revision = lambda name: f"newer-{name}"  # these weights drew none of them
+    with pytest.raises(InvalidInput, match=REFUSED):
+        complete(run_study(own_pictures(["man"]), StudySettings(images=str(exported)), other))
+    other.close()
+
+
+def test_one_picture_from_elsewhere_makes_an_import_unknown(services, exported, tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(exported) as archive:
+        archive.extractall(tmp_path / "both")
+    whole = StudySettings(images=str(tmp_path / "both"))
+    plan_study(own_pictures(["man"]), whole, services)
+    drawn = sorted((tmp_path / "both").rglob("train/*.png"))[0]
+    with Image.open(drawn) as image:
+        image.convert("RGB").save(drawn)  # without its record
+    with pytest.raises(InvalidInput, match=REFUSED):
+        plan_study(own_pictures(["man"]), whole, services)
+
+
+def test_a_lora_of_ones_own_leaves_the_calibration_world(services, tmp_path):
+    lora = tmp_path / "mine.safetensors"
+    lora.touch()
+    model = f"calibration-diffusion+{lora}"
+    assert services.model_info("calibration-diffusion").world == "calibration"
+    with pytest.raises(InvalidInput, match="are not known to be of it"):
+        explored(services, model=model)
+    assert super(FakeServices, services).reader_errors("calibration-clip", model, [("a", "b")]) == (None,)
+
+
+def test_the_calibration_reader_is_known_by_its_folder_too(services):
+    folder = str(services.settings.assets_dir / "calibration" / "clip")
+    assert services.reader_world("encoder", folder) == "calibration"
+    with pytest.raises(InvalidInput, match=REFUSED):
+        explored(services, model=OTHER, encoder=folder)
+    assert services.reader_world("encoder", "org/clip") == ""
+
+
+def test_only_the_calibration_reader_on_calibration_pictures_has_known_errors(services):
+    real = super(FakeServices, services)
+    pair = [("a photo of a man", "a photo of a woman")]
+    assert real.reader_errors("calibration-clip", OTHER, pair) == (None,)
+    assert real.reader_errors("calibration-clip", "imported:mine", pair) == (None,)
+    assert real.reader_errors("org/clip", "calibration-renderer", pair) == (None,)
+
+
+def test_a_model_whose_name_begins_like_ours_is_none_of_them(services):
+    name = "calibration-lab/diffusion"
+    assert services.pictures_world(name) == ""
+    with pytest.raises(InvalidInput, match=REFUSED):
+        explored(services, model=name)
+
+
+def test_readers_that_this_machine_has_no_room_for_are_not_named(services, monkeypatch):
+    monkeypatch.setattr("bias_core.services.free_disk", lambda: int(0.7e9))
+    assert services.fitting_readers("encoder")[:1] == ("openai/clip-vit-base-patch32",)
+    assert "google/siglip2-base-patch16-224" not in services.fitting_readers("encoder")
+    monkeypatch.setattr("bias_core.services.free_disk", lambda: 0)
+    assert services.fitting_readers("encoder") == ()
+    with pytest.raises(InvalidInput, match="none of the listed encoders fits this machine"):
+        explored(services, model=OTHER)
+
+
+def test_an_unknown_reader_is_still_an_unknown_reader(services):
+    with pytest.raises(UnknownModel, match="no encoder"):
+        explored(services, model=OTHER, encoder="nobody")
+
+
+@pytest.fixture
+def command(services, monkeypatch):
+    """The command line, on these services."""
+    monkeypatch.setattr(services, "close", lambda: None)
+    monkeypatch.setattr("bias_core.services.Services", lambda: services)
+    return lambda *arguments: CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+
+
+STUDY = ("oasis-doctors", "--scale", "0.01", "--model", OTHER)
+DOORS = [
+    ("explore", "doctor", "--model", OTHER, "-n", "2"),
+    ("study", "run", *STUDY),
+    ("run", *STUDY, "--measure", "--yes"),
+    ("run", *STUDY, "--measure", "--dry-run"),
+    ("compare", "doctor", "--arm", f"model={OTHER}", "--arm", "condition=fair", "-n", "2"),
+]
+
+
+@pytest.mark.parametrize("arguments", DOORS, ids=lambda arguments: " ".join(arguments[:2]))
+def test_the_command_line_refuses_it_in_one_sentence(command, arguments, tmp_path):
+    result = command(*arguments)
+    assert result.exit_code == 2
+    assert "calibration-clip reads the pictures of the calibration world only" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_forced_command_says_so_before_its_numbers(command):
+    for arguments in (DOORS[0], DOORS[1], DOORS[4]):
+        result = command(*arguments, "--force")
+        assert result.exit_code == 0, result.output
+        assert 0 <= result.output.index("Forced: calibration-clip") < result.output.index("n ")
+
+
+def test_a_dry_run_of_drawing_alone_says_what_measuring_will_meet(command):
+    result = command("run", *STUDY, "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "not measured like this: calibration-clip reads the pictures" in result.output
+    assert "Forced" in command("run", *STUDY, "--dry-run", "--force").output
+
+
+def test_tools_over_http_and_mcp_refuse_it_and_take_force(services):
+    tools, studies = Tools(services), StudyTools(services)
+    asked = {"concept": "doctor", "attributes": ["man"], "n_images": 2}
+    arms = ["condition=fair", f"model={OTHER}"]
+    with pytest.raises(gr.Error, match=REFUSED):
+        tools.explore(**asked, model=OTHER)
+    with pytest.raises(gr.Error, match=REFUSED):
+        studies.run_study("oasis-doctors", model=OTHER)
+    with pytest.raises(gr.Error, match=REFUSED):
+        studies.compare(**asked, arms=arms)
+    assert tools.explore(**asked, model=OTHER, force=True)["warning"].startswith("Forced")
+    assert studies.run_study("oasis-doctors", model=OTHER, scale=0.01, force=True)["warning"]
+    assert studies.compare(**asked, arms=arms, force=True)["warning"]
+
+
+def test_texts_are_not_drawn_for_a_report_that_the_reader_could_not_read(services):
+    settings = StudySettings(model=OTHER, encoder="org/clip", scale=0.004, options={"n_tokens": 1})
+    report = complete(run_study(find_design("oasis-stop"), settings, services))
+    assert any("knows the sentences of the calibration world only" in note for note in report.results.notes)
+    cluster = str(report.pictures["cluster"].iloc[0])
+    older = replace(report, settings=replace(report.settings, encoder="calibration-clip"))
+    with pytest.raises(InvalidInput, match=REFUSED):
+        complete(regenerate(older, services, cluster=cluster, prompt="a person", n=1))
