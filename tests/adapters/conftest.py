@@ -401,3 +401,24 @@ def model(family, models, request):
     if family not in models:
         models[family] = build(family, folder_of(family, request))
     return models[family]
+
+
+@pytest.fixture(scope="session")
+def newer_pipeline():
+    """The tiny pipeline of a newer family, built once."""
+    import torch
+    from transformers.utils import logging
+
+    from tests.adapters.newer_families import NEWER
+
+    logging.disable_progress_bar()
+    built = {}
+
+    def pipeline_of(family):
+        if family not in built:
+            torch.manual_seed(0)
+            built[family] = NEWER[family].build()
+            built[family].set_progress_bar_config(disable=True)
+        return built[family]
+
+    return pipeline_of

@@ -26,6 +26,11 @@ def true_cfg(scale: float, against: str) -> dict[str, Any]:
     return {"true_cfg_scale": scale, "negative_prompt": against or " "}
 
 
+def by_guider(_scale: float, against: str) -> dict[str, Any]:
+    """The scale is a setting of a component."""
+    return {"negative_prompt": against} if against else {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Newer:
     """One family; ``call`` are options for its size, ``bare`` what else the bare call must be given."""
@@ -108,6 +113,7 @@ NEWER = {
     "Ideogram 4": Newer(build=tiny_families.ideogram4, guidance=without_negative, call=SHORT,
                         bare={"guidance_schedule": None}, negative=False),
     "NucleusMoE": Newer(build=tiny_families.nucleus, call=TEMPLATED | {"return_index": -2}),
+    "HunyuanImage": Newer(build=tiny_families.hunyuan_image, guidance=by_guider),
     "HunyuanImage, distilled": Newer(build=hunyuan_distilled, negative=False,
                                      guidance=lambda scale, _: {"distilled_guidance_scale": scale}),
     "ERNIE-Image": Newer(build=tiny_families.ernie_image, bare={"use_pe": False}),
@@ -147,6 +153,9 @@ def draw_bare(family: str, pipeline: Any, row: ImageRow) -> Any:
     import torch
 
     facts = NEWER[family]
+    if facts.guidance is by_guider:
+        for name in ("guider", "ocr_guider"):
+            setattr(pipeline, name, getattr(pipeline, name).new(guidance_scale=row.guidance_scale))
     with torch.inference_mode():
         output = pipeline(
             prompt=row.prompt,

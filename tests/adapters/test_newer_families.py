@@ -14,22 +14,9 @@ from tests.adapters.newer_families import AGAINST, NEWER, OTHER_PROMPT, draw_bar
 every_family = pytest.mark.parametrize("family", NEWER)
 
 
-@pytest.fixture(scope="module")
-def pipelines():
-    return {}
-
-
 @pytest.fixture
-def pipeline(family, pipelines):
-    import torch
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    if family not in pipelines:
-        torch.manual_seed(0)
-        pipelines[family] = NEWER[family].build()
-        pipelines[family].set_progress_bar_config(disable=True)
-    return pipelines[family]
+def pipeline(family, newer_pipeline):
+    return newer_pipeline(family)
 
 
 def drawn(model, *rows):
