@@ -200,7 +200,7 @@ def test_a_pipeline_that_says_otherwise_is_recorded(tiny_sd2):
 @pytest.mark.parametrize("measure", [True, False])
 def test_spi_of_a_model_that_cannot_be_traced_is_refused_before_a_picture(tiny_kandinsky, tmp_path, measure):
     services = Services(Settings(data_dir=tmp_path, offline=True, device="cpu"))
-    settings = StudySettings(model=str(tiny_kandinsky), encoder="calibration-clip", scale=0.05)
+    settings = StudySettings(model=str(tiny_kandinsky), encoder="calibration-clip", scale=0.05, force=True)
     with pytest.raises(InvalidInput, match="has no velocity to trace"):
         plan_study(find_design("oasis-spi"), settings, services, measure=measure)
     assert not list(tmp_path.glob("images/*/*.png"))
