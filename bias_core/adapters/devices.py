@@ -187,7 +187,8 @@ _UNREACHED = (
 )
 _OTHER_LAYOUT = (
     "it lacks a file that a model of this kind has, so it is not in the layout of diffusers or transformers; "
-    "choose a repository that is"
+    "choose a repository that is. Models that are only published as modular pipelines "
+    "(modular_model_index.json: FLUX.3, Anima) cannot be drawn with here"
 )
 _DAMAGED = (
     "a .safetensors file is cut off or damaged; delete it and download it again, and see whether the disk "

@@ -78,10 +78,14 @@ def load_pipeline(
 
 
 def dtype_name(info: ModelInfo, device: str) -> str:
-    """Precision of the weights: single on a CPU, half on a GPU unless ``options`` say otherwise."""
+    """Precision of the weights: single on a CPU, half on a GPU unless ``options`` say otherwise.
+
+    Families that are not listed are newer ones: trained in bfloat16, whose range float16 does not have.
+    """
     if device == "cpu":
         return "float32"
-    half = "bfloat16" if info.family in {"sd3", "flux", "sana"} else "float16"
+    older = {"sd1", "sd2", "sdxl", "kandinsky", "deepfloyd", "pixart"}
+    half = "float16" if info.family in older else "bfloat16"
     return str(info.options.get("dtype", half))
 
 

@@ -114,6 +114,7 @@ def test_what_cannot_be_held_is_refused_before_it_is_read(
         ("sd1", {}, "cpu", "float32"),
         ("sd1", {}, "cuda", "float16"),
         ("flux", {}, "cuda", "bfloat16"),
+        ("diffusers", {}, "cuda", "bfloat16"),
         ("sd1", {"dtype": "float32"}, "cuda", "float32"),
         ("flux", {"dtype": "bfloat16"}, "cpu", "float32"),
     ],
