@@ -153,9 +153,11 @@ class Services:
         """Which weights a model name stands for now: a hub revision, or a fingerprint of the files."""
         return self._sources.version(self.model_info(name))
 
-    def reading_files(self, name: str) -> Iterator[tuple[int, int]]:
-        """Read what :meth:`revision` needs and does not know: (bytes read, bytes in all) on the way."""
-        return self._hashes.reading(*self._sources.files(self.model_info(name)))
+    def reading_files(self, model: str, encoder: str = "") -> Iterator[tuple[int, int]]:
+        """Read what says which weights these are, if that is not known: (bytes read, bytes in all)."""
+        files = self._sources.files(self.model_info(model))
+        reader = self._sources.reader_files(self.catalogue.encoder(encoder)) if encoder else ()
+        return self._hashes.reading(*files, *reader)
 
     def text_to_image(self, name: str) -> TextToImage:
         """The generator of this name; its weights load with the first picture, and anew once they changed."""

@@ -145,7 +145,7 @@ def folder(tiny_sd1, tmp_path):
 
 def draw(services, folder):
     settings = ExploreSettings(
-        concept="doctor", model=str(folder), condition="", n_images=2, num_inference_steps=1
+        concept="doctor", model=str(folder), condition="", n_images=2, num_inference_steps=1, force=True
     )
     for _ in services.draw(plan_explore(settings, services).rows[:1]):
         pass
@@ -172,6 +172,7 @@ def test_a_damaged_reader_ends_in_a_sentence(services, tmp_path, damage):
 def check_sentence(text):
     assert "\n" not in text
     assert "mine" in text
+    assert "--force" not in text  # what is refused is the folder
     assert 30 < len(text) < 800
     for word in ("Traceback", "<class", "object at 0x", "NoneType"):
         assert word not in text
@@ -183,7 +184,7 @@ def test_the_command_line_says_it_in_a_line_and_gives_no_number(folder, tmp_path
     environment = {"BIAS_DATA_DIR": str(tmp_path / "data"), "BIAS_ASSETS_DIR": str(assets)}
     said = CliRunner().invoke(
         app,
-        ["explore", "doctor", "--model", str(folder), "--condition", "", "-n", "2"],
+        ["explore", "doctor", "--model", str(folder), "--condition", "", "-n", "2", "--force"],
         env=environment | {"BIAS_OFFLINE": "1", "BIAS_DEVICE": "cpu"},
     )
     assert said.exit_code == 2, said.stderr

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bias_core.errors import ModelUnavailable
+from bias_core.errors import Cancelled, ModelUnavailable
+from bias_core.studies.explore import explore
 from bias_core.studies.explore_plan import plan_explore
 from bias_core.studies.explore_types import ExploreSettings
 from tests.runs.test_file_hashes import flip
@@ -22,7 +22,13 @@ def folder(tiny_sd1, tmp_path):
 
 def planned(services, model, **changes):
     settings = ExploreSettings(
-        concept="doctor", model=str(model), condition="", n_images=2, num_inference_steps=1, **changes
+        concept="doctor",
+        model=str(model),
+        condition="",
+        n_images=2,
+        num_inference_steps=1,
+        force=True,
+        **changes,
     )
     return plan_explore(settings, services).rows[:2]
 
@@ -121,5 +127,12 @@ def test_how_far_the_reading_of_large_files_is_can_be_followed(services, folder)
     steps = list(services.reading_files(str(folder)))
     assert [done for done, _ in steps] == sorted(done for done, _ in steps)
     assert steps[-1][0] == steps[-1][1] > 20 << 20
-    assert services.settings.data_dir.exists()
-    assert Path(folder).is_dir()
+    assert all(total < 1 << 20 for _, total in services.reading_files(str(folder)))
+
+
+def test_a_run_says_how_far_the_files_are_read_and_can_be_stopped_there(services, folder, monkeypatch):
+    monkeypatch.setattr("bias_core.studies.files_read._SECONDS_BETWEEN_UPDATES", 0)
+    settings = ExploreSettings(concept="doctor", model=str(folder), condition="", n_images=1, force=True)
+    assert "reading the model's files: 0.0 of 0.0 GB" in next(explore(settings, services)).message
+    with pytest.raises(Cancelled, match="nothing was drawn yet"):
+        list(explore(settings, services, cancelled=lambda: True))

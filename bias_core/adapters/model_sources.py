@@ -87,15 +87,20 @@ class ModelSources:
         return identity(self.pinned(info), self._hashes.fingerprint) + conditions
 
     def files(self, info: ModelInfo) -> tuple[Path, ...]:
-        """The folders and files that :meth:`version` reads."""
+        """The folders and files that :meth:`version` reads; no hub is asked."""
         if info.family == "renderer":
             return ()
-        return tuple(local_sources(self.pinned(info)).values())
+        options = {**info.options, "path": self.find(str(info.options["path"]))}
+        return tuple(local_sources(replace(info, options=options)).values())
+
+    def reader_files(self, info: EncoderInfo | ToolInfo) -> tuple[Path, ...]:
+        """The folder or file of a reader; none of one of a hub, a package or a server."""
+        source = Path(self.find(info.local or info.path))
+        return (source,) if info.path and source.exists() else ()
 
     def reader_version(self, info: EncoderInfo | ToolInfo) -> str:
         """Fingerprint of a reader's folder or file now; "" for one of a hub, a package or a server."""
-        source = Path(self.find(info.local or info.path))
-        return self._hashes.fingerprint(source) if info.path and source.exists() else ""
+        return "".join(self._hashes.fingerprint(source) for source in self.reader_files(info))
 
     def _once(self, kind: str, name: str, find: Callable[[], T]) -> T:
         with self._lock:

@@ -50,6 +50,10 @@ class StudyServices(Protocol):
         """Which weights a model name stands for now."""
         ...
 
+    def reading_files(self, model: str, encoder: str = "") -> Iterator[tuple[int, int]]:
+        """Read what says which weights these are, if that is not known: (bytes read, bytes in all)."""
+        ...
+
     def text_to_image(self, name: str) -> TextToImage:
         """The generator of this name."""
         ...

@@ -20,6 +20,7 @@ from bias_core.studies.explore_types import (
     ExploreReport,
     Progress,
 )
+from bias_core.studies.files_read import read_files
 from bias_core.studies.prompt_notes import before_drawing, while_drawing
 from bias_core.studies.saved_reports import keep_report
 
@@ -70,6 +71,7 @@ def explore(
         On the way; what was finished is stored, and the same settings go on from there.
     """
     started = time.monotonic()
+    yield from read_files(services, settings.model, settings.encoder, cancelled)
     plan = plan_explore(settings, services, session)
     gallery, stopped, n_repairs = _Gallery(plan), "", services.repairs.n
     with _on_record(plan, services) as record:

@@ -16,6 +16,7 @@ from bias_core.runs.manifests import STALE_SECONDS, Manifest
 from bias_core.studies.designs import program_of
 from bias_core.studies.explore_plan import library_versions
 from bias_core.studies.explore_types import Progress
+from bias_core.studies.files_read import read_files
 from bias_core.studies.imported_rows import ImportedRows
 from bias_core.studies.limits import check_ranges, check_sampling, looks_at_stop
 from bias_core.studies.plain_values import encode
@@ -65,6 +66,8 @@ def run_study(
         On the way, likewise.
     """
     started = time.monotonic()
+    if not settings.images:
+        yield from read_files(services, settings.model, "", cancelled)
     plan = plan_study(design, settings, services, session=session, cancelled=cancelled)
     data = StudyData(plan.settings, services, plan.rows, cancelled=cancelled, ahead=plan.program.ahead)
     results = yield from _on_record(_drawn_and_measured(plan, data), plan, services)

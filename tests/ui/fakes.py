@@ -216,6 +216,9 @@ class FakeServices(Services):
     def revision(self, name: str) -> str:
         return f"fake-{name}"
 
+    def reading_files(self, model: str, encoder: str = "") -> tuple[()]:
+        return ()
+
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         return tuple(word for word in prompt.lower().split() if word not in KNOWN)
 
