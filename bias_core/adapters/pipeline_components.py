@@ -63,6 +63,11 @@ def _downloaded(repo: str, how: Mapping[str, Any]) -> Path:
     return Path(DiffusionPipeline.download(repo, **options | {"variant": "fp16"}))
 
 
+def _names_class(entry: object) -> bool:
+    """Whether an entry of the index is a library and a class; a setting may be a list of two numbers."""
+    return isinstance(entry, list) and len(entry) == 2 and not any(isinstance(x, int) for x in entry)
+
+
 def _networks(
     folder: Path, index: Mapping[str, Any], name: str, given: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
@@ -70,7 +75,7 @@ def _networks(
     import torch
 
     for part, entry in index.items():
-        if part.startswith("_") or part in given or not isinstance(entry, list) or len(entry) != 2:
+        if part.startswith("_") or part in given or not _names_class(entry):
             continue
         library, class_name = entry
         if class_name is None:

@@ -91,7 +91,7 @@ def readers_at(info: ModelInfo, source: str) -> tuple[Reader, ...]:
         encoders = {
             name: value[1]
             for name, value in config.items()
-            if "text_encoder" in name and value[0] is not None
+            if "text_encoder" in name and isinstance(value, list) and isinstance(value[1], str)
         }
         tokenizers = {name: _tokenizer(source, revision, _tokenizer_name(name, config)) for name in encoders}
     except (OSError, ValueError):

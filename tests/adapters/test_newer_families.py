@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.adapters.pipeline_call import to_image
 from bias_core.errors import Cancelled
+from bias_core.types import ModelInfo
 from tests.adapters.newer_families import AGAINST, NEWER, OTHER_PROMPT, draw_bare, model_of, row_of
 
 every_family = pytest.mark.parametrize("family", NEWER)
@@ -73,3 +75,21 @@ def test_stop_ends_it_at_the_very_next_step_and_steps_are_counted_once(family, p
     n_steps = NEWER[family].steps
     assert seen == [(step, n_steps) for step in range(1, n_steps + 1)]
     assert "step" not in vars(pipeline.scheduler)
+
+
+@pytest.mark.parametrize("family", ["FLUX.2", "Kandinsky 5", "LongCat-Image", "Krea 2"])
+def test_its_folder_draws_as_the_bare_pipeline_and_says_what_is_read(family, pipeline, tmp_path):
+    pipeline.save_pretrained(tmp_path)
+    info = ModelInfo(
+        id="tiny", name="tiny", family="diffusers", options={"batch_size": 1, "call": NEWER[family].call}
+    )
+    model = DiffusersTextToImage(info, str(tmp_path), device="cpu", offline=True)
+    limits = model.prompt_limits(["a nurse"])
+    loaded = model.pipeline()
+    if family == "Kandinsky 5":
+        loaded.resolutions = pipeline.resolutions
+    assert limits == model.prompt_limits(["a nurse"])
+    assert limits
+    (picture,) = drawn(model, row_of(family))
+    expected = np.asarray(to_image(draw_bare(family, loaded, row_of(family)), "bare"))
+    np.testing.assert_array_equal(picture, expected)
