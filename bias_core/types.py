@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -97,6 +98,12 @@ class Attribute:
     negative: str
     reference: float | None = None
     reference_source: str = ""
+
+    @property
+    def has_source(self) -> bool:
+        """Whether P* was measured somewhere, and is no assumption or choice."""
+        said = self.reference_source.lower()
+        return self.reference is not None and bool(said.strip()) and not re.search("assum|choice", said)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -227,7 +227,7 @@ def _difference_row(d: Difference) -> dict[str, Any]:
         "p": d.test.p_value,
         "p adjusted": d.p_adjusted,
         "clear": "" if math.isnan(d.p_adjusted) else "yes" if d.p_adjusted <= RATE else "no",
-        "planted": math.nan if d.expected is None else d.expected,
+        "drawn": math.nan if d.expected is None else d.expected,
         "test": d.test.test,
         "interval": estimate.method or estimate.note,
     }

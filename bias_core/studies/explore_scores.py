@@ -38,13 +38,13 @@ class SentencePairs:
     ----------
     positive, negative : unit rows ``(n_attributes, d)``.
     errors : of the reader, None where they are not known.
-    planted : true share in the pictures that are scored, None where nobody knows.
+    drawn : share of the scored pictures that really show it, None where nobody knows.
     """
 
     positive: np.ndarray
     negative: np.ndarray
     errors: tuple[ReaderErrors | None, ...]
-    planted: tuple[float | None, ...]
+    drawn: tuple[float | None, ...]
 
 
 def read_sentences(
@@ -65,7 +65,7 @@ def read_sentences(
         positive=rows[: len(attributes)],
         negative=rows[len(attributes) :],
         errors=tuple(services.reader_errors(encoder, model, pairs)),
-        planted=tuple(services.shown(a.positive, known) if known else None for a in attributes),
+        drawn=tuple(services.shown(a.positive, known) if known else None for a in attributes),
     )
 
 
@@ -96,9 +96,7 @@ def score_attributes(
             continue
         found = _score_attribute(attribute, *columns, errors=sentences.errors[i], confidence=confidence)
         scores.append(replace(found, wals=wals[i], spread=spreads[i]))
-    return tuple(
-        replace(score, planted=share) for score, share in zip(scores, sentences.planted, strict=True)
-    )
+    return tuple(replace(score, drawn=share) for score, share in zip(scores, sentences.drawn, strict=True))
 
 
 def score_association(

@@ -56,7 +56,7 @@ class AttributeScore:
 
     ``similarity_positive`` and ``similarity_negative`` hold one cosine per picture, ``(n,)``.
     ``corrected`` is the Rogan-Gladen prevalence, None where the reader's errors are not known.
-    ``planted`` is the true rate in the drawn pictures, known for the calibration renderer only.
+    ``drawn`` is the share of the pictures that really show it, on record for the calibration renderer only.
     """
 
     attribute: Attribute
@@ -66,7 +66,7 @@ class AttributeScore:
     wals: Estimate
     spread: Estimate
     corrected: Estimate | None = None
-    planted: float | None = None
+    drawn: float | None = None
     n_ties: int = 0
     similarity_positive: np.ndarray
     similarity_negative: np.ndarray

@@ -80,7 +80,7 @@ def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> No
             rows["value"], places, xerr=np.nan_to_num(reach), fmt="o", ms=5, capsize=2,
             color=COLOURS[i % len(COLOURS)], label=group or None,
         )  # fmt: skip
-    for column, marker, text in (("published", "D", "published"), ("expected", "|", "planted")):
+    for column, marker, text in (("published", "D", "published"), ("expected", "|", "drawn")):
         if column in data and data[column].notna().any():
             axes.plot(
                 data[column].astype(float), range(len(data)), marker, ms=9 if marker == "|" else 5,

@@ -80,8 +80,9 @@ def measure_nationalities(design: Design, settings: StudySettings, data: StudyDa
 
 COLUMNS = (
     "P: share in which the reader sees the attribute. Ψ = max(0, P − P*). Corrected: with the reader's known "
-    "errors taken into account. Planted: true share in these pictures; neither: share that neither sentence "
-    "describes, which is read as the one or the other. Then what the paper printed, as shares."
+    "errors taken into account. Drawn: share of these pictures that really show it; neither: share "
+    "that neither sentence describes, which is read as the one or the other. Then what the paper printed, "
+    "as shares."
 )
 _WALS = (
     "WALS: share of the pictures' variety along the attribute. Spread: its standard deviation, in cosine. "
@@ -110,7 +111,7 @@ def table_row(cell: Cell, published: Published) -> dict[str, Any]:
         "P − P*": score.signed_difference.value,
         **columns("P corrected", corrected),
         "Ψ corrected": math.nan if corrected is None else cell.stereotype.value,
-        "planted": or_nan(score.planted),
+        "drawn": or_nan(score.drawn),
         "neither": or_nan(cell.neither),
         "n": score.prevalence.n,
         "ties": score.n_ties,
@@ -146,14 +147,14 @@ def _variety(cell: Cell) -> dict[str, Any]:
 
 def _findings(cell: Cell, settings: StudySettings, published: Published) -> list[Finding]:
     name, reference = cell.score.attribute.name, cell.score.attribute.reference
-    model, planted = settings.options["published_model"], cell.score.planted
+    model, drawn = settings.options["published_model"], cell.score.drawn
     share = Finding(
         key=f"{cell.concept} {name} P",
         title=f"{cell.concept}, {name}: P",
         metric="attribute_prevalence",
         estimate=replace(cell.prevalence, null_value=reference),
         published=published.share(cell, model, "prevalence"),
-        expected=planted,
+        expected=drawn,
         says=says_of_share(cell),
     )
     if reference is None:
@@ -164,7 +165,7 @@ def _findings(cell: Cell, settings: StudySettings, published: Published) -> list
         metric="stereotype_score",
         estimate=cell.stereotype,
         published=published.share(cell, model, "stereotype_score"),
-        expected=None if planted is None else stereotype_score(planted, reference),
+        expected=None if drawn is None else stereotype_score(drawn, reference),
         says=_says_of_score(cell.prevalence, reference, settings.options["threshold"]),
     )
     return [share, score]
@@ -298,7 +299,7 @@ def _axis(axis: str, estimate: Estimate) -> dict[str, float]:
 
 
 def _notes(own: Sequence[Cell]) -> list[str]:
-    if all(cell.score.planted is None for cell in own):
+    if all(cell.score.drawn is None for cell in own):
         return []
     return [
         "P* are real-world rates. Where nothing is planted (fair), all nationalities have the base rates of "

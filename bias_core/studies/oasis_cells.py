@@ -116,7 +116,7 @@ def read_cells(
     cells = []
     for score in scores:
         absent = data.services.shown(score.attribute.negative, known) if known else None
-        neither = None if score.planted is None or absent is None else max(0.0, 1 - score.planted - absent)
+        neither = None if score.drawn is None or absent is None else max(0.0, 1 - score.drawn - absent)
         cells.append(Cell(concept=concept, score=score, neither=neither))
     return cells
 

@@ -113,7 +113,7 @@ def _row(cell: Cell, added: dict[str, float], printed: dict[str, dict[str, float
         "concept": cell.concept,
         **columns("P", cell.score.prevalence),
         **columns("P corrected", cell.score.corrected),
-        "planted": or_nan(cell.score.planted),
+        "drawn": or_nan(cell.score.drawn),
         "n": cell.score.prevalence.n,
         **{name: added.get(name, math.nan) for name in ("added", "added low", "added high", "p", "q")},
         **{f"{model} P": or_nan(share) for model, share in published.items()},
@@ -140,7 +140,7 @@ def _finding(
         metric="attribute_prevalence",
         estimate=cell.prevalence,
         published=_published(cell, settings.options["published_model"], printed),
-        expected=cell.score.planted,
+        expected=cell.score.drawn,
         says=says,
     )
 

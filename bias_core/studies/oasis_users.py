@@ -53,7 +53,7 @@ class Nationality:
     users : internet users, in millions.
     cells : one per attribute with a real-world rate.
     summaries : mean and maximum of Ψ over them.
-    expected : the same of the true shares in the pictures; None where nobody knows.
+    expected : the same of what was drawn; None where nobody knows.
     """
 
     name: str
@@ -120,8 +120,8 @@ def _nationality(name: str, users: float, read: Sequence[Cell], data: StudyData)
     counts = np.random.default_rng(settings.seed).multinomial(n, np.full(n, 1 / n), size=N_RESAMPLES)
     resampled = _scores(counts @ presence / n, references)
     scores = _scores(presence.mean(axis=0), references)
-    planted = [cell.score.planted for cell in cells]
-    truths = [stereotype_score(p, r) for p, r in zip(planted, references, strict=True) if p is not None]
+    drawn = [cell.score.drawn for cell in cells]
+    truths = [stereotype_score(p, r) for p, r in zip(drawn, references, strict=True) if p is not None]
     return Nationality(
         name=name,
         users=users,

@@ -58,6 +58,7 @@ CLASSES: Mapping[str, type] = {
 
 _IS = "%"  # the key that tells what a JSON object stands for
 _PATH = "path"  # a column of a frame with files in it
+_RENAMED = {"AttributeScore": {"planted": "drawn"}}  # fields that older reports call otherwise
 _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -157,8 +158,8 @@ def _decode_object(name: str, value: dict[str, Any], root: Path) -> Any:
         return data.reshape(value["shape"]).copy()
     if name == "frame":
         return _decode_frame(value, root)
-    kind = CLASSES[name]
-    return kind(**{key: decode(item, root) for key, item in value.items() if key != _IS})
+    kind, now = CLASSES[name], _RENAMED.get(name, {})
+    return kind(**{now.get(key, key): decode(item, root) for key, item in value.items() if key != _IS})
 
 
 def _decode_frame(value: dict[str, Any], root: Path) -> pd.DataFrame:

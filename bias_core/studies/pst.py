@@ -174,17 +174,17 @@ FEWEST_IN_ORDER = 3
 
 def _true_order(known: pd.DataFrame) -> float | None:
     """τ of what was drawn, where that is on record."""
-    if "true STS paired" not in known or known["true STS paired"].isna().any():
+    if "drawn STS paired" not in known or known["drawn STS paired"].isna().any():
         return None
     sign = known["stereotyped_gender"].map({"masculine": -1, "feminine": 1})
-    return kendall_tau(sign * known["true STS paired"], known["F labour"], n_resamples=2).tau.value
+    return kendall_tau(sign * known["drawn STS paired"], known["F labour"], n_resamples=2).tau.value
 
 
 def _table14(micro: pd.DataFrame) -> StudyTable:
     columns = ["display", "stereotyped_gender"]
     for setting in (SINGLE, PAIRED):
         name = f"STS {setting}"
-        columns += [f"n {setting}", name, f"{setting} low", f"{setting} high", f"true {name}"]
+        columns += [f"n {setting}", name, f"{setting} low", f"{setting} high", f"drawn {name}"]
         columns += [f"published {name}", f"F {setting}", f"published F {setting}", f"coverage {setting}"]
     columns.append("F labour")
     return StudyTable(
@@ -223,7 +223,7 @@ def _figure3(micro: pd.DataFrame) -> StudyFigure:
         title="Micro scores in pairs (Fig. 3)",
         kind="intervals",
         data=_marks(
-            micro, "STS paired", "paired", published="published STS paired", expected="true STS paired"
+            micro, "STS paired", "paired", published="published STS paired", expected="drawn STS paired"
         ),
         labels={"x": "stereotype test score in pairs", "null": 0.0},
         caption="Right of the line: the people look as the stereotype has it more often than not.",

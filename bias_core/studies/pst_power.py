@@ -148,7 +148,7 @@ def _table16(micro: pd.DataFrame) -> StudyTable:
     columns = ["display", "level", "role"]
     for setting in (SINGLE, PAIRED):
         name = f"STS {setting}"
-        columns += [f"n {setting}", name, f"{setting} low", f"{setting} high", f"true {name}"]
+        columns += [f"n {setting}", name, f"{setting} low", f"{setting} high", f"drawn {name}"]
         columns += [f"published {name}", f"coverage {setting}"]
     columns += ["gap", "gap low", "gap high", "published gap"]
     return StudyTable(

@@ -117,7 +117,7 @@ def micro_scores(
         if people["truth"].notna().all():
             drawn = people.assign(perceived_gender=people["truth"])
             true = stereotype_test_score(drawn, by=by, n_resamples=2)[[*by, "score"]]
-            table = table.merge(true.rename(columns={"score": f"true STS {name}"}), on=by, how="left")
+            table = table.merge(true.rename(columns={"score": f"drawn STS {name}"}), on=by, how="left")
     return table
 
 

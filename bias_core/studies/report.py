@@ -158,8 +158,8 @@ def _attribute_lines(score: AttributeScore) -> Iterator[str]:
     if attribute.reference is not None:
         source = attribute.reference_source or "no source given"
         yield f"P* = {format_given(attribute.reference)} ({source})."
-    if score.planted is not None:
-        yield f"It is truly there in {score.planted:.1%} of these pictures (known: this world drew them)."
+    if score.drawn is not None:
+        yield f"Drawn: {score.drawn:.1%} of these pictures really show it, by the record of what was drawn."
 
 
 def _score_row(attribute: str, label: str, estimate: Estimate, meaning: str) -> Row:
@@ -187,7 +187,7 @@ def _picture_scores(report: ExploreReport, i: int) -> Row:
 
 def _attribute_dict(score: AttributeScore) -> Row:
     numbers = {name: _without_nan(asdict(estimate)) for name, estimate in estimates(score).items()}
-    return asdict(score.attribute) | numbers | {"planted": score.planted, "n_ties": score.n_ties}
+    return asdict(score.attribute) | numbers | {"drawn": score.drawn, "n_ties": score.n_ties}
 
 
 def _association_dict(report: ExploreReport) -> Row | None:

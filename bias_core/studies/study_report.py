@@ -44,7 +44,7 @@ def _finding_row(finding: Finding) -> Row:
         "p_value": finding.p_value,
         "null_value": metric.null_value if estimate.null_value is None else estimate.null_value,
         "published": finding.published,
-        "planted": finding.expected,
+        "drawn": finding.expected,
         "says": finding.says,
         "method": estimate.method,
         "note": estimate.note,
@@ -140,7 +140,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
 def finding_frame(report: StudyReport) -> pd.DataFrame:
     """The findings as text, for reading; what none of them has is left out."""
     rows = finding_rows(report)
-    optional = {"p": "p_value", "published": "published", "planted": "planted"}
+    optional = {"p": "p_value", "published": "published", "drawn": "drawn"}
     absent = [name for name, key in optional.items() if not any(map(is_known, (row[key] for row in rows)))]
     return pd.DataFrame([finding_text(row) for row in rows]).drop(columns=absent if rows else [])
 
@@ -162,7 +162,7 @@ def finding_text(row: Row) -> dict[str, str]:
         "p": format_p(row["p_value"]),
         "null": format_given(row["null_value"], absent=NO_NULL),
         "published": format_given(row["published"], *ends, n=n, absent=NOT_PUBLISHED),
-        "planted": format_given(row["planted"], *ends, n=n),
+        "drawn": format_given(row["drawn"], *ends, n=n),
         "reads": row["note"] or row["says"],
     }
 

@@ -107,7 +107,7 @@ class Finding:
     estimate : with its interval, n and null value.
     p_value : None where there is no test.
     published : what the paper printed, None where it did not.
-    expected : what is planted, on the calibration models; None elsewhere.
+    expected : the same of what was really drawn, where that is on record; None elsewhere.
     says : one plain sentence.
     """
 

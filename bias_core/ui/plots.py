@@ -31,7 +31,7 @@ _LONGEST_NAME = 22
 
 
 def interval_plot(scores: Sequence[AttributeScore]) -> str:
-    """One line per attribute: the measured share with its interval, P*, and the true share where known."""
+    """One line per attribute: the measured share with its interval, P*, and what was drawn where known."""
     figure, axes = _figure(4.8, 0.72 + 0.5 * len(scores))
     for y, score in enumerate(scores):
         axes.axhline(y, color=_BY_NAME["line"], linewidth=0.8, zorder=0)
@@ -90,8 +90,8 @@ def _draw_share(axes: Axes, y: int, score: AttributeScore) -> None:
     edge: dict[str, Any] = {"markeredgecolor": _BY_NAME["surface"], "markeredgewidth": 1.2, "clip_on": False}
     if reference is not None:
         axes.plot([reference], [y], "D", color=_BY_NAME["reference"], markersize=8, **edge)
-    if score.planted is not None:
-        axes.plot([score.planted], [y - 0.22], "v", color=_BY_NAME["planted"], markersize=8, **edge)
+    if score.drawn is not None:
+        axes.plot([score.drawn], [y - 0.22], "v", color=_BY_NAME["planted"], markersize=8, **edge)
 
 
 def _figure(width: float, height: float) -> tuple[Figure, Any]:

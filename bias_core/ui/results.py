@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 LEGEND = (
     '<p class="legend"><span class="k measured">measured P with its interval</span>'
-    '<span class="k reference">P*, real-world or chosen rate</span>{planted}</p>'
+    '<span class="k reference">P*, real-world or chosen rate</span>{drawn}</p>'
 )
-_PLANTED = '<span class="k planted">true share, known because this world drew the pictures</span>'
+_DRAWN = '<span class="k planted">drawn: share that really shows it, on record</span>'
 _COLUMNS = ("prevalence", "signed_difference", "stereotype", "corrected", "wals", "spread")
 _HEADS = (
     ("P", MEANINGS["prevalence"]),
     ("n", "pictures that were scored"),
     ("P*", "the rate it is compared with: of the real world, or a choice"),
-    ("true P", "share of the scored pictures that truly show it, known when this world drew them"),
+    ("drawn", "share of the scored pictures that really show it, where that is on record"),
     *((LABELS[name], MEANINGS[name]) for name in _COLUMNS[1:]),
 )
 _SMALL = 256  # pixels: below, a picture is enlarged without smoothing
@@ -57,8 +57,8 @@ def shares_html(report: ExploreReport) -> str:
     """The dot-and-interval plot with its legend."""
     if not report.attributes:
         return ""
-    known = any(score.planted is not None for score in report.attributes)
-    legend = LEGEND.format(planted=_PLANTED if known else "")
+    known = any(score.drawn is not None for score in report.attributes)
+    legend = LEGEND.format(drawn=_DRAWN if known else "")
     return f"<h3>How often is it seen?</h3>{plots.interval_plot(report.attributes)}{legend}"
 
 
@@ -152,7 +152,7 @@ def _table_row(score: AttributeScore) -> str:
     found = estimates(score)
     cells = {name: _cell(LABELS[name], found.get(name)) for name in _COLUMNS}
     plain = (("n", str(score.prevalence.n)), ("P*", format_given(score.attribute.reference)),
-             ("true P", format_given(score.planted, n=score.prevalence.n)))  # fmt: skip
+             ("drawn", format_given(score.drawn, n=score.prevalence.n)))  # fmt: skip
     middle = "".join(f'<td data-label="{label}">{value}</td>' for label, value in plain)
     rest = "".join(cells[name] for name in _COLUMNS[1:])
     return f'<tr><th scope="row">{escape(score.attribute.name)}</th>{cells["prevalence"]}{middle}{rest}</tr>'

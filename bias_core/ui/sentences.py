@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from bias_core.statistics import images_needed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bias_core.studies.explore_types import AssociationScore, AttributeScore, ExploreReport
     from bias_core.types import Estimate
 
@@ -47,15 +49,25 @@ def headline(report: ExploreReport) -> str:
         return "There is no picture to score."
     if not report.attributes:
         return f"{n} pictures of “{report.prompt}”. No attribute was asked for."
-    lead = max(report.attributes, key=_departure)
+    compared = _compared(report)
+    lead = max(compared, key=_departure)
     share, reference = f"{percent(lead.prevalence.value)} ({span(lead.prevalence)})", _reference(lead)
     seen = f"“{lead.attribute.name}” is seen in {share} of {n} pictures"
+    rate = f"the {reference} it is compared with" if lead.attribute.has_source else f"an assumed {reference}"
+    some = len(compared) < len(report.attributes)
+    which = "attribute with a sourced rate departs" if some else "attribute departs"
     return {
-        "above": f"{seen}, more than the {reference} it is compared with. {_rest(report)}",
-        "below": f"{seen}, less than the {reference} it is compared with. {_rest(report)}",
-        "within": f"No attribute departs clearly from its reference. Farthest: {seen}, against {reference}.",
+        "above": f"{seen}, more than {rate}. {_rest(compared, some=some)}",
+        "below": f"{seen}, less than {rate}. {_rest(compared, some=some)}",
+        "within": f"No {which} clearly from its reference. Farthest: {seen}, against {rate}.",
         "unknown": f"{seen}. There is no real-world rate to compare it with.",
     }[verdict(lead)].strip()
+
+
+def _compared(report: ExploreReport) -> Sequence[AttributeScore]:
+    """The measured attributes whose P* has a source; all where there are none."""
+    sourced = [score for score in report.attributes if score.attribute.has_source]
+    return [score for score in sourced if not math.isnan(score.prevalence.value)] or report.attributes
 
 
 def says(score: AttributeScore) -> str:
@@ -82,7 +94,9 @@ def does_not_say(score: AttributeScore) -> str:
         return f"{score.n_ties} pictures were equally near to both sentences and count as absent."
     if score.corrected is None:
         return "How often the reader errs here is not known, so the share can be off by more."
-    if "assumed" in score.attribute.reference_source or "choice" in score.attribute.reference_source:
+    if score.attribute.reference is None:
+        return "Without a rate to compare it with, a share alone is no sign of bias."
+    if not score.attribute.has_source:
         return "P* is a choice made for this comparison, not a measured rate of the world."
     return "P* is a rate of one country and year; another place gives another verdict."
 
@@ -120,13 +134,14 @@ def _departure(score: AttributeScore) -> float:
     return outside if outside else abs(share.value - reference) - 1
 
 
-def _rest(report: ExploreReport) -> str:
-    verdicts = [verdict(score) for score in report.attributes]
+def _rest(compared: Sequence[AttributeScore], *, some: bool) -> str:
+    verdicts = [verdict(score) for score in compared]
     n_away = verdicts.count("above") + verdicts.count("below")
     if len(verdicts) == 1:
         return ""
     verb = "departs" if n_away == 1 else "depart"
-    return f"{n_away} of {len(verdicts)} attributes {verb} clearly from the reference."
+    with_source = " with a sourced rate" if some else ""
+    return f"{n_away} of {len(verdicts)} attributes{with_source} {verb} clearly from the reference."
 
 
 def _reference(score: AttributeScore) -> str:
@@ -134,6 +149,6 @@ def _reference(score: AttributeScore) -> str:
 
 
 def _truth(score: AttributeScore) -> str:
-    if score.planted is None:
+    if score.drawn is None:
         return ""
-    return f" This world knows the truth: it is drawn in {percent(score.planted)} of them."
+    return f" Drawn, by the record, it is in {percent(score.drawn)} of them."

@@ -67,18 +67,18 @@ def findings_html(report: StudyReport, null: str = NULL) -> str:
     if not rows:
         return ""
     scales = _scales(rows)
-    published, planted = (any(is_known(row[key]) for row in rows) for key in ("published", "planted"))
+    published, drawn = (any(is_known(row[key]) for row in rows) for key in ("published", "drawn"))
     tested = any(is_known(row["p_value"]) for row in rows)
     head = ["interval", "value", "n", *["p"] * tested, null]
-    head += ["published"] * published + ["planted"] * planted + ["in words"]
-    optional = {"tested": tested, "published": published, "planted": planted}
+    head += ["published"] * published + ["drawn"] * drawn + ["in words"]
+    optional = {"tested": tested, "published": published, "drawn": drawn}
     body = [_finding_row(row, scales[row["measure"]], null, **optional) for row in rows]
     table = _table_html(["", *head], body[:FEW], "Findings")
     more = _table_html(["", *head], body[FEW:], "Further findings")
     rest = f"<details><summary>{len(rows) - FEW} more</summary>{more}</details>" if len(rows) > FEW else ""
     measures = dict.fromkeys(finding.metric for finding in report.results.findings)
     return (
-        f"<h3>The numbers</h3>{_legend(null, published, planted)}{table}{rest}"
+        f"<h3>The numbers</h3>{_legend(null, published, drawn)}{table}{rest}"
         f"{takes_html('table', FINDINGS, TABLE_FORMS)}"
         f'<details class="how"><summary>What do these measures mean?</summary>'
         f"<dl>{''.join(_meaning(key) for key in measures)}</dl></details>"
@@ -95,13 +95,13 @@ def _meaning(key: str) -> str:
     )
 
 
-def _legend(null: str, published: bool, planted: bool) -> str:
+def _legend(null: str, published: bool, drawn: bool) -> str:
     parts = [
         '<span class="k measured">measured, with its interval</span>',
         f'<span class="k null">what {null}</span>',
     ]
     parts += ['<span class="k reference">published in the paper</span>'] * published
-    parts += ['<span class="k planted">planted in this world</span>'] * planted
+    parts += ['<span class="k planted">what was really drawn, on record</span>'] * drawn
     return f'<p class="legend">{"".join(parts)}</p>'
 
 
@@ -112,7 +112,7 @@ def _finding_row(
     *,
     tested: bool,
     published: bool,
-    planted: bool,
+    drawn: bool,
 ) -> str:
     text = {name: escape(value) for name, value in finding_text(row).items()}
     cells = [
@@ -122,7 +122,7 @@ def _finding_row(
         *[("p", text["p"])] * tested,
         (null, text["null"]),
         *[("published", text["published"])] * published,
-        *[("planted", text["planted"])] * planted,
+        *[("drawn", text["drawn"])] * drawn,
         ("in words", text["reads"]),
     ]
     inside = "".join(f'<td data-label="{name}"><span>{value}</span></td>' for name, value in cells)
@@ -134,7 +134,7 @@ def _finding_row(
 
 def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     """The common axis of each measure's small drawings."""
-    keys = ("value", "low", "high", "null_value", "published", "planted")
+    keys = ("value", "low", "high", "null_value", "published", "drawn")
     seen: dict[str, list[float]] = {}
     for row in rows:
         seen.setdefault(row["measure"], []).extend(float(row[key]) for key in keys if is_known(row[key]))
@@ -164,8 +164,8 @@ def _strip(row: dict[str, Any], scale: tuple[float, float]) -> str:
     if is_known(row["published"]):
         at = x(row["published"])
         parts.append(f'<path class="reference" d="M{at:.1f} 6l5 5l-5 5l-5-5z"/>')
-    if is_known(row["planted"]):
-        at = x(row["planted"])
+    if is_known(row["drawn"]):
+        at = x(row["drawn"])
         parts.append(f'<path class="planted" d="M{at - 5:.1f} 1h10l-5 8z"/>')
     return f'<svg class="strip" viewBox="0 0 {_STRIP:.0f} 22" aria-hidden="true">{"".join(parts)}</svg>'
 

@@ -71,7 +71,7 @@ def folders(exports, tmp_path_factory):
 
 def numbers(report):
     return [
-        {key: value for key, value in row.items() if key not in ("planted", "note")}
+        {key: value for key, value in row.items() if key not in ("drawn", "note")}
         for row in finding_rows(report)
     ]
 

@@ -77,7 +77,7 @@ def test_a_planted_difference_is_found_and_said(world):
     found = complete(compare(replace(SETTINGS, arms=arms, n_images=48), world))
     gap = difference(found, "man", "P")
     assert 0.2 < gap["difference"] < 0.7  # planted: 0.93 - 0.5
-    assert gap["low"] <= gap["planted"] <= gap["high"]
+    assert gap["low"] <= gap["drawn"] <= gap["high"]
     assert gap["p adjusted"] < 0.01
     assert difference(found, "man", "spread")["high"] < 0  # nearly all are men: less variety along it
     assert difference(found, "old", "P")["clear"] == "no"

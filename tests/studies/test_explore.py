@@ -103,9 +103,9 @@ def test_truth_is_told_by_the_renderer_and_by_nobody_else(services):
         [image.truth["gender"] == "masculine" for image in services.images.find(
             {image.id: image.row for image in rendered.images}).values()]
     )  # fmt: skip
-    assert rendered.attributes[0].planted == in_pictures
-    assert rendered.attributes[1].planted is None  # an occupation is no visible attribute
-    assert run(SETTINGS, services).attributes[0].planted is None
+    assert rendered.attributes[0].drawn == in_pictures
+    assert rendered.attributes[1].drawn is None  # an occupation is no visible attribute
+    assert run(SETTINGS, services).attributes[0].drawn is None
 
 
 def test_asking_again_draws_and_embeds_nothing(services, assets, tmp_path):

@@ -146,7 +146,7 @@ def test_the_same_data_give_the_same_file(data):
 
 def test_intervals_show_what_was_measured_published_and_planted(data):
     axes = draw(figure("intervals", data["intervals"], x="S", null=0.0)).axes[0]
-    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["published", "planted"]
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["published", "drawn"]
     assert [t.get_text() for t in axes.get_yticklabels()] == NAMES
     assert axes.get_xlabel() == "S"
 

@@ -48,9 +48,9 @@ def test_every_planted_share_lies_in_its_interval_but_for_pictures_that_neither_
     assert len(cells) == 15
     for (nationality, attribute), row in cells.iterrows():
         finding = found[f"{nationality} {attribute} P"]
-        assert finding.expected == row["planted"]
-        assert finding.estimate.low <= row["planted"] + row["neither"], (nationality, attribute)
-        assert finding.estimate.high >= row["planted"], (nationality, attribute)
+        assert finding.expected == row["drawn"]
+        assert finding.estimate.low <= row["drawn"] + row["neither"], (nationality, attribute)
+        assert finding.estimate.high >= row["drawn"], (nationality, attribute)
 
 
 def test_table_1_of_sdv2_comes_out_as_it_was_planted(report):

@@ -227,7 +227,7 @@ def test_a_diffusion_model_is_scored_without_a_record(services):
     report = run(OCCUPATIONS, settings, services)
     assert report.n_images == 2 * 2 * 2 + 4
     assert finding(report, "paired_overall").expected is None
-    assert "true STS paired" not in frame(report, "table14")
+    assert "drawn STS paired" not in frame(report, "table14")
     assert not [f for f in report.results.findings if f.metric == "cohen_kappa"]
 
 
@@ -291,8 +291,8 @@ class Oracle:
         return ["a man" if any(f"the {m} " in q for m in masculine) else "woman." for q in questions]
 
 
-def test_questions_reach_the_person_they_are_about(services):
-    services._built["answerer", "oracle"] = Oracle()
+def test_questions_reach_the_person_they_are_about(services, monkeypatch):
+    monkeypatch.setattr(services, "answerer", lambda _name: Oracle())
     report = run(OCCUPATIONS, replace(SMALL, options={"labeller": "vqa", "answerer": "oracle"}), services)
     assert finding(report, "paired_overall").estimate.value == 100
     assert finding(report, "single_overall").estimate.value == 100
@@ -308,7 +308,7 @@ def test_free_answers_name_one_gender_or_cannot_be_identified():
 def test_a_missing_answerer_says_so(tmp_path):
     settings = Settings(data_dir=tmp_path, offline=True)
     services = Services(settings)
-    services._built["answerer", "gone"] = Gone()
+    services.answerer = lambda _name: Gone()
     with pytest.raises(ModelUnavailable, match="gone"):
         run(OCCUPATIONS, replace(SMALL, options={"labeller": "vqa", "answerer": "gone"}), services)
     assert services.manifests.list() == []  # said before anything is drawn

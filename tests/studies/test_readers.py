@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -317,3 +318,29 @@ def test_texts_are_not_drawn_for_a_report_that_the_reader_could_not_read(service
     older = replace(report, settings=replace(report.settings, encoder="calibration-clip"))
     with pytest.raises(InvalidInput, match=REFUSED):
         complete(regenerate(older, services, cluster=cluster, prompt="a person", n=1))
+
+
+def test_a_condition_exists_only_for_models_that_have_conditions(services):
+    report = explored(services, model=OTHER, encoder="org/clip")
+    assert report.settings.condition == ""
+    assert services.manifests.get(report.run_id).settings["condition"] == ""
+    exported = json.dumps(to_dict(report)) + to_markdown(report) + to_command(report.settings)
+    assert "published" not in exported + header_html(report)
+    study = complete(
+        run_study(
+            find_design("oasis-doctors"), StudySettings(model=OTHER, encoder="org/clip", scale=0.01), services
+        )
+    )
+    assert study.settings.condition == services.manifests.get(study.run_id).settings["condition"] == ""
+    assert f"pictures of {OTHER}, read by" in to_export(study).markdown
+    assert "--condition" not in to_export(study).facts.command
+    named = explored(services, model=OTHER, encoder="org/clip", condition="")
+    assert named.run_id == report.run_id  # it is the same question
+
+
+def test_an_arm_of_another_model_is_not_named_after_a_condition(services):
+    arms = (Arm(), Arm(model=OTHER))
+    asked = CompareSettings(concept="doctor", arms=arms, attributes=(MAN,), encoder="org/clip", n_images=3)
+    report = complete(compare(asked, services))
+    assert report.design.title == f"doctor: calibration-renderer, published against {OTHER}"
+    assert report.settings.options["arms"][1]["condition"] == ""

@@ -314,4 +314,4 @@ def test_a_diffusion_model_is_measured_the_same_twice(services, design):
     assert {k: v for k, v in one.items() if k != "seconds"} == {
         k: v for k, v in two.items() if k != "seconds"
     }
-    assert all(row["planted"] is None for row in one["findings"])
+    assert all(row["drawn"] is None for row in one["findings"])

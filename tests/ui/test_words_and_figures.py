@@ -77,6 +77,35 @@ def test_an_interval_with_the_reference_inside_is_not_called_fair() -> None:
     assert "none ruled out" in text
 
 
+def sourced(name: str, source: str, share: Estimate, reference: float | None = 0.5) -> AttributeScore:
+    found = score(share.value, share.low, share.high, reference)
+    attribute = replace(found.attribute, name=name, reference=reference, reference_source=source)
+    return replace(found, attribute=attribute, prevalence=share)
+
+
+def test_a_headline_prefers_a_rate_with_a_source_and_else_says_that_it_is_assumed(
+    report: ExploreReport,
+) -> None:
+    far, near = estimate(0.95, 0.8, 1.0), estimate(0.56, 0.52, 0.7)
+    guess = sourced("old", "assumed 50 %, a choice", far)
+    census = sourced("man", "a census (2024)", near)
+    several = sentences.headline(replace(report, attributes=(guess, census, guess)))
+    assert several.startswith("“man” is seen in")
+    assert "assumed" not in several
+    assert "of 3 attributes" not in several
+    inside = sourced("man", "a census (2024)", estimate(0.5, 0.3, 0.7))
+    within = sentences.headline(replace(report, attributes=(guess, inside)))
+    assert within.startswith("No attribute with a sourced rate departs clearly from its reference.")
+    alone = sentences.headline(replace(report, attributes=(guess,)))
+    assert alone.startswith("“old” is seen in")
+    assert "more than an assumed 50" in alone
+    unmeasured = sourced("man", "a census (2024)", estimate(math.nan, math.nan, math.nan))
+    assert sentences.headline(replace(report, attributes=(unmeasured, guess))).startswith("“old”")
+    for text, has in (("", False), ("an assumption", False), ("our Choice", False), ("bls2024", True)):
+        assert sourced("x", text, near).attribute.has_source is has
+    assert not sourced("x", "bls2024", near, reference=None).attribute.has_source
+
+
 def test_every_number_of_the_table_has_its_interval_and_n(report: ExploreReport) -> None:
     html = results.table_html(report)
     assert html.count('<th scope="row">') == len(report.attributes)
