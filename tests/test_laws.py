@@ -77,6 +77,25 @@ def imports(path):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def every(paths):
+    """A law is one test, which lists all that break it."""
+
+    def of(check):
+        def test():
+            broken = []
+            for path in paths:
+                try:
+                    check(path)
+                except AssertionError as error:  # noqa: PERF203
+                    broken.append(f"{name(path)}: {error}")
+            assert not broken, "\n".join(broken)
+
+        test.__name__ = check.__name__
+        return test
+
+    return of
+
+
 def rooms_imported(path):
     found = {module.split(".")[1] for module in imports(path) if module.startswith("bias_core.")}
     return {other for other in found if other in FLOOR}
@@ -86,7 +105,7 @@ def libraries(path):
     return {module.split(".")[0] for module in imports(path)}
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
+@every(FILES)
 def test_imports_point_down_floor_by_floor(path):
     here = room(path)
     if here == "__init__":
@@ -110,7 +129,7 @@ def test_imports_have_no_circle():
         pytest.fail(f"circle: {error.args[1]}")
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
+@every(FILES)
 def test_heavy_libraries_stay_in_their_rooms(path):
     used = libraries(path)
     if room(path) != "ui":
@@ -121,7 +140,7 @@ def test_heavy_libraries_stay_in_their_rooms(path):
         assert used <= METRICS_MAY | set(sys.stdlib_module_names)
 
 
-@pytest.mark.parametrize("path", CODE, ids=name)
+@every(CODE)
 def test_no_blind_except_and_no_assert(path):
     for node in ast.walk(tree(path)):
         assert not isinstance(node, ast.Assert), f"line {node.lineno}: assert"
@@ -132,12 +151,12 @@ def test_no_blind_except_and_no_assert(path):
             )
 
 
-@pytest.mark.parametrize("path", CODE, ids=name)
+@every(CODE)
 def test_no_file_passes_400_lines(path):
     assert len(path.read_text().splitlines()) <= 400
 
 
-@pytest.mark.parametrize("path", CODE, ids=name)
+@every(CODE)
 def test_no_function_body_passes_40_lines_without_its_docstring(path):
     # The signature is not counted either: the formatter gives each parameter a line.
     for node in ast.walk(tree(path)):
@@ -148,12 +167,12 @@ def test_no_function_body_passes_40_lines_without_its_docstring(path):
             assert length <= 40, f"{node.name} has {length} lines"
 
 
-@pytest.mark.parametrize("path", CODE, ids=name)
+@every(CODE)
 def test_nothing_seeds_globally(path):
     assert not re.search(r"(np|numpy)\.random\.seed|(^|[^.\w])random\.seed|RandomState", path.read_text())
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
+@every(FILES)
 def test_dataclasses_are_keyword_only_and_results_are_frozen(path):
     if room(path) not in (
         "metrics",
@@ -171,9 +190,7 @@ def test_dataclasses_are_keyword_only_and_results_are_frozen(path):
                 assert ast.unparse(decorator) == "dataclass(frozen=True, kw_only=True)", node.name
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in FILES if room(p) in ("metrics", "search") and p.stem != "__init__"], ids=name
-)
+@every([p for p in FILES if room(p) in ("metrics", "search") and p.stem != "__init__"])
 def test_a_method_has_a_test_file_of_the_same_path_and_cites_what_exists(path):
     relative = path.relative_to(PACKAGE)
     assert (ROOT / "tests" / relative.parent / f"test_{relative.name}").is_file()
@@ -184,9 +201,7 @@ def test_a_method_has_a_test_file_of_the_same_path_and_cites_what_exists(path):
         assert f"{{{key}," in bib, f"{key} is not in refs.bib"
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in FILES if room(p) == "metrics" and p.stem != "__init__"], ids=name
-)
+@every([p for p in FILES if room(p) == "metrics" and p.stem != "__init__"])
 def test_public_functions_of_a_measure_are_documented_with_an_example(path):
     module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     for node in tree(path).body:
