@@ -6,7 +6,6 @@ argument. Nothing in it belongs to one visitor.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -33,6 +32,7 @@ from bias_core.runs.manifests import ManifestStore
 from bias_core.runs.repairs import Repairs
 from bias_core.runs.upkeep import Upkeep
 from bias_core.settings import Settings
+from bias_core.waiting import BuiltOnce, FairLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -80,28 +80,25 @@ class Services:
         self.manifests = ManifestStore(data / "runs")
         self._hashes = FileHashes(data / "file_hashes.sqlite", self.repairs)
         self._sources = ModelSources(self.settings, self._hashes)
-        self.model_lock, self._reader_lock = threading.Lock(), threading.Lock()
+        self.model_lock, self._reader_lock = FairLock(), FairLock()
         self.engine: Engine = LocalEngine(self.settings.device)
         self.rates = RateStore(data / "rates.json")
-        self._build_lock = threading.RLock()
-        self._labels_lock = threading.RLock()  # of its own: raters wait for no model
         self._borrows = self.settings.device == "auto" and on_zero_gpu()
         self._device = "cpu" if self._borrows else self.settings.device
         if self._borrows:
             prepare()
-        self._built: dict[tuple[str, str], object] = {}
-        self._versions: dict[tuple[str, str], str] = {}  # of the weights that something was built for
+        self._built = BuiltOnce()
 
     @property
     def labels(self) -> LabelStore:
         """People's answers; the database opens with the first of them."""
-        return self._once("labels", "", self._build_labels, lock=self._labels_lock)
+        return self._built.get("labels", "", self._build_labels)
 
     def label_sync(self) -> LabelSync | None:
         """The copying of answers to a hub's dataset, running from now on; None where none is wanted."""
         if not self.settings.labels_repo:
             return None
-        return self._once("label_sync", "", self._start_label_sync, lock=self._labels_lock)
+        return self._built.get("label_sync", "", self._start_label_sync)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -138,7 +135,9 @@ class Services:
         info, settings = self.model_info(name), self.settings
         here = self._sources.is_here(info)
         if not here and not info.download_gb and not settings.offline:
-            size = self._once("size", name, lambda: download_gb(str(info.options["path"]), info.revision))
+            size = self._built.get(
+                "size", name, lambda: download_gb(str(info.options["path"]), info.revision)
+            )
             info = replace(info, download_gb=round(size, 1))
         return model_fit(
             info,
@@ -163,7 +162,7 @@ class Services:
         """The generator of this name; its weights load with the first picture, and anew once they changed."""
         info = self.model_info(name)
         version = self._sources.version(info)
-        return self._once("model", info.id, lambda: self._build_model(info, version), version)
+        return self._built.get("model", info.id, lambda: self._build_model(info, version), version=version)
 
     def draw(
         self, rows: Sequence[ImageRow], *, cancelled: Callable[[], bool] = lambda: False
@@ -180,7 +179,9 @@ class Services:
         first = rows[0]
         check_version(first.model, first.revision, partial(self.revision, first.model))
         model = self.text_to_image(first.model)
-        events = self.engine.run(rows, model, self.images, lock=self.model_lock, cancelled=cancelled)
+        if not self._borrows:
+            self._sources.fetch(self.model_info(first.model), first.revision, self._device)
+        events = self.engine.run(rows, model, self.images, lock=self.model_lock.turns, cancelled=cancelled)
         return self.rates.watch(events, rows[0], self.engine)
 
     def reading(self, *readers: object) -> ReadersTurn:
@@ -208,7 +209,9 @@ class Services:
     def person_finder(self, name: str) -> PersonFinder:
         """The finder of people of this name; its weights load with the first picture."""
         info = partial(self.catalogue.tool, "person_finder", name)
-        return self._once("person_finder", name, lambda: self._readers.person_finder(info(), self.encoder))
+        return self._built.get(
+            "person_finder", name, lambda: self._readers.person_finder(info(), self.encoder)
+        )
 
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
@@ -224,7 +227,7 @@ class Services:
             return (None,) * len(sentences)
         from bias_core.calibration.reader_errors import errors_of_sentences, held_out_embeddings
 
-        held_out = self._once("held out", encoder, lambda: held_out_embeddings(path))
+        held_out = self._built.get("held out", encoder, lambda: held_out_embeddings(path))
         reader, both = self.encoder(encoder), [text for pair in sentences for text in pair]
         texts = self.embeddings.texts(reader, both, lock=self.reading(reader))
         return errors_of_sentences(*held_out, texts, sentences)
@@ -314,19 +317,11 @@ class Services:
             self.labels.close()
         self._hashes.close()
 
-    def _once(self, kind: str, name: str, build: Callable[[], T], version: str = "", lock: Any = None) -> T:
-        """What was built under this name for these weights; built now where there is none."""
-        with lock or self._build_lock:
-            key = kind, name
-            if key not in self._built or self._versions.get(key, version) != version:
-                self._built[key], self._versions[key] = build(), version
-            return self._built[key]  # type: ignore[return-value]
-
     def _reader(self, role: str, info: R, build: Callable[[R, str, Callable[[], None]], T]) -> T:
         """A reader for what lies under its path now; while it loads, this is looked at once more."""
         version = self._sources.reader_version(info)
         unchanged = partial(check_version, info.id, version, partial(self._sources.reader_version, info))
-        return self._once(role, info.id, lambda: build(info, version, unchanged), version)
+        return self._built.get(role, info.id, lambda: build(info, version, unchanged), version=version)
 
     def _listed(self, role: ReaderRole | Role) -> Sequence[EncoderInfo | ToolInfo]:
         return self.encoders() if role == "encoder" else self.tools(role)

@@ -19,7 +19,7 @@ CODE = [*FILES, *(path for path in [ROOT / "app.py"] if path.exists())]
 
 # From the ground up: a room (a file or a folder) may import rooms of its own floor or below.
 FLOORS = [
-    {"types", "errors", "settings", "machine"},
+    {"types", "errors", "settings", "machine", "waiting"},
     {"arrays", "crops", "prompts", "protocols"},
     {
         "statistics",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from bias_core.adapters.devices import pick_device
 from bias_core.adapters.snapshots import identity, local_sources, pinned, snapshot
 from bias_core.errors import ModelUnavailable
 from bias_core.hub import is_cached
 from bias_core.settings import ASSETS
+from bias_core.waiting import HUB_SECONDS, BuiltOnce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +36,7 @@ class ModelSources:
 
     def __init__(self, settings: Settings, hashes: FileHashes) -> None:
         self._settings, self._hashes = settings, hashes
-        self._known: dict[tuple[str, str], object] = {}
-        self._lock = threading.RLock()
+        self._known = BuiltOnce()
 
     def find(self, path: str) -> str:
         """A folder of the assets, a folder or file of the user, or what it was: a hub id, or a name."""
@@ -54,7 +55,8 @@ class ModelSources:
         """The small files of a hub's repository; None where they cannot be had."""
         name, offline = f"{repo}@{revision}" if revision else repo, self._settings.offline
         try:
-            return self._once("snapshot", name, lambda: snapshot(repo, revision, name=name, offline=offline))
+            ask = partial(snapshot, repo, revision, name=name, offline=offline)
+            return self._known.get("snapshot", name, ask, limit=HUB_SECONDS)
         except ModelUnavailable:  # said when it is used
             return None
 
@@ -62,7 +64,8 @@ class ModelSources:
         """With its folder, or the commits that its name stands for from now on."""
         options = {**info.options, "path": self.find(str(info.options["path"]))}
         found = replace(info, options=options)
-        return self._once("pinned", info.id, lambda: pinned(found, offline=self._settings.offline))
+        ask = partial(pinned, found, offline=self._settings.offline)
+        return self._known.get("pinned", info.id, ask, limit=HUB_SECONDS)
 
     def loras(self, info: ModelInfo) -> Path | None:
         """The folder with one LoRA per condition, for a model that has conditions."""
@@ -86,6 +89,19 @@ class ModelSources:
         conditions = f"-{self._hashes.fingerprint(loras)[:6]}" if loras and loras.is_dir() else ""
         return identity(self.pinned(info), self._hashes.fingerprint) + conditions
 
+    def fetch(self, info: ModelInfo, version: str, device: str) -> None:
+        """Download the model's files, for whoever holds no lock: who draws meanwhile goes on."""
+        if info.embedded or info.family == "renderer" or self._settings.offline:
+            return
+        from bias_core.adapters.zero_gpu_models import fetch_pipeline
+
+        variant = None if pick_device(device) == "cpu" else info.options.get("variant")
+        pinned_info = self.pinned(info)
+        fetch = partial(
+            fetch_pipeline, replace(pinned_info, options={**pinned_info.options, "variant": variant})
+        )
+        self._known.get("files", info.id, fetch, version=version, limit=float("inf"))
+
     def files(self, info: ModelInfo) -> tuple[Path, ...]:
         """The folders and files that :meth:`version` reads; no hub is asked."""
         if info.family == "renderer":
@@ -101,12 +117,6 @@ class ModelSources:
     def reader_version(self, info: EncoderInfo | ToolInfo) -> str:
         """Fingerprint of a reader's folder or file now; "" for one of a hub, a package or a server."""
         return "".join(self._hashes.fingerprint(source) for source in self.reader_files(info))
-
-    def _once(self, kind: str, name: str, find: Callable[[], T]) -> T:
-        with self._lock:
-            if (kind, name) not in self._known:
-                self._known[kind, name] = find()
-            return self._known[kind, name]  # type: ignore[return-value]
 
 
 def check_version(name: str, version: str, now: Callable[[], str]) -> None:

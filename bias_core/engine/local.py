@@ -10,12 +10,12 @@ from bias_core.engine.progress import Drawing, EngineProgress, Event, follow
 from bias_core.machine import this_machine
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Iterator, Sequence
 
     from bias_core.protocols import TextToImage
     from bias_core.runs.images import ImageStore
     from bias_core.types import GeneratedImage, ImageRow
+    from bias_core.waiting import Lock
 
 _LOCK_POLL_SECONDS = 0.1
 _STEP_EVENT_SECONDS = 0.1
@@ -47,7 +47,7 @@ class LocalEngine:
         model: TextToImage,
         store: ImageStore,
         *,
-        lock: threading.Lock,
+        lock: Lock,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[EngineProgress]:
         """:func:`run_rows`."""
@@ -62,7 +62,7 @@ def run_rows(
     model: TextToImage,
     store: ImageStore,
     *,
-    lock: threading.Lock,
+    lock: Lock,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Iterator[EngineProgress]:
     """Yield progress until every row has its picture in ``store``.
@@ -88,7 +88,7 @@ class _LocalDrawing(Drawing):
         rows: Sequence[ImageRow],
         model: TextToImage,
         store: ImageStore,
-        lock: threading.Lock,
+        lock: Lock,
         cancelled: Callable[[], bool],
     ) -> None:
         super().__init__(cancelled)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bias_core.protocols import TextToImage
     from bias_core.runs.images import ImageStore
     from bias_core.types import ImageRow, StoredImage
+    from bias_core.waiting import Lock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,7 @@ class Engine(Protocol):
         model: TextToImage,
         store: ImageStore,
         *,
-        lock: threading.Lock,
+        lock: Lock,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[EngineProgress]:
         """Yield progress until every row, all of one model, has its picture in ``store``."""

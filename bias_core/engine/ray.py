@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bias_core.engine.progress import EngineProgress
     from bias_core.protocols import TextToImage
     from bias_core.types import ImageRow, StoredImage
+    from bias_core.waiting import Lock
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 INSTALL = 'pip install "ray[data]"'
@@ -86,7 +87,7 @@ class RayEngine:
         model: TextToImage,
         store: ImageStore,
         *,
-        lock: threading.Lock,  # noqa: ARG002 - of models in this process
+        lock: Lock,  # noqa: ARG002 - of models in this process
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[EngineProgress]:
         """Yield progress until every row has its picture in ``store``, as :func:`run_rows` does.

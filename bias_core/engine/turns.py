@@ -6,8 +6,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    import threading
     from types import TracebackType
+
+    from bias_core.waiting import Lock
 
 
 @runtime_checkable
@@ -37,9 +38,7 @@ class ReadersTurn:
     model_lock : that generators hold.
     """
 
-    def __init__(
-        self, readers: tuple[object, ...], *, reader_lock: threading.Lock, model_lock: threading.Lock
-    ) -> None:
+    def __init__(self, readers: tuple[object, ...], *, reader_lock: Lock, model_lock: Lock) -> None:
         self._readers = [reader for reader in readers if isinstance(reader, Loadable)]
         self._reader_lock, self._model_lock = reader_lock, model_lock
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from bias_core.runs.repairs import Repairs
     from bias_core.settings import Settings
     from bias_core.types import ImageRow, ModelInfo, PlantedLine, PromptLimit, ReaderErrors
+    from bias_core.waiting import FairLock
 
 
 class StudyServices(Protocol):
@@ -38,7 +38,7 @@ class StudyServices(Protocol):
     answers: AnswerCache
     manifests: ManifestStore
     repairs: Repairs
-    model_lock: threading.Lock
+    model_lock: FairLock
     engine: Engine
     rates: RateStore
 

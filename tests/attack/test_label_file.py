@@ -255,7 +255,7 @@ def test_raters_wait_for_no_model_that_is_being_built(fakes: FakeServices, rater
         building.set()
         done.wait(20)
 
-    thread = threading.Thread(target=lambda: fakes._once("model", "slow", slow_hub))
+    thread = threading.Thread(target=lambda: fakes._built.get("model", "slow", slow_hub))
     thread.start()
     try:
         assert building.wait(10)

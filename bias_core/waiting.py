@@ -1,0 +1,260 @@
+"""How anything waits: for its turn, and for what another is preparing. Every wait can be stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from contextvars import ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from bias_core.errors import Cancelled, ModelUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+    from types import TracebackType
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Lock(Protocol):
+    """What is held by one at a time: a ``threading.Lock``, or one of the fair kind."""
+
+    def acquire(self, blocking: bool = ..., timeout: float = ...) -> bool:
+        """Wait for it; False where that took longer than ``timeout`` seconds."""
+        ...
+
+    def release(self) -> None:
+        """Let the next one have it."""
+        ...
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+TURN_SECONDS = 5.0
+HUB_SECONDS = 30.0  # for what a hub says of a model; its weights may take longer
+_POLL_SECONDS = 0.1
+_GRACE_SECONDS = 2.0  # a stopped run may wait this long for what its last numbers need
+_ABSENT_SECONDS = 1.0  # who has not asked for this long is no longer in line
+_BETWEEN_SECONDS = 0.3  # who has the turn may store this long what it drew
+_MOST_AT_WORK = 32
+_cancelled: ContextVar[Callable[[], bool]] = ContextVar("cancelled", default=lambda: False)
+
+
+def stoppable(
+    steps: Generator[T, None, R] | Iterator[T], cancelled: Callable[[], bool]
+) -> Generator[T, None, R]:
+    """The same steps; wherever they wait in this module, ``cancelled`` is looked at."""
+    try:
+        while True:
+            token = _cancelled.set(cancelled)
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                return cast("R", end.value)
+            finally:
+                _cancelled.reset(token)
+            yield step
+    finally:
+        if close := getattr(steps, "close", None):
+            close()
+
+
+class _Wait:
+    """One wait: raises Cancelled soon after a stop, and ModelUnavailable once it took too long."""
+
+    def __init__(self, what: str, limit: float = float("inf")) -> None:
+        self._what, self._limit, self._begun = what, limit, time.monotonic()
+
+    def check(self) -> None:
+        waited = time.monotonic() - self._begun
+        if waited > _GRACE_SECONDS and _cancelled.get()():
+            raise Cancelled(f"stopped while waiting for {self._what}; what was finished is kept")
+        if waited > self._limit:
+            raise ModelUnavailable(
+                f"{self._what} took longer than {self._limit:.0f} s and was given up; check the network and "
+                "the disk, then try again"
+            )
+
+
+class FairLock:
+    """A lock that goes to whoever asked first; waiting for it in a ``with`` block ends on Stop.
+
+    Those who take it by :attr:`turns` keep it from each other for a while, so that what one of them loaded
+    is used before the next one loads: a turn is the first hold and ``TURN_SECONDS`` more.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._line: dict[int, tuple[float, bool]] = {}  # by thread, in order: last seen, and for a turn
+        self._held = False
+        self._released = 0.0
+        self._turn: tuple[int, float] = 0, 0.0  # whose turn it is, and when that ends
+
+    @property
+    def turns(self) -> Lock:
+        """The same lock for those who hold it again and again."""
+        return _Turns(self)
+
+    def acquire(self, blocking: bool = True, timeout: float = -1, *, turn: bool = False) -> bool:
+        """Take the lock when it is one's own place in line; a time-out keeps the place."""
+        me, until = threading.get_ident(), time.monotonic() + timeout if timeout >= 0 else float("inf")
+        with self._changed:
+            while not self._may_take(me, turn=turn):
+                left = until - time.monotonic()
+                if not blocking or left <= 0:
+                    return False
+                self._changed.wait(min(left, _POLL_SECONDS))
+            del self._line[me]
+            self._held = True
+            if turn and (self._turn[0] != me or time.monotonic() >= self._turn[1]):
+                self._turn = me, float("inf")  # its end is known with the first release
+            return True
+
+    def release(self) -> None:
+        """Let the next one have it."""
+        with self._changed:
+            if not self._held:
+                raise RuntimeError("release of a lock that nobody holds")
+            self._held, self._released = False, time.monotonic()
+            owner, ends = self._turn
+            if owner == threading.get_ident() and ends == float("inf"):
+                self._turn = owner, self._released + TURN_SECONDS
+            self._changed.notify_all()
+
+    def locked(self) -> bool:
+        """Whether somebody holds it."""
+        return self._held
+
+    def __enter__(self) -> None:
+        wait = _Wait("a turn at the model")
+        while not self.acquire(timeout=_POLL_SECONDS):
+            wait.check()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _may_take(self, me: int, *, turn: bool) -> bool:
+        now, (owner, ends) = time.monotonic(), self._turn
+        self._line[me] = now, turn
+        self._line = {
+            t: (seen, kind) for t, (seen, kind) in self._line.items() if now - seen < _ABSENT_SECONDS
+        }
+        if owner in self._line and now >= ends:
+            self._line[owner] = self._line.pop(owner)  # had its turn: to the end of the line
+        is_on = now < ends and (owner in self._line or now < self._released + _BETWEEN_SECONDS)
+        served = [other for other, (_, kind) in self._line.items() if not (kind and is_on and other != owner)]
+        return not self._held and served[:1] == [me]
+
+
+class _Turns:
+    """A :class:`FairLock` as those see it who take turns."""
+
+    def __init__(self, lock: FairLock) -> None:
+        self._lock = lock
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        return self._lock.acquire(blocking, timeout, turn=True)
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+class BuiltOnce:
+    """What is prepared once for each key and shared: who needs a key waits for that key alone.
+
+    It is prepared in a thread of its own, so that a wait can be stopped and has a limit, whatever hangs; who
+    asks again for what still hangs joins that. What ended in an error is tried anew the next time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # held for a moment, never while anything is prepared
+        self._built: dict[tuple[str, str], tuple[str | None, Any]] = {}
+        self._at_work: dict[tuple[str, str, str], Future[Any]] = {}
+
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        return key in self._built
+
+    def __setitem__(self, key: tuple[str, str], made: object) -> None:
+        """Have this in every version, instead of what would be built."""
+        self._built[key] = None, made
+
+    def get(
+        self, kind: str, name: str, build: Callable[[], T], *, version: str = "", limit: float = 60.0
+    ) -> T:
+        """What was built for ``kind`` and ``name`` in this version, built now where there is none.
+
+        Parameters
+        ----------
+        limit : seconds until the wait is given up.
+
+        Raises
+        ------
+        ModelUnavailable
+            It took longer, or too much is being prepared already.
+        Cancelled
+            Stop was pressed meanwhile.
+        """
+        with self._lock:
+            held = self._built.get((kind, name))
+            if held is not None and held[0] in (None, version):
+                return cast("T", held[1])
+            future = self._at_work.get((kind, name, version)) or self._start(kind, name, version, build)
+        wait = _Wait(f"what {name or kind} needs", limit)
+        while not wait_for([future], timeout=_POLL_SECONDS).done:
+            wait.check()
+        return cast("T", future.result())
+
+    def _start(self, kind: str, name: str, version: str, build: Callable[[], object]) -> Future[Any]:
+        if len(self._at_work) >= _MOST_AT_WORK:
+            raise ModelUnavailable("too many models are being prepared at once; try again in a minute")
+        future: Future[Any] = Future()
+        self._at_work[kind, name, version] = future
+
+        def work() -> None:
+            with _HandOver(future, lambda: self._end(kind, name, version)):
+                made = build()
+                self._built[kind, name] = version, made
+                future.set_result(made)
+
+        run = copy_context().run
+        threading.Thread(target=run, args=(work,), daemon=True, name="bias-prepare").start()
+        return future
+
+    def _end(self, kind: str, name: str, version: str) -> None:
+        with self._lock:
+            del self._at_work[kind, name, version]
+
+
+class _HandOver:
+    """What is raised inside reaches those who wait for the future."""
+
+    def __init__(self, future: Future[Any], end: Callable[[], None]) -> None:
+        self._future, self._end = future, end
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._end()
+        if error is not None:
+            self._future.set_exception(error)
+        return True
