@@ -182,7 +182,7 @@ class Handlers:
 
     def _model_updates(self, name: str, condition: str | None) -> Updates:
         info = self.services.model_info(name)
-        chosen = condition if condition in info.conditions else next(iter(info.conditions), "")
+        chosen = condition if condition in info.conditions else next(iter(info.conditions), None)
         licence = f"Licence: {info.licence}." if info.licence else ""
         hint = "" if info.embedded else model_hint(self.services, name)
         note = " ".join(filter(None, (hint, info.note, licence)))

@@ -208,7 +208,6 @@ def _build_reading(form: dict[str, Any], services: Services) -> None:
     form["confidence"] = gr.Dropdown(
         [90, 95, 99], value=95, label="Confidence, %", info="Of every interval", min_width=130
     )
-    form["force"] = force_box("explore")
     form["n_clusters"] = gr.Number(
         0,
         label="Groups",
@@ -217,6 +216,7 @@ def _build_reading(form: dict[str, Any], services: Services) -> None:
         min_width=150,
         elem_id="clusters",
     )
+    form["force"] = force_box("explore")
 
 
 def _build_association(form: dict[str, Any]) -> None:

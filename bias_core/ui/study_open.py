@@ -101,7 +101,7 @@ class Opening:
     def _conditions(self, model: str, condition: str) -> Any:
         """The menu of a model's conditions."""
         info = self.services.model_info(model)
-        chosen = condition if condition in info.conditions else next(iter(info.conditions), "")
+        chosen = condition if condition in info.conditions else next(iter(info.conditions), None)
         return gr.update(choices=list(info.conditions), value=chosen, visible=bool(info.conditions))
 
     # Examples.

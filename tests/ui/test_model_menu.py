@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import gradio as gr
 import pytest
 
 from bias_core import services as services_module
 from bias_core.machine import Machine
+from bias_core.ui.explore import Handlers
+from bias_core.ui.explore_layout import Ui
 from bias_core.ui.model_menu import HINT, encoder_choices, model_choices, model_hint
+from bias_core.ui.paired import PairedTab
+from tests.ui.tabs import built
 
 if TYPE_CHECKING:
     from tests.ui.fakes import FakeServices
@@ -41,3 +46,16 @@ def test_readers_say_what_they_download(fakes: FakeServices) -> None:
     assert shown["calibration-clip"] == "Calibration CLIP"
     (large,) = (info for info in fakes.encoders() if info.id.endswith("ViT-L-14/openai"))
     assert shown[large.id] == f"{large.name} · {large.download_gb:g} GB"
+
+
+def test_a_model_without_conditions_can_be_run_from_the_form(fakes: FakeServices) -> None:
+    tab = built(PairedTab, fakes)
+    for name, chosen in (("org/photographs", None), ("calibration-renderer", "published")):
+        menu = tab.on_model(name)[tab.form["condition"]]
+        dropdown = gr.Dropdown(menu["choices"], render=False)
+        assert dropdown.preprocess(menu["value"]) == chosen  # Gradio refuses what is not on the menu
+        assert menu["visible"] is bool(chosen)
+    form = {"condition": object(), "num_inference_steps": object(), "guidance_scale": object()}
+    explorer = Handlers(fakes, (), Ui(form=form, parts={"model_note": object()}, chips={}))
+    menu = explorer.on_model("org/photographs")[form["condition"]]
+    assert (menu["value"], menu["choices"]) == (None, [])
