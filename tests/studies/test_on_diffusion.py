@@ -73,10 +73,10 @@ CASES = {
     # 8 occupations x 3 prompts x 2; a score is that of 2 neutral pictures.
     "t2iat-amplification": Case(n_images=48, n={2}),
     "t2iat-occupations": Case(n_images=48, n={2}),
-    # 2 concepts x 3 stimuli x (neutral, A, B) x 2; 2 judged pictures a concept, the order of 2 concepts.
-    "t2iat-human": Case(n_images=36, n={2}, options=SCIENCE_ARTS | {"n_images": 2}),
-    # The same pictures; the unit of the test is the prompt, 3 a side.
-    "t2iat-tests": Case(n_images=36, n={6}, options=SCIENCE_ARTS | {"n_permutations": 200}),
+    # 2 concepts x 4 stimuli x (neutral, A, B) x 2; 2 judged pictures a concept, the order of 2 concepts.
+    "t2iat-human": Case(n_images=48, n={2}, options=SCIENCE_ARTS | {"n_images": 2}),
+    # The same pictures; the unit of the test is the prompt, 4 a side.
+    "t2iat-tests": Case(n_images=48, n={8}, options=SCIENCE_ARTS | {"n_permutations": 200}),
 }
 
 

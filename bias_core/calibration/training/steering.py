@@ -151,6 +151,7 @@ def naming(noun: str, axis: Axis, present: bool, rng: Random) -> str:
 
     Examples
     --------
+    >>> from random import Random
     >>> naming("doctor", ("beard", True), True, Random(0)), naming("doctor", ("mark", True), False, Random(0))
     ('doctor with a beard', '')
     """
