@@ -9,6 +9,7 @@
     ├── ModelUnavailable      known, but its weights are missing, corrupt, gated or too large
     │   ├── NotEnoughMemory   ... too large for what is free on this machine now
     │   └── HubNotReached     ... its files are not here, and there was no hub to ask
+    ├── RunLineFull           too many runs wait already; the same can be asked for again soon
     ├── StorageError          disk full, unreadable file, image missing from the store
     └── Cancelled             the user pressed Stop; what was finished is kept
         └── Interrupted       ... or the machine could not go on for now; the message says when it can
@@ -41,6 +42,10 @@ class NotEnoughMemory(ModelUnavailable):
 
 class HubNotReached(ModelUnavailable):
     """The model's files are not on this machine, and the hub that may have them was not reached."""
+
+
+class RunLineFull(BiasCoreError):
+    """Too many runs are waiting already; the message says when to try again."""
 
 
 class StorageError(BiasCoreError, OSError):

@@ -17,6 +17,7 @@ from bias_core.adapters.zero_gpu import on_zero_gpu, prepare
 from bias_core.engine.local import LocalEngine
 from bias_core.engine.progress import EngineProgress
 from bias_core.engine.rates import RateStore
+from bias_core.engine.run_line import RunLine
 from bias_core.engine.turns import ReadersTurn
 from bias_core.hub import download_gb, free_disk, is_cached
 from bias_core.machine import this_machine
@@ -67,6 +68,7 @@ class Services:
     images, embeddings, manifests : the stores under ``settings.data_dir``.
     model_lock : held by whoever draws or loads, one batch at a time; readers take :meth:`reading`.
     engine : who draws the rows of a manifest; this process where nothing else is asked for.
+    run_line : where runs wait for their turn.
     rates : how long that took before.
     """
 
@@ -82,6 +84,8 @@ class Services:
         self._sources = ModelSources(self.settings, self._hashes)
         self.model_lock, self._reader_lock = FairLock(), FairLock()
         self.engine: Engine = LocalEngine(self.settings.device)
+        waiting, public = self.settings.runs_waiting, self.settings.public
+        self.run_line = RunLine(self.settings.runs_at_once, waiting, max(1, waiting // 2) if public else None)
         self.rates = RateStore(data / "rates.json")
         self._borrows = self.settings.device == "auto" and on_zero_gpu()
         self._device = "cpu" if self._borrows else self.settings.device

@@ -36,6 +36,9 @@ class Settings(BaseSettings):
     offline : never ask a model hub; only what is on this machine.
     device : "auto" takes CUDA when there is one.
     compile_models : compile generators on a GPU; minutes at first, quicker pictures afterwards.
+    public : strangers reach this server: no paths, only models that have a name; by default on a Space.
+    runs_at_once : runs at work together; they take turns at the models.
+    runs_waiting : runs that may wait for that.
     max_images : largest number of pictures that one run may ask for.
     upload_mb : largest file that a visitor may upload.
     uploads_gb : what all visitors may upload within an hour, together.
@@ -57,6 +60,9 @@ class Settings(BaseSettings):
     offline: bool = False
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     compile_models: bool = False
+    public: bool = Field(default_factory=_on_space)
+    runs_at_once: int = Field(default=3, ge=1)
+    runs_waiting: int = Field(default=32, ge=1)
     max_images: int = Field(default_factory=lambda: 1000 if _on_space() else 5000, ge=1)
     max_megapixel_steps: float = Field(default_factory=lambda: 5000.0 if _on_space() else math.inf, gt=0)
     upload_mb: int = Field(default=50, ge=1)

@@ -25,7 +25,7 @@ from bias_core.studies.prompt_notes import before_drawing, while_drawing
 from bias_core.studies.saved_reports import keep_report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     import numpy as np
 
@@ -46,7 +46,7 @@ def explore(
     *,
     cancelled: Callable[[], bool] = lambda: False,
     session: str = "",
-) -> Iterator[Progress | ExploreReport]:
+) -> Generator[Progress | ExploreReport, None, None]:
     """Draw (or find) the pictures and score them; the last thing yielded is the report.
 
     Parameters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -12,6 +13,7 @@ from bias_core.studies.catalogue import load_attribute_sets
 from bias_core.studies.explore_types import ExploreReport, ExploreSettings
 from bias_core.studies.report import to_dict
 from bias_core.ui.api_studies import StudyTools, attributes_of, new_session, tool_errors
+from bias_core.ui.run_turns import RUN, of_program
 
 if TYPE_CHECKING:
     from bias_core.services import Services
@@ -113,7 +115,8 @@ class Tools:
     def _run(self, settings: ExploreSettings) -> ExploreReport:
         from bias_core.studies.explore import explore
 
-        *_, report = explore(settings, self.services, session=new_session())
+        start = partial(explore, settings, self.services, session=new_session())
+        report, _ = of_program(self.services, start)
         if not isinstance(report, ExploreReport):
             raise BiasCoreError("the exploration ended without a report")
         return report
@@ -123,7 +126,7 @@ def add_tools(services: Services) -> None:
     """Offer the tools; called inside of the blocks."""
     tools, studies = Tools(services), StudyTools(services)
     for run in (tools.explore, studies.run_study, studies.compare):
-        gr.api(run, api_name=run.__name__, concurrency_id="model", concurrency_limit=1)
+        gr.api(run, api_name=run.__name__, **RUN)
     for look in (
         studies.get_report,
         studies.list_studies,

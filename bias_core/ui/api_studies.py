@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -19,10 +19,11 @@ from bias_core.studies.compare import compare
 from bias_core.studies.compare_export import parse_arms
 from bias_core.studies.compare_types import CompareSettings
 from bias_core.studies.designs import find_design, list_designs, program_of
-from bias_core.studies.run_study import complete, run_study, with_options
+from bias_core.studies.run_study import run_study, with_options
 from bias_core.studies.saved_reports import open_report
 from bias_core.studies.study_report import plain, to_dict
 from bias_core.studies.study_types import StudyReport, StudySettings
+from bias_core.ui.run_turns import of_program
 
 if TYPE_CHECKING:
     from bias_core.services import Services
@@ -107,7 +108,8 @@ class StudyTools:
                 options=dict(_name_and_value(text) for text in options or []),
                 force=force,
             )
-            return to_dict(complete(run_study(design, settings, self.services, session=new_session())))
+            start = partial(run_study, design, settings, self.services, session=new_session())
+            return to_dict(of_program(self.services, start)[1])
 
     def compare(
         self,
@@ -156,7 +158,8 @@ class StudyTools:
                 confidence=confidence,
                 force=force,
             )
-            return to_dict(complete(compare(settings, self.services, session=new_session())))
+            start = partial(compare, settings, self.services, session=new_session())
+            return to_dict(of_program(self.services, start)[1])
 
     def get_report(self, run_id: str) -> dict[str, Any]:
         """Get the report of an earlier explore, run_study or compare call again; nothing is run.

@@ -7,6 +7,7 @@ from typing import Any
 import gradio as gr
 
 from bias_core.ui.messages import user_errors
+from bias_core.ui.run_turns import address_of
 from bias_core.ui.visitor import Visitor
 
 _STORAGE_KEY = "t2i-bias-visitor"
@@ -24,8 +25,9 @@ def build_visitor(demo: gr.Blocks) -> tuple[Any, Any]:
     return visitor, demo.load(on_arrive, [visitor, stored], stored, **quiet)
 
 
-def on_arrive(visitor: Visitor, key: str | None) -> str:
+def on_arrive(visitor: Visitor, key: str | None, request: gr.Request | None = None) -> str:
     """Know the visitor again by the key that the browser kept, or give it one to keep."""
+    visitor.address = address_of(request)
     with user_errors():  # what is no key is not taken for one
         if key:
             visitor.key = key

@@ -50,6 +50,7 @@ TABS = (
 )
 EXAMPLES = "examples"  # the only folder of the assets that is served
 _CACHE_SECONDS = 3600
+_OTHER_THREADS = 100
 
 
 def build_app(services: Services) -> gr.Blocks:
@@ -83,7 +84,7 @@ def build_app(services: Services) -> gr.Blocks:
     for event in demo.fns.values():
         if event.show_progress_on is None:  # hidden: else each event looks up the outputs of all before it
             event.show_progress_on = [notice]
-    demo.queue(max_size=32, default_concurrency_limit=8)
+    demo.queue(max_size=None, default_concurrency_limit=8)  # of all events together; runs have their own line
     return demo
 
 
@@ -123,6 +124,7 @@ def launch_options(services: Services) -> dict[str, Any]:
         "show_error": False,
         "ssr_mode": False,
         "mcp_server": importlib.util.find_spec("mcp") is not None,
+        "max_threads": settings.runs_waiting + _OTHER_THREADS,  # who waits for a run has one
         "state_session_capacity": 200,
         "max_file_size": f"{settings.upload_mb}mb",
         "allowed_paths": [str(data / "images"), str(settings.assets_dir / EXAMPLES)],

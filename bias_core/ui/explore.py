@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from bias_core.ui.form import attribute_rows, form_values, read_form, words_for
 from bias_core.ui.links import EXPLORE, query_of, read_link
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import model_hint
+from bias_core.ui.run_turns import RUN, in_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
 Updates = dict[Any, Any]
 _GENERAL_SET = "people"  # for concepts that no set was made for
-_MODEL = {"concurrency_id": "model", "concurrency_limit": 1}
 _PRIVATE = {"api_visibility": "private"}
 _QUIET = {"api_visibility": "private", "show_progress": "hidden"}
 _REVEAL = """() => {
@@ -56,7 +57,8 @@ class Handlers:
         yield self.show.started()
         with user_errors() as problem:
             settings = read_form(values)
-            for step in explore(settings, self.services, cancelled=cancelled, session=visitor.key):
+            start = partial(explore, settings, self.services, cancelled=cancelled, session=visitor.key)
+            for step in in_line(self.services, visitor, start):
                 if isinstance(step, ExploreReport):
                     yield self.show.finished(step, visitor.folder)
                 elif pace.is_due():
@@ -222,7 +224,7 @@ def _wire_run(ui: Ui, handlers: Handlers) -> None:
     )  # fmt: skip
     run = asked.then(
         handlers.on_generate, inputs, shown, show_progress="minimal", show_progress_on=ui.status,
-        trigger_mode="multiple", **_MODEL, **_PRIVATE,
+        trigger_mode="multiple", **RUN, **_PRIVATE,
     )  # fmt: skip
     run.failure(handlers.on_crash, ui.view, shown, **_QUIET)
     ui.stop.click(handlers.on_stop, ui.visitor, ui.status, queue=False, **_QUIET)

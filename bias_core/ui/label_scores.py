@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,10 @@ from bias_core.studies.run_study import followed
 from bias_core.ui import messages
 from bias_core.ui.label_login import owner_of
 from bias_core.ui.messages import user_errors
+from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study_form import as_text
 from bias_core.ui.study_html import TAKE_JS, findings_html, notes_html
-from bias_core.ui.study_tab import MODEL, PRIVATE, QUIET, Updates
+from bias_core.ui.study_tab import PRIVATE, QUIET, Updates
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
 
 if TYPE_CHECKING:
@@ -91,7 +93,7 @@ class LabelScores:
             [*buttons, parts["used"], parts["report"]],
             show_progress="hidden",
             trigger_mode="multiple",
-            **MODEL,
+            **RUN,
             **PRIVATE,
         )
         run.failure(self.on_crash, None, buttons, **QUIET)
@@ -144,7 +146,8 @@ class LabelScores:
         found: list[Any] = []
         with user_errors() as problem:
             owner = owner_of(key, profile)
-            for step in followed(self._scored(visitor, owner, run_id, attribute, present), found):
+            start = partial(self._scored, visitor, owner, run_id, attribute, present)
+            for step in followed(in_line(self.services, visitor, start), found):
                 if pace.is_due():
                     yield {parts["use_status"]: messages.progress_html(step)}
         ended = self._buttons(running=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
@@ -17,8 +18,9 @@ from bias_core.ui.form import HEADERS, attribute_rows, read_attributes
 from bias_core.ui.messages import user_errors
 from bias_core.ui.origins_film import AVERAGE
 from bias_core.ui.origins_words import origins_headline
+from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study_form import Preset
-from bias_core.ui.study_tab import MODEL, PRIVATE, QUIET, StudyTab, Updates
+from bias_core.ui.study_tab import PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
 
 if TYPE_CHECKING:
@@ -223,7 +225,7 @@ class OriginsTab(StudyTab):
             [extra["said"], extra["compared"], extra["go"], extra["halt"]],
             show_progress="hidden",
             trigger_mode="multiple",
-            **MODEL,
+            **RUN,
             **PRIVATE,
         )
         drawn.failure(self.on_draw_crash, None, [extra["said"], extra["go"], extra["halt"]], **QUIET)
@@ -274,7 +276,8 @@ class OriginsTab(StudyTab):
         with user_errors() as problem:
             problem.message = messages.NOTHING_DONE
             if report is not None:
-                steps = regenerate(
+                start = partial(
+                    regenerate,
                     report,
                     self.services,
                     cluster=cluster or "",
@@ -282,7 +285,7 @@ class OriginsTab(StudyTab):
                     n=int(n or 0),
                     cancelled=cancelled,
                 )
-                for step in followed(steps, found):
+                for step in followed(in_line(self.services, visitor, start), found):
                     if pace.is_due():
                         yield {self.extra["said"]: messages.progress_html(step)}
         done = {self.extra["said"]: messages.error_html(problem.message)}

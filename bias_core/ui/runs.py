@@ -32,11 +32,12 @@ from bias_core.studies.unmeasured import NOBODY, UNMEASURED
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import encoder_choices, force_box
+from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.runs_folder import FOLDER_HTML, folder_js
 from bias_core.ui.runs_html import ACT_JS, imported_html, runs_html
 from bias_core.ui.study_open import Opening
 from bias_core.ui.study_pictures import wire_pictures
-from bias_core.ui.study_tab import MODEL, PRIVATE, QUIET, StudyTab
+from bias_core.ui.study_tab import PRIVATE, QUIET, StudyTab
 from bias_core.ui.uploads import keep_upload
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
 
@@ -97,7 +98,7 @@ class RunsTab(StudyTab):
         wanted = parts["list"].submit(
             self.on_wanted, visitor, [parts["wanted"], *buttons], queue=False, **QUIET
         )
-        model: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "multiple", **MODEL, **PRIVATE}
+        model: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
         again = wanted.then(self.on_again, [visitor, parts["wanted"]], everywhere, **model)
         asked = parts["run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
         measured = asked.then(self.on_measure, [visitor, *self._import_inputs()], everywhere, **model)
@@ -305,7 +306,7 @@ class RunsTab(StudyTab):
         found: list[Any] = []
         yield self._buttons(running=True) | {parts["status"]: messages.LOADING}
         with user_errors() as problem:
-            for step in followed(start(), found):
+            for step in followed(in_line(self.services, visitor, start), found):
                 if pace.is_due():
                     yield {parts["status"]: messages.progress_html(step)}
         ended = self._buttons(running=False) | {parts["list"]: self._list(visitor)}

@@ -21,6 +21,7 @@ from bias_core.ui import messages, study_form, study_html
 from bias_core.ui.links import address_of, query_of, read_link
 from bias_core.ui.messages import user_errors
 from bias_core.ui.page import ABSOLUTE_JS
+from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study_open import Opening, by_name
 from bias_core.ui.study_pictures import build_pictures, show_pictures, wire_pictures
 from bias_core.ui.study_words import headline
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from bias_core.ui.study_form import Preset
 
 Updates = dict[Any, Any]
-MODEL = {"concurrency_id": "model", "concurrency_limit": 1}
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 SHOWN = (
@@ -253,7 +253,7 @@ class StudyTab(Opening):
             self.outputs(),
             show_progress="hidden",
             trigger_mode="multiple",
-            **MODEL,
+            **RUN,
             **PRIVATE,
         )
         run.failure(self.on_crash, None, [parts["status"], parts["run"], parts["stop"]], **QUIET)
@@ -285,7 +285,7 @@ class StudyTab(Opening):
         pace = messages.Pace()
         yield self._buttons(running=True) | {self.parts["status"]: messages.LOADING}
         with user_errors() as problem:
-            for step in followed(self.steps(visitor, values), found):
+            for step in followed(in_line(self.services, visitor, lambda: self.steps(visitor, values)), found):
                 if pace.is_due():
                     yield {self.parts["status"]: messages.progress_html(step)}
         if found:

@@ -21,11 +21,13 @@ class Visitor:
     ----------
     key : 128 random bits in hex; run ids are derived from it. The visitor's browser keeps it, so that a
         reload of the page finds the same runs; nothing but 32 hex digits is taken for one.
+    address : where the visitor's requests come from, "" where that says nothing.
     stop : of the newest run; set when the visitor presses Stop or has left.
     """
 
     def __init__(self) -> None:
         self._key = secrets.token_hex(_KEY_BYTES)
+        self.address = ""
         self.stop = threading.Event()
 
     def __deepcopy__(self, memo: object) -> Visitor:

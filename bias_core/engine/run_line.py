@@ -1,0 +1,175 @@
+"""The line of runs: a few run at once, the others wait where each can see its place and can leave."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, TypeVar
+
+from bias_core.errors import Cancelled, RunLineFull
+from bias_core.waiting import stoppable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_SIGN_SECONDS = 1.0  # between two signs of life of who waits
+_LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asker:
+    """Who asks for a run.
+
+    Attributes
+    ----------
+    name : of a visitor, or of all programs at one address: at most one run of a name is at work.
+    address : where the request came from, "" where addresses say nothing.
+    places : how many runs of this name may wait; with one place, a newer run takes that of an older one.
+    """
+
+    name: str
+    address: str = ""
+    places: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A place in line.
+
+    Attributes
+    ----------
+    n_before : runs that are at work or come first.
+    """
+
+    n_before: int
+
+
+@dataclass(eq=False)
+class _Ticket:
+    asker: Asker
+    admitted: bool = False
+    replaced: bool = False
+    seen: list[int] = field(default_factory=list)
+
+
+class RunLine:
+    """Who may run next: whoever had the fewest runs at work and the longest pause, address by address.
+
+    Parameters
+    ----------
+    at_once : runs at work together; they take turns at the models.
+    waiting : places in line.
+    of_one_address : places that one address may take, so that others find one.
+    """
+
+    def __init__(self, at_once: int, waiting: int, of_one_address: int | None = None) -> None:
+        self._at_once, self._most, self._of_one_address = at_once, waiting, of_one_address or waiting
+        self._changed = threading.Condition()
+        self._at_work: list[_Ticket] = []
+        self._waiting: list[_Ticket] = []
+        self._last: dict[str, int] = {}  # when a name or an address had its last turn
+        self._clock = count(1)
+
+    def run(
+        self,
+        steps: Callable[[], Generator[T, None, R]],
+        asker: Asker,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Generator[T | Place, None, R]:
+        """The steps of a run once it is its turn; before that, its place in line, once a second.
+
+        Raises
+        ------
+        RunLineFull
+            At once, where there is no place left in line.
+        Cancelled
+            It was stopped, or a newer run of the same visitor took its place.
+        """
+        ticket = self._join(asker)
+        try:
+            while (before := self._wait(ticket, cancelled)) is not None:
+                yield Place(n_before=before)
+            return (yield from stoppable(steps(), cancelled))
+        finally:
+            self._leave(ticket)
+
+    def _join(self, asker: Asker) -> _Ticket:
+        ticket = _Ticket(asker)
+        with self._changed:
+            own = [other for other in self._waiting if other.asker.name == asker.name]
+            if own and asker.places == 1:
+                own[0].replaced = True
+                self._waiting.remove(own[0])
+            elif len(own) >= asker.places:
+                raise RunLineFull(
+                    f"{len(own)} runs from your address are waiting already; ask for more once they are done"
+                )
+            self._waiting.append(ticket)
+            self._admit()
+            if not ticket.admitted:
+                self._refuse_too_many(ticket)
+            self._changed.notify_all()
+        return ticket
+
+    def _refuse_too_many(self, ticket: _Ticket) -> None:
+        """Give the place back where there is none to have."""
+        here = sum(other.asker.address == ticket.asker.address for other in self._waiting)
+        n = len(self._waiting) - 1
+        if n >= self._most or here > self._of_one_address:
+            self._waiting.remove(ticket)
+            raise RunLineFull(
+                f"{n} runs are waiting already, and there is no place for more; try again in a few minutes. "
+                "What you filled in is still there"
+            )
+
+    def _wait(self, ticket: _Ticket, cancelled: Callable[[], bool]) -> int | None:
+        """How many are before this one, a second later; None once it is its turn."""
+        with self._changed:
+            for _ in range(round(_SIGN_SECONDS / _LOOK_SECONDS)):
+                if ticket.replaced:
+                    raise Cancelled("a newer run of yours took the place of this one, which had not begun")
+                if cancelled():
+                    raise Cancelled("stopped before it began; nothing was drawn")
+                if ticket.admitted:
+                    return None
+                before = len(self._at_work) + sorted(self._waiting, key=self._order).index(ticket)
+                if ticket.seen != [before]:  # said at once when it changes
+                    ticket.seen = [before]
+                    return before
+                self._changed.wait(_LOOK_SECONDS)
+            return before
+
+    def _leave(self, ticket: _Ticket) -> None:
+        with self._changed:
+            for line in (self._at_work, self._waiting):
+                if ticket in line:
+                    line.remove(ticket)
+            self._admit()
+            self._changed.notify_all()
+
+    def _admit(self) -> None:
+        while len(self._at_work) < self._at_once:
+            busy = {other.asker.name for other in self._at_work}
+            free = [ticket for ticket in self._waiting if ticket.asker.name not in busy]
+            if not free:
+                break
+            chosen = min(free, key=self._order)
+            chosen.admitted = True
+            self._waiting.remove(chosen)
+            self._at_work.append(chosen)
+            now, asker = next(self._clock), chosen.asker
+            self._last |= {f"name {asker.name}": now, f"address {asker.address}": now}
+        if not self._at_work and not self._waiting:
+            self._last.clear()
+
+    def _order(self, ticket: _Ticket) -> tuple[int, int, int]:
+        """Who is served first; of equals, who came first."""
+        asker = ticket.asker
+        at_work = Counter(other.asker.address for other in self._at_work)
+        had = self._last.get(f"address {asker.address}", 0), self._last.get(f"name {asker.name}", 0)
+        return at_work[asker.address], *had

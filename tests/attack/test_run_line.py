@@ -1,0 +1,58 @@
+"""Many runs at once close the page for nobody; who comes too late is told, and can ask again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import httpx
+import pytest
+
+from tests.attack.page import PREFIX, PageVisitor
+from tests.ui.served import Served, serving
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """An app with few places."""
+    folder = tmp_path_factory.mktemp("small")
+    with serving(folder, BIAS_RUNS_AT_ONCE="2", BIAS_RUNS_WAITING="10") as found:
+        yield found
+
+
+@cache
+def defaults(url: str) -> list[object]:
+    info = httpx.get(f"{url}{PREFIX}/info", timeout=30).json()["named_endpoints"]["/explore"]
+    return [parameter.get("parameter_default") for parameter in info["parameters"]]
+
+
+def ask(url: str, concept: str) -> str:
+    data = [concept, *defaults(url)[1:]]
+    answer = httpx.post(f"{url}{PREFIX}/call/explore", json={"data": data}, timeout=30)
+    answer.raise_for_status()
+    return str(answer.json()["event_id"])
+
+
+def test_forty_runs_of_programs_hold_up_no_page_and_no_visitor(small: Served) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        events = list(pool.map(lambda i: ask(small.url, f"slow doctor {i}"), range(40)))
+        other = PageVisitor(small.url)
+        assert other.open() < 5  # alone it takes less than one
+        begun = time.monotonic()
+        messages = list(other.press("generate", concept="nurse"))
+        assert messages[-1]["success"]
+        assert "Done in" in str(messages[-1]["output"])
+        assert time.monotonic() - begun < 20
+        # The ninth that waits, and all after it, were told so at once.
+        refused = [event for event in events if "waiting already" in result_now(small.url, event)]
+    assert len(refused) >= 25
+
+
+def result_now(url: str, event: str) -> str:
+    try:
+        with httpx.stream("GET", f"{url}{PREFIX}/call/explore/{event}", timeout=0.5) as lines:
+            return "\n".join(lines.iter_lines())
+    except httpx.TimeoutException:
+        return ""

@@ -1,0 +1,154 @@
+"""Runs wait in a fair line, see their place, can leave, and never keep a place that they do not use."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bias_core.engine.run_line import Asker, Place, RunLine
+from bias_core.errors import Cancelled, RunLineFull
+
+
+def work(name: str, done: list[str], n: int = 1):
+    for i in range(n):
+        yield f"{name} {i}"
+    done.append(name)
+    return name
+
+
+def begin(line: RunLine, asker: Asker, done: list[str], **more):
+    """A run that was asked for: its first step is its first picture or its place."""
+    run = line.run(lambda: work(f"{asker.name}", done), asker, **more)
+    return run, next(run)
+
+
+def finish(run) -> str:
+    found = []
+
+    def follow():
+        found.append((yield from run))
+
+    deque(follow(), maxlen=0)
+    return found[0]
+
+
+def test_who_waits_sees_how_many_are_before_and_comes_next():
+    line, done = RunLine(at_once=1, waiting=9), []
+    first, step = begin(line, Asker(name="a"), done)
+    assert step == "a 0"
+    second, place = begin(line, Asker(name="b"), done)
+    third, far = begin(line, Asker(name="c"), done)
+    assert (place, far) == (Place(n_before=1), Place(n_before=2))
+    assert finish(first) == "a"
+    assert next(second) == "b 0"
+    assert next(third) == Place(n_before=1)
+    second.close()  # the page was left
+    assert finish(third) == "c"
+    assert done == ["a", "c"]
+
+
+def test_one_run_of_a_visitor_is_at_work_and_a_newer_one_takes_the_place_of_one_that_waits():
+    line, done = RunLine(at_once=3, waiting=9), []
+    mine, _ = begin(line, Asker(name="me"), done)
+    older, place = begin(line, Asker(name="me"), done)
+    assert isinstance(place, Place)
+    newer, _ = begin(line, Asker(name="me"), done)
+    other, step = begin(line, Asker(name="other"), done)
+    assert step == "other 0"  # there is room for two more
+    with pytest.raises(Cancelled, match="a newer run of yours"):
+        next(older)
+    mine.close()
+    assert finish(newer) == "me"
+    other.close()
+
+
+def test_a_full_line_refuses_at_once_in_words_and_has_room_again():
+    line, done = RunLine(at_once=1, waiting=2), []
+    runs = [begin(line, Asker(name=name), done)[0] for name in "abc"]
+    begun = time.monotonic()
+    with pytest.raises(RunLineFull, match=r"2 runs are waiting already.*try again.*still there"):
+        begin(line, Asker(name="d"), done)
+    assert time.monotonic() - begun < 0.5
+    runs[1].close()
+    late, _ = begin(line, Asker(name="d"), done)
+    for run in (runs[0], runs[2], late):
+        run.close()
+    assert next(line.run(lambda: work("e", done), Asker(name="e"))) == "e 0"
+
+
+def test_programs_of_one_address_have_their_own_few_places():
+    line, done = RunLine(at_once=2, waiting=50), []
+    program = Asker(name="programs of 1.2.3.4", address="1.2.3.4", places=3)
+    kept = [begin(line, program, done)[0] for _ in range(4)]
+    with pytest.raises(RunLineFull, match="3 runs from your address are waiting already"):
+        begin(line, program, done)
+    _, step = begin(line, Asker(name="visitor", address="1.2.3.4"), done)
+    assert step == "visitor 0"
+    for run in kept:
+        run.close()
+
+
+def test_one_address_never_takes_all_places_and_addresses_take_turns():
+    line, done = RunLine(at_once=1, waiting=4, of_one_address=2), []
+    runs = {}
+    for name in ("a1", "a2", "a3"):
+        runs[name], _ = begin(line, Asker(name=name, address="a"), done)
+    with pytest.raises(RunLineFull):
+        begin(line, Asker(name="a4", address="a"), done)
+    runs["b1"], place = begin(line, Asker(name="b1", address="b"), done)
+    assert place == Place(n_before=1)  # before a2 and a3, which came first
+    finish(runs["a1"])
+    assert finish(runs["b1"]) == "b1"
+    assert finish(runs["a2"]) == "a2"
+
+
+def test_stop_ends_the_wait_at_once_and_gives_the_place_back():
+    line, done, stop = RunLine(at_once=1, waiting=1), [], threading.Event()
+    busy, _ = begin(line, Asker(name="a"), done)
+    waits, _ = begin(line, Asker(name="b"), done, cancelled=stop.is_set)
+    threading.Timer(0.2, stop.set).start()
+    begun = time.monotonic()
+    with pytest.raises(Cancelled, match="before it began"):
+        list(waits)
+    assert time.monotonic() - begun < 1
+    fresh, _ = begin(line, Asker(name="c"), done)
+    busy.close()
+    assert finish(fresh) == "c"
+
+
+def test_an_error_of_a_run_frees_its_place():
+    line = RunLine(at_once=1, waiting=1)
+
+    def broken():
+        yield 1
+        raise OSError("disk")
+
+    with pytest.raises(OSError, match="disk"):
+        list(line.run(broken, Asker(name="a")))
+    assert finish(line.run(lambda: work("b", []), Asker(name="b"))) == "b"
+
+
+def test_a_hundred_runs_at_once_all_end_and_never_more_than_three_are_at_work():
+    line, inside, most, done = RunLine(at_once=3, waiting=200), [], [], []
+
+    def steps(name: str):
+        inside.append(name)
+        most.append(len(inside))
+        yield name
+        time.sleep(0.002)
+        inside.remove(name)
+        done.append(name)
+        return name
+
+    with ThreadPoolExecutor(50) as pool:
+        runs = [
+            pool.submit(lambda i=i: finish(line.run(lambda: steps(str(i)), Asker(name=str(i)))))
+            for i in range(100)
+        ]
+        assert sorted(run.result(timeout=30) for run in runs) == sorted(map(str, range(100)))
+    assert max(most) <= 3
+    assert len(done) == 100

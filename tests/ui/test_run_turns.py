@@ -1,0 +1,81 @@
+"""A visitor sees the place in line; a full line gives the buttons back; addresses are those proxies saw."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bias_core.engine.run_line import Asker, RunLine
+from bias_core.ui.association import AssociationTab
+from bias_core.ui.build import build_app
+from bias_core.ui.run_turns import address_of
+from bias_core.ui.visitor import Visitor
+from tests.ui.fakes import FakeServices  # noqa: TC001
+from tests.ui.tabs import built, form_values
+
+if TYPE_CHECKING:
+    import gradio as gr
+
+
+def occupied(line: RunLine, name: str) -> Any:
+    """A run that is at work, or waits, until it is closed."""
+
+    def steps() -> Any:
+        yield
+
+    run = line.run(steps, Asker(name=name))
+    next(run)
+    return run
+
+
+def test_a_visitor_sees_the_place_in_line_and_a_full_line_gives_the_buttons_back(fakes: FakeServices) -> None:
+    fakes.run_line = RunLine(at_once=1, waiting=2)
+    others = [occupied(fakes.run_line, name) for name in "ab"]
+    tab = built(AssociationTab, fakes)
+    values = form_values(tab)
+    run = tab.on_run(Visitor(), *values)
+    next(run)
+    assert "2 runs are before yours" in next(run)[tab.parts["status"]]
+    refused = list(tab.on_run(Visitor(), *values))[-1]
+    assert "try again in a few minutes" in refused[tab.parts["status"]]
+    assert refused[tab.parts["run"]]["visible"]
+    assert not refused[tab.parts["stop"]]["visible"]
+    run.close()
+    for other in others:
+        other.close()
+
+
+def test_no_event_of_the_page_waits_for_runs(fakes: FakeServices) -> None:
+
+    async def laid_out() -> gr.Blocks:  # Gradio's queue wants a running loop
+        return build_app(fakes)
+
+    demo = asyncio.run(laid_out())
+    runs = [event for event in demo.fns.values() if event.concurrency_limit is None and event.queue]
+    assert len(runs) > 10
+    assert demo._queue.max_size is None
+    others = {event.concurrency_id for event in demo.fns.values() if event not in runs}
+    assert not others & {event.concurrency_id for event in runs}
+
+
+@pytest.mark.parametrize(
+    ("space", "client", "forwarded", "address"),
+    [
+        ("", "127.0.0.1", "8.8.8.8", ""),
+        ("", "203.0.113.9", "8.8.8.8", "203.0.113.9"),
+        ("me/space", "10.0.0.3", "1.1.1.1, 8.8.8.8, 10.1.2.3", "8.8.8.8"),
+        ("me/space", "10.0.0.3", "made up, 8.8.4.4", "8.8.4.4"),
+        ("me/space", "10.0.0.3", "", "10.0.0.3"),
+    ],
+)
+def test_an_address_is_what_the_last_public_proxy_saw(
+    monkeypatch: pytest.MonkeyPatch, space: str, client: str, forwarded: str, address: str
+) -> None:
+    monkeypatch.setenv("SPACE_ID", space)
+    headers = {"x-forwarded-for": forwarded} if forwarded else {}
+    request: Any = SimpleNamespace(client=SimpleNamespace(host=client), headers=headers)
+    assert address_of(request) == address
+    assert address_of(None) == ""
