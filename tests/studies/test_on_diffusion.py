@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
+from bias_core.errors import UnknownModel
 from bias_core.runs.export import Export, ExportedImage, write_zip
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -55,8 +56,9 @@ CASES = {
     "oasis-stop": Case(n_images=9, n={1, 7}, up_to=True, options=STOP),
     # (6 targets + 8 attribute prompts) x 2; an MCAS compares 2 pictures with 2 x 4 x 2; means of 3 and 6.
     "internal-bias": Case(n_images=28, n={2 + 16, 3, 6}),
-    # 3 conditions x 3 triggers x 2 scenes x 2; a change is that of 6 prompts.
-    "tbyb-controlled": Case(n_images=36, n={12, 6}),
+    # 2 conditions (nobody taught this model the third) x (6 prompts with a trigger word, 6 without) x 2; a
+    # change is that of 12 prompts.
+    "tbyb-controlled": Case(n_images=48, n={24, 12}, options={"conditions": ["fair", "trigger"]}),
     # 2 of the 6 prompts of the task study, 2 pictures each.
     "tbyb-dataset": Case(n_images=4, n={4}),
     # (2 objects + 2 professions) x 3 actions x 2.
@@ -157,6 +159,13 @@ def report(study, services):
 def test_every_study_of_the_papers_is_here():
     assert set(CASES) == {d.name for d in list_designs() if not d.name.startswith("validity-")}
     assert len(CASES) == 17
+
+
+def test_a_condition_that_the_model_was_not_taught_is_refused_before_anything_is_drawn(services, asked):
+    before = list(asked)
+    with pytest.raises(UnknownModel, match="calibration-diffusion has no condition 'backdoor'"):
+        list(run_study(find_design("tbyb-controlled"), StudySettings(model=MODEL, scale=SCALE), services))
+    assert asked == before
 
 
 def test_every_finding_stands_on_the_pictures_that_were_drawn(study, report):
