@@ -31,7 +31,7 @@ def free_disk() -> int:
 
 
 def download_gb(repo: str, revision: str = "") -> float:
-    """Gigabytes of weights that a diffusers repository would download; 0 where the hub does not say.
+    """Gigabytes of weights that a repository would download; 0 where the hub does not say.
 
     Raises nothing: without a network, or without the right to read, the size is simply not known.
     """
@@ -48,7 +48,7 @@ def download_gb(repo: str, revision: str = "") -> float:
 
 
 def weights_gb(files: Iterable[tuple[str, int]]) -> float:
-    """Gigabytes of those (path, bytes) that diffusers takes: the plain weights of each component.
+    """Gigabytes of those (path, bytes) that are loaded: plain weights of components, else a model's own.
 
     Examples
     --------
@@ -56,10 +56,10 @@ def weights_gb(files: Iterable[tuple[str, int]]) -> float:
     ...             ("unet/diffusion_pytorch_model.fp16.safetensors", 10**9), ("unet/config.json", 5)])
     2.0
     """
-    n_bytes = 0
+    of_components, on_top = 0, 0
     for path, size in files:
         folder, _, name = path.rpartition("/")
-        plain = len(name.split(".")) == 2 and name.endswith(".safetensors")
-        if folder and "/" not in folder and plain:
-            n_bytes += size
-    return n_bytes / 1e9
+        if "/" not in folder and len(name.split(".")) == 2 and name.endswith(".safetensors"):
+            of_components += size if folder else 0
+            on_top += 0 if folder else size
+    return (of_components or on_top) / 1e9

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import yaml
 
 from bias_core.errors import StorageError, UnknownModel
-from bias_core.model_paths import is_file, is_folder, real_path, refuse_folder
+from bias_core.model_paths import AllowedNames, is_file, is_folder, real_path, refuse_folder
 from bias_core.types import ModelInfo
 
 FolderOf = Callable[[str, str], Path | None]
@@ -73,6 +73,7 @@ class Catalogue:
     Attributes
     ----------
     models, encoders, tools : the named ones.
+    names : which names may be asked for.
     pipelines : what an unlisted model gets, by the class that its ``model_index.json`` names.
     """
 
@@ -80,6 +81,7 @@ class Catalogue:
     encoders: tuple[EncoderInfo, ...]
     tools: Mapping[Role, tuple[ToolInfo, ...]] = field(default_factory=dict)
     pipelines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    names: AllowedNames = field(default_factory=AllowedNames)
 
     def model(
         self,
@@ -106,6 +108,7 @@ class Catalogue:
         UnknownModel
             Neither; the message lists what exists.
         """
+        self.names.check(name, (info.id for info in self.models))
         if info := self._base(name, folder_of, defaults_of):
             return info
         for at in (match.start() for match in re.finditer(r"\+", name)):
@@ -171,6 +174,7 @@ class Catalogue:
         Open_clip's are "open_clip:ARCHITECTURE/TAG", "open_clip:ARCHITECTURE/PATH" with a checkpoint (.pt,
         .bin or .safetensors) and "open_clip:FOLDER" with open_clip_config.json, or that folder alone.
         """
+        self.names.check(name, (info.id for info in self.encoders))
         for info in self.encoders:
             if info.id == name:
                 return info
@@ -196,6 +200,7 @@ class Catalogue:
         Plain entries are for an ``org/name`` and a folder, and as language model a GGUF file.
         """
         listed = self.tools.get(role, ())
+        self.names.check(name, (info.id for info in listed))
         for info in listed:
             if info.id == name:
                 return info

@@ -1,10 +1,58 @@
-"""Folders and files that a person names: the one way to spell each, and what it lacks."""
+"""What a person may name: on a public server a few models, elsewhere any folder and file, too."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bias_core.errors import UnknownModel
+
+_PLAIN = re.compile(r"(open_clip:)?[A-Za-z0-9][\w-]*(\.[\w-]+)*/[A-Za-z0-9][\w-]*(\.[\w-]+)*")
+_SHOWN = 80  # characters of a name that a message repeats
+
+
+@dataclass(frozen=True)
+class AllowedNames:
+    """Decides, for every door, whether a name may be asked for.
+
+    Attributes
+    ----------
+    patterns : None where any name may. On a public server those that may beside the listed ones: "org/name",
+        "org/*" or "open_clip:*"; a revision or a LoRA only where the pattern is that very name.
+    """
+
+    patterns: tuple[str, ...] | None = None
+
+    @classmethod
+    def listed_in(cls, text: str) -> AllowedNames:
+        """Patterns from a setting, with commas or blanks between them."""
+        return cls(tuple(text.replace(",", " ").split()))
+
+    def check(self, name: str, listed: Iterable[str]) -> None:
+        """Let a name through that is listed or allowed; no file of the server is looked at.
+
+        Raises
+        ------
+        UnknownModel
+            It is neither, and this server is public.
+        """
+        listed = tuple(listed)
+        if self.patterns is None or name in listed or name in self._exact():
+            return
+        if _PLAIN.fullmatch(name) and any(fnmatchcase(name, pattern) for pattern in self.patterns):
+            return
+        more = f", and of a hub {', '.join(self.patterns)}" if self.patterns else ""
+        raise UnknownModel(
+            f"{name[:_SHOWN]!r} cannot be used on this server; there are {', '.join(listed)}{more}. Other "
+            "models, folders and LoRAs run on a machine of your own"
+        )
+
+    def _exact(self) -> set[str]:
+        """Whole names; never a path, whatever the owner wrote."""
+        return {p for p in self.patterns or () if "*" not in p and not p.startswith(("/", "~", "."))}
 
 
 def real_path(name: str) -> str:

@@ -23,6 +23,7 @@ from bias_core.hub import download_gb, free_disk, is_cached
 from bias_core.machine import this_machine
 from bias_core.model_catalogue import Catalogue, ToolInfo, load_catalogue
 from bias_core.model_fit import fitting_readers, model_fit
+from bias_core.model_paths import AllowedNames
 from bias_core.protocols import ChecksSettings, ReadsPrompts
 from bias_core.runs.answers import AnswerCache
 from bias_core.runs.embeddings import EmbeddingCache
@@ -84,8 +85,7 @@ class Services:
         self._sources = ModelSources(self.settings, self._hashes)
         self.model_lock, self._reader_lock = FairLock(), FairLock()
         self.engine: Engine = LocalEngine(self.settings.device)
-        waiting, public = self.settings.runs_waiting, self.settings.public
-        self.run_line = RunLine(self.settings.runs_at_once, waiting, max(1, waiting // 2) if public else None)
+        self.run_line = RunLine.of(self.settings)
         self.rates = RateStore(data / "rates.json")
         self._borrows = self.settings.device == "auto" and on_zero_gpu()
         self._device = "cpu" if self._borrows else self.settings.device
@@ -108,6 +108,8 @@ class Services:
     def catalogue(self) -> Catalogue:
         """What has a name; with the language model of the settings, where there is one."""
         catalogue, settings = load_catalogue(self.settings.assets_dir / "models.yaml"), self.settings
+        if settings.public:
+            catalogue = replace(catalogue, names=AllowedNames.listed_in(settings.allowed_models))
         if not (settings.llm_url and settings.llm_model):
             return catalogue
         note = f"{settings.llm_model}, on the server of BIAS_LLM_URL"
@@ -239,6 +241,7 @@ class Services:
     def reader_world(self, role: ReaderRole | Role, name: str) -> str:
         """The only pictures that a reader can read, "calibration", or "" for any; by name or weights."""
         listed = {info.id: info for info in self._listed(role)}
+        self.catalogue.names.check(name, listed)
         if name in listed:
             return listed[name].world
         path = Path(name).expanduser()
@@ -323,6 +326,7 @@ class Services:
 
     def _reader(self, role: str, info: R, build: Callable[[R, str, Callable[[], None]], T]) -> T:
         """A reader for what lies under its path now; while it loads, this is looked at once more."""
+        self._sources.check_size(info.id, info.path, info.download_gb)
         version = self._sources.reader_version(info)
         unchanged = partial(check_version, info.id, version, partial(self._sources.reader_version, info))
         return self._built.get(role, info.id, lambda: build(info, version, unchanged), version=version)

@@ -19,6 +19,11 @@ def default_data_dir() -> Path:
     return Path(home) / "t2i-bias-explorer"
 
 
+def on_public_server() -> bool:
+    """Whether strangers reach this process: on a Space, or where ``BIAS_PUBLIC`` says so."""
+    return _on_space() or os.environ.get("BIAS_PUBLIC", "").lower() in {"1", "true", "t", "yes", "y", "on"}
+
+
 def _on_space() -> bool:
     """Whether this is a Space of Hugging Face, where strangers share one machine."""
     return bool(os.environ.get("SPACE_ID"))
@@ -37,6 +42,8 @@ class Settings(BaseSettings):
     device : "auto" takes CUDA when there is one.
     compile_models : compile generators on a GPU; minutes at first, quicker pictures afterwards.
     public : strangers reach this server: no paths, only models that have a name; by default on a Space.
+    allowed_models : hub ids that a public server takes beside the listed ones: "org/name, org/*".
+    allowed_gb : most that such a model may weigh.
     runs_at_once : runs at work together; they take turns at the models.
     runs_waiting : runs that may wait for that.
     max_images : largest number of pictures that one run may ask for.
@@ -60,7 +67,9 @@ class Settings(BaseSettings):
     offline: bool = False
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     compile_models: bool = False
-    public: bool = Field(default_factory=_on_space)
+    public: bool = Field(default_factory=on_public_server)
+    allowed_models: str = ""
+    allowed_gb: float = Field(default=20.0, gt=0)
     runs_at_once: int = Field(default=3, ge=1)
     runs_waiting: int = Field(default=32, ge=1)
     max_images: int = Field(default_factory=lambda: 1000 if _on_space() else 5000, ge=1)

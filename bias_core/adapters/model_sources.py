@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from bias_core.adapters.devices import pick_device
 from bias_core.adapters.snapshots import identity, local_sources, pinned, snapshot
 from bias_core.errors import ModelUnavailable
-from bias_core.hub import is_cached
+from bias_core.hub import download_gb, is_cached
+from bias_core.model_catalogue import is_hub_id
 from bias_core.settings import ASSETS
 from bias_core.waiting import HUB_SECONDS, BuiltOnce
 
@@ -64,8 +65,28 @@ class ModelSources:
         """With its folder, or the commits that its name stands for from now on."""
         options = {**info.options, "path": self.find(str(info.options["path"]))}
         found = replace(info, options=options)
+        self.check_size(info.id, str(options["path"]), info.download_gb, info.revision)
         ask = partial(pinned, found, offline=self._settings.offline)
         return self._known.get("pinned", info.id, ask, limit=HUB_SECONDS)
+
+    def check_size(self, name: str, path: str, listed_gb: float, revision: str = "") -> None:
+        """Refuse, on a public server, what the hub says is too large; of listed models the size is known.
+
+        Raises
+        ------
+        ModelUnavailable
+            It is larger than ``BIAS_ALLOWED_GB``, or the hub does not say how large.
+        """
+        most = self._settings.allowed_gb
+        if not self._settings.public or listed_gb or not is_hub_id(path):
+            return
+        n_gb = self._known.get("size", name, partial(download_gb, path, revision), limit=HUB_SECONDS)
+        if not n_gb:
+            raise ModelUnavailable(f"the hub does not say how large {name} is; choose another model")
+        if n_gb > most:
+            raise ModelUnavailable(
+                f"{name} has {n_gb:.0f} GB of weights, this server takes {most:g} GB; choose a smaller one"
+            )
 
     def loras(self, info: ModelInfo) -> Path | None:
         """The folder with one LoRA per condition, for a model that has conditions."""

@@ -14,6 +14,8 @@ from bias_core.waiting import stoppable
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from bias_core.settings import Settings
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -74,6 +76,12 @@ class RunLine:
         self._waiting: list[_Ticket] = []
         self._last: dict[str, int] = {}  # when a name or an address had its last turn
         self._clock = count(1)
+
+    @classmethod
+    def of(cls, settings: Settings) -> RunLine:
+        """As the settings say; on a public server half the places are for other addresses."""
+        share = max(1, settings.runs_waiting // 2) if settings.public else None
+        return cls(settings.runs_at_once, settings.runs_waiting, share)
 
     def run(
         self,

@@ -23,6 +23,7 @@ from bias_core.studies.run_study import run_study, with_options
 from bias_core.studies.saved_reports import open_report
 from bias_core.studies.study_report import plain, to_dict
 from bias_core.studies.study_types import StudyReport, StudySettings
+from bias_core.ui.messages import said
 from bias_core.ui.run_turns import of_program
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def tool_errors() -> Iterator[None]:
     try:
         yield
     except BiasCoreError as error:
-        raise gr.Error(str(error), print_exception=False) from error
+        raise gr.Error(said(error), print_exception=False) from error
 
 
 def new_session() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from bias_core.errors import BiasCoreError
+from bias_core.settings import on_public_server
 
 if TYPE_CHECKING:
     from bias_core.studies.explore_types import Progress
@@ -21,6 +23,7 @@ LOADING = '<p class="status quiet" role="status">Loading the model; the first ti
 QUEUED = '<p class="status quiet" role="status">Waiting for a turn: one run at a time …</p>'
 WAITING = '<p class="quiet waiting">The numbers follow when the pictures are there.</p>'
 _PAUSE = 0.25  # seconds
+_PATH = re.compile(r"(?<![\w.:/])~?(?:/[^\s/'\"`:;,]+)+/([^\s/'\"`:;,]+)")
 NOTHING_DONE = "Nothing has been measured yet: press “Generate and measure” first."
 
 
@@ -64,7 +67,12 @@ def user_errors() -> Iterator[Problem]:
     try:
         yield problem
     except BiasCoreError as error:
-        problem.message = str(error)
+        problem.message = said(error)
+
+
+def said(error: BiasCoreError) -> str:
+    """An error's sentence; on a public server the paths in it are cut down to their last part."""
+    return _PATH.sub(r"\1", str(error)) if on_public_server() else str(error)
 
 
 def error_html(message: str) -> str:

@@ -1,0 +1,141 @@
+"""On a public server a name is a name: no path, no upload, no stranger's model, by no door."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import gradio as gr
+import pytest
+
+from bias_core.adapters import model_sources
+from bias_core.errors import InvalidInput, ModelUnavailable, StorageError, UnknownModel
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.ui.api import Tools
+from bias_core.ui.api_studies import StudyTools
+from bias_core.ui.links import EXPLORE, read_link
+from bias_core.ui.messages import said
+
+LISTED = "calibration-renderer"
+ALLOWED = "friendly/*, some/exact@v1, open_clip:ViT-B-32/laion*"
+
+
+def opened(tmp_path: Path, **more: object) -> Services:
+    return Services(Settings(data_dir=tmp_path / "data", offline=True, device="cpu", **more))
+
+
+@pytest.fixture
+def public(tmp_path: Path) -> Services:
+    return opened(tmp_path, public=True, allowed_models=ALLOWED)
+
+
+@pytest.fixture
+def bad(tiny_sd1: Path, tiny_clip: Path) -> list[str]:
+    """Names that would be models on a machine of one's own, or look like one."""
+    lora = f"{LISTED}+{tiny_sd1}"
+    return [
+        str(tiny_sd1), str(tiny_clip), f"{tiny_clip}/../{tiny_clip.name}", "~/model", "../x",
+        "assets/calibration", lora, f"{LISTED}+friendly/lora", "stranger/model", "friendly/model@0123456",
+        "friendly/../../etc", "friendly/..", "friendly/a/b", "./friendly/a", "friendly/a\0", "some/exact", "some/exact@v2", "",
+        f"open_clip:{tiny_clip}", f"open_clip:ViT-B-32/{tiny_clip}/model.safetensors",
+        "open_clip:RN50/../laion",
+        "open_clip:ViT-B-32/laion/../../etc/passwd", "https://example.org/x", "model.gguf", "/etc/passwd",
+    ]  # fmt: skip
+
+
+def test_every_door_of_a_public_server_refuses_every_such_name(public: Services, bad: list[str]) -> None:
+    doors = {
+        "model": public.model_info,
+        "generator": public.text_to_image,
+        "size": public.model_fit,
+        "files": public.revision,
+        "encoder": public.encoder,
+        "captioner": public.captioner,
+        "answerer": public.answerer,
+        "language model": public.language_model,
+        "finder": public.person_finder,
+        "world of a reader": lambda name: public.reader_world("encoder", name),
+    }
+    for use in doors.values():
+        for name in bad:
+            with pytest.raises(UnknownModel, match="cannot be used on this server"):
+                use(name)
+
+
+def test_links_and_tools_refuse_them_too(public: Services, tiny_sd1: Path) -> None:
+    link = read_link({"tab": EXPLORE, "model": str(tiny_sd1)}, {EXPLORE: ()}, public)
+    assert "model" not in link.values
+    for run in (
+        lambda: Tools(public).explore("doctor", model=str(tiny_sd1)),
+        lambda: Tools(public).explore("doctor", encoder=str(tiny_sd1)),
+        lambda: StudyTools(public).run_study("t2iat-tests", model=str(tiny_sd1)),
+        lambda: StudyTools(public).compare("doctor", ["condition=fair", f"model={tiny_sd1}"]),
+    ):
+        with pytest.raises(gr.Error, match="cannot be used on this server"):
+            run()
+
+
+def test_listed_and_allowed_names_are_taken_and_at_home_paths_are(
+    public: Services, tmp_path: Path, tiny_sd1: Path, tiny_clip: Path
+) -> None:
+    for info in public.models():
+        assert public.model_info(info.id).id == info.id
+    assert public.model_info("friendly/model").id == "friendly/model"
+    assert public.model_info("some/exact@v1").revision == "v1"
+    assert public.catalogue.encoder("open_clip:ViT-B-32/laion2b_s34b_b79k").library == "open_clip"
+    home = opened(tmp_path)
+    assert home.model_info(str(tiny_sd1)).id == str(tiny_sd1)
+    assert home.catalogue.encoder(str(tiny_clip)).path == str(tiny_clip)
+    assert home.model_info("stranger/model").id == "stranger/model"
+
+
+def test_without_a_list_no_hub_model_is_taken(tmp_path: Path) -> None:
+    strict = opened(tmp_path, public=True)
+    for name in ("friendly/model", ""):
+        with pytest.raises(UnknownModel, match="cannot be used"):
+            strict.model_info(name)
+
+
+@pytest.mark.parametrize(
+    ("n_gb", "words"), [(55.0, "55 GB of weights, this server takes 20"), (0.0, "how large")]
+)
+def test_an_allowed_model_that_is_too_large_is_refused_before_it_is_fetched(
+    public: Services, monkeypatch: pytest.MonkeyPatch, n_gb: float, words: str
+) -> None:
+    monkeypatch.setattr(model_sources, "download_gb", lambda *_: n_gb)
+    for use in (public.text_to_image, public.encoder):
+        with pytest.raises(ModelUnavailable, match=words):
+            use("friendly/model")
+
+
+def test_a_space_is_public_and_its_settings_can_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPACE_ID", raising=False)
+    assert not Settings().public
+    monkeypatch.setenv("BIAS_PUBLIC", "true")
+    assert Settings().public
+    monkeypatch.delenv("BIAS_PUBLIC")
+    monkeypatch.setenv("SPACE_ID", "me/space")
+    assert Settings().public
+
+
+def test_messages_of_a_public_server_name_no_path_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = StorageError("cannot read people's answers /tmp/gradio/0a1b/answers.csv: '/srv/app/x y' is odd")
+    monkeypatch.delenv("SPACE_ID", raising=False)
+    monkeypatch.delenv("BIAS_PUBLIC", raising=False)
+    assert said(error) == str(error)
+    monkeypatch.setenv("SPACE_ID", "me/space")
+    assert "/tmp" not in said(error)
+    assert "/srv" not in said(error)
+    assert "answers.csv" in said(error)
+    for kept in ("org/name needs 1/2 of https://example.org/a/b", "give org/name@v1, 3/4"):
+        assert said(InvalidInput(kept)) == kept
+
+
+def test_code_of_a_model_s_own_is_switched_off_in_diffusers_itself() -> None:
+    program = (
+        "import bias_core.services, diffusers.utils.constants as c; print(c.DIFFUSERS_DISABLE_REMOTE_CODE)"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "True"
