@@ -38,6 +38,7 @@ class Settings(BaseSettings):
     assets_dir : shipped weights and study data.
     cache_gb : size that the picture store may reach before the least recently used ones go.
     host, port : where the app listens.
+    allowed_hosts : names under which it may be asked beside localhost, "name, name".
     offline : never ask a model hub; only what is on this machine.
     device : "auto" takes CUDA when there is one.
     compile_models : compile generators on a GPU; minutes at first, quicker pictures afterwards.
@@ -63,6 +64,7 @@ class Settings(BaseSettings):
     assets_dir: Path = ASSETS
     cache_gb: float = Field(default=10.0, gt=0)
     host: str = "127.0.0.1"
+    allowed_hosts: str = ""
     port: int = Field(default=7860, ge=1, le=65535)
     offline: bool = False
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"

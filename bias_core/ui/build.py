@@ -18,6 +18,7 @@ from bias_core.ui.arrival import build_visitor
 from bias_core.ui.association import AssociationTab
 from bias_core.ui.calibration import CalibrationTab
 from bias_core.ui.compare import CompareTab
+from bias_core.ui.hosts import HostCheck, allowed_hosts
 from bias_core.ui.internal import InternalTab
 from bias_core.ui.label import LabelTab
 from bias_core.ui.label_api import label_routes
@@ -114,8 +115,10 @@ def launch_options(services: Services) -> dict[str, Any]:
     settings = services.settings
     data = settings.data_dir
     on_a_space = bool(os.environ.get("SPACE_ID"))  # whose container is reached from outside
+    server_name = os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0" if on_a_space else settings.host)
+    hosts = allowed_hosts(settings, server_name)
     return {
-        "server_name": os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0" if on_a_space else settings.host),
+        "server_name": server_name,
         "server_port": int(os.environ.get("GRADIO_SERVER_PORT", settings.port)),
         "share": False,
         "_frontend": False,  # else Gradio asks itself for the page and gives up if that takes three seconds
@@ -135,7 +138,10 @@ def launch_options(services: Services) -> dict[str, Any]:
         ],
         "app_kwargs": {
             "routes": label_routes(services),
-            "middleware": [Middleware(UploadQuota, limit=int(settings.uploads_gb * 1e9))],
+            "middleware": [
+                Middleware(HostCheck, hosts=hosts, public=settings.public),
+                Middleware(UploadQuota, limit=int(settings.uploads_gb * 1e9)),
+            ],
         },
         "footer_links": ["api", "gradio", "settings"],
         "theme": build_theme(),

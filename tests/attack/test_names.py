@@ -38,7 +38,8 @@ def bad(tiny_sd1: Path, tiny_clip: Path) -> list[str]:
     return [
         str(tiny_sd1), str(tiny_clip), f"{tiny_clip}/../{tiny_clip.name}", "~/model", "../x",
         "assets/calibration", lora, f"{LISTED}+friendly/lora", "stranger/model", "friendly/model@0123456",
-        "friendly/../../etc", "friendly/..", "friendly/a/b", "./friendly/a", "friendly/a\0", "some/exact", "some/exact@v2", "",
+        "friendly/../../etc", "friendly/..",
+        "friendly/a/b", "./friendly/a", "friendly/a\0", "some/exact", "some/exact@v2", "",
         f"open_clip:{tiny_clip}", f"open_clip:ViT-B-32/{tiny_clip}/model.safetensors",
         "open_clip:RN50/../laion",
         "open_clip:ViT-B-32/laion/../../etc/passwd", "https://example.org/x", "model.gguf", "/etc/passwd",
