@@ -5,13 +5,46 @@ from __future__ import annotations
 import re
 import secrets
 import threading
+from collections import OrderedDict
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from gradio.context import LocalContext
+
 from bias_core.errors import InvalidInput
 
 _KEY_BYTES = 16
+_MOST_PAGES = 100_000
+
+
+class _Pages:
+    """Whose page each open one is: Gradio lets go of the states of pages that were not used for long."""
+
+    def __init__(self) -> None:
+        self._keys: OrderedDict[str, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def keep(self, page: str, key: str) -> None:
+        """From now on, this page is the visitor's with this key."""
+        if page:
+            with self._lock:
+                self._keys[page] = key
+                self._keys.move_to_end(page)
+                while len(self._keys) > _MOST_PAGES:
+                    self._keys.popitem(last=False)
+
+    def key_of(self, page: str) -> str:
+        """The key of the visitor whose page this is; "" for a new one."""
+        return self._keys.get(page, "")
+
+
+_PAGES = _Pages()
+
+
+def _open_page() -> str:
+    """Which page the event at work comes from; "" outside of events."""
+    return str(getattr(LocalContext.request.get(None), "session_hash", None) or "")
 
 
 class Visitor:
@@ -26,7 +59,7 @@ class Visitor:
     """
 
     def __init__(self) -> None:
-        self._key = secrets.token_hex(_KEY_BYTES)
+        self._key = ""
         self.address = ""
         self.stop = threading.Event()
 
@@ -35,7 +68,9 @@ class Visitor:
 
     @property
     def key(self) -> str:
-        """Whose runs these are."""
+        """Whose runs these are; that of the open page, even where its state had to make room for others."""
+        if not self._key:
+            self.key = _PAGES.key_of(_open_page()) or secrets.token_hex(_KEY_BYTES)
         return self._key
 
     @key.setter
@@ -43,6 +78,7 @@ class Visitor:
         if not isinstance(key, str) or not re.fullmatch(rf"[0-9a-f]{{{2 * _KEY_BYTES}}}", key):
             raise InvalidInput("a visitor's key has 32 hex digits")
         self._key = key
+        _PAGES.keep(_open_page(), key)
 
     def start(self) -> None:
         """Make way for a new run: an older one is told to stop and keeps its own flag."""
