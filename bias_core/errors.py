@@ -15,6 +15,12 @@
         └── Interrupted       ... or the machine could not go on for now; the message says when it can
 """
 
+from __future__ import annotations
+
+from reprlib import Repr
+
+_MOST_DIGITS = 40
+
 
 class BiasCoreError(Exception):
     """Base of every error that this package raises on purpose; its text is meant for the user."""
@@ -58,3 +64,28 @@ class Cancelled(BiasCoreError):
 
 class Interrupted(Cancelled):
     """The machine cannot go on for now. What was finished is stored; the same settings go on from there."""
+
+
+class _Quoting(Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 100
+        self.maxlevel = 2
+
+    def repr_int(self, x: int, level: int) -> str:  # noqa: ARG002
+        """Python writes no number of many thousand digits."""
+        return f"{x}" if abs(x) < 10**_MOST_DIGITS else f"a number of more than {_MOST_DIGITS} digits"
+
+
+_quoting = _Quoting()
+
+
+def quoted(value: object) -> str:
+    """What came, for an error's message: as Python writes it, with the middle of what is long left out.
+
+    Examples
+    --------
+    >>> quoted("nurse"), quoted([1] * 999)
+    ("'nurse'", '[1, 1, 1, 1, 1, 1, ...]')
+    """
+    return _quoting.repr(value)

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from bias_core.errors import StorageError, UnknownModel
+from bias_core.errors import StorageError, UnknownModel, quoted
 from bias_core.model_paths import AllowedNames, is_file, is_folder, real_path, refuse_folder
 from bias_core.types import ModelInfo
 
@@ -164,8 +164,8 @@ class Catalogue:
                 "a folder that save_pretrained of a diffusers pipeline has written"
             )
         return (
-            f"no model {name!r}; there are {known}, any hub model as org/name or org/name@revision, or a "
-            "folder with model_index.json; a LoRA on top as base+org/lora:0.8 or base+/path/file.safetensors"
+            f"no model {quoted(name)}; there are {known}, any hub model as org/name or org/name@revision, or "
+            "a folder with model_index.json; a LoRA on top as base+org/lora:0.8 or base+/path/to.safetensors"
         )
 
     def encoder(self, name: str) -> EncoderInfo:
@@ -189,7 +189,7 @@ class Catalogue:
         refuse_folder(name, f"config.json or {_OPEN_CLIP_CONFIG}")
         known = ", ".join(info.id for info in self.encoders)
         raise UnknownModel(
-            f"no encoder {name!r}; there are {known}, any hub CLIP as org/name, a folder "
+            f"no encoder {quoted(name)}; there are {known}, any hub CLIP as org/name, a folder "
             f"with config.json or {_OPEN_CLIP_CONFIG}, open_clip:ARCHITECTURE/TAG or "
             "open_clip:ARCHITECTURE/FILE"
         )
@@ -218,7 +218,7 @@ class Catalogue:
         others = ", any hub model as org/name, or a folder with config.json" if library else ""
         gguf = ", or a file.gguf" if role == "language_model" else ""
         kind = role.replace("_", " ")
-        raise UnknownModel(f"no {kind} {name!r}; there are {known}{others}{gguf}")
+        raise UnknownModel(f"no {kind} {quoted(name)}; there are {known}{others}{gguf}")
 
 
 def _open_clip(name: str) -> EncoderInfo:
@@ -240,7 +240,7 @@ def _open_clip(name: str) -> EncoderInfo:
     if architecture and weights and "/" not in weights and not weights.endswith(_CHECKPOINTS):
         return EncoderInfo(id=name, name=name, library="open_clip", path=rest)
     raise UnknownModel(
-        f"no encoder {name!r}: give open_clip:ARCHITECTURE/TAG, open_clip:ARCHITECTURE/FILE with a "
+        f"no encoder {quoted(name)}: give open_clip:ARCHITECTURE/TAG, open_clip:ARCHITECTURE/FILE with a "
         f"checkpoint that is on this machine, or open_clip:FOLDER with {_OPEN_CLIP_CONFIG}"
     )
 
@@ -258,10 +258,10 @@ def check_condition(info: ModelInfo, condition: str) -> str:
     if not info.conditions:
         if condition in {"", "published"}:
             return ""
-        raise UnknownModel(f"{info.id} has no conditions, got {condition!r}; leave the condition empty")
+        raise UnknownModel(f"{info.id} has no conditions, got {quoted(condition)}; leave the condition empty")
     if condition not in info.conditions:
         known = ", ".join(info.conditions)
-        raise UnknownModel(f"{info.id} has no condition {condition!r}; choose among its {known}")
+        raise UnknownModel(f"{info.id} has no condition {quoted(condition)}; choose among its {known}")
     return condition
 
 

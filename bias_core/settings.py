@@ -51,6 +51,7 @@ class Settings(BaseSettings):
     upload_mb : largest file that a visitor may upload.
     uploads_gb : what all visitors may upload within an hour, together.
     max_megapixel_steps : the same for pictures x denoising steps x pixels of a picture, in millions.
+    max_minutes : that one run may work before it is ended; what it has drawn is kept.
     labels_url : database of people's answers, as an SQLAlchemy URL; "" for a file under ``data_dir``.
     labels_repo : dataset of a hub that answers are copied to, "" for none; with the token of this machine.
     labels_repo_minutes : between two such copies.
@@ -76,6 +77,7 @@ class Settings(BaseSettings):
     runs_waiting: int = Field(default=32, ge=1)
     max_images: int = Field(default_factory=lambda: 1000 if _on_space() else 5000, ge=1)
     max_megapixel_steps: float = Field(default_factory=lambda: 5000.0 if _on_space() else math.inf, gt=0)
+    max_minutes: float = Field(default_factory=lambda: 30.0 if _on_space() else math.inf, gt=0)
     upload_mb: int = Field(default=50, ge=1)
     uploads_gb: float = Field(default=5.0, gt=0)
     labels_url: str = Field(default="", repr=False)  # may hold a password

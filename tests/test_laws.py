@@ -20,7 +20,7 @@ CODE = [*FILES, *(path for path in [ROOT / "app.py"] if path.exists())]
 # From the ground up: a room (a file or a folder) may import rooms of its own floor or below.
 FLOORS = [
     {"types", "errors", "settings", "machine", "waiting"},
-    {"arrays", "crops", "prompts", "protocols"},
+    {"arrays", "crops", "given_values", "prompts", "protocols"},
     {
         "statistics",
         "intervals",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from bias_core.errors import InvalidInput, StorageError
+from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.settings import ASSETS
 from bias_core.types import Attribute
 
@@ -86,7 +86,7 @@ def find_attribute(text: str, concept: str, sets: tuple[AttributeSet, ...]) -> A
     candidates = {a.name.lower(): a for item in reversed(own + general) for a in reversed(item.attributes)}
     if name not in candidates:
         raise InvalidInput(
-            f"no built-in attribute {text!r}; there are {', '.join(sorted(candidates))}, "
+            f"no built-in attribute {quoted(text)}; there are {', '.join(sorted(candidates))}, "
             "or write 'name|positive sentence|negative sentence'"
         )
     return candidates[name]
@@ -96,7 +96,7 @@ def _parse_attribute(text: str) -> Attribute:
     parts = [part.strip() for part in text.split(SEPARATOR)]
     if not 3 <= len(parts) <= 5 or not all(parts[:3]):
         raise InvalidInput(
-            f"write an attribute as 'name|positive sentence|negative sentence', got {text!r}; "
+            f"write an attribute as 'name|positive sentence|negative sentence', got {quoted(text)}; "
             "'|P*|source' may follow"
         )
     name, positive, negative, reference, source = [*parts, "", ""][:5]

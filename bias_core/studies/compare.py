@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bias_core.errors import Cancelled, StorageError
+from bias_core.given_values import check_settings
 from bias_core.runs.manifests import Manifest
 from bias_core.studies.compare_plan import arm_names, compare_id, plan_compare, with_conditions
 from bias_core.studies.compare_report import compare_report
@@ -17,6 +18,7 @@ from bias_core.studies.compare_scores import compare_arms
 from bias_core.studies.compare_types import DrawnArm, Pictures
 from bias_core.studies.explore import explore
 from bias_core.studies.explore_types import ExploreReport, Progress
+from bias_core.studies.limits import TimeLimit
 from bias_core.studies.saved_reports import keep_report
 
 if TYPE_CHECKING:
@@ -54,13 +56,16 @@ def compare(
     """
     started = time.monotonic()
     inside = f"{session}/{KIND}"  # the arms' own runs are not on the visitor's list
+    check_settings(settings)
+    limit = TimeLimit(services.settings, cancelled)
     settings = with_conditions(settings, services)
     plans = plan_compare(settings, services, inside)
     manifest = _manifest(settings, plans, session)
     services.manifests.save(manifest)
     status: Status = "failed"
     try:
-        reports = yield from _draw(plans, services, cancelled, inside)
+        with limit.explained():
+            reports = yield from _draw(plans, services, limit, inside)
         yield _progress(plans, len(plans), "comparing seed by seed")
         arms = [
             _read(name, report, services)

@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput
+from bias_core.given_values import check_settings
 from bias_core.model_catalogue import check_condition
 from bias_core.prompts import SLOT, fill_template
 from bias_core.studies.compare_types import MOST_ARMS, Arm, CompareSettings
@@ -39,6 +40,7 @@ def plan_compare(
     UnknownModel
         An arm's model has no name here.
     """
+    check_settings(settings)
     settings = with_conditions(settings, services)
     if not 2 <= len(settings.arms) <= MOST_ARMS:
         raise InvalidInput(f"compare two to {MOST_ARMS} arms, got {len(settings.arms)}")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bias_core.errors import Cancelled, Interrupted, StorageError
+from bias_core.given_values import check_settings
 from bias_core.metrics.clustering import spectral_clusters
 from bias_core.studies.explore_plan import ExplorePlan, plan_explore, wants_association
 from bias_core.studies.explore_scores import read_sentences, score_association, score_attributes
@@ -21,6 +22,7 @@ from bias_core.studies.explore_types import (
     Progress,
 )
 from bias_core.studies.files_read import read_files
+from bias_core.studies.limits import TimeLimit
 from bias_core.studies.prompt_notes import before_drawing, while_drawing
 from bias_core.studies.saved_reports import keep_report
 
@@ -71,12 +73,15 @@ def explore(
         On the way; what was finished is stored, and the same settings go on from there.
     """
     started = time.monotonic()
-    yield from read_files(services, settings.model, settings.encoder, cancelled)
+    check_settings(settings)
+    limit = TimeLimit(services.settings, cancelled)
+    yield from read_files(services, settings.model, settings.encoder, limit)
     plan = plan_explore(settings, services, session)
     gallery, stopped, n_repairs = _Gallery(plan), "", services.repairs.n
     with _on_record(plan, services) as record:
         try:
-            yield from _draw(plan, services, gallery, cancelled)
+            with limit.explained():
+                yield from _draw(plan, services, gallery, limit)
         except Cancelled as why:
             stopped = f"{why}. The" if isinstance(why, Interrupted) else "Stopped: the"
         yield gallery.progress("reading and scoring the pictures")

@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput
+from bias_core.given_values import check_settings
 from bias_core.model_catalogue import check_condition
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, fill_template, guided_prompt
 from bias_core.runs.manifests import Manifest
@@ -52,6 +53,7 @@ def plan_explore(settings: ExploreSettings, services: StudyServices, session: st
     UnknownModel
         No such model, condition or encoder; the message lists what exists.
     """
+    check_settings(settings)
     prompt = fill_template(settings.template, settings.concept)
     info = services.model_info(settings.model)
     settings = replace(settings, condition=check_condition(info, settings.condition))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from bias_core.errors import Cancelled, InvalidInput
+from bias_core.errors import Cancelled, Interrupted, InvalidInput, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from bias_core.settings import Settings
     from bias_core.studies.program import Range
@@ -75,7 +76,7 @@ def check_whole(name: str, value: object, low: int, high: int | None = None) -> 
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     if not is_whole or value < low or (high is not None and value > high):  # type: ignore[operator]
         wanted = f"of at least {low:,}" if high is None else f"from {low:,} to {high:,}"
-        raise InvalidInput(f"the {name} must be a whole number {wanted}, got {value!r}")
+        raise InvalidInput(f"the {name} must be a whole number {wanted}, got {quoted(value)}")
 
 
 def check_ranges(options: Mapping[str, Any], ranges: Mapping[str, Range]) -> None:
@@ -88,10 +89,10 @@ def check_ranges(options: Mapping[str, Any], ranges: Mapping[str, Range]) -> Non
     """
     for name, (low, high) in ranges.items():
         value = options.get(name, low)
-        if not math.isfinite(value) or value < low:
-            raise InvalidInput(f"{name} must be at least {low:,g}, got {value:,}")
+        if not value >= low:  # nor is nan
+            raise InvalidInput(f"{name} must be at least {low:,g}, got {quoted(value)}")
         if value > high:
-            raise InvalidInput(f"{name} must be at most {high:,g}, got {value:,}")
+            raise InvalidInput(f"{name} must be at most {high:,g}, got {quoted(value)}")
 
 
 def looks_at_stop(cancelled: Callable[[], bool]) -> Callable[[], None]:
@@ -107,3 +108,42 @@ def looks_at_stop(cancelled: Callable[[], bool]) -> Callable[[], None]:
             raise Cancelled("stopped before anything was drawn")
 
     return check
+
+
+class TimeLimit:
+    """Asks whether a run is to end, in place of ``cancelled``: also once its time is over.
+
+    Parameters
+    ----------
+    limits : of the process; the time begins now.
+    cancelled : turns true once the run was stopped.
+    """
+
+    def __init__(self, limits: Settings, cancelled: Callable[[], bool]) -> None:
+        self._cancelled = cancelled
+        self._minutes = limits.max_minutes
+        self._end = time.monotonic() + 60 * limits.max_minutes
+
+    def __call__(self) -> bool:
+        """Whether the run is to end."""
+        return self._cancelled() or self._is_over
+
+    @property
+    def _is_over(self) -> bool:
+        return time.monotonic() > self._end
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Around a run: where its time ended it, Interrupted says so; a Stop stays what it is."""
+        try:
+            yield
+        except Interrupted:
+            raise
+        except Cancelled as error:
+            if self._cancelled() or not self._is_over:
+                raise
+            raise Interrupted(
+                f"This run has worked for {self._minutes:g} minutes, the most that one run may here "
+                "(BIAS_MAX_MINUTES). What was finished is kept, and the same settings go on from there; "
+                "fewer pictures or fewer denoising steps are done sooner"
+            ) from error

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bias_core.errors import Cancelled, InvalidInput, StorageError
+from bias_core.errors import Cancelled, InvalidInput, StorageError, quoted
+from bias_core.given_values import check_settings, check_texts
 from bias_core.model_catalogue import check_condition
 from bias_core.runs.manifests import STALE_SECONDS, Manifest
 from bias_core.studies.designs import program_of
@@ -18,7 +19,7 @@ from bias_core.studies.explore_plan import library_versions
 from bias_core.studies.explore_types import Progress
 from bias_core.studies.files_read import read_files
 from bias_core.studies.imported_rows import ImportedRows
-from bias_core.studies.limits import check_ranges, check_sampling, looks_at_stop
+from bias_core.studies.limits import TimeLimit, check_ranges, check_sampling, looks_at_stop
 from bias_core.studies.plain_values import encode
 from bias_core.studies.prompt_notes import before_drawing, while_drawing
 from bias_core.studies.readers import check_readers
@@ -61,16 +62,20 @@ def run_study(
     InvalidInput, UnknownModel
         Before anything is drawn, for settings that cannot be used.
     Cancelled
-        ``cancelled()`` turned true; what was finished is kept, and the same call goes on from there.
+        ``cancelled()`` turned true, or the time of a run is over (Interrupted); what was finished is kept,
+        and the same call goes on from there.
     ModelUnavailable, StorageError
         On the way, likewise.
     """
     started = time.monotonic()
-    if not settings.images:
-        yield from read_files(services, settings.model, "", cancelled)
-    plan = plan_study(design, settings, services, session=session, cancelled=cancelled)
-    data = StudyData(plan.settings, services, plan.rows, cancelled=cancelled, ahead=plan.program.ahead)
-    results = yield from _on_record(_drawn_and_measured(plan, data), plan, services)
+    check_settings(settings)
+    limit = TimeLimit(services.settings, cancelled)
+    with limit.explained():
+        if not settings.images:
+            yield from read_files(services, settings.model, "", limit)
+        plan = plan_study(design, settings, services, session=session, cancelled=limit)
+        data = StudyData(plan.settings, services, plan.rows, cancelled=limit, ahead=plan.program.ahead)
+        results = yield from _on_record(_drawn_and_measured(plan, data), plan, services)
     services.tidy()
     report = StudyReport(
         run_id=plan.manifest.id,
@@ -276,8 +281,9 @@ def with_options(design: Design, settings: StudySettings) -> StudySettings:
         An option that the design does not have, a value that is not of its type or outside of its range, or
         an impossible scale, seed, number of steps, guidance or confidence.
     """
+    check_settings(settings)
     if not 0 < settings.scale <= 1:
-        raise InvalidInput(f"the scale is a share above 0 and up to 1, got {settings.scale}")
+        raise InvalidInput(f"the scale is a share above 0 and up to 1, got {quoted(settings.scale)}")
     check_sampling(
         seed=settings.seed,
         n_steps=settings.num_inference_steps,
@@ -288,8 +294,9 @@ def with_options(design: Design, settings: StudySettings) -> StudySettings:
     for name, value in settings.options.items():
         if name not in options:
             known = ", ".join(options) or "none"
-            raise InvalidInput(f"{design.name} has no option {name!r}; it has {known}")
+            raise InvalidInput(f"{design.name} has no option {quoted(name)}; it has {known}")
         options[name] = _typed(name, value, options[name])
+        check_texts(name, options[name])
     check_ranges(options, program_of(design).ranges)
     return replace(settings, options=options)
 
@@ -306,7 +313,7 @@ def _typed(name: str, value: Any, like: object) -> object:
             return [part.strip() for part in value.split(",")] if isinstance(value, str) else list(value)
         return type(like)(value) if isinstance(like, (int, float, str)) else value
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidInput(f"option {name} is like {like!r}, got {value!r}") from error
+        raise InvalidInput(f"option {name} is like {like!r}, got {quoted(value)}") from error
 
 
 def _manifest(

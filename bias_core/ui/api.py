@@ -12,7 +12,7 @@ from bias_core.errors import BiasCoreError
 from bias_core.studies.catalogue import load_attribute_sets
 from bias_core.studies.explore_types import ExploreReport, ExploreSettings
 from bias_core.studies.report import to_dict
-from bias_core.ui.api_studies import StudyTools, attributes_of, new_session, tool_errors
+from bias_core.ui.api_studies import StudyTools, attributes_of, new_session, tool
 from bias_core.ui.run_turns import RUN, of_program
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class Tools:
         self.services = services
         self.sets = load_attribute_sets(services.settings.assets_dir / "studies")
 
+    @tool
     def explore(
         self,
         concept: str,
@@ -71,27 +72,26 @@ class Tools:
             confidence: Of every interval, for example 0.95.
             force: Score anyway with a calibration reader; the report says so first.
         """
-        with tool_errors():
-            settings = ExploreSettings(
-                concept=concept,
-                template=template,
-                attributes=attributes_of(self.services, concept, attributes),
-                attribute_a=attribute_a,
-                attribute_b=attribute_b,
-                model=model,
-                condition=condition,
-                encoder=encoder,
-                n_images=n_images,
-                n_attribute_images=n_attribute_images,
-                num_inference_steps=num_inference_steps,
-                guidance_scale=guidance_scale,
-                negative_prompt=negative_prompt,
-                seed=seed,
-                n_clusters=n_clusters,
-                confidence=confidence,
-                force=force,
-            )
-            return to_dict(self._run(settings))
+        settings = ExploreSettings(
+            concept=concept,
+            template=template,
+            attributes=attributes_of(self.services, concept, attributes),
+            attribute_a=attribute_a,
+            attribute_b=attribute_b,
+            model=model,
+            condition=condition,
+            encoder=encoder,
+            n_images=n_images,
+            n_attribute_images=n_attribute_images,
+            num_inference_steps=num_inference_steps,
+            guidance_scale=guidance_scale,
+            negative_prompt=negative_prompt,
+            seed=seed,
+            n_clusters=n_clusters,
+            confidence=confidence,
+            force=force,
+        )
+        return to_dict(self._run(settings))
 
     def list_models(self) -> list[dict[str, Any]]:
         """List the models that have a name, with their conditions, default settings and licence."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial, wraps
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import gradio as gr
 
-from bias_core.errors import BiasCoreError, InvalidInput
+from bias_core.errors import BiasCoreError, InvalidInput, quoted
+from bias_core.given_values import check_arguments
 from bias_core.registry import METRICS
 from bias_core.studies import report as explore_report
 from bias_core.studies.catalogue import find_attribute, load_attribute_sets, suggest_set
@@ -31,16 +32,32 @@ if TYPE_CHECKING:
     from bias_core.studies.study_types import Design
     from bias_core.types import Attribute
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _API = "api-"  # sessions of programs begin with this; only their reports can be asked for by their id
 
 
-@contextmanager
-def tool_errors() -> Iterator[None]:
-    """Our own errors reach a program as their message."""
-    try:
-        yield
-    except BiasCoreError as error:
-        raise gr.Error(said(error), print_exception=False) from error
+def tool(run: Callable[P, T]) -> Callable[P, T]:
+    """A tool for programs: its arguments are of their types, and our own errors arrive as their message.
+
+    Null stands for the default of an argument that has one, as Gradio sends it for what was left out.
+    """
+    defaults = {name: one.default for name, one in signature(run).parameters.items()}
+
+    @wraps(run)
+    def answer(*args: P.args, **kwargs: P.kwargs) -> T:
+        bound = signature(run).bind(*args, **kwargs)
+        for name, value in bound.arguments.items():
+            if value is None and defaults[name] is not Parameter.empty:
+                bound.arguments[name] = defaults[name]
+        try:
+            check_arguments(run, bound.arguments)
+            return run(*bound.args, **bound.kwargs)
+        except BiasCoreError as error:
+            raise gr.Error(said(error), print_exception=False) from error
+
+    return answer
 
 
 def new_session() -> str:
@@ -62,6 +79,7 @@ class StudyTools:
     def __init__(self, services: Services) -> None:
         self.services = services
 
+    @tool
     def run_study(
         self,
         study: str,
@@ -95,23 +113,23 @@ class StudyTools:
             options: Of the study, each as "name=value"; see list_studies.
             force: Score anyway with a calibration reader; the report says so first.
         """
-        with tool_errors():
-            design = _shipped(study)
-            settings = StudySettings(
-                model=model,
-                condition=condition,
-                encoder=encoder,
-                scale=scale,
-                seed=seed,
-                num_inference_steps=num_inference_steps,
-                guidance_scale=guidance_scale,
-                confidence=confidence,
-                options=dict(_name_and_value(text) for text in options or []),
-                force=force,
-            )
-            start = partial(run_study, design, settings, self.services, session=new_session())
-            return to_dict(of_program(self.services, start)[1])
+        design = _shipped(study)
+        settings = StudySettings(
+            model=model,
+            condition=condition,
+            encoder=encoder,
+            scale=scale,
+            seed=seed,
+            num_inference_steps=num_inference_steps,
+            guidance_scale=guidance_scale,
+            confidence=confidence,
+            options=dict(_name_and_value(text) for text in options or []),
+            force=force,
+        )
+        start = partial(run_study, design, settings, self.services, session=new_session())
+        return to_dict(of_program(self.services, start)[1])
 
+    @tool
     def compare(
         self,
         concept: str,
@@ -145,37 +163,36 @@ class StudyTools:
             confidence: Of every interval, for example 0.95.
             force: Score anyway with a calibration reader; the report says so first.
         """
-        with tool_errors():
-            settings = CompareSettings(
-                concept=concept,
-                arms=parse_arms(arms),
-                attributes=attributes_of(self.services, concept, attributes),
-                attribute_a=attribute_a,
-                attribute_b=attribute_b,
-                encoder=encoder,
-                n_images=n_images,
-                n_attribute_images=n_attribute_images,
-                seed=seed,
-                confidence=confidence,
-                force=force,
-            )
-            start = partial(compare, settings, self.services, session=new_session())
-            return to_dict(of_program(self.services, start)[1])
+        settings = CompareSettings(
+            concept=concept,
+            arms=parse_arms(arms),
+            attributes=attributes_of(self.services, concept, attributes),
+            attribute_a=attribute_a,
+            attribute_b=attribute_b,
+            encoder=encoder,
+            n_images=n_images,
+            n_attribute_images=n_attribute_images,
+            seed=seed,
+            confidence=confidence,
+            force=force,
+        )
+        start = partial(compare, settings, self.services, session=new_session())
+        return to_dict(of_program(self.services, start)[1])
 
+    @tool
     def get_report(self, run_id: str) -> dict[str, Any]:
         """Get the report of an earlier explore, run_study or compare call again; nothing is run.
 
         Args:
             run_id: As the report of that call names it.
         """
-        with tool_errors():
-            manifest = self.services.manifests.find(run_id)
-            saved = open_report(run_id, self.services)
-            if manifest is None or saved is None or not manifest.session.startswith(_API):
-                raise InvalidInput(f"no report of a run {run_id!r}; its id is in the report of the call")
-            if isinstance(saved.report, StudyReport):
-                return to_dict(saved.report)
-            return explore_report.to_dict(saved.report)
+        manifest = self.services.manifests.find(run_id)
+        saved = open_report(run_id, self.services)
+        if manifest is None or saved is None or not manifest.session.startswith(_API):
+            raise InvalidInput(f"no report of a run {run_id!r}; its id is in the report of the call")
+        if isinstance(saved.report, StudyReport):
+            return to_dict(saved.report)
+        return explore_report.to_dict(saved.report)
 
     def list_studies(self) -> list[dict[str, Any]]:
         """List the studies of run_study: what each asks, after which paper, its size and its options."""
@@ -219,7 +236,7 @@ def _shipped(name: str) -> Design:
     """A shipped design; never a file of this machine."""
     known = [design.name for design in list_designs()]
     if name not in known:
-        raise InvalidInput(f"no study {name!r}; there are {', '.join(known)}")
+        raise InvalidInput(f"no study {quoted(name)}; there are {', '.join(known)}")
     return find_design(name)
 
 
@@ -233,5 +250,5 @@ def _full_size(name: str) -> int:
 def _name_and_value(text: str) -> tuple[str, str]:
     name, sign, value = str(text).partition("=")
     if not sign or not name.strip():
-        raise InvalidInput(f"write an option as name=value, got {text!r}")
+        raise InvalidInput(f"write an option as name=value, got {quoted(text)}")
     return name.strip(), value.strip()

@@ -14,6 +14,7 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from bias_core.ui import api, explore
+from bias_core.ui.answering import AnsweringBlocks
 from bias_core.ui.arrival import build_visitor
 from bias_core.ui.association import AssociationTab
 from bias_core.ui.calibration import CalibrationTab
@@ -57,7 +58,7 @@ _OTHER_THREADS = 100
 def build_app(services: Services) -> gr.Blocks:
     """The page; no model is loaded for it."""
     titles = {EXPLORE: "Explore", **{tab.key: tab.title for tab in TABS}}
-    with gr.Blocks(
+    with AnsweringBlocks(
         title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
     ) as demo:
         gr.HTML(HEADER, js_on_load=header_js(titles, _tips()))

@@ -1,0 +1,126 @@
+"""What people and programs give, checked at the door: is each value of its type, and each text one?"""
+
+from __future__ import annotations
+
+import inspect
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from bias_core.errors import InvalidInput, quoted
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+MAX_TEXT = 10_000
+"""Characters of any text that is given."""
+MAX_LIST = 1000
+"""Entries of any list that is given."""
+_MAX_DEPTH = 5
+_LARGEST = 1e300
+_WHITE = "\t\n\r"
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    # Not math.isfinite, which raises on a whole number that no float can be.
+    return isinstance(value, float) or (_is_whole(value) and abs(value) < _LARGEST)  # type: ignore[arg-type]
+
+
+def _is_list_of_texts(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+
+
+_KINDS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "str": (lambda value: isinstance(value, str), "a text"),
+    "int": (_is_whole, "a whole number"),
+    "float": (_is_number, "a number"),
+    "bool": (lambda value: isinstance(value, bool), "true or false"),
+    "list[str]": (_is_list_of_texts, "a list of texts"),
+    "Mapping[str, Any]": (lambda value: isinstance(value, Mapping), "names with their values"),
+}
+
+
+def check_settings(settings: DataclassInstance) -> None:
+    """Refuse settings with a value that is not of its type, or a text that is none.
+
+    Parameters
+    ----------
+    settings : a dataclass; fields of dataclasses, and tuples of them, are looked into.
+
+    Raises
+    ------
+    InvalidInput
+        The message names the field and quotes what came.
+    """
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        check_value(field.name, value, str(field.type))
+        for inner in value if isinstance(value, tuple) else (value,):
+            if is_dataclass(inner) and not isinstance(inner, type):
+                check_settings(inner)
+
+
+def check_arguments(run: Callable[..., Any], given: Mapping[str, object]) -> None:
+    """Refuse an argument that is not of the type that ``run`` declares; InvalidInput quotes it."""
+    for name, parameter in inspect.signature(run).parameters.items():
+        if name in given:
+            check_value(name, given[name], str(parameter.annotation))
+
+
+def check_value(name: str, value: object, declared: str) -> None:
+    """Refuse a value that is not of its declared type, or holds a text that is none.
+
+    Parameters
+    ----------
+    name : of the value.
+    declared : as in an annotation, such as ``int | None``; types that are not known here are let through.
+
+    Raises
+    ------
+    InvalidInput
+        The message names the value, quotes it, and says what would do.
+
+    Examples
+    --------
+    >>> check_value("seed", 3, "int | None")
+    >>> check_value("seed", "3", "int | None")
+    Traceback (most recent call last):
+    bias_core.errors.InvalidInput: seed must be a whole number, or left out; got '3'
+    """
+    kinds = declared.split(" | ")
+    if value is None and "None" in kinds:
+        return
+    known = [_KINDS[kind] for kind in kinds if kind in _KINDS]
+    if known and not any(fits(value) for fits, _ in known):
+        wanted = " or ".join(words for _, words in known)
+        left_out = ", or left out" if "None" in kinds else ""
+        raise InvalidInput(f"{name} must be {wanted}{left_out}; got {quoted(value)}")
+    check_texts(name, value)
+
+
+def check_texts(name: str, value: object, depth: int = 0) -> None:
+    """Refuse texts, alone or in lists, that are too long, too many, or hold what cannot be written."""
+    if isinstance(value, str):
+        _check_text(name, value)
+    elif isinstance(value, (list, tuple, Mapping)):
+        if len(value) > MAX_LIST:
+            raise InvalidInput(f"{name} may have at most {MAX_LIST:,} entries, got {len(value):,}")
+        if depth >= _MAX_DEPTH:
+            raise InvalidInput(f"{name} has lists within lists, {_MAX_DEPTH} deep; give a plain list")
+        parts = (*value, *value.values()) if isinstance(value, Mapping) else value
+        for part in parts:
+            check_texts(name, part, depth + 1)
+
+
+def _check_text(name: str, text: str) -> None:
+    if len(text) > MAX_TEXT:
+        raise InvalidInput(f"{name} has {len(text):,} characters; at most {MAX_TEXT:,} are allowed")
+    if wrong := next((c for c in text if c not in _WHITE and unicodedata.category(c) in ("Cc", "Cs")), ""):
+        raise InvalidInput(
+            f"{name} holds the character U+{ord(wrong):04X}, which is no text; got {quoted(text)}"
+        )
