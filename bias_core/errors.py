@@ -20,6 +20,7 @@ from __future__ import annotations
 from reprlib import Repr
 
 _MOST_DIGITS = 40
+_LONGEST = 3000  # characters of a message; the list of all models has a place in it
 
 
 class BiasCoreError(Exception):
@@ -64,6 +65,12 @@ class Cancelled(BiasCoreError):
 
 class Interrupted(Cancelled):
     """The machine cannot go on for now. What was finished is stored; the same settings go on from there."""
+
+
+def message_of(error: BiasCoreError) -> str:
+    """What an error says, for whoever asked; of a message without end the middle is left out."""
+    text = str(error)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
 
 
 class _Quoting(Repr):

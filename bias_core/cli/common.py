@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
-from bias_core.errors import BiasCoreError, Cancelled, InvalidInput
+from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -69,7 +69,7 @@ def user_errors() -> Iterator[None]:
     except KeyboardInterrupt as error:
         raise exit_stopped(signal.SIGINT) from error
     except BiasCoreError as error:
-        typer.secho(f"Error: {error}", fg="red", err=True)
+        typer.secho(f"Error: {message_of(error)}", fg="red", err=True)
         raise typer.Exit(2) from error
 
 

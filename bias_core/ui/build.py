@@ -14,7 +14,7 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from bias_core.ui import api, explore
-from bias_core.ui.answering import AnsweringBlocks
+from bias_core.ui.answering import AnsweringBlocks, ReadableJson
 from bias_core.ui.arrival import build_visitor
 from bias_core.ui.association import AssociationTab
 from bias_core.ui.calibration import CalibrationTab
@@ -142,6 +142,7 @@ def launch_options(services: Services) -> dict[str, Any]:
             "middleware": [
                 Middleware(HostCheck, hosts=hosts, public=settings.public),
                 Middleware(UploadQuota, limit=int(settings.uploads_gb * 1e9)),
+                Middleware(ReadableJson),
             ],
         },
         "footer_links": ["api", "gradio", "settings"],

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from bias_core.errors import BiasCoreError
+from bias_core.errors import BiasCoreError, message_of
 from bias_core.settings import on_public_server
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def user_errors() -> Iterator[Problem]:
 
 def said(error: BiasCoreError) -> str:
     """An error's sentence; on a public server the paths in it are cut down to their last part."""
-    return _PATH.sub(r"\1", str(error)) if on_public_server() else str(error)
+    text = message_of(error)
+    return _PATH.sub(r"\1", text) if on_public_server() else text
 
 
 def error_html(message: str) -> str:

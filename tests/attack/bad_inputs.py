@@ -58,7 +58,7 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "get_report": {"run_id": "0" * 16},
 }  # fmt: skip
-_TRACES = re.compile(r"Traceback|File \"|Error:|Exception|internal error|object at 0x|NoneType|\w+\(\)")
+_TRACES = re.compile(r"Traceback|File \"|\w+Error:|Exception|internal error|object at 0x|NoneType")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +144,52 @@ def fault(answer: Answer) -> str:
         return f"{answer.seconds:.1f} s"
     if not answer.refused:
         return ""
-    if not 20 <= len(answer.text) <= 4000 or " " not in answer.text or _TRACES.search(answer.text):
-        return f"no sentence: {answer.text[:200]}"
-    return ""
+    return sentence_fault(answer.text)
+
+
+def sentence_fault(text: str) -> str:
+    """What keeps a text from being a sentence for a stranger; "" for nothing."""
+    if not 20 <= len(text) <= 4000 or " " not in text:
+        return f"no sentence: {text[:200]!r}"
+    return f"a trace: {text[:200]!r}" if _TRACES.search(text) else ""
+
+
+def mcp_calls(
+    client: httpx.Client, declared: dict[str, list[dict[str, Any]]], *, every: int = 1
+) -> Iterator[tuple[str, str]]:
+    """The same over MCP: what was wrong with each call, and what with its answer ("" for nothing)."""
+    rows = [
+        (endpoint, parameter["parameter_name"], words)
+        for endpoint, of in declared.items()
+        for parameter in of
+        for words in BAD
+    ]
+    calls = [(f"{e} {name}: {words}", _mcp_body(e, name, BAD[words])) for e, name, words in rows[::every]]
+    calls += [(f"body {content!r}", content) for content in ("", "[]", "null", "{", BAD["deep"])]
+    calls.append(("no such tool", _mcp_body("nothing", "a", "1")))
+    headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+    for words, content in calls:
+        started = time.monotonic()
+        reply = client.post("/gradio_api/mcp/", content=content.encode(), headers=headers)
+        yield words, _mcp_fault(reply, time.monotonic() - started)
+
+
+def _mcp_body(endpoint: str, name: str, bad: str) -> str:
+    good = {key: value for key, value in GOOD.get(endpoint, {}).items() if key != name}
+    arguments = ", ".join(
+        [*(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in good.items()), f'"{name}": {bad}']
+    )
+    called = f'{{"name": "{endpoint}", "arguments": {{{arguments}}}}}'
+    return f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {called}}}'
+
+
+def _mcp_fault(reply: httpx.Response, seconds: float) -> str:
+    if reply.status_code >= 500 or seconds > PATIENCE_SECONDS:
+        return f"status {reply.status_code} after {seconds:.1f} s: {reply.text[:200]}"
+    data = next((line[6:] for line in reply.text.splitlines() if line.startswith("data: ")), reply.text)
+    answered = json.loads(data)
+    if "error" in answered:
+        return sentence_fault(answered["error"]["message"])
+    if not (answered.get("result") or {}).get("isError"):
+        return ""
+    return sentence_fault(answered["result"]["content"][0]["text"])

@@ -1,0 +1,92 @@
+"""Whatever a program sends, it gets a sentence within seconds, and the server lives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import gradio as gr
+import httpx
+import pytest
+
+from bias_core.studies.designs import list_designs
+from bias_core.ui.api import Tools
+from bias_core.ui.api_studies import StudyTools
+from tests.attack.bad_inputs import (
+    BAD_OPTIONS,
+    call,
+    fault,
+    mcp_calls,
+    odd_calls,
+    parameters,
+    sentence_fault,
+    table,
+)
+from tests.ui.fakes import FakeServices
+from tests.ui.served import Served  # noqa: TC001
+
+
+@pytest.fixture
+def client(served: Served):
+    with httpx.Client(base_url=served.url, timeout=60, trust_env=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def none_drawn(tmp_path: Path):
+    """One picture a run: whatever could be drawn is refused for that."""
+    services = FakeServices(tmp_path / "data")
+    services.settings = services.settings.model_copy(update={"max_images": 1})
+    yield services
+    services.close()
+
+
+def files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if "data" not in path.relative_to(folder).parts}
+
+
+def test_every_parameter_with_every_bad_value_is_refused_in_a_sentence(none_drawn, client):
+    tools, studies = Tools(none_drawn), StudyTools(none_drawn)
+    declared = parameters(client)
+    n = 0
+    for endpoint, words, content in table(declared):
+        try:
+            values = json.loads(content)["data"]
+        except (ValueError, RecursionError):
+            continue  # no JSON that could be read: refused before any tool, as shown below
+        run = getattr(tools, endpoint, None) or getattr(studies, endpoint)
+        names = [parameter["parameter_name"] for parameter in declared[endpoint]]
+        with pytest.raises(gr.Error) as refused:
+            run(**dict(zip(names, values, strict=True)))
+        assert not sentence_fault(refused.value.message), (endpoint, words, refused.value.message)
+        n += 1
+    assert n > 1500
+
+
+def test_every_option_of_every_kind_of_study_with_a_bad_value_is_refused_in_a_sentence(none_drawn):
+    studies, n = StudyTools(none_drawn), 0
+    kinds = {(design.kind, option): design for design in list_designs() for option in design.options}
+    for (_, option), design in kinds.items():
+        bad = BAD_OPTIONS[n % len(BAD_OPTIONS)]
+        n += 1
+        with pytest.raises(gr.Error) as refused:
+            studies.run_study(design.name, options=[f"{option}={bad}"], scale=1.0)
+        assert not sentence_fault(refused.value.message), (design.name, option, bad)
+    assert n > len(BAD_OPTIONS)
+
+
+def test_bad_calls_over_http_have_a_sentence_and_the_server_lives(client, served):
+    before = files(served.data_dir.parent)
+    declared = parameters(client)
+    # Every endpoint and every bad value is there; all of their pairs are in bench/attack.py.
+    rows = [*odd_calls(declared), *list(table(declared))[::67]]
+    faults = [(e, words, said) for e, words, content in rows if (said := fault(call(client, e, content)))]
+    assert not faults
+    assert client.get("/").status_code == 200
+    assert not {path for path in files(served.data_dir.parent) - before if path.suffix not in {".json", ""}}
+
+
+def test_bad_calls_over_mcp_have_a_sentence_and_the_server_lives(client):
+    faults = [(words, said) for words, said in mcp_calls(client, parameters(client), every=37) if said]
+    assert not faults
+    assert client.get("/gradio_api/mcp/schema").status_code == 200

@@ -1,0 +1,68 @@
+"""Every value that is given is of its type, at whatever door; every text can be written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bias_core.errors import InvalidInput, quoted
+from bias_core.given_values import check_arguments, check_settings, check_texts, check_value
+from bias_core.studies.compare_types import Arm, CompareSettings
+from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.study_types import StudySettings
+
+WRONG = {
+    "str": [None, 5, 1.5, True, ["a"], {}],
+    "int": [None, "5", 1.0, True, [5], 10**30 / 1],
+    "float": [None, "0.5", True, [], 10**400],
+    "bool": [None, 0, 1, "true", "\ud800"],
+    "list[str]": [None, "a", [1], [None], [["a"]], {"a": "b"}],
+}
+
+
+def test_what_is_not_of_its_type_is_refused_by_name():
+    for declared, values in WRONG.items():
+        for value in values:
+            with pytest.raises(InvalidInput, match=r"^it must be .*got "):
+                check_value("it", value, declared)
+        check_value("it", None, f"{declared} | None")
+
+
+def test_every_field_of_the_settings_is_looked_at():
+    good = [ExploreSettings(concept="doctor"), StudySettings()]
+    good.append(CompareSettings(concept="doctor", arms=(Arm(), Arm(condition="fair"))))
+    for settings in good:
+        check_settings(settings)
+        for name in vars(settings):
+            with pytest.raises(InvalidInput, match=name):
+                check_settings(replace(settings, **{name: "a\x00"}))
+    with pytest.raises(InvalidInput, match="num_inference_steps must be a whole number"):
+        check_settings(replace(good[-1], arms=(Arm(), Arm(num_inference_steps="many"))))
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["\ud800", "a\x00", "\x1b[31m", ["\x07"], {"a": ["\udfff"]}, "x" * 10_001, ["x"] * 1001, [[[[[[[]]]]]]]],
+)
+def test_texts_that_cannot_be_written_or_have_no_end_are_refused(value):
+    with pytest.raises(InvalidInput, match="words "):
+        check_texts("words", value)
+
+
+def test_people_write_in_every_language():
+    check_texts("words", "Krankenpfleger\nسائق شاحنة\n看護師\t👩‍🚀 ñ")
+
+
+def test_the_arguments_of_a_function_are_as_it_declares_them():
+    def run(a: int, b: str = "x") -> None: ...
+
+    check_arguments(run, {"a": 1})
+    with pytest.raises(InvalidInput, match="b must be a text"):
+        check_arguments(run, {"a": 1, "b": 5})
+
+
+def test_what_is_quoted_is_short():
+    values = (10**5000, -(10**5000), "x" * 10**6, ["x" * 1000] * 1000, {"a": {"b": {"c": 10**5000}}})
+    assert all(len(quoted(value)) < 1000 for value in values)
+    assert quoted(7) == "7"
