@@ -1,0 +1,45 @@
+"""Every parameter of every endpoint with every bad value: `python -m bench.bad_inputs [http://127.0.0.1:7860]`."""
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+
+import httpx
+
+from tests.attack.bad_inputs import call, fault, mcp_calls, odd_calls, parameters, table
+from tests.ui.served import serving
+
+
+def attack(url):
+    """Number of calls, and those that were not answered as they should."""
+    faults, n = [], 0
+    with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+        declared = parameters(client)
+        for endpoint, words, content in [*odd_calls(declared), *table(declared)]:
+            n += 1
+            if said := fault(call(client, endpoint, content)):
+                faults.append(f"{endpoint} {words}: {said}")
+        for words, said in mcp_calls(client, declared):
+            n += 1
+            if said:
+                faults.append(f"mcp {words}: {said}")
+        alive = client.get("/").status_code == 200
+    return n, faults if alive else [*faults, "the page is gone"]
+
+
+def main():
+    given = sys.argv[1:]
+    with TemporaryDirectory() as folder:
+        server = nullcontext(SimpleNamespace(url=given[0])) if given else serving(Path(folder))
+        with server as served:
+            n, faults = attack(served.url)
+    print(*faults, sep="\n")
+    print(f"{n:,} calls, {len(faults):,} without a clear answer within five seconds")
+    if faults:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
