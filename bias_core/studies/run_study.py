@@ -267,6 +267,8 @@ def _laid_out(
     rows = RowMaker.build(settings, services, estimate=estimate)
     if not estimate or n_asked(design, settings) > MOST_ESTIMATED:
         check_size(design, settings, services.settings, rows)
+    for prompt in dict.fromkeys(shot.prompt for shot in shots):  # which may hold words of one's own
+        check_texts("a prompt", prompt)
     for condition in dict.fromkeys(shot.condition for shot in shots if shot.condition):
         check_condition(rows.info, condition)
     return replace(settings, condition=rows.condition), rows, shots

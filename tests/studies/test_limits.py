@@ -19,6 +19,7 @@ from bias_core.studies.compare_types import Arm, CompareSettings
 from bias_core.studies.designs import find_design, list_designs, program_of
 from bias_core.studies.explore import explore
 from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.internal_bias_own import own_targets
 from bias_core.studies.limits import check_budget, looks_at_stop
 from bias_core.studies.own_pictures import own_pictures
 from bias_core.studies.run_study import complete, plan_study, run_study, with_options
@@ -199,3 +200,11 @@ def test_stop_is_looked_at_while_a_run_is_laid_out(monkeypatch):
     now[0] = 1.0
     with pytest.raises(Cancelled):
         check()
+
+
+@pytest.mark.parametrize("words", ["\ud800, truck driver", "nurse\x00, truck driver"])
+def test_words_of_ones_own_that_cannot_be_written_are_refused(tmp_path, words):
+    services = FakeServices(tmp_path)
+    with pytest.raises(InvalidInput, match=r"a prompt holds the character U\+"):
+        plan_study(own_targets(words, n=2, n_attribute=2), StudySettings(), services)
+    services.close()
