@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
+from bias_core.studies.limits import MAX_STEPS
 from bias_core.studies.oasis_own import own_concepts, without_names
 from bias_core.studies.run_study import followed
 from bias_core.studies.stop_regenerate import cluster_names, regenerate
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 _SPI, _STOP, _NATIONS = "oasis-spi", "oasis-stop", "oasis-nationalities"
 _TRACED = "calibration-diffusion"
-_EVERY_STEP = 1000  # more steps than any sampler takes: each has its predicted picture
+_EVERY_STEP = MAX_STEPS  # no sampler takes more: each has its predicted picture
 _SHOWN_OPTIONS: Mapping[str, Mapping[str, Any]] = {_SPI: {"n_samples": 3, "n_predicted": _EVERY_STEP}}
 _NEEDS_STEPS = (
     "SPI looks into denoising steps, and {} has none: the diffusion model of the calibration world is chosen."

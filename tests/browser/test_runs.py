@@ -83,8 +83,13 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(visit: Visit, t
     page.set_input_files("#runs-folder", tmp_path / "mine")
     page.wait_for_selector("#runs-found h3")
     assert "11 pictures of 2 prompts in “mine”" in page.inner_text("#runs-found")
+    page.click("#runs-run")  # nothing says that these pictures are of the reader's world
+    page.wait_for_selector("#runs-status .error")
+    assert "reads the pictures of the calibration world only" in page.inner_text("#runs-status")
+    page.get_by_label("Score anyway with the calibration reader").last.check()
     page.click("#runs-run")
     page.wait_for_selector("#runs-results table")
+    assert "Forced: " in page.inner_text("#runs-header")
     assert "11 of 11 pictures scored" in page.inner_text("#runs-header")
     open_accordion(page, "runs-command")
     with page.expect_download() as download:
