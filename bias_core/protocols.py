@@ -72,6 +72,10 @@ class ChecksSettings(Protocol):
         """A sentence on each setting of the row that has no effect, or not the usual one."""
         ...
 
+    def drawn_size(self, width: int, height: int) -> tuple[int, int]:
+        """The size that is drawn where this is asked for."""
+        ...
+
     def check_traceable(self) -> None:
         """Raise InvalidInput where its steps cannot be traced."""
         ...

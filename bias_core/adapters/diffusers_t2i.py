@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bias_core.adapters import loras as lora_files
 from bias_core.adapters.call_record import errors_in_a_sentence, records, warnings_of_diffusers
 from bias_core.adapters.family_facts import facts_at, facts_of, unused_settings
+from bias_core.adapters.picture_sizes import drawn_size, drawn_size_at, other_size
 from bias_core.adapters.pipeline_call import (
     after_each_step,
     blocked_flags,
@@ -98,6 +99,8 @@ class DiffusersTextToImage:
     ) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order, a batch at a time.
 
+        A picture's row has the size that was drawn, where this model draws another than was asked for.
+
         Raises
         ------
         ModelUnavailable
@@ -105,7 +108,7 @@ class DiffusersTextToImage:
         Cancelled
             From ``on_step``, at that denoising step; pictures yielded before are whole.
         """
-        for _, alike in groupby(rows, key=_call_settings):
+        for _, alike in groupby((_as_drawn(self._weights(), row) for row in rows), key=_call_settings):
             rows, start = list(alike), 0
             while start < len(rows):
                 drawn = self._generate_or_shrink(rows[start : start + self._at_once()], on_step)
@@ -152,6 +155,7 @@ class DiffusersTextToImage:
         from bias_core.adapters.diffusers_trace import Tracer, velocity_space
 
         pipeline = self._weights()
+        row = _as_drawn(pipeline, row)
         self._use_condition(row.condition)
         space = velocity_space(facts_of(pipeline), self.info.id)
         texts = [row.prompt, *(a.positive for a in attributes), *(a.negative for a in attributes)]
@@ -181,8 +185,19 @@ class DiffusersTextToImage:
 
         Nothing is said where the model is not on this machine.
         """
-        facts = self._facts()
-        return unused_settings(facts, row, self.info.options.get("call", {})) if facts else ()
+        if (facts := self._facts()) is None:
+            return ()
+        size, asked = (row.width, row.height), (self.info.width, self.info.height)
+        told = other_size(row.model, size, self.drawn_size(*size))
+        if not told and self.drawn_size(*asked) == size:
+            told = other_size(row.model, asked, size)
+        return (*unused_settings(facts, row, self.info.options.get("call", {})), *told)
+
+    def drawn_size(self, width: int, height: int) -> tuple[int, int]:
+        """The size that is drawn where this is asked for; loads no weights."""
+        if (pipeline := self._weights.value) is not None:
+            return drawn_size(pipeline, width, height)
+        return drawn_size_at(self.info, self.source, width, height)
 
     def check_traceable(self) -> None:
         """Refuse a model whose steps cannot be traced; loads no weights.
@@ -271,6 +286,7 @@ class DiffusersTextToImage:
         if not blocked:
             check_not_black(image, self.info.id)
         width, height = image.size
+        row = replace(row, width=width, height=height)  # by a rule of the family's that is not known here
         return GeneratedImage(
             row=row, image=image, blocked=blocked, drawn=drawn | {"width": width, "height": height}
         )
@@ -348,6 +364,11 @@ class DiffusersTextToImage:
             self._unchanged()
             self._weights.keep(pipeline)
             self._condition = condition
+
+
+def _as_drawn(pipeline: Any, row: ImageRow) -> ImageRow:
+    width, height = drawn_size(pipeline, row.width, row.height)
+    return replace(row, width=width, height=height)
 
 
 def _call_settings(row: ImageRow) -> tuple[str, bool, int, float, int, int]:

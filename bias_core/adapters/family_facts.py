@@ -118,25 +118,25 @@ def facts_of(pipeline: Any) -> PipelineFacts:
 
 def facts_at(info: ModelInfo, source: str) -> PipelineFacts | None:
     """Facts from the files of a pipeline that is not loaded; None where they are not on this machine."""
-    import diffusers
-
     try:
         index = read_index(source, revision=info.revision or None, local_files_only=True)
     except (OSError, ValueError):
         return None
+    import diffusers
+
     name = str(index.get("_class_name"))
     kind = getattr(diffusers, _COMBINED.get(name, name), None)
     if not isinstance(kind, type):
         return None
     parts = (part for part in _DENOISERS if part in index)
-    denoiser = _config(info, source, f"{next(parts, 'unet')}/config.json")
+    denoiser = read_config(info, source, f"{next(parts, 'unet')}/config.json")
     if not denoiser:
         return None
     return PipelineFacts(
         kind=kind,
         index=index,
         denoiser=denoiser,
-        scheduler=_config(info, source, "scheduler/scheduler_config.json"),
+        scheduler=read_config(info, source, "scheduler/scheduler_config.json"),
         guided=(index.get(_GUIDER) or [None])[0] is not None,
     )
 
@@ -149,7 +149,8 @@ def read_index(source: str, *, revision: str | None, local_files_only: bool) -> 
     return _read(source, _INDEX, revision=revision, local_files_only=local_files_only)
 
 
-def _config(info: ModelInfo, source: str, file: str) -> dict[str, Any]:
+def read_config(info: ModelInfo, source: str, file: str) -> dict[str, Any]:
+    """A file of a pipeline that is on this machine; {} where it is not."""
     try:
         return _read(source, file, revision=info.revision or None, local_files_only=True)
     except (OSError, ValueError):
@@ -249,15 +250,7 @@ def unused_settings(facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]
         found.append(
             f"{row.model} is guided by {scale:g} at every step; its makers' schedule ends with 3 steps of 3."
         )
-    return (*found, *_other_size(facts, row))
-
-
-def _other_size(facts: PipelineFacts, row: ImageRow) -> tuple[str, ...]:
-    """HiDream draws every shape at the area that it was trained at."""
-    if facts.name == "HiDreamImagePipeline" and row.width * row.height != 1024**2:
-        asked = f"{row.width}x{row.height}"
-        return (f"{row.model} draws about 1024x1024 pixels in this shape, where {asked} were asked for.",)
-    return ()
+    return tuple(found)
 
 
 def check_parts(facts: PipelineFacts, parts: Mapping[str, Any], model: str) -> None:

@@ -120,6 +120,11 @@ class ZeroGpuTextToImage(Borrower):
         known = getattr(self.local, "check_settings", None)
         return known(row) if known else ()
 
+    def drawn_size(self, width: int, height: int) -> tuple[int, int]:
+        """What the model itself draws where this is asked for."""
+        known = getattr(self.local, "drawn_size", None)
+        return known(width, height) if known else (width, height)
+
     def check_traceable(self) -> None:
         """Refuse what the model itself refuses to trace."""
         if known := getattr(self.local, "check_traceable", None):

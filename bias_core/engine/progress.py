@@ -11,7 +11,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from bias_core.errors import Cancelled
+from bias_core.errors import Cancelled, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -143,6 +143,11 @@ def follow(
     Parameters
     ----------
     start : makes the drawing of the rows, each distinct, that have no picture yet; not called for none.
+
+    Raises
+    ------
+    InvalidInput
+        Pictures of another size than their rows'; they are stored with their own.
     """
     distinct = {row.id: row for row in rows}
     found = store.find(distinct)
@@ -153,6 +158,7 @@ def follow(
     drawing, clock = start(missing), _Clock(n_missing=len(missing))
     try:
         for event in drawing.events():
+            _check_sizes(event.images, missing)
             clock.see(event)
             yield EngineProgress(
                 done=len(found) + clock.n_drawn,
@@ -165,6 +171,19 @@ def follow(
             )
     finally:
         drawing.stop()
+
+
+def _check_sizes(images: Sequence[StoredImage], asked: Sequence[ImageRow]) -> None:
+    """Nothing would find a picture whose row is none of those that were asked for."""
+    sizes = {(row.width, row.height) for row in asked}
+    for row in (image.row for image in images):
+        if (row.width, row.height) not in sizes:
+            wanted = " or ".join(f"{width}x{height}" for width, height in sorted(sizes))
+            raise InvalidInput(
+                f"{row.model} drew {row.width}x{row.height} pixels where {wanted} were asked for; it is "
+                "kept with its own size. Start again, now that its files are on this machine; if that "
+                "does not help, ask for that size (width and height of its entry in assets/models.yaml)"
+            )
 
 
 class _Clock:

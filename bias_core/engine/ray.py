@@ -268,12 +268,10 @@ class _Worker:
         self._begin(number)
         # A worker that died here may have stored some, or all.
         found = self._store.find({row.id: row for row in rows})
-        missing = [row for row in rows if row.id not in found]
-        if missing:
+        if missing := [row for row in rows if row.id not in found]:
             images = self._model(rows[0]).generate(missing, on_step=self._on_step(number, len(rows)))
-            drawn = self._store.add(list(images))
-            found |= {image.row.id: image for image in drawn}
-        return [found[row.id] for row in rows]
+            found |= {image.row.id: image for image in self._store.add(list(images))}
+        return list(found.values())
 
     def _begin(self, number: int) -> None:
         import ray

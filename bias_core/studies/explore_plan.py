@@ -16,6 +16,7 @@ from bias_core.prompts import MAX_PROMPT_CHARACTERS, fill_template, guided_promp
 from bias_core.runs.manifests import Manifest
 from bias_core.studies.limits import check_budget, check_sampling, check_whole
 from bias_core.studies.readers import Reader, check_readers
+from bias_core.studies.rows import drawn_info
 from bias_core.types import Attribute, ImageRow
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def plan_explore(settings: ExploreSettings, services: StudyServices, session: st
     """
     check_settings(settings)
     prompt = fill_template(settings.template, settings.concept)
-    info = services.model_info(settings.model)
+    info = drawn_info(services, settings.model)
     settings = replace(settings, condition=check_condition(info, settings.condition))
     warning = check_readers(
         [Reader(role="encoder", name=settings.encoder)],

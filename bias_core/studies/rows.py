@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from bias_core.errors import HubNotReached
+from bias_core.errors import HubNotReached, ModelUnavailable
 from bias_core.model_catalogue import check_condition
+from bias_core.protocols import ChecksSettings
 from bias_core.types import ImageRow
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class RowMaker:
 
         With ``estimate``, the revision of a model that is neither here nor on a hub that answers is "".
         """
-        info = services.model_info(settings.model)
+        info = drawn_info(services, settings.model)
         draws = info.family == "renderer"  # it has no sampler: all its settings read 0
         steps, guidance = settings.num_inference_steps, settings.guidance_scale
         return cls(
@@ -116,6 +117,19 @@ class RowMaker:
     def notes(self, shots: Sequence[Shot]) -> list[str]:  # noqa: ARG002
         """Nothing: what was asked for is drawn."""
         return []
+
+
+def drawn_info(services: StudyServices, name: str) -> ModelInfo:
+    """The catalogue's entry, with the size that is really drawn where the model draws another one."""
+    info = services.model_info(name)
+    try:
+        generator = services.text_to_image(name)
+    except (HubNotReached, ModelUnavailable):  # said where its weights are asked for
+        return info
+    if not isinstance(generator, ChecksSettings):
+        return info
+    width, height = generator.drawn_size(info.width, info.height)
+    return replace(info, width=width, height=height)
 
 
 def _revision(model: str, services: StudyServices, *, estimate: bool) -> str:
