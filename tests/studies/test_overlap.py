@@ -64,7 +64,7 @@ class SlowRenderer:
 class SlowReader:
     """Embeds and captions at the same speed."""
 
-    name = "slow"
+    name = "org/slow"
 
     def __init__(self) -> None:
         self.times, self.n_read, self.pace, self.error = [], 0, 1.0, None
@@ -117,10 +117,10 @@ def slow(tmp_path):
 
 
 EXPLORED = ExploreSettings(
-    concept="doctor", model="calibration-renderer", encoder="slow", attributes=(MAN,), attribute_a="",
+    concept="doctor", model="calibration-renderer", encoder="org/slow", attributes=(MAN,), attribute_a="",
     attribute_b="", n_images=BATCH * N_BATCHES,
 )  # fmt: skip
-STUDY = StudySettings(model="calibration-renderer", encoder="slow")
+STUDY = StudySettings(model="calibration-renderer", encoder="org/slow")
 
 
 def explored(services, settings=EXPLORED):
