@@ -175,8 +175,9 @@ def explored(model):
 
 def test_what_is_there_works_and_what_is_missing_says_so_when_it_is_asked(space):
     url, home = space
-    kind, (report, *_) = call(url, "explore", *explored("calibration-renderer"))
-    assert kind == "complete", report
+    kind, answer = call(url, "explore", *explored("calibration-renderer"))
+    assert kind == "complete", answer
+    report = answer[0]
     assert report["attributes"][0]["prevalence"]["n"] == 4
     assert (home / ".local" / "share" / "t2i-bias-explorer" / "images").is_dir()
     kind, said = call(url, "explore", *explored("ghost-model"))
