@@ -78,7 +78,8 @@ class ModelSources:
             It is larger than ``BIAS_ALLOWED_GB``, or the hub does not say how large.
         """
         most = self._settings.allowed_gb
-        if not self._settings.public or listed_gb or not is_hub_id(self.find(path)):
+        asks = self._settings.public and not self._settings.offline  # offline, nothing is fetched
+        if not asks or listed_gb or not is_hub_id(self.find(path)):
             return
         n_gb = self._known.get("size", name, partial(download_gb, path, revision), limit=HUB_SECONDS)
         if not n_gb:
