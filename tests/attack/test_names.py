@@ -106,9 +106,11 @@ def test_an_allowed_model_that_is_too_large_is_refused_before_it_is_fetched(
     public: Services, monkeypatch: pytest.MonkeyPatch, n_gb: float, words: str
 ) -> None:
     monkeypatch.setattr(model_sources, "download_gb", lambda *_: n_gb)
-    for use in (public.text_to_image, public.encoder):
+    online = Services(public.settings.model_copy(update={"offline": False}))
+    for use in (online.text_to_image, online.encoder):
         with pytest.raises(ModelUnavailable, match=words):
             use("friendly/model")
+    online.close()
 
 
 def test_a_space_is_public_and_its_settings_can_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
