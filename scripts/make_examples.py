@@ -56,7 +56,7 @@ def _of(tab: str, name: str, title: str, preset: int, **changes: Any) -> Made:
 
 
 EXAMPLES = (
-    _of("association", "science-and-arts", "science and arts", 0, scale=0.25),
+    _of("association", "science-and-arts", "science and arts", 0, scale=0.25, seed=2),
     _of("paired", "occupations-in-pairs", "eight occupations", 0),
     _of("objects", "planted-object", "a planted object", 0),
     _of("internal", "eight-targets", "eight targets", 2),
