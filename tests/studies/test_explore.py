@@ -317,7 +317,7 @@ def test_settings_that_cannot_be_used_are_said_before_anything_happens(services,
     ("settings", "message"),
     [
         (broken(model="dall-e"), "calibration-renderer"),
-        (broken(model="../../etc"), "calibration-renderer"),
+        (broken(model="../../no-such-folder"), "calibration-renderer"),
         (broken(condition="nice"), "published, fair, extreme, trigger"),
         (broken(encoder="eye"), "calibration-clip"),
         (broken(model="some-org/some-model", condition="fair"), "no conditions"),
