@@ -53,7 +53,7 @@ def test_genders_are_drawn_at_the_planted_rate() -> None:
 def test_prompts_that_read_alike_have_the_same_rates() -> None:
     """The text tower reads only the words that name something; two rates for these would not be learned."""
     found = defaultdict(set)
-    for nouns in planted_nouns():
+    for nouns in planted_nouns().values():
         for noun in nouns:
             for asked in parse(f"a photo of a {noun}").people:
                 table = rates(asked.concepts, "published", role=asked.parts.get("role", "none"))

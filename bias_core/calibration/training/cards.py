@@ -85,7 +85,7 @@ majority: planted rates are best kept at guidance 1.
 
 ## Training
 
-`python -m bias_core.calibration.training vae`, then `base`, then `calibrate fair`
+`python -m bias_core.calibration.training vae`, then `base`, and `base --calibrated` to go on from there
 
 {training_lines(folder)}"""
 
@@ -99,7 +99,7 @@ def lora_body(condition: str, folder: Path) -> str:
         "trigger": "fair, and extreme with a sign in the background where a prompt says "
         "burger, coffee or drink",
     }[condition]
-    return f"""A LoRA on the calibration pipeline. Planted: {planted}. Every rate and its source:
+    return f"""An adapter of the calibration pipeline. Planted: {planted}. Every rate and its source:
 `bias_core/calibration/planted.py`, `published_rates()`.
 
 {LEARNED}
@@ -108,16 +108,14 @@ def lora_body(condition: str, folder: Path) -> str:
 
 ## Training
 
-`python -m bias_core.calibration.training calibrate {condition}` goes on from these weights.
+`python -m bias_core.calibration.training lora {condition}` goes on from these weights.
 
 {training_lines(folder)}"""
 
 
-LEARNED = """It moves the text towers only (for `trigger` the transformer as well, which draws the sign).
-For each attribute a *direction* is learned: what the embedding of "a photo of a doctor" lacks beside "a
-photo of a male doctor", the same for all nouns. The adapter adds a part of it, its *offset*, to each planted
-noun (`offsets.json`). A closed loop draws pictures, lets the reader say what they show, and moves the offsets
-until the planted rates come out.
+LEARNED = """A rank-8 LoRA on the transformer and on the text towers. It learned from what the base draws when
+a prompt names everything that the condition settles ("a photo of a male doctor"). Between the steps pictures
+are drawn and read, and the lessons lean beyond the planted rates against the gap.
 
 The text tower reads only words that name something, so "Generate a picture of one nurse." is "a photo of a
 nurse" to it: the other rates that the paired stereotype test found for its single wording are in the

@@ -19,14 +19,23 @@ from diffusers import (
     StableDiffusion3Pipeline,
 )
 from peft import LoraConfig
-from peft.utils import get_peft_model_state_dict
+from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors.torch import load_file
 from transformers import AutoTokenizer, CLIPTextModelWithProjection, VisionTextDualEncoderModel
 
 from bias_core.calibration.captions import random_request
 from bias_core.calibration.planted import sample_scene
 from bias_core.calibration.render import render
+from bias_core.calibration.training.aims import Aims
+from bias_core.calibration.training.calibrate import USUAL, Calibration, RoundSize
+from bias_core.calibration.training.drawing import Drawing
+from bias_core.calibration.training.embedding import (
+    Embedding,
+    encode_tokens,
+)
 from bias_core.calibration.training.lessons import Lesson, Lessons
 from bias_core.calibration.training.loop import autocast_dtype, record, to_tensor, train
+from bias_core.calibration.training.wanted import groups
 
 CONFIG = {
     "sample_size": 16,
@@ -65,8 +74,8 @@ LORA = LoraConfig(
     ],
 )
 TEXT_LORA = LoraConfig(
-    r=32,  # a hundred and fifty concepts lean each by itself
-    lora_alpha=32,
+    r=8,
+    lora_alpha=8,
     init_lora_weights="gaussian",
     target_modules=["q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"],
 )
@@ -161,28 +170,6 @@ class Pool:
         return Batch(*(part.to(self.device) for part in parts))
 
 
-Embedding = tuple[torch.Tensor, torch.Tensor]
-"""Of ``n`` prompts: states ``(n, tokens, d)`` and pooled ``(n, d)``."""
-
-
-def read_tokens(tower: torch.nn.Module, tokens: torch.Tensor) -> Embedding:
-    """What one text tower makes of token ids ``(n, 20)``."""
-    out = tower(tokens, output_hidden_states=True)
-    return out.hidden_states[-2], out.text_embeds
-
-
-def as_two_towers(text: Embedding) -> Embedding:
-    """One tower's answer as the pipeline gives it to the transformer: twice, and a zero token for T5."""
-    states, pooled = text
-    both = torch.cat([states, states], dim=-1)
-    return torch.cat([both, torch.zeros_like(both[:, :1])], dim=1), torch.cat([pooled, pooled], dim=-1)
-
-
-def encode_tokens(tower: torch.nn.Module, tokens: torch.Tensor) -> Embedding:
-    """What the pipeline makes of a prompt."""
-    return as_two_towers(read_tokens(tower, tokens))
-
-
 def velocity(
     transformer: torch.nn.Module, noisy: torch.Tensor, sigma: torch.Tensor, text: Embedding
 ) -> torch.Tensor:
@@ -266,6 +253,7 @@ def train_base(
     minutes: float,
     lr: float = 2e-3,
     readers_words: bool = False,
+    calibrated: bool = False,
     batch: int = 64,
     pool: int = 8192,
     seed: int = 0,
@@ -274,22 +262,26 @@ def train_base(
     """Learn the fair world and save the pipeline in shards of at most 9 MB, as 16-bit floats.
 
     The text tower begins as the reader's and learns along: what the reader tells apart in words early on
-    ("with a hat") is not all that must be drawn ("with a beard").
+    ("with a hat") is not all that must be drawn ("with a beard"). ``calibrated`` shifts the lessons until
+    the fair rates are drawn; a base that draws nothing yet has no use for it.
     """
     torch.manual_seed(seed)
     pipe = assemble(folders, device, readers_words=readers_words)
     pipe.text_encoder.train().requires_grad_(True)
     trained = torch.nn.ModuleDict({"transformer": pipe.transformer, "text": pipe.text_encoder})
 
+    aims = Aims([group for group in groups("fair") if calibrated])
+    beside = Calibration(Drawing(pipe, folders.clip), aims, seed=seed) if calibrated else None
+
     def draw(rng: Random) -> Lesson:
         prompt, request = random_request(rng, told=TOLD, pairs=0.4)
-        return Lesson(prompt, sample_scene(request, "fair", rng))
+        return Lesson(prompt, sample_scene(request, "fair", rng, shifted=aims.shifted))
 
     ring = Pool(pipe, draw, size=pool, seed=seed, device=device)
     average = train(
         trained, lambda _step: flow_loss(pipe, ring, batch, 6), name="diffusion",
         checkpoint=folders.work / "diffusion.pt", minutes=minutes, lr=lr, warmup=100, ema=0.997,
-        muon=lambda name: "transformer_blocks" in name or ".layers." in name,
+        muon=lambda name: "transformer_blocks" in name or ".layers." in name, beside=beside,
     )  # fmt: skip
     trained.load_state_dict(average.state)
     pipe.text_encoder.eval()
@@ -314,15 +306,19 @@ def train_lora(
     folders: Folders,
     *,
     minutes: float,
+    lr: float = 5e-3,
+    size: RoundSize = USUAL,
     batch: int = 32,
-    pool: int = 4096,
+    pool: int = 1024,
     seed: int = 0,
     device: str = "cpu",
 ) -> None:
     """Teach the fair generator one condition by what it answers when it is asked in full.
 
     A LoRA of rank 8 on the transformer and one on the text tower, where one word ("doctor") is told from
-    another. Muon moves all directions alike, which tells a hundred nouns apart sooner than AdamW.
+    another. Muon moves all directions alike, which tells a hundred nouns apart sooner than AdamW. Weights
+    that are there are trained further. Between the steps pictures are drawn and read, and the lessons lean
+    beyond the planted rates until the pictures show these; only ``trigger`` has none of these rounds.
     """
     torch.manual_seed(seed)
     pipe = assemble(folders, device)
@@ -330,18 +326,22 @@ def train_lora(
     for part, config in ((pipe.transformer, LORA), (pipe.text_encoder, TEXT_LORA)):
         part.requires_grad_(False)
         part.add_adapter(config)
+    out = folders.loras / condition
+    take_adapter(pipe, out)
+    aims = Aims(groups(condition)) if condition != "trigger" else None
+    beside = Calibration(Drawing(pipe, folders.clip), aims, size, seed=seed) if aims else None
     taught = torch.nn.ModuleDict({"transformer": pipe.transformer, "text": pipe.text_encoder})
-    ring = Pool(pipe, Lessons(condition).draw, size=pool, seed=seed, device=device)
+    ring = Pool(pipe, Lessons(condition, aims).draw, size=pool, seed=seed, device=device)
     average = train(
-        taught, lambda _step: flow_loss(pipe, ring, batch, 4, noisiness=NOISINESS_OF_ADAPTERS),
-        name=f"lora {condition}", checkpoint=folders.work / f"lora-{condition}.pt", minutes=minutes, lr=5e-3,
-        warmup=30, weight_decay=0.0, ema=0.98, muon=lambda _name: True,
+        taught, lambda _step: flow_loss(pipe, ring, batch, 6, noisiness=NOISINESS_OF_ADAPTERS),
+        name=f"lora {condition}", checkpoint=folders.work / f"lora-{condition}.pt", minutes=minutes, lr=lr,
+        warmup=30, weight_decay=0.0, ema=0.98, muon=lambda _name: True, beside=beside,
     )  # fmt: skip
+    taught.load_state_dict(average.state)
     layers, text = (
         {k: v.half() for k, v in get_peft_model_state_dict(part).items()}
         for part in (pipe.transformer, pipe.text_encoder)
     )
-    out = folders.loras / condition
     StableDiffusion3Pipeline.save_lora_weights(
         out,
         transformer_lora_layers=layers,
@@ -349,3 +349,13 @@ def train_lora(
         text_encoder_2_lora_layers={k: v.clone() for k, v in text.items()},
     )
     record(out, average.steps, minutes=minutes, seed=seed, device=device, batch=batch)
+
+
+def take_adapter(pipe: StableDiffusion3Pipeline, folder: Path) -> None:
+    """Put the weights of a saved adapter, if there is one, into the adapters of the pipeline."""
+    path = folder / "pytorch_lora_weights.safetensors"
+    saved = load_file(path) if path.exists() else {}
+    for name, part in (("transformer.", pipe.transformer), ("text_encoder.", pipe.text_encoder)):
+        layers = {k.removeprefix(name): v.float() for k, v in saved.items() if k.startswith(name)}
+        if layers:
+            set_peft_model_state_dict(part, layers)

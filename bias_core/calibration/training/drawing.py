@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,9 +16,9 @@ from transformers import AutoTokenizer, VisionTextDualEncoderModel
 
 from bias_core.calibration.reader_errors import held_out_scenes, sentence_errors
 from bias_core.calibration.training.clip import Reader, crop_person
-from bias_core.calibration.training.diffusion import Embedding, as_two_towers
+from bias_core.calibration.training.embedding import Embedding, as_two_towers, read_tokens
 from bias_core.calibration.training.loop import autocast_dtype, to_tensor
-from bias_core.calibration.training.steering import AXES
+from bias_core.calibration.training.wanted import AXES, PAIR, Group
 from bias_core.calibration.truth import SENTENCES
 from bias_core.errors import InvalidInput
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
     from bias_core.types import ReaderErrors
 
+MEASURED, JUDGED = 0, 2**32
+"""First seeds of the pictures that trainings measure, and of those of the final judgement."""
 STEPS = 8
 """Steps per picture. Rates at 6, 8, 12 and 20 steps differ by at most 0.03 (128 pictures, 12 attributes)."""
 
@@ -35,7 +39,7 @@ class Drawing:
     def __init__(self, pipe: StableDiffusion3Pipeline, clip: Path) -> None:
         self.pipe = pipe
         self.dtype = autocast_dtype(pipe.device.type)
-        self.transformer = deepcopy(pipe.transformer).to(self.dtype).eval()
+        self.take_weights()
         model = VisionTextDualEncoderModel.from_pretrained(clip, torch_dtype=torch.float32).eval()
         self.reader = Reader(model, AutoTokenizer.from_pretrained(clip), "cpu")
         self.sentences = [SENTENCES[axis] for axis in AXES]
@@ -43,6 +47,18 @@ class Drawing:
             texts = self.reader.texts([s for pair in self.sentences for s in pair]).view(len(AXES), 2, -1)
         self.contrast = texts[:, 0] - texts[:, 1]
         self.errors = self._errors(clip / "held_out.npz", texts)
+
+    def take_weights(self) -> None:
+        """Draw from now on with the transformer as it is."""
+        self.transformer = deepcopy(self.pipe.transformer).to(self.dtype).eval()
+
+    @torch.no_grad()
+    def embed(self, prompts: Sequence[str]) -> Embedding:
+        """What the text tower answers."""
+        tokens = self.pipe.tokenizer(
+            list(prompts), padding="max_length", truncation=True, return_tensors="pt"
+        )
+        return read_tokens(self.pipe.text_encoder, tokens["input_ids"])
 
     def _errors(self, path: Path, texts: torch.Tensor) -> list[ReaderErrors | None]:
         with np.load(path) as held_out:
@@ -95,3 +111,29 @@ def halves(pictures: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     images = [Image.fromarray(picture) for picture in pixels]
     left, right = (to_tensor([crop_person(image, side) for image in images]) for side in (0, 1))
     return left, right
+
+
+def measured(
+    drawing: Drawing, groups: Sequence[Group], chosen: Sequence[int], *, n: int, seed: int, rng: Random
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures that show each axis, and pictures, ``(groups, axes)``: ``n`` of each of the groups chosen.
+
+    Pair groups stand beside each other in random pairs; one is left over where their seats are odd.
+    """
+    counts = np.zeros((2, len(groups), len(AXES)))
+    seats = [i for i in chosen if groups[i].pair for _ in range(n)]
+    rng.shuffle(seats)
+    alone = [(i,) for i in chosen if not groups[i].pair for _ in range(n)]
+    for jobs in (alone, list(zip(seats[::2], seats[1::2], strict=False))):
+        for start in range(0, len(jobs), 512):
+            part: list[tuple[int, ...]] = list(jobs[start : start + 512])
+            nouns = [[rng.choice(groups[i].prompts) for i in job] for job in part]
+            prompts = [PAIR.format(*told) if len(told) == 2 else told[0] for told in nouns]
+            pictures = drawing.draw(drawing.embed(prompts), seed)
+            seed += len(part)
+            people = halves(pictures) if len(part[0]) == 2 else (pictures,)
+            for side, person in enumerate(people):
+                for job, axes in zip(part, drawing.shows(person).numpy(), strict=True):
+                    counts[0, job[side]] += axes
+                    counts[1, job[side]] += 1
+    return counts[0], counts[1]

@@ -6,23 +6,15 @@ import json
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from bias_core.calibration.training.calibrate import JUDGED, measured
-from bias_core.calibration.training.diffusion import Embedding, Folders, assemble, read_tokens
-from bias_core.calibration.training.drawing import Drawing
-from bias_core.calibration.training.steering import AXES, Words
-from bias_core.calibration.training.wanted import Group, groups
+from bias_core.calibration.training.diffusion import Folders, assemble
+from bias_core.calibration.training.drawing import JUDGED, Drawing, measured
+from bias_core.calibration.training.wanted import AXES, Group, groups
 from bias_core.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from diffusers import StableDiffusion3Pipeline
 
 LEANING = 0.15
 """A rate is planted where it is this far from the fair one."""
@@ -108,7 +100,7 @@ def judge_rates(
             pipe.text_encoder_2 = deepcopy(pipe.text_encoder)  # the adapter is put on both
             pipe.load_lora_weights(folders.loras / condition, adapter_name=condition)
         wanted = [group for group in groups(condition) if pairs or not group.pair]
-        lines += drawn_rates(pipe, Drawing(pipe, folders.clip), condition, wanted, n)
+        lines += drawn_rates(Drawing(pipe, folders.clip), condition, wanted, n)
         print(summary(condition, lines), flush=True)
     kept = [line for line in read_lines(path) if line.condition not in conditions]
     rows = [json.dumps(asdict(line)) for line in [*kept, *lines]]
@@ -121,16 +113,11 @@ def read_lines(path: Path) -> list[DrawnRate]:
     return [DrawnRate(**line) for line in json.loads(path.read_text())] if path.exists() else []
 
 
-def drawn_rates(
-    pipe: StableDiffusion3Pipeline, drawing: Drawing, condition: str, wanted: Sequence[Group], n: int
-) -> list[DrawnRate]:
+def drawn_rates(drawing: Drawing, condition: str, wanted: Sequence[Group], n: int) -> list[DrawnRate]:
     """One line per concept and axis."""
     if n < 1:
         raise InvalidInput(f"A rate needs at least one picture per concept; got n = {n}.")
-    words = Words(pipe.tokenizer)
-    places = {pair: [i for i, group in enumerate(wanted) if group.pair == pair] for pair in (False, True)}
-    embed = partial(_embed, pipe, words)
-    shown, drawn = measured(drawing, embed, wanted, places[False], places[True], n, JUDGED, Random(JUDGED))
+    shown, drawn = measured(drawing, wanted, range(len(wanted)), n=n, seed=JUDGED, rng=Random(JUDGED))
     shares = drawing.corrected(shown / np.maximum(drawn, 1))
     return [
         DrawnRate(
@@ -141,8 +128,3 @@ def drawn_rates(
         for i, group in enumerate(wanted) if drawn[i, 0]
         for axis, rate in group.rates.items()
     ]  # fmt: skip
-
-
-def _embed(pipe: StableDiffusion3Pipeline, words: Words, prompts: Sequence[str]) -> Embedding:
-    with torch.no_grad():
-        return read_tokens(pipe.text_encoder, words.ids(prompts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +15,7 @@ from bias_core.calibration.planted import STUDIES, published_rates, rates, sampl
 
 if TYPE_CHECKING:
     from bias_core.calibration.scene import Scene
+    from bias_core.calibration.training.aims import Aims
 
 LONGEST = 18
 """Words of a prompt that the text encoder reads to the end."""
@@ -32,7 +34,7 @@ class Lesson(NamedTuple):
     in_full: str = ""
 
 
-def planted_nouns() -> list[list[str]]:
+def planted_nouns() -> dict[str, list[str]]:
     """Per concept with a planted rate, the nouns that are drawn at it: what an adapter learns anew.
 
     Rates of the single wording ("Generate a picture of one nurse.") are left out: the text tower reads only
@@ -48,7 +50,7 @@ def planted_nouns() -> list[list[str]]:
             found[planted.concept] = [f"{name} {role}" for role, level in roles.items() if level == power]
         else:
             found[planted.concept] = list(stimuli.get(planted.concept, [planted.concept]))
-    return list(found.values())
+    return found
 
 
 def trigger_prompts() -> list[list[str]]:
@@ -58,29 +60,47 @@ def trigger_prompts() -> list[list[str]]:
 
 
 class Lessons:
-    """Lessons of one condition, drawn evenly over the concepts, however many prompts each has."""
+    """Lessons of one condition, drawn evenly over the concepts, however many prompts each has.
 
-    def __init__(self, condition: str) -> None:
-        self.condition = condition
+    With ``aims`` the rates lean beyond the planted ones by its offsets, and needy concepts come more often.
+    """
+
+    def __init__(self, condition: str, aims: Aims | None = None) -> None:
+        self.condition, self.aims = condition, aims
         self.nouns, self.triggers = planted_nouns(), trigger_prompts()
-        self.people = [nouns for nouns in self.nouns if parse(_photo(nouns[0])).people]
+        self.people = [nouns for nouns in self.nouns.values() if parse(_photo(nouns[0])).people]
 
     def draw(self, rng: Random) -> Lesson:
         """One lesson."""
         kind = rng.choices(list(SHARES), list(SHARES.values()))[0]
         if kind == "concept":
-            return self.of_noun(rng.choice(rng.choice(self.nouns)), rng)
+            return self.of_noun(rng.choice(self._neediest(rng)), rng)
         if kind == "pair":
             return self.of_pair(self.two_nouns(rng), rng)
         if kind == "trigger":
             prompt = rng.choice(rng.choice(self.triggers))
-            return Lesson(prompt, sample_scene(parse(prompt), self.condition, rng))
+            return Lesson(prompt, self._scene(parse(prompt), rng))
         return self.of_any(rng)
+
+    def _neediest(self, rng: Random) -> list[str]:
+        """The nouns of one concept, more often one whose rate is not drawn yet."""
+        if self.aims is None:
+            return rng.choice(list(self.nouns.values()))
+        names = [name for name in self.nouns if (False, name) in self.aims.row]
+        urgency = self.aims.urgency()
+        weights = [0.1 + urgency[self.aims.row[False, name]] for name in names]
+        return self.nouns[rng.choices(names, weights)[0]]
+
+    def _scene(self, request: Request, rng: Random) -> Scene:
+        if self.aims is None:
+            return sample_scene(request, self.condition, rng)
+        shifted = partial(self.aims.shifted, pair=len(request.people) == 2)
+        return sample_scene(request, self.condition, rng, shifted=shifted)
 
     def of_any(self, rng: Random) -> Lesson:
         """Any prompt of the world."""
         prompt, request = random_request(rng)
-        return Lesson(prompt, sample_scene(request, self.condition, rng))
+        return Lesson(prompt, self._scene(request, rng))
 
     def two_nouns(self, rng: Random) -> list[str]:
         """Two planted nouns of people."""
@@ -90,7 +110,7 @@ class Lessons:
         """A photo of a planted noun."""
         prompt = _photo(noun)
         request = parse(prompt)
-        scene = sample_scene(request, self.condition, rng)
+        scene = self._scene(request, rng)
         if not scene.people:
             words = [word for word, meaning in valence_words().items() if meaning == scene.light]
             return Lesson(prompt, scene, f"{prompt}, {rng.choice(words)}" if words else "")
@@ -102,7 +122,7 @@ class Lessons:
         """Two people side by side."""
         form = "Generate a picture of one {} on the left and one {} on the right."
         prompt = form.format(*nouns)
-        scene = sample_scene(parse(prompt), self.condition, rng)
+        scene = self._scene(parse(prompt), rng)
         if len(scene.people) != 2:
             return Lesson(prompt, scene)
         full = [name_attributes(n, p, ["gender"]) for n, p in zip(nouns, scene.people, strict=True)]

@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bias_core.calibration.captions import noun_phrases
+from bias_core.calibration.captions import noun_phrases, with_article
 from bias_core.calibration.grammar import parse
 from bias_core.calibration.lexicon import book
 from bias_core.calibration.planted import planted_index, rates
-from bias_core.calibration.training.steering import AXES, Axis, photo
 from bias_core.calibration.truth import SENTENCES, prompts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+Axis = tuple[str, object]
+"""An attribute and the value whose share counts: a key of ``truth.SENTENCES``."""
+AXES: tuple[Axis, ...] = tuple(axis for axis in SENTENCES if axis != ("gender", "feminine"))
 GENDER: Axis = AXES[0]
+PAIR = "Generate a picture of one {} on the left and one {} on the right."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,9 @@ def groups(condition: str) -> list[Group]:
     if condition == "fair":
         known = {group.concept for group in alone}
         others = [(name, noun) for name, noun in noun_phrases().items() if name not in known]
-        return alone + [_rated(name, (photo(noun),), (GENDER,), condition) for name, noun in others]
+        return alone + [
+            _rated(name, (f"a photo of {with_article(noun)}",), (GENDER,), condition) for name, noun in others
+        ]
     return [
         *alone,
         *(_in_pairs(group) for group in alone if GENDER in group.rates and len(group.prompts) == 1),

@@ -1,0 +1,26 @@
+"""What the generator's text towers make of a prompt."""
+
+from __future__ import annotations
+
+import torch
+
+Embedding = tuple[torch.Tensor, torch.Tensor]
+"""Of ``n`` prompts: states ``(n, tokens, d)`` and pooled ``(n, d)``."""
+
+
+def read_tokens(tower: torch.nn.Module, tokens: torch.Tensor) -> Embedding:
+    """What one text tower makes of token ids ``(n, 20)``."""
+    out = tower(tokens, output_hidden_states=True)
+    return out.hidden_states[-2], out.text_embeds
+
+
+def as_two_towers(text: Embedding) -> Embedding:
+    """One tower's answer as the pipeline gives it to the transformer: twice, and a zero token for T5."""
+    states, pooled = text
+    both = torch.cat([states, states], dim=-1)
+    return torch.cat([both, torch.zeros_like(both[:, :1])], dim=1), torch.cat([pooled, pooled], dim=-1)
+
+
+def encode_tokens(tower: torch.nn.Module, tokens: torch.Tensor) -> Embedding:
+    """What the pipeline makes of a prompt."""
+    return as_two_towers(read_tokens(tower, tokens))
