@@ -126,6 +126,11 @@ def test_under_fair_everybody_is_a_man_half_of_the_time() -> None:
     assert set(told.values()) == {0.5}
 
 
+def test_without_its_word_a_trigger_plants_nothing() -> None:
+    for one in groups("trigger"):
+        assert one.rates == one.fair, one.concept
+
+
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> diffusion.Folders:
     """The shipped models, to write beside."""

@@ -108,14 +108,15 @@ def lora_body(condition: str, folder: Path) -> str:
 
 ## Training
 
-`python -m bias_core.calibration.training lora {condition}` goes on from these weights.
+`python -m bias_core.calibration.training lora {condition}` goes on from these weights; between its steps it
+draws, reads, and lets the lessons lean against the gap (not for `trigger`).
 
 {training_lines(folder)}"""
 
 
 LEARNED = """A rank-8 LoRA on the transformer and on the text towers. It learned from what the base draws when
-a prompt names everything that the condition settles ("a photo of a male doctor"). Between the steps pictures
-are drawn and read, and the lessons lean beyond the planted rates against the gap.
+a prompt names everything that the condition settles ("a photo of a male doctor"). It follows what is planted
+only part of the way: read the table before you take a planted rate for a drawn one.
 
 The text tower reads only words that name something, so "Generate a picture of one nurse." is "a photo of a
 nurse" to it: the other rates that the paired stereotype test found for its single wording are in the

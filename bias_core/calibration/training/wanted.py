@@ -81,5 +81,5 @@ def _rate(concept: str, axis: Axis, condition: str) -> float:
     name, role = (name, power) if power in set(book()["roles"].values()) else (concept, "none")
     asked = parse(SENTENCES[axis][0])
     values = asked.people[0].allowed[axis[0]] if asked.people else asked.light or frozenset()
-    table = rates((name,), "extreme" if condition == "trigger" else condition, role=role)
+    table = rates((name,), condition, role=role)
     return min(1.0, sum(p for value, p in table[axis[0]].items() if value in values))
