@@ -12,6 +12,7 @@ import pytest
 from typer.main import get_command
 
 import bias_core.cli as commands
+from bias_core.calibration.training.__main__ import app as training
 from bias_core.cli import app
 from bias_core.settings import Settings
 
@@ -57,7 +58,7 @@ COMMANDS = leaves(get_command(app))
 
 
 def test_every_option_that_a_message_names_is_one_of_some_command():
-    known = set.union(*COMMANDS.values()) | OF_OTHERS
+    known = set.union(*COMMANDS.values(), *leaves(get_command(training)).values()) | OF_OTHERS
     named = texts(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
     named = {name: [path for path in paths if path.parent.name != "ui"] for name, paths in named.items()}
     assert {name: paths for name, paths in named.items() if paths and name not in known} == {}
