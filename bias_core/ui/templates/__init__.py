@@ -1,0 +1,75 @@
+"""The markup of the page: a Jinja template per part, and the scripts beside them in ``ui/static``.
+
+Values are escaped wherever they stand. A line break of a template beside a tag is layout and not shown, as
+in ``<b>one</b>`` and ``<small>two</small>`` on two lines; between words it is a space.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2.ext import Extension
+
+from bias_core.studies.number_text import format_estimate, format_interval, format_number, format_p
+
+TEMPLATES = Path(__file__).parent
+STATIC = TEMPLATES.parent / "static"
+
+_BREAK_BESIDE_A_TAG = re.compile(r"(?<=[>])[ \t]*\n\s*|(?<=[%#]\})[ \t]*\n\s*|[ \t]*\n\s*(?=<|\{%|\{#)")
+_BREAK = re.compile(r"[ \t]*\n\s*")
+
+
+class _Layout(Extension):
+    """Line breaks as the docstring of this file says."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:  # noqa: ARG002
+        return _BREAK.sub(" ", _BREAK_BESIDE_A_TAG.sub("", source.strip()))
+
+
+@cache
+def environment() -> Environment:
+    """All templates, with the filters that write numbers as reports do."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[_Layout],
+    )
+    made.filters |= {
+        "count": lambda n: f"{n:,}",
+        "number": format_number,
+        "interval": format_interval,
+        "estimate": format_estimate,
+        "p": format_p,
+        "form": lambda value, pattern: format(value, pattern),
+    }
+    return made
+
+
+def render(name: str, **values: Any) -> str:
+    """The template ``name`` (without its ending) with these values in it."""
+    return environment().get_template(f"{name}.html").render(values)
+
+
+@cache
+def _text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def script(name: str, **constants: Any) -> str:
+    """The script ``name`` (without its ending), after these constants, by their names.
+
+    Examples
+    --------
+    >>> script("take", limit=3).splitlines()[0]
+    'const limit = 3;'
+    """
+    given = "".join(f"const {key} = {json.dumps(value)};\n" for key, value in constants.items())
+    return given + _text_of(STATIC / f"{name}.js")

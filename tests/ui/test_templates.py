@@ -1,0 +1,66 @@
+"""The environment that all markup comes from."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jinja2 import UndefinedError
+
+from bias_core.ui.templates import STATIC, TEMPLATES, environment, script
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def shown(text, **values):
+    return environment().from_string(text).render(values)
+
+
+def test_values_are_escaped_wherever_they_stand():
+    text = shown('<p title="{{ x }}">{{ x }}</p>', x="<img src=x onerror='alert(1)'>\"")
+    assert "<img" not in text
+    assert text.count('"') == 2
+
+
+def test_a_value_that_is_missing_is_an_error_and_not_an_empty_page():
+    with pytest.raises(UndefinedError):
+        shown("<p>{{ missing }}</p>")
+
+
+def test_line_breaks_beside_tags_are_layout_and_between_words_a_space():
+    text = shown(
+        "<p>\n  <b>one</b>\n  <i>{{ two }}</i>\n  three\n  four\n  {% if 1 %}\n  five\n  {% endif %}\n</p>",
+        two=2,
+    )
+    assert text == "<p><b>one</b><i>2</i>three fourfive</p>"
+
+
+def test_numbers_are_written_as_in_reports():
+    assert shown("{{ 12345|count }} {{ 0.4213|number(0.24, 0.6) }} {{ 0.2401|interval(0.6) }}") == (
+        "12,345 0.42 [0.24, 0.60]"
+    )
+
+
+def test_constants_of_a_script_cannot_end_it():
+    assert script("take", word='"; alert(1); "').startswith(r'const word = "\"; alert(1); \"";')
+
+
+@pytest.mark.slow
+def test_an_installed_copy_has_every_template_and_script(tmp_path):
+    source = tmp_path / "source"
+    for part in ("bias_core/__init__.py", "bias_core/ui", "pyproject.toml", "requirements.txt", "LICENSE"):
+        (source / part).parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
+        copy(ROOT / part, source / part)
+    build = "from setuptools import setup; setup()"
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", build, "-q", "build_py", "-d", str(tmp_path / "built")],
+        cwd=source, check=True, capture_output=True,
+    )  # fmt: skip
+    for folder in (TEMPLATES, STATIC):
+        ours = {path.name for path in folder.iterdir() if path.suffix in {".html", ".js", ".css"}}
+        there = {path.name for path in (tmp_path / "built" / folder.relative_to(ROOT)).iterdir()}
+        assert ours <= there
