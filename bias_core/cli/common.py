@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bias_core.runs.export import Export
     from bias_core.services import Services
-    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.progress import Progress
 
 T = TypeVar("T")
 console = Console()

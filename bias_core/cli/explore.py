@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from bias_core.services import Services
-    from bias_core.studies.explore_types import ExploreReport, ExploreSettings, Progress
+    from bias_core.studies.explore_types import ExploreReport, ExploreSettings
+    from bias_core.studies.progress import Progress
     from bias_core.types import Attribute
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from bias_core.engine.cost import Cost
     from bias_core.services import Services
-    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.progress import Progress
     from bias_core.studies.run_study import StudyPlan
     from bias_core.studies.study_types import StudyReport, StudySettings
 

@@ -17,8 +17,9 @@ from bias_core.studies.compare_report import compare_report
 from bias_core.studies.compare_scores import compare_arms
 from bias_core.studies.compare_types import DrawnArm, Pictures
 from bias_core.studies.explore import explore
-from bias_core.studies.explore_types import ExploreReport, Progress
+from bias_core.studies.explore_types import ExploreReport
 from bias_core.studies.limits import TimeLimit
+from bias_core.studies.progress import Progress
 from bias_core.studies.saved_reports import keep_report
 
 if TYPE_CHECKING:

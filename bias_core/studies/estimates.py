@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bias_core.engine.cost import Cost, estimate_cost
-from bias_core.studies.explore_types import Progress
+from bias_core.studies.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -19,10 +19,10 @@ from bias_core.studies.explore_types import (
     Clusters,
     ExploredImage,
     ExploreReport,
-    Progress,
 )
 from bias_core.studies.files_read import read_files
 from bias_core.studies.limits import TimeLimit
+from bias_core.studies.progress import Progress
 from bias_core.studies.prompt_notes import before_drawing, while_drawing
 from bias_core.studies.saved_reports import keep_report
 

@@ -133,14 +133,3 @@ class ExploreReport:
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """Where a run is: pictures done and planned, seconds left (nan while unknown), and a short sentence."""
-
-    done: int
-    total: int
-    seconds_left: float
-    message: str
-    images: tuple[ExploredImage, ...] = ()

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bias_core.errors import Cancelled
-from bias_core.studies.explore_types import Progress
+from bias_core.studies.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

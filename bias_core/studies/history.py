@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bias_core.runs.manifests import Manifest, Status
     from bias_core.studies.context import StudyServices
-    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.progress import Progress
     from bias_core.studies.saved_reports import Report, SavedReport
 
 EXPLORE = "explore"

@@ -23,7 +23,7 @@ from bias_core.studies.rows import scaled, thinned
 from bias_core.studies.study_types import Design, Shot, StudySettings
 
 if TYPE_CHECKING:
-    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.progress import Progress
     from bias_core.studies.study_data import StudyData
     from bias_core.types import StoredImage
 

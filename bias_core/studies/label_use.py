@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from bias_core.annotation.task_owner import OwnerKey
     from bias_core.annotation.tasks import Task
     from bias_core.studies.context import StudyServices
-    from bias_core.studies.explore_types import AttributeScore, Progress
+    from bias_core.studies.explore_types import AttributeScore
     from bias_core.studies.label_report import Said
+    from bias_core.studies.progress import Progress
     from bias_core.studies.saved_reports import Report
     from bias_core.types import Estimate
 

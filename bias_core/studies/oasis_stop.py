@@ -12,7 +12,6 @@ from bias_core.metrics.clustering import spectral_clusters
 from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.runs.embeddings import open_picture
 from bias_core.search.stop import OptimisedPrompt, cluster_average_image, optimise_prompts
-from bias_core.studies.explore_types import Progress
 from bias_core.studies.kept_pictures import keep_picture
 from bias_core.studies.oasis_cells import nationality_shots, own_attributes, wanted_nationalities
 from bias_core.studies.oasis_stop_report import (
@@ -25,6 +24,7 @@ from bias_core.studies.oasis_stop_report import (
     cluster_tables,
 )
 from bias_core.studies.program import Measuring, Program
+from bias_core.studies.progress import Progress
 from bias_core.studies.study_types import Design, Results, Shot, StudySettings
 
 if TYPE_CHECKING:

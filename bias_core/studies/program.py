@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bias_core.studies.explore_types import Progress
+from bias_core.studies.progress import Progress
 from bias_core.studies.readers import Reader
 from bias_core.studies.study_data import ReadAhead, embed_ahead
 from bias_core.studies.study_types import Design, Results, Shot, StudySettings, StudyTable

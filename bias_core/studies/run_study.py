@@ -16,11 +16,11 @@ from bias_core.model_catalogue import check_condition
 from bias_core.runs.manifests import STALE_SECONDS, Manifest
 from bias_core.studies.designs import program_of
 from bias_core.studies.explore_plan import library_versions
-from bias_core.studies.explore_types import Progress
 from bias_core.studies.files_read import read_files
 from bias_core.studies.imported_rows import ImportedRows
 from bias_core.studies.limits import TimeLimit, check_ranges, check_sampling, looks_at_stop
 from bias_core.studies.plain_values import encode
+from bias_core.studies.progress import Progress
 from bias_core.studies.prompt_notes import before_drawing, while_drawing
 from bias_core.studies.readers import check_readers
 from bias_core.studies.rows import RowMaker

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bias_core.studies.context import StudyServices
-    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.progress import Progress
     from bias_core.studies.study_types import StudyReport
     from bias_core.types import Estimate, StoredImage
 

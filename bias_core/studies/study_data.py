@@ -11,7 +11,7 @@ import pandas as pd
 from bias_core.errors import Cancelled
 from bias_core.protocols import Captioner
 from bias_core.runs.embeddings import batched, n_pixels, open_pictures
-from bias_core.studies.explore_types import Progress
+from bias_core.studies.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

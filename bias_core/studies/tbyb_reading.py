@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from bias_core.protocols import Captioner
     from bias_core.studies.context import StudyServices
-    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.progress import Progress
     from bias_core.studies.study_data import StudyData
     from bias_core.studies.study_types import StudySettings
     from bias_core.types import Estimate, StoredImage

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bias_core.studies.explore_types import Progress
 from bias_core.studies.program import Program
+from bias_core.studies.progress import Progress
 from bias_core.studies.study_data import nothing_ahead
 from bias_core.studies.study_types import Design, Results, StudyTable
 from bias_core.studies.whom import keep_people

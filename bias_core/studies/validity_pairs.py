@@ -34,7 +34,7 @@ from bias_core.studies.validity_measures import REPETITIONS, planted_shares, rep
 from bias_core.studies.validity_summary import ladder, measured, repeated, results_of
 
 if TYPE_CHECKING:
-    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.progress import Progress
     from bias_core.studies.study_data import StudyData
     from bias_core.studies.study_types import Design, Shot, StudySettings
     from bias_core.types import Estimate, PlantedLine

@@ -27,7 +27,7 @@ from bias_core.ui.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
 
 if TYPE_CHECKING:
-    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.progress import Progress
     from bias_core.studies.saved_reports import SavedReport
 
 _GENDER = {"attribute_a": "male", "attribute_b": "female"}

@@ -17,7 +17,8 @@ from bias_core.ui import groups, messages, results
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bias_core.studies.explore_types import ExploredImage, ExploreReport, Progress
+    from bias_core.studies.explore_types import ExploredImage, ExploreReport
+    from bias_core.studies.progress import Progress
     from bias_core.ui.explore_layout import Ui
 
 Updates = dict[Any, Any]

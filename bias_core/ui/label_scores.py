@@ -29,8 +29,8 @@ from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handle
 if TYPE_CHECKING:
     from bias_core.annotation.task_owner import OwnerKey
     from bias_core.services import Services
-    from bias_core.studies.explore_types import Progress
     from bias_core.studies.history import RunLine
+    from bias_core.studies.progress import Progress
     from bias_core.studies.saved_reports import Report
     from bias_core.studies.study_types import StudyReport
 

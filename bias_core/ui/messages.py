@@ -15,7 +15,7 @@ from bias_core.errors import BiasCoreError, message_of
 from bias_core.settings import on_public_server
 
 if TYPE_CHECKING:
-    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.progress import Progress
 
 READY = '<p class="status quiet">Ready. The defaults give a full result in one click.</p>'
 STOPPING = '<p class="status quiet" role="status">Stopping after this denoising step …</p>'

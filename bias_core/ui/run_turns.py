@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gradio.context import LocalContext
 
 from bias_core.engine.run_line import Asker, Place
-from bias_core.studies.explore_types import Progress
+from bias_core.studies.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

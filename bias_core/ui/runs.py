@@ -44,7 +44,7 @@ from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handle
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.progress import Progress
     from bias_core.studies.saved_reports import Report
     from bias_core.studies.study_types import Design, StudyReport
     from bias_core.ui.explore import Handlers

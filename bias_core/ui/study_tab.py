@@ -30,7 +30,7 @@ from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handle
 
 if TYPE_CHECKING:
     from bias_core.services import Services
-    from bias_core.studies.explore_types import Progress
+    from bias_core.studies.progress import Progress
     from bias_core.studies.study_types import Design, StudyFigure, StudyTable
     from bias_core.ui.study_form import Preset
 

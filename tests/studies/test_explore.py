@@ -20,7 +20,8 @@ from bias_core.services import Services
 from bias_core.studies.explore import explore
 from bias_core.studies.explore_export import to_command, to_export, to_python
 from bias_core.studies.explore_plan import plan_explore, settings_from_dict
-from bias_core.studies.explore_types import ExploreReport, ExploreSettings, Progress
+from bias_core.studies.explore_types import ExploreReport, ExploreSettings
+from bias_core.studies.progress import Progress
 from bias_core.studies.report import image_rows, score_rows, to_dict, to_markdown
 from bias_core.types import Attribute
 

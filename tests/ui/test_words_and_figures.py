@@ -10,8 +10,9 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.studies.catalogue import load_attribute_sets
 from bias_core.studies.explore import explore
-from bias_core.studies.explore_types import AttributeScore, ExploreReport, ExploreSettings, Progress
+from bias_core.studies.explore_types import AttributeScore, ExploreReport, ExploreSettings
 from bias_core.studies.number_text import format_interval, format_number
+from bias_core.studies.progress import Progress
 from bias_core.types import Attribute, Estimate
 from bias_core.ui import groups, messages, plots, results, sentences
 from bias_core.ui.visitor import Visitor

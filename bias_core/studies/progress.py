@@ -1,0 +1,20 @@
+"""Where a run is, for whoever waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bias_core.studies.explore_types import ExploredImage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a run is: pictures done and planned, seconds left (nan while unknown), and a short sentence."""
+
+    done: int
+    total: int
+    seconds_left: float
+    message: str
+    images: tuple[ExploredImage, ...] = ()
