@@ -85,6 +85,7 @@ def run_one_study(
     guidance: Annotated[
         float | None, typer.Option(help="Guidance scale; the model's default if left out.")
     ] = None,
+    negative_prompt: Annotated[str, typer.Option(help="What pictures are guided away from.")] = "",
     confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
     images: Annotated[str, typer.Option(help="Folder or zip of your own pictures, instead of drawing.")] = "",
     labels: Annotated[str, typer.Option(help="CSV of people's answers, instead of automatic labels.")] = "",
@@ -114,6 +115,7 @@ def run_one_study(
             seed=seed,
             num_inference_steps=steps,
             guidance_scale=guidance,
+            negative_prompt=negative_prompt,
             confidence=confidence,
             images=images,
             labels=labels,

@@ -10,7 +10,7 @@ from bias_core.errors import BiasCoreError, InvalidInput, StorageError
 from bias_core.studies.explore_types import ExploreReport
 from bias_core.studies.plain_values import decode
 from bias_core.studies.saved_reports import open_report, report_store
-from bias_core.studies.study_types import Design, StudySettings
+from bias_core.studies.study_types import Arm, Design, StudySettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -178,7 +178,8 @@ def _study(
 
 def _settings(values: Any) -> StudySettings:
     known = {f.name for f in fields(StudySettings)}
-    return StudySettings(**{key: value for key, value in values.items() if key in known})
+    arms = tuple(Arm(**arm) for arm in values.get("arms", ()))
+    return StudySettings(**{key: value for key, value in values.items() if key in known} | {"arms": arms})
 
 
 def _mine(services: StudyServices, session: str, run_id: str) -> Manifest:

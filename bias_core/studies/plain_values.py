@@ -22,6 +22,8 @@ from bias_core.studies.explore_types import (
     ExploreSettings,
 )
 from bias_core.studies.study_types import (
+    Arm,
+    ArmReport,
     Design,
     Finding,
     Results,
@@ -35,6 +37,8 @@ from bias_core.types import Attribute, Estimate, ImageRow, StoredImage
 CLASSES: Mapping[str, type] = {
     kind.__name__: kind
     for kind in (
+        Arm,
+        ArmReport,
         AssociationScore,
         Attribute,
         AttributeScore,
@@ -121,7 +125,8 @@ def _encode_object(value: Any, root: Path) -> Any:
     if isinstance(value, pd.DataFrame):
         return _encode_frame(value, root)
     if is_dataclass(value) and name in CLASSES:
-        return {_IS: name} | {f.name: encode(getattr(value, f.name), root) for f in fields(value)}
+        saved = [f.name for f in fields(value) if f.metadata.get("saved", True)]
+        return {_IS: name} | {field: encode(getattr(value, field), root) for field in saved}
     raise TypeError(f"no plain form for {type(value)}")
 
 

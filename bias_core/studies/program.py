@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bias_core.studies.progress import Progress
 from bias_core.studies.readers import Reader
 from bias_core.studies.study_data import ReadAhead, embed_ahead
-from bias_core.studies.study_types import Design, Results, Shot, StudySettings, StudyTable
+from bias_core.studies.study_types import ArmReport, Design, Results, Shot, StudySettings, StudyTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +44,8 @@ class Program:
     ahead : reads finished pictures while the next are drawn.
     rescore : the results from labelled people alone, for labels that were corrected; None where the study
         has none. The tables are those of the raters.
+    compare : the paper's own tables and figures over the arms of a run, beside those that every study has;
+        None where it has none.
     """
 
     shots: Callable[[Design, StudySettings], list[Shot]]
@@ -55,3 +57,4 @@ class Program:
     n_later: Callable[[Design, StudySettings], int] = lambda _design, _settings: 0
     ahead: ReadAhead = embed_ahead
     rescore: Callable[[Design, StudySettings, pd.DataFrame, Sequence[StudyTable]], Results] | None = None
+    compare: Callable[[Design, StudySettings, Sequence[ArmReport]], Results] | None = None

@@ -65,6 +65,7 @@ class RowMaker:
     seed: int
     num_inference_steps: int
     guidance_scale: float
+    negative_prompt: str = ""
 
     @classmethod
     def build(cls, settings: StudySettings, services: StudyServices, *, estimate: bool = False) -> RowMaker:
@@ -82,6 +83,7 @@ class RowMaker:
             seed=settings.seed,
             num_inference_steps=0 if draws else info.default_steps if steps is None else steps,
             guidance_scale=0.0 if draws else float(info.default_guidance if guidance is None else guidance),
+            negative_prompt="" if draws else settings.negative_prompt,
         )
 
     def of(self, shot: Shot) -> list[ImageRow]:
@@ -95,6 +97,7 @@ class RowMaker:
             condition=check_condition(self.info, shot.condition) if shot.condition else self.condition,
             num_inference_steps=self.num_inference_steps,
             guidance_scale=self.guidance_scale,
+            negative_prompt=self.negative_prompt,
             width=self.info.width,
             height=self.info.height,
         )

@@ -318,6 +318,10 @@ def _typed(name: str, value: Any, like: object) -> object:
         raise InvalidInput(f"option {name} is like {like!r}, got {quoted(value)}") from error
 
 
+_ADDED = ("arms", "negative_prompt")
+"""Settings that older runs did not have: left out where they ask for nothing, so that ids stay."""
+
+
 def _manifest(
     design: Design,
     settings: StudySettings,
@@ -327,7 +331,8 @@ def _manifest(
     check: Callable[[], None],
 ) -> Manifest:
     # The design's data decides the numbers too, so it is part of what makes a run the same run.
-    asked = json.dumps([session, asdict(design), asdict(settings)], sort_keys=True, default=str)
+    values = {k: v for k, v in asdict(settings).items() if k not in _ADDED or v}
+    asked = json.dumps([session, asdict(design), values], sort_keys=True, default=str)
     return Manifest(
         id=hashlib.sha256(asked.encode()).hexdigest()[:16],
         study=design.name,

@@ -28,6 +28,7 @@ _OPTIONS = {
     "num_inference_steps": "--steps",
     "guidance_scale": "--guidance",
     "confidence": "--confidence",
+    "negative_prompt": "--negative-prompt",
     "images": "--images",
     "labels": "--labels",
 }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
+    from bias_core.metrics.paired_prevalence import PairedTest
     from bias_core.types import Estimate, StoredImage
 
 FigureKind = Literal[
@@ -27,6 +29,27 @@ Facts = Mapping[str, str | int | float]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One of the ways to draw a study; what is None is as the settings of the run say.
+
+    Attributes
+    ----------
+    name : "": named after what makes it differ from the others.
+    template : a treatment of every prompt: a text with one ``{}`` for the whole prompt; "" or None: plain.
+    images : a folder or zip of pictures taken instead of drawing; "": drawn, whatever the settings say.
+    """
+
+    name: str = ""
+    model: str | None = None
+    condition: str | None = None
+    template: str | None = None
+    negative_prompt: str | None = None
+    guidance_scale: float | None = None
+    num_inference_steps: int | None = None
+    images: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class StudySettings:
     """How a study is run: on which model, read by whom, how much of it.
 
@@ -37,10 +60,12 @@ class StudySettings:
         per prompt fall below two.
     seed : the k-th picture of a prompt has seed ``seed + k``.
     num_inference_steps, guidance_scale : None: the model's default.
+    negative_prompt : what pictures are guided away from; "" for none.
     images : a folder or zip of one's own pictures with their prompts, taken instead of drawing; "" for none.
     labels : a CSV of people's answers, taken instead of automatic labels; "" for none.
     options : of this kind of study; what is left out has the value of its design.
     force : let readers of the calibration world read other pictures; the report says so first.
+    arms : several ways to draw the same study, which are compared; empty: these settings are the only one.
     """
 
     model: str = "calibration-renderer"
@@ -50,11 +75,13 @@ class StudySettings:
     seed: int = 0
     num_inference_steps: int | None = None
     guidance_scale: float | None = None
+    negative_prompt: str = ""
     confidence: float = 0.95
     images: str = ""
     labels: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     force: bool = False
+    arms: tuple[Arm, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +123,32 @@ class Shot:
     condition: str = ""
 
 
+PairedComparison = Callable[["Sample", "Sample", "np.ndarray", "np.ndarray", float, int], "PairedTest"]
+"""A test of two samples, the positions of the shared units in each, the confidence and a seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What a number was computed from, so that it can be computed again from a part or a resample of it.
+
+    Attributes
+    ----------
+    units : ``(n,)`` names of what was sampled, the same for the same picture (or prompt) in every arm: the
+        column ``unit`` of the data frame.
+    statistic : the number, from positions ``(m,)`` in ``units``, which may repeat; nan where it is undefined.
+    vectorised : ``statistic`` also takes ``(k, m)`` positions and returns ``(k,)`` numbers.
+    data : what ``test`` needs of the units.
+    test : of this number in two arms on the units that both have, where there is a better one than the
+        bootstrap.
+    """
+
+    units: tuple[str, ...]
+    statistic: Callable[[np.ndarray], Any]
+    vectorised: bool = False
+    data: Any = None
+    test: PairedComparison | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """One number that the study is about.
@@ -109,6 +162,9 @@ class Finding:
     published : what the paper printed, None where it did not.
     expected : the same of what was really drawn, where that is on record; None elsewhere.
     says : one plain sentence.
+    depends_on_n : whether it moves with the number of pictures alone, so that arms are compared at equal n.
+    sample : what it was computed from, for comparing arms; None where arms cannot be compared by it. It is
+        not saved with the report.
     """
 
     key: str
@@ -119,6 +175,8 @@ class Finding:
     published: float | None = None
     expected: float | None = None
     says: str = ""
+    depends_on_n: bool = False
+    sample: Sample | None = field(default=None, compare=False, repr=False, metadata={"saved": False})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +220,25 @@ class Results:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ArmReport:
+    """What a study found in one of its arms, as it would have without the others.
+
+    Attributes
+    ----------
+    settings : of this arm alone.
+    n_planned, n_images, n_blocked, warning : as in :class:`StudyReport`.
+    """
+
+    name: str
+    settings: StudySettings
+    results: Results
+    n_planned: int
+    n_images: int
+    n_blocked: int = 0
+    warning: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StudyReport:
     """The answer of a study: numbers, tables, figures, and what was noticed on the way.
 
@@ -172,6 +249,8 @@ class StudyReport:
     pictures : one row per scored picture: ``image_id, group, prompt, seed``, the study's facts, and what the
         program kept of each (:meth:`bias_core.studies.study_data.StudyData.keep`).
     stored : the pictures by their id.
+    arms : what was found in each arm; ``results`` is then their comparison, and ``pictures`` has a column
+        ``arm``. Empty for a run of one arm.
     """
 
     run_id: str
@@ -187,3 +266,4 @@ class StudyReport:
     seconds: float = 0.0
     pictures: pd.DataFrame | None = None
     stored: Mapping[str, StoredImage] = field(default_factory=dict)
+    arms: tuple[ArmReport, ...] = ()
