@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import Cancelled, Interrupted, InvalidInput, quoted
+from bias_core.studies.study_types import MAX_GUIDANCE, MAX_SEED, MAX_STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from bias_core.studies.program import Range
 
 _SECONDS_BETWEEN_LOOKS = 0.2
-MAX_STEPS = 150
-MAX_GUIDANCE = 30.0
-MAX_SEED = 2**53  # larger ones do not survive JSON in a browser
 
 
 def check_budget(

@@ -14,7 +14,6 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.metrics.propagation import spi_band
 from bias_core.protocols import ChecksSettings, Traceable
-from bias_core.studies.limits import MAX_STEPS
 from bias_core.studies.oasis import columns
 from bias_core.studies.oasis_cells import (
     Cell,
@@ -26,6 +25,7 @@ from bias_core.studies.oasis_cells import (
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.progress import Progress
 from bias_core.studies.study_types import (
+    MAX_STEPS,
     Design,
     Finding,
     Results,

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bias_core.errors import Cancelled, InvalidInput, StorageError, quoted
-from bias_core.given_values import check_settings, check_texts
+from bias_core.given_values import check_texts
 from bias_core.model_catalogue import check_condition
 from bias_core.runs.manifests import STALE_SECONDS, Manifest
 from bias_core.studies.designs import program_of
 from bias_core.studies.explore_plan import library_versions
 from bias_core.studies.files_read import read_files
 from bias_core.studies.imported_rows import ImportedRows
-from bias_core.studies.limits import TimeLimit, check_ranges, check_sampling, looks_at_stop
+from bias_core.studies.limits import TimeLimit, check_ranges, looks_at_stop
 from bias_core.studies.plain_values import encode
 from bias_core.studies.progress import Progress
 from bias_core.studies.prompt_notes import before_drawing, while_drawing
@@ -68,7 +68,6 @@ def run_study(
         On the way, likewise.
     """
     started = time.monotonic()
-    check_settings(settings)
     limit = TimeLimit(services.settings, cancelled)
     with limit.explained():
         if not settings.images:
@@ -280,18 +279,8 @@ def with_options(design: Design, settings: StudySettings) -> StudySettings:
     Raises
     ------
     InvalidInput
-        An option that the design does not have, a value that is not of its type or outside of its range, or
-        an impossible scale, seed, number of steps, guidance or confidence.
+        An option that the design does not have, a value that is not of its type or outside of its range.
     """
-    check_settings(settings)
-    if not 0 < settings.scale <= 1:
-        raise InvalidInput(f"the scale is a share above 0 and up to 1, got {quoted(settings.scale)}")
-    check_sampling(
-        seed=settings.seed,
-        n_steps=settings.num_inference_steps,
-        guidance=settings.guidance_scale,
-        confidence=settings.confidence,
-    )
     options = dict(design.options)
     for name, value in settings.options.items():
         if name not in options:

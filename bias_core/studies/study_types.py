@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from bias_core.studies.setting_fields import setting, settings_class
+
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
@@ -26,62 +28,84 @@ FigureKind = Literal[
     "pictures",
 ]
 Facts = Mapping[str, str | int | float]
+MAX_STEPS = 150
+MAX_GUIDANCE = 30.0
+MAX_SEED = 2**53  # larger ones do not survive JSON in a browser
 
 
-@dataclass(frozen=True, kw_only=True)
+# What an arm may have otherwise than the run is declared once for both.
+_MODEL = {"label": "Model", "sentence": "A model of `models`, org/name of the hub, or a folder"}
+_CONDITION = {
+    "label": "Condition",
+    "sentence": "Bias planted in the calibration world: published, fair, extreme, trigger or backdoor",
+}
+_STEPS: dict[str, Any] = {
+    "label": "Number of denoising steps", "sentence": "Left out: the model's own", "ge": 1, "le": MAX_STEPS,
+    "option": "--steps",
+}  # fmt: skip
+_GUIDANCE: dict[str, Any] = {
+    "label": "Guidance scale", "sentence": "Left out: the model's own", "ge": 0, "le": MAX_GUIDANCE,
+    "option": "--guidance",
+}  # fmt: skip
+_NEGATIVE = {"label": "Negative prompt", "sentence": "What pictures are guided away from"}
+_IMAGES: dict[str, Any] = {
+    "label": "Your own pictures instead",
+    "sentence": "Folder or zip of pictures with their prompts, instead of drawing",
+    "local": True,
+}
+
+
+@settings_class(frozen=True, kw_only=True)
 class Arm:
     """One of the ways to draw a study; what is None is as the settings of the run say.
 
-    Attributes
-    ----------
-    name : "": named after what makes it differ from the others.
-    template : a treatment of every prompt: a text with one ``{}`` for the whole prompt; "" or None: plain.
-    images : a folder or zip of pictures taken instead of drawing; "": drawn, whatever the settings say.
+    With ``images`` "" the arm is drawn, whatever the settings say.
     """
 
-    name: str = ""
-    model: str | None = None
-    condition: str | None = None
-    template: str | None = None
-    negative_prompt: str | None = None
-    guidance_scale: float | None = None
-    num_inference_steps: int | None = None
-    images: str | None = None
+    name: str = setting("", "Name", "Left out: what makes the arm differ from the others")
+    model: str | None = setting(None, **_MODEL)
+    condition: str | None = setting(None, **_CONDITION)
+    template: str | None = setting(
+        None, "Treatment of every prompt", "A text with one {} for the whole prompt; left out: plain"
+    )
+    negative_prompt: str | None = setting(None, **_NEGATIVE)
+    guidance_scale: float | None = setting(None, **_GUIDANCE)
+    num_inference_steps: int | None = setting(None, **_STEPS)
+    images: str | None = setting(None, **_IMAGES)
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings_class(frozen=True, kw_only=True)
 class StudySettings:
     """How a study is run: on which model, read by whom, how much of it.
 
-    Attributes
-    ----------
-    model, condition, encoder : by the names of the catalogue; ``condition`` is "" for real models.
-    scale : share of the design's full number of pictures, in (0, 1]; lists are thinned out before pictures
-        per prompt fall below two.
-    seed : the k-th picture of a prompt has seed ``seed + k``.
-    num_inference_steps, guidance_scale : None: the model's default.
-    negative_prompt : what pictures are guided away from; "" for none.
-    images : a folder or zip of one's own pictures with their prompts, taken instead of drawing; "" for none.
-    labels : a CSV of people's answers, taken instead of automatic labels; "" for none.
-    options : of this kind of study; what is left out has the value of its design.
-    force : let readers of the calibration world read other pictures; the report says so first.
-    arms : several ways to draw the same study, which are compared; empty: these settings are the only one.
+    ``condition`` is "" for models without planted conditions. ``scale`` thins lists out before pictures per
+    prompt fall below two. What ``options`` leaves out has the value of the design. Without ``arms`` the
+    settings themselves are the only one.
     """
 
-    model: str = "calibration-renderer"
-    condition: str = "published"
-    encoder: str = "calibration-clip"
-    scale: float = 1.0
-    seed: int = 0
-    num_inference_steps: int | None = None
-    guidance_scale: float | None = None
-    negative_prompt: str = ""
-    confidence: float = 0.95
-    images: str = ""
-    labels: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    force: bool = False
-    arms: tuple[Arm, ...] = ()
+    model: str = setting("calibration-renderer", **_MODEL)
+    condition: str = setting("published", **_CONDITION)
+    encoder: str = setting("calibration-clip", "Reader (encoder)", "Who reads the pictures")
+    scale: float = setting(
+        1.0, "Share of the full size", "Of the full number of pictures, above 0 and up to 1", gt=0, le=1,
+        link="percent", percent=True,
+    )  # fmt: skip
+    seed: int = setting(0, "Seed", "Picture i of a prompt has seed + i", ge=0, le=MAX_SEED)
+    num_inference_steps: int | None = setting(None, **_STEPS)
+    guidance_scale: float | None = setting(None, **_GUIDANCE)
+    negative_prompt: str = setting("", **_NEGATIVE)
+    confidence: float = setting(0.95, "Confidence", "Of every interval", ge=0.5, lt=1, percent=True)
+    images: str = setting("", **_IMAGES)
+    labels: str = setting(
+        "", "People's answers", "CSV of people's answers, instead of automatic labels", local=True
+    )
+    options: Any = setting({}, "Options of the study", "Each as name=value")
+    force: bool = setting(
+        False,
+        "Score anyway",
+        "Let readers of the calibration world read other pictures; the report says so first",
+    )
+    arms: tuple[Arm, ...] = setting((), "Arms", "Several ways to draw the same study, which are compared")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
-from bias_core.studies.limits import MAX_STEPS
 from bias_core.studies.oasis_own import own_concepts, without_names
 from bias_core.studies.run_study import followed
 from bias_core.studies.stop_regenerate import cluster_names, regenerate
-from bias_core.studies.study_types import StudyReport  # noqa: TC001 (Gradio reads the handlers' annotations)
+from bias_core.studies.study_types import (
+    MAX_STEPS,
+    StudyReport,
+)
 from bias_core.types import Attribute
 from bias_core.ui import messages, origins_film_html, origins_stop, study_form
 from bias_core.ui.form import HEADERS, attribute_rows, read_attributes

@@ -94,7 +94,7 @@ def test_a_visitors_own_report_is_not_for_programs(fakes: FakeServices) -> None:
     [
         ("run_study", {"study": "no-such"}, "no study"),
         ("run_study", {"study": "/etc/passwd.yaml"}, "no study"),
-        ("run_study", {"study": "t2iat-tests", "scale": 2.0}, "share above 0"),
+        ("run_study", {"study": "t2iat-tests", "scale": 2.0}, "scale must be at most 1, got 2"),
         ("run_study", {"study": "t2iat-tests", "options": ["colour=red"]}, "no option"),
         ("run_study", {"study": "t2iat-tests", "options": ["tests"]}, "name=value"),
         ("run_study", {"study": "tbyb-dataset"}, "needs a folder or zip"),

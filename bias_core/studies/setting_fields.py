@@ -1,0 +1,248 @@
+"""Settings declared once: type, range, default, label and one sentence stand at the field, and nowhere else.
+
+What the command line, the API, the forms, the addresses and the files of settings offer is made from these
+declarations (:func:`settings_of`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from functools import cache, wraps
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from bias_core.errors import InvalidInput, quoted
+from bias_core.given_values import check_texts
+
+__all__ = ["Setting", "changed_settings", "setting", "settings_class", "settings_of"]
+
+T = TypeVar("T")
+_INFO = "setting"
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "a list"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is declared of one setting.
+
+    Attributes
+    ----------
+    kind : of its values: ``int, float, bool, str, tuple`` (of texts), or ``object`` for any other.
+    annotation : as declared.
+    label, sentence : two or three words for forms; one sentence.
+    ge, gt, le, lt : its range; None where it has no such end.
+    choices : the values it may have, () for any.
+    option : on the command line; "" for the usual one.
+    link : in addresses; "" for the last word of ``option``.
+    percent : forms and addresses show 100 times the value.
+    local : names a file of this machine, so that no program or address may give it.
+    """
+
+    name: str = ""
+    annotation: Any = None
+    default: Any = None
+    label: str
+    sentence: str
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    option: str = ""
+    link: str = ""
+    percent: bool = False
+    local: bool = False
+
+    @property
+    def kind(self) -> type:
+        """Of its values, where they are not None."""
+        plain = [kind for kind in get_args(self.annotation) or (self.annotation,) if kind is not NoneType]
+        first = self.annotation if get_origin(self.annotation) in (tuple, Literal) else plain[0]
+        origin = get_origin(first) or first
+        found = type(get_args(first)[0]) if origin is Literal else origin
+        return found if found in _WORDS else object
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The values it may have; () for any of its kind."""
+        return get_args(self.annotation) if get_origin(self.annotation) is Literal else ()
+
+    @property
+    def may_be_left_out(self) -> bool:
+        """Whether None is a value, which stands for the default of a model or a design."""
+        return NoneType in get_args(self.annotation)
+
+    @property
+    def key(self) -> str:
+        """Its name in addresses and forms."""
+        return self.link or self.option.lstrip("-").replace("-", "_") or self.name
+
+    @property
+    def words(self) -> str:
+        """What would do, in words."""
+        if self.choices:
+            return f"one of {', '.join(map(str, self.choices))}"
+        return _WORDS.get(self.kind, "something else")
+
+    @property
+    def range_words(self) -> str:
+        """Its range in words, "" where it has none.
+
+        Examples
+        --------
+        >>> Setting(label="Seed", sentence="", ge=0, le=9).range_words
+        '0 to 9'
+        """
+        low = f"{self.ge:,g}" if self.ge is not None else f"above {self.gt:,g}" if self.gt is not None else ""
+        high = (
+            f"{self.le:,g}" if self.le is not None else f"below {self.lt:,g}" if self.lt is not None else ""
+        )
+        if low and high:
+            return f"{low} to {high}"
+        return f"at least {low}" if low else f"at most {high}" if high else ""
+
+    def read(self, value: object) -> Any:
+        """A value as a form, an address or a command line holds it, of this setting's type.
+
+        Raises
+        ------
+        InvalidInput
+            It is no such value; the message quotes it. Ranges are left to the settings themselves.
+        """
+        if self.may_be_left_out and _is_nothing(value):
+            return None
+        if self.kind is str:
+            return "" if value is None else str(value).strip()
+        if self.kind is tuple and self.annotation == tuple[str, ...]:
+            return _texts(value)
+        if self.kind is object:
+            return value
+        if isinstance(value, bool) and self.kind is not bool:
+            raise InvalidInput(self.refusal(value))
+        try:
+            return _adapter(self.kind).validate_python(value)
+        except (ValidationError, OverflowError) as error:
+            raise InvalidInput(self.refusal(value)) from error
+
+    def refusal(self, value: object, wrong: str = "") -> str:
+        """The sentence that refuses a value; ``wrong`` is the kind of pydantic's error."""
+        ends = {
+            "greater_than_equal": f"at least {_end(self.ge)}",
+            "greater_than": f"above {_end(self.gt)}",
+            "less_than_equal": f"at most {_end(self.le)}",
+            "less_than": f"below {_end(self.lt)}",
+        }
+        if wrong in ends:
+            label = self.label[:1].lower() + self.label[1:]
+            label = "" if label == self.name.replace("_", " ") else f"{label}: "
+            return f"{label}{self.name} must be {ends[wrong]}, got {quoted(value)}"
+        left_out = ", or left out" if self.may_be_left_out else ""
+        return f"{self.name} must be {self.words}{left_out}; got {quoted(value)}"
+
+
+def setting(default: Any, label: str, sentence: str, **more: Any) -> Any:
+    """Declare a field of a :func:`settings_class`; ``more`` are ends of its range, and how doors name it.
+
+    A sentence ends without a full stop, so that doors may go on with it.
+    """
+    info = Setting(label=label, sentence=sentence, **more)
+    checks = {name: end for name in ("ge", "gt", "le", "lt") if (end := getattr(info, name)) is not None}
+    metadata = {"title": label, "description": sentence, _INFO: info, **checks}
+    if isinstance(default, (dict, list)):
+        return field(default_factory=lambda: type(default)(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as settings_class
+else:
+
+    def settings_class(*, frozen: bool, kw_only: bool):
+        """A dataclass that refuses values that are not of their type, or outside of their range.
+
+        Raises (the class, whenever an object of it is made)
+        ------
+        InvalidInput
+            One sentence that names the setting, quotes what came, and says what would do.
+        """
+        config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
+
+        def decorate(kind):
+            made = checked_dataclass(frozen=frozen, kw_only=kw_only, config=config)(kind)
+            build = made.__init__
+
+            @wraps(build)
+            def init(self, **values):
+                try:
+                    build(self, **values)
+                except ValidationError as error:
+                    raise InvalidInput(_sentence(made, error)) from error
+                for name, value in values.items():
+                    if not isinstance(value, Mapping):  # options, which are checked by their own names
+                        check_texts(name, value)
+
+            made.__init__ = init
+            return made
+
+        return decorate
+
+
+@cache
+def settings_of(kind: Any) -> Mapping[str, Setting]:
+    """The settings that a :func:`settings_class` declares, by name, in the order of their declaration."""
+    types = get_type_hints(kind)
+    return {
+        one.name: replace(
+            one.metadata[_INFO], name=one.name, annotation=types[one.name], default=_default(one)
+        )
+        for one in fields(kind)
+    }
+
+
+def changed_settings(settings: Any) -> dict[str, Any]:
+    """The values of a :func:`settings_class` that are not at their default."""
+    kind: Any = type(settings)
+    declared = settings_of(kind)
+    values = {name: getattr(settings, name) for name in declared}
+    return {name: value for name, value in values.items() if value != declared[name].default}
+
+
+def _sentence(kind: type, error: ValidationError) -> str:
+    """The first of pydantic's errors in our words."""
+    first = error.errors(include_url=False)[0]
+    name, value, declared = str(first["loc"][0]), first["input"], settings_of(kind)
+    if name not in declared:
+        return f"there is no setting {quoted(name)}; there are {', '.join(declared) or 'none'}"
+    check_texts(name, value)
+    return declared[name].refusal(value, first["type"])
+
+
+def _default(declared: Field[Any]) -> Any:
+    made = declared.default_factory
+    return declared.default if made is MISSING else made()
+
+
+def _is_nothing(value: object) -> bool:
+    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if value is None or value == "":
+        return ()
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)):
+        raise InvalidInput(f"a list of texts is wanted; got {quoted(value)}")
+    return tuple(str(part).strip() for part in parts)
+
+
+def _end(end: float | None) -> str:
+    return "" if end is None else f"{end:,.0f}" if float(end).is_integer() else f"{end:g}"
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
