@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from bias_core.registry import METRICS
+from bias_core.metrics.cards import METRICS
 
 D = 7
 SIZES = (3, 5, 2, 11, 13, 17)  # primes, all different: equal sizes hide a transpose

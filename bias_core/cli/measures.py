@@ -14,8 +14,7 @@ def measures(
     markdown: Annotated[bool, typer.Option("--markdown", help="Every card in full, as Markdown.")] = False,
 ) -> None:
     """List the measures with their range, their null value and what higher means."""
-    from bias_core.registry import METRICS
-    from bias_core.registry.markdown import to_markdown
+    from bias_core.metrics.cards import METRICS, to_markdown
 
     if markdown:
         typer.echo(to_markdown(METRICS.values()), nl=False)

@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from bias_core.arrays import all_equal, same_dimension, unit_rows, unit_vector
 from bias_core.errors import InvalidInput
+from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.direction import image_direction, kernel_direction, text_direction
 from bias_core.metrics.moments import LARGE, group_moments, jackknife_errors, n_for_energy
 from bias_core.statistics import bootstrap_interval, normal_estimate, percentile_estimate
@@ -379,3 +380,34 @@ def _resampled_scores(
         sigma = np.sqrt(squares[:k])
         scores.append(np.abs(targets @ axes[:, :k]) @ sigma / sigma.sum())
     return np.reshape(scores, (-1, len(deltas)))
+
+
+_INPUTS = takes(
+    image_embeddings="embeddings: images of the concept",
+    direction="direction: direction of the attribute",
+)
+CARDS = (
+    Card(
+        function=weighted_alignment_score,
+        name="Weighted alignment score WALS",
+        summary="How well the main directions of variety of the images align with the attribute.",
+        source="dehdashtian2025oasis, Eq. 7",
+        bounds=(0.0, 1.0),
+        null_value=None,
+        higher_means="more of the variety lies along the attribute",
+        inputs=_INPUTS,
+        limits="It moves with the number of images and components: compare at equal n; with 32 images of "
+        "the calibration world its 95 % intervals held the value of many images in only 69 % of the runs.",
+    ),
+    Card(
+        function=spread_along,
+        name="Spread along the attribute",
+        summary="Standard deviation of the images along the attribute, in units of cosine.",
+        source="dehdashtian2025oasis, 3.2",
+        bounds=(0.0, math.sqrt(2.0)),
+        null_value=None,
+        higher_means="more variety along the attribute",
+        inputs=_INPUTS,
+        limits="Noise of the encoder counts as variety: compare within one encoder.",
+    ),
+)

@@ -10,6 +10,7 @@ import numpy as np
 
 from bias_core.arrays import Floats, same_dimension, same_length, unit_rows
 from bias_core.errors import InvalidInput
+from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import (
     bootstrap_interval,
     effect_size,
@@ -344,3 +345,59 @@ def _whole_prompts(
 
 def _few(prompts: NDArray[Any]) -> str:
     return f"{len(prompts)} ({', '.join(map(str, prompts[:3]))}{' ...' if len(prompts) > 3 else ''})"
+
+
+_INPUTS = takes(
+    targets_x="embeddings: neutral images of concept X",
+    targets_y="embeddings: neutral images of concept Y",
+    x_attributes_a="embeddings: images of X edited with attribute A",
+    x_attributes_b="embeddings: images of X edited with attribute B",
+    y_attributes_a="embeddings: images of Y edited with attribute A",
+    y_attributes_b="embeddings: images of Y edited with attribute B",
+)
+CARDS = (
+    Card(
+        function=association,
+        name="Association",
+        summary="How much closer an image is to the images of attribute A than to those of attribute B.",
+        source="wang2023t2iat, Eq. 2",
+        bounds=(-2.0, 2.0),
+        null_value=0.0,
+        higher_means="leans to A",
+        inputs=takes(
+            targets="embeddings: neutral images of the concept",
+            attributes_a="embeddings: its images edited with attribute A",
+            attributes_b="embeddings: its images edited with attribute B",
+        ),
+        limits="It is relative to these attribute images and this encoder, and an even mix need not read 0 "
+        "where images of A and of B vary unequally: read the association beyond an even mix.",
+    ),
+    Card(
+        function=association_test,
+        key="differential_association",
+        field="score",
+        name="Differential association S",
+        summary="How much more the images of X lean to attribute A than the images of Y do.",
+        source="wang2023t2iat, Eq. 1",
+        bounds=(-4.0, 4.0),
+        null_value=0.0,
+        higher_means="X leans to A more than Y does",
+        inputs=_INPUTS,
+        limits="0 says that X and Y lean alike, not that neither leans; with few prompts p cannot be small: "
+        "three against three give 0.10 at best. Without the prompts of the edited images p holds for these "
+        "attribute images alone.",
+    ),
+    Card(
+        function=association_test,
+        key="association_effect_size",
+        field="effect_size",
+        name="Effect size d",
+        summary="Differential association in standard deviations of single images.",
+        source="wang2023t2iat, Eq. 4",
+        bounds=(-math.inf, math.inf),
+        null_value=0.0,
+        higher_means="X leans to A more than Y does",
+        inputs=_INPUTS,
+        limits="It grows as images of one prompt look more alike; compare at the same prompts and settings.",
+    ),
+)

@@ -9,6 +9,7 @@ import numpy as np
 
 from bias_core.arrays import Floats, all_equal, same_dimension, unit_rows
 from bias_core.errors import InvalidInput
+from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import normal_estimate
 
 if TYPE_CHECKING:
@@ -125,3 +126,23 @@ def _others(rows: Floats) -> NDArray[np.float64]:
 def _influence(rows: Floats, centre: NDArray[np.float64]) -> NDArray[np.float64]:
     """What each attribute picture adds to the mean association beyond the even mix, ``(n,)``."""
     return np.asarray(rows @ centre - _others(rows))
+
+
+CARDS = (
+    Card(
+        function=association_beyond_even_mix,
+        field="value",
+        name="Association beyond an even mix",
+        summary="How much more images lean to A than an even mix of the images of A and of B would.",
+        source="wang2023t2iat, Eq. 2, less that of an even mix",
+        bounds=(-3.0, 3.0),
+        null_value=0.0,
+        higher_means="leans to A",
+        inputs=takes(
+            targets="embeddings: neutral images of the concept",
+            attributes_a="embeddings: its images edited with attribute A",
+            attributes_b="embeddings: its images edited with attribute B",
+        ),
+        limits="An even mix is one of these attribute images: it is neutral only where they are edited well.",
+    ),
+)

@@ -10,6 +10,7 @@ import numpy as np
 
 from bias_core.arrays import finite_vector
 from bias_core.errors import InvalidInput
+from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.composite_scores import (
     CompositeAssociation,
     composite_association,
@@ -306,3 +307,49 @@ def _score(value: float, name: str) -> float:
     if number.ndim or number.dtype.kind not in "fiu" or not abs(float(number)) <= 2:
         raise InvalidInput(f"{name} must be one number from -2 to 2; got {value!r}.")
     return float(number)
+
+
+_INPUTS = takes(
+    image_image="score: II: lean of the pictures by pictures of A and B",
+    text_text="score: TT: lean of the prompt by words of A and B",
+)
+CARDS = (
+    Card(
+        function=diffusion_bias,
+        name="Diffusion bias δ",
+        summary="How much more, or less, strongly the pictures of a concept lean than its texts do.",
+        source="mandal2024internal, Eq. 4",
+        bounds=(0.0, 2.0),
+        null_value=0.0,
+        higher_means="drawing changes the strength of the leaning more",
+        inputs=_INPUTS,
+        limits="It cannot see a change of direction, and on the calibration world its interval never "
+        "reached 0: read the signed difference beside it.",
+    ),
+    Card(
+        function=signed_lean_difference,
+        name="Signed difference II − TT",
+        summary="How much more the pictures of a concept lean to A than its texts do.",
+        source="mandal2024internal, Eq. 4",
+        bounds=(-4.0, 4.0),
+        null_value=0.0,
+        higher_means="drawing moves the concept towards A",
+        inputs=_INPUTS,
+        limits="Cosines among pictures and among texts have different scales: compare within one encoder.",
+    ),
+    Card(
+        function=bias_amplification,
+        name="Bias amplification α",
+        summary="How many times as strongly the pictures of a concept lean as its texts do.",
+        source="mandal2024internal, Eq. 5",
+        bounds=(0.0, math.inf),
+        null_value=1.0,
+        higher_means="more amplified; below 1: weakened",
+        inputs=takes(
+            image_prompt="score: ITP: lean of the prompt by pictures of A and B",
+            image_text="score: IT: lean of the pictures by words of A and B",
+            text_text="score: TT: lean of the prompt by words of A and B",
+        ),
+        limits="It explodes where the texts hardly lean, and is not given there; the direction is lost.",
+    ),
+)

@@ -10,6 +10,7 @@ import numpy as np
 
 from bias_core.arrays import Floats, all_equal, same_dimension, same_length, unit_rows
 from bias_core.errors import InvalidInput
+from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import percentile_estimate
 
 if TYPE_CHECKING:
@@ -334,3 +335,26 @@ def _summary(
         n_encoders=n_encoders,
         seed=seed,
     )
+
+
+CARDS = (
+    Card(
+        function=composite_association,
+        field="mcas",
+        name="Composite association MCAS",
+        summary="How much a concept leans to A rather than B, as pictures and as text, all in one sum.",
+        source="mandal2024internal, Eq. 3",
+        bounds=(-8.0, 8.0),
+        null_value=0.0,
+        higher_means="leans to A",
+        inputs=takes(
+            image_targets="embeddings: pictures of the concept",
+            text_targets="embeddings: the prompts they were drawn from",
+            image_attributes_a="embeddings: pictures of attribute A",
+            image_attributes_b="embeddings: pictures of attribute B",
+            text_attributes_a="embeddings: words of attribute A",
+            text_attributes_b="embeddings: words of attribute B",
+        ),
+        limits="Opposite leanings of pictures and texts cancel; the encoder has leanings of its own.",
+    ),
+)

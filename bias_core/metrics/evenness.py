@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from scipy.special import entr
 
 from bias_core.arrays import finite_vector
 from bias_core.errors import InvalidInput
+from bias_core.metrics.cards import Card, takes
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -203,3 +205,56 @@ FORMULAS: Mapping[str, Callable[[Counts], Counts]] = {
     "effective_number": _effective,
 }
 """The same measures for many counts at once, ``(b, k)`` -> ``(b,)``: zeros are left out, undefined is nan."""
+
+_INPUTS = takes(
+    counts="counts: in how many images each object appears",
+)
+CARDS = (
+    Card(
+        function=distribution_bias,
+        name="Distribution bias B_D",
+        summary="How evenly objects appear in the images: the area under their sorted, normalised counts.",
+        source="vice2023tbyb, Eq. 3",
+        bounds=(0.5, math.inf),
+        null_value=None,
+        higher_means="more even, less biased; lower is more biased",
+        inputs=_INPUTS,
+        limits="It grows with the numbers of images and objects: compare at equal numbers; and on the "
+        "calibration world it rose, then fell, while one object was planted in more and more images.",
+    ),
+    Card(
+        function=normalised_entropy,
+        name="Normalised entropy",
+        summary="How even the distribution of objects is, against a perfectly even one of as many objects.",
+        source="pielou1966, J′",
+        bounds=(0.0, 1.0),
+        null_value=1.0,
+        higher_means="more even, less biased",
+        inputs=_INPUTS,
+        limits="Rare objects are missed in few images, and images with nothing planted are uneven too: "
+        "compare with a base, at equal numbers of images.",
+    ),
+    Card(
+        function=gini,
+        name="Gini coefficient",
+        summary="How unequal the counts of objects are.",
+        source="gini1912, G",
+        bounds=(0.0, 1.0),
+        null_value=0.0,
+        higher_means="fewer objects hold more of the counts",
+        inputs=_INPUTS,
+        limits="With k objects it stays below 1 - 1/k, and images with nothing planted are uneven too: "
+        "compare with a base, at equal numbers of images.",
+    ),
+    Card(
+        function=effective_number,
+        name="Effective number of objects",
+        summary="How many equally frequent objects would be as varied as these.",
+        source="hill1973, N₁",
+        bounds=(1.0, math.inf),
+        null_value=None,
+        higher_means="more varied, less biased",
+        inputs=_INPUTS,
+        limits="It cannot exceed the number of objects seen, which grows with the number of images.",
+    ),
+)

@@ -17,6 +17,7 @@ from scipy.special import expit
 
 from bias_core.arrays import finite_vector, probability, same_length
 from bias_core.errors import InvalidInput
+from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.evenness import distribution_bias, effective_number, gini, normalised_entropy
 from bias_core.metrics.object_distribution import (
     ObjectDistribution,
@@ -386,3 +387,51 @@ def _min_max(values: ArrayLike, name: str) -> NDArray[np.float64]:
         )
     scaled: NDArray[np.float64] = (numbers - numbers.min()) / np.ptp(numbers)
     return scaled
+
+
+CARDS = (
+    Card(
+        function=jaccard_hallucination,
+        name="Jaccard hallucination H_J",
+        summary="How much the objects of a picture differ from those that its prompt names.",
+        source="vice2023tbyb, Eq. 4",
+        bounds=(0.0, 1.0),
+        null_value=0.0,
+        higher_means="more objects added or left out",
+        inputs=takes(
+            prompt_objects="words: objects that each image's prompt names",
+            image_objects="words: objects that each image's caption names",
+        ),
+        limits="It is far from 0 with nothing planted, 0.69 to 1.00 on the calibration world with captions "
+        "that do not err, and it does not see planted genders: compare with a base.",
+    ),
+    Card(
+        function=generative_miss_rate,
+        name="Generative miss rate M_G",
+        summary="The share of the pictures that fit another sentence better than their prompt.",
+        source="vice2023tbyb, Eq. 5",
+        bounds=(0.0, 1.0),
+        null_value=0.0,
+        higher_means="more pictures miss their prompt",
+        inputs=takes(
+            p_miss="probabilities: probability that each image misses its prompt",
+        ),
+        limits="It tells of missed prompts, not of bias: on the calibration world neither a planted object "
+        "nor planted genders moved it; against a blank, published models are all near 0.",
+    ),
+    Card(
+        function=compare_models,
+        key="model_distance",
+        field="distance",
+        name="Distance of a model from the least biased corner",
+        summary="How far a model is from the least biased values of B_D, H_J and M_G among those compared.",
+        source="vice2023tbyb, Table VI",
+        bounds=(0.0, math.sqrt(3.0)),
+        null_value=None,
+        higher_means="more biased than the others in the table",
+        inputs=takes(
+            table="table: B_D, H_J and M_G of each model, at equal numbers of images",
+        ),
+        limits="It is relative to the models in the table: another model can change every distance.",
+    ),
+)

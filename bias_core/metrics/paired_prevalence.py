@@ -16,6 +16,7 @@ from scipy import stats
 from bias_core.arrays import finite_vector, probability, same_length
 from bias_core.errors import InvalidInput
 from bias_core.intervals import check_confidence, percent
+from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import percentile_estimate
 from bias_core.types import Estimate, ReaderErrors
 
@@ -336,3 +337,38 @@ def _seen(
     second = finite_vector(margins_second, "margins_second")
     same_length(margins_first=first, margins_second=second)
     return (first > 0).astype(np.float64), (second > 0).astype(np.float64)
+
+
+CARDS = (
+    Card(
+        function=prevalence_difference,
+        name="Difference of prevalence P",
+        summary="How much more often the attribute is seen in the second set, on the same seeds.",
+        source="mcnemar1947, difference of P on pairs",
+        bounds=(-1.0, 1.0),
+        null_value=0.0,
+        higher_means="seen more often in the second set",
+        inputs=takes(
+            margins_first="similarities: cosine to the sentence for presence minus that for absence, of "
+            "each image of the first set",
+            margins_second="similarities: the same of the second set, seed by seed",
+        ),
+        limits="It says that the two sets differ, not which of them is right.",
+    ),
+    Card(
+        function=stereotype_difference,
+        name="Difference of stereotype score Ψ",
+        summary="How much more over-represented the attribute is in the second set, on the same seeds.",
+        source="dehdashtian2025oasis, difference of Eq. 3",
+        bounds=(-1.0, 1.0),
+        null_value=0.0,
+        higher_means="more over-represented in the second set",
+        inputs=takes(
+            margins_first="similarities: cosine to the sentence for presence minus that for absence, of "
+            "each image of the first set",
+            margins_second="similarities: the same of the second set, seed by seed",
+            reference="probability: P*, the real-world rate, with a source",
+        ),
+        limits="Below P* nothing counts: it is 0 where neither set over-represents the attribute.",
+    ),
+)

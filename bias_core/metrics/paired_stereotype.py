@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
+from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.paired_labels import checked_labels
 from bias_core.statistics import percentile_estimate, wilson_interval
 from bias_core.types import Estimate
@@ -376,3 +377,36 @@ def _gap_row(paired: StereotypeTestScore | None, single: StereotypeTestScore | N
         "coverage_single": math.nan if single is None else single.coverage.value,
         "note": gap.note,
     }
+
+
+CARDS = (
+    Card(
+        function=stereotype_test_score,
+        field="score",
+        name="Stereotype test score STS",
+        summary="How far the perceived genders of people conform to the stereotype of who they are.",
+        source="wan2024pst, Eq. 1",
+        bounds=(-100.0, 100.0),
+        null_value=0.0,
+        higher_means="conforms to the stereotype; negative: goes against it",
+        inputs=takes(
+            labels="labels: perceived gender of each person",
+        ),
+        limits="People who cannot be identified are left out: read it with its coverage.",
+    ),
+    Card(
+        function=stereotype_gap,
+        field="gap.value",
+        name="Gap between two settings",
+        summary="How much more stereotyped people look beside another person than alone.",
+        source="wan2024pst, Table 15",
+        bounds=(-200.0, 200.0),
+        null_value=0.0,
+        higher_means="more stereotyped in pairs",
+        inputs=takes(
+            labels_paired="labels: people in pictures of two",
+            labels_single="labels: people in pictures of one",
+        ),
+        limits="0 says that both settings conform alike, not that neither does.",
+    ),
+)

@@ -16,6 +16,7 @@ from bias_core.arrays import all_equal, finite_vector, same_dimension, same_leng
 from bias_core.errors import InvalidInput
 from bias_core.intervals import bootstrap_interval, normal_estimate
 from bias_core.metrics.alignment import Decomposition, alignment_score, decompose, spread_along
+from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.paired_prevalence import PairedTest, swap_p_value
 from bias_core.types import Estimate
 
@@ -326,3 +327,47 @@ def _spreads(projections: Floats, weights: NDArray[np.int_]) -> Floats:
     squares = weights @ centred**2 - (weights @ centred) ** 2 / n
     spreads: Floats = np.sqrt(np.maximum(squares, 0.0) / (n - 1))
     return spreads
+
+
+_INPUTS = takes(
+    first="embeddings: images of the first set",
+    second="embeddings: images of the second set",
+    direction="direction: direction of the attribute",
+)
+CARDS = (
+    Card(
+        function=alignment_difference,
+        name="Difference of WALS",
+        summary="How much more of the variety of the second set lies along the attribute.",
+        source="dehdashtian2025oasis, difference of Eq. 7",
+        bounds=(-1.0, 1.0),
+        null_value=0.0,
+        higher_means="more of the second set's variety lies along the attribute",
+        inputs=_INPUTS,
+        limits="A share of the variety: it also moves when the sets vary more or less in other ways.",
+    ),
+    Card(
+        function=spread_difference,
+        name="Difference of spread",
+        summary="How much wider the second set is spread along the attribute, in units of cosine.",
+        source="dehdashtian2025oasis, difference of 3.2",
+        bounds=(-math.sqrt(2.0), math.sqrt(2.0)),
+        null_value=0.0,
+        higher_means="the second set is wider",
+        inputs=_INPUTS,
+        limits="Noise of the encoder counts as variety, and may differ between two models.",
+    ),
+    Card(
+        function=picture_change,
+        name="Change of the picture of a seed",
+        summary="How far the two images of a seed lie apart for the reader, one minus their cosine.",
+        source="dehdashtian2025oasis, 1 - cosine",
+        bounds=(0.0, 2.0),
+        null_value=None,
+        higher_means="the pictures changed more",
+        inputs=takes(
+            similarities="similarities: cosine of the two images of a seed",
+        ),
+        limits="Its scale is the encoder's own: compare with how far images of different seeds lie apart.",
+    ),
+)

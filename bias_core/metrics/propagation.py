@@ -11,6 +11,7 @@ from scipy import stats
 from bias_core.arrays import Floats, finite_vector, probability, unit_rows
 from bias_core.errors import InvalidInput
 from bias_core.intervals import check_confidence, percent
+from bias_core.metrics.cards import Card, takes
 from bias_core.types import Estimate, VelocitySpace
 
 if TYPE_CHECKING:
@@ -239,3 +240,22 @@ def _finite_array(x: ArrayLike, name: str) -> NDArray[np.float64]:
     if array.ndim == 0:
         raise InvalidInput(f"{name} must be an array; got {x!r}.")
     return finite_vector(array.reshape(-1), name).reshape(array.shape)
+
+
+CARDS = (
+    Card(
+        function=stereotype_propagation_index,
+        name="Stereotype propagation index SPI",
+        summary="How much a denoising step moves the picture towards an attribute.",
+        source="dehdashtian2025oasis, Eq. 11",
+        bounds=(-1.0, 1.0),
+        null_value=0.0,
+        higher_means="the attribute is being added; negative: removed",
+        inputs=takes(
+            velocity="velocity: velocity of the prompt at x_t",
+            velocity_positive="velocity: that of the sentence for presence",
+            velocity_negative="velocity: that of the sentence for absence",
+        ),
+        limits="It is a direction, not an amount, and is relative to the wording of both sentences.",
+    ),
+)

@@ -9,6 +9,7 @@ import numpy as np
 from bias_core.arrays import finite_vector
 from bias_core.errors import InvalidInput
 from bias_core.intervals import bootstrap_interval
+from bias_core.metrics.cards import Card, takes
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -77,3 +78,20 @@ def _cosines(similarities: ArrayLike) -> NDArray[np.float64]:
     if np.abs(values).max() > 1 + 1e-6:
         raise InvalidInput(f"similarities must lie in [-1, 1]; got {values.min():.3f} to {values.max():.3f}.")
     return np.clip(values, -1.0, 1.0)
+
+
+CARDS = (
+    Card(
+        function=mean_similarity,
+        name="Mean cosine",
+        summary="How close the images are to a text, or to the images of a set.",
+        source="dehdashtian2025oasis, Eq. 8",
+        bounds=(-1.0, 1.0),
+        null_value=None,
+        higher_means="closer",
+        inputs=takes(
+            similarities="similarities: cosine of each image to the text, or its mean cosine to the set",
+        ),
+        limits="Its scale is the encoder's own: compare texts and sets within one encoder only.",
+    ),
+)

@@ -9,6 +9,7 @@ from scipy.special import expit
 
 from bias_core.arrays import finite_vector, probability, same_length
 from bias_core.errors import InvalidInput
+from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import bootstrap_interval, wilson_interval
 from bias_core.types import Estimate
 
@@ -273,3 +274,47 @@ def _presence(
         raise InvalidInput(f"temperature must be positive; got {temperature}.")
     weights: NDArray[np.float64] = expit((positive - negative) / temperature)  # softmax of two
     return weights
+
+
+_INPUTS = takes(
+    prevalence="probability: P, share of images that show the attribute",
+    reference="probability: P*, its real-world rate, with a source",
+)
+CARDS = (
+    Card(
+        function=attribute_prevalence,
+        name="Attribute prevalence P",
+        summary="The share of the images in which the attribute is seen.",
+        source="dehdashtian2025oasis, Eq. 5",
+        bounds=(0.0, 1.0),
+        null_value=None,
+        higher_means="seen in more images",
+        inputs=takes(
+            similarity_positive="similarities: cosine of each image to the sentence for presence",
+            similarity_negative="similarities: cosine of each image to the sentence for absence",
+        ),
+        limits="The reader errs: use the corrected prevalence where its errors are known.",
+    ),
+    Card(
+        function=stereotype_score,
+        name="Stereotype score Ψ",
+        summary="How far the attribute is over-represented against its real-world rate.",
+        source="dehdashtian2025oasis, Eq. 3",
+        bounds=(0.0, 1.0),
+        null_value=0.0,
+        higher_means="more over-represented",
+        inputs=_INPUTS,
+        limits="0 includes under-representation; it is only as good as the real-world rate.",
+    ),
+    Card(
+        function=signed_difference,
+        name="Signed difference P − P*",
+        summary="How far the attribute is over- or under-represented against its real-world rate.",
+        source="dehdashtian2025oasis, Eq. 3",
+        bounds=(-1.0, 1.0),
+        null_value=0.0,
+        higher_means="over-represented; negative: under-represented",
+        inputs=_INPUTS,
+        limits="It is only as good as the real-world rate.",
+    ),
+)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from bias_core.annotation.agreement import agreement_estimate, cohen_kappa
+from bias_core.metrics.agreement import agreement_estimate, cohen_kappa
 from bias_core.statistics import wilson_interval
 from bias_core.studies.study_types import StudyFigure, StudyTable
 

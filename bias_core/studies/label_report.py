@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from bias_core.annotation.agreement import (
-    agreement_estimate,
-    confusion,
-    reader_errors_from_labels,
-)
+from bias_core.metrics.agreement import agreement_estimate, reader_errors_from_labels
 from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, NOT_TWO_PEOPLE
 from bias_core.statistics import wilson_interval
 from bias_core.studies.label_raters import checks_table, pairs_table, raters_figure, raters_table, said_of
@@ -194,7 +190,7 @@ def _compared(
         says=f"Equal for {equal:,} of {len(both):,}.",
     )
     order = list(dict.fromkeys([*task.answer_keys, *both["automatic"]]))
-    counts = confusion(both["label"], both["automatic"], labels=order)
+    counts = pd.crosstab(both["label"], both["automatic"]).reindex(index=order, columns=order, fill_value=0)
     frame = counts.rename_axis(None, axis=1).rename_axis("people say").reset_index()
     table = StudyTable(
         key=f"confusion_{name}".replace(" ", "_"),

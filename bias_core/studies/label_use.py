@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from bias_core.annotation.agreement import reader_errors_from_labels
 from bias_core.annotation.label_export import answers_frame
 from bias_core.annotation.tasks import PICTURE, answer_key
 from bias_core.errors import InvalidInput
+from bias_core.metrics.agreement import reader_errors_from_labels
 from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.runs.export import csv_bytes
 from bias_core.statistics import corrected_by_errors, wilson_interval

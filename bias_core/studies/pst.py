@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from bias_core.annotation.rank_agreement import kendall_tau
+from bias_core.metrics.rank_agreement import kendall_tau
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.pst_labels import (

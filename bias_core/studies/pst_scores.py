@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from bias_core.annotation.agreement import agreement_estimate
+from bias_core.metrics.agreement import agreement_estimate
 from bias_core.metrics.paired_labels import generation_failures
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
 from bias_core.studies.number_text import format_number

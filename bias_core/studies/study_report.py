@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bias_core.registry import METRICS
+from bias_core.metrics.cards import METRICS
 from bias_core.studies.number_text import (
     NO_NULL,
     NOT_PUBLISHED,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bias_core.annotation.agreement import agreement_estimate
-from bias_core.annotation.rank_agreement import kendall_tau
 from bias_core.errors import InvalidInput
+from bias_core.metrics.agreement import agreement_estimate
 from bias_core.metrics.association import association, mean_association
 from bias_core.metrics.association_null import even_mix_association
+from bias_core.metrics.rank_agreement import kendall_tau
 from bias_core.statistics import wilson_interval
 from bias_core.studies.labels import majority, read_answers
 from bias_core.studies.program import Measuring, Program

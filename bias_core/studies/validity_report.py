@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from bias_core.errors import StorageError
-from bias_core.registry import METRICS
+from bias_core.metrics.cards import METRICS
 from bias_core.runs.export import csv_bytes
 from bias_core.settings import ASSETS
 from bias_core.studies.figures import to_bytes

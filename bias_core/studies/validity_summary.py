@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.registry import METRICS
+from bias_core.metrics.cards import METRICS
 from bias_core.statistics import wilson_interval
 from bias_core.studies.study_types import Finding, Results, Shot, StudyFigure, StudyTable
 

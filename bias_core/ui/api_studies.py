@@ -13,7 +13,7 @@ import gradio as gr
 
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
 from bias_core.given_values import check_arguments
-from bias_core.registry import METRICS
+from bias_core.metrics.cards import METRICS
 from bias_core.studies import report as explore_report
 from bias_core.studies.catalogue import find_attribute, load_attribute_sets, suggest_set
 from bias_core.studies.compare import compare

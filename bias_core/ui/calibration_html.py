@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from bias_core.registry import METRICS
+from bias_core.metrics.cards import METRICS
 from bias_core.studies.study_report import table_of
 from bias_core.studies.study_types import StudyReport
 from bias_core.studies.validity_report import NOT_HERE

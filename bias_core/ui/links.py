@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from bias_core.errors import InvalidInput
-from bias_core.registry import metric
+from bias_core.metrics.cards import metric
 from bias_core.studies.study_export import is_shipped
 from bias_core.ui.messages import user_errors
 

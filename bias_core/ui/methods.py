@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
-from bias_core.registry import METRICS
+from bias_core.metrics.cards import METRICS
 from bias_core.ui import about_html
 from bias_core.ui.methods_html import SEARCH_JS, methods_html
 

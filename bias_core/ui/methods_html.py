@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from bias_core.registry.formula import formula
-from bias_core.registry.references import Reference, load_references
+from bias_core.metrics.cards import Reference, formula, load_references
 
 if TYPE_CHECKING:
-    from bias_core.registry import Metric
+    from bias_core.metrics.cards import Card
 
 TITLES: Mapping[str, str] = {
     "explore": "Explore",
@@ -86,10 +85,10 @@ setTimeout(() => open(window.wantedMeasure || new URLSearchParams(location.searc
 """
 
 
-def methods_html(metrics: Iterable[Metric]) -> str:
+def methods_html(metrics: Iterable[Card]) -> str:
     """The search field, and every card under its source."""
     measures, works = list(metrics), load_references()
-    groups: dict[str, list[Metric]] = {}
+    groups: dict[str, list[Card]] = {}
     for metric in measures:
         groups.setdefault(metric.reference if metric.reference in PAPERS else "", []).append(metric)
     sources = dict.fromkeys(metric.reference for metric in measures)
@@ -103,11 +102,11 @@ def methods_html(metrics: Iterable[Metric]) -> str:
     )
 
 
-def _place(group: tuple[str, Sequence[Metric]]) -> int:
+def _place(group: tuple[str, Sequence[Card]]) -> int:
     return PAPERS.index(group[0]) if group[0] in PAPERS else len(PAPERS)
 
 
-def _group(key: str, members: Sequence[Metric]) -> str:
+def _group(key: str, members: Sequence[Card]) -> str:
     works = load_references()
     cards = "".join(_card(metric, works[metric.reference]) for metric in members)
     title = escape(works[key].short) if key else "Statistics beside them"
@@ -127,7 +126,7 @@ def reference_html(work: Reference) -> str:
     return f"{escape(work.authors)} ({escape(work.year)}). {title}.{where}"
 
 
-def _card(metric: Metric, work: Reference) -> str:
+def _card(metric: Card, work: Reference) -> str:
     lines = "".join(f"<p>{math_html(line)}</p>" for line in formula(metric))
     facts = {
         "Range": _range(metric),
@@ -143,7 +142,7 @@ def _card(metric: Metric, work: Reference) -> str:
     )
 
 
-def _more(metric: Metric, work: Reference) -> str:
+def _more(metric: Card, work: Reference) -> str:
     """What it needs, its source in full and its function, on demand."""
     needs = "".join(f"<li>{escape(entry.means)}</li>" for entry in metric.inputs)
     function = f"{metric.function.__module__}.{metric.function.__name__}"
@@ -160,18 +159,18 @@ def _listed(facts: Mapping[str, str]) -> str:
     return f"<dl>{''.join(f'<dt>{name}</dt><dd>{value}</dd>' for name, value in facts.items())}</dl>"
 
 
-def _searched(metric: Metric, work: Reference) -> str:
+def _searched(metric: Card, work: Reference) -> str:
     told = (metric.key, metric.name, metric.summary, metric.limits, metric.higher_means, work.short)
     return " ".join((*told, *(entry.means for entry in metric.inputs), *formula(metric))).lower()
 
 
-def _shown_in(metric: Metric) -> str:
+def _shown_in(metric: Card) -> str:
     keys = _TABS_BY_MEASURE.get(metric.key) or _TABS_BY_PAPER.get(metric.reference, _RATERS)
     buttons = "".join(f'<button type="button" data-go="{key}">{TITLES[key]}</button>' for key in keys)
     return f'<span class="takes">{buttons}</span>'
 
 
-def _range(metric: Metric) -> str:
+def _range(metric: Card) -> str:
     """The range as a line with its ends, and where "no bias" lies on it."""
     low, high = metric.bounds
     null = metric.null_value

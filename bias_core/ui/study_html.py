@@ -5,8 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from bias_core.registry import METRICS
-from bias_core.registry.references import load_references
+from bias_core.metrics.cards import METRICS, load_references
 from bias_core.studies.report import LIMITS
 from bias_core.studies.study_report import finding_rows, finding_text, is_known, size_in_words
 from bias_core.studies.table_text import excerpt

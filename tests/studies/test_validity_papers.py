@@ -11,8 +11,8 @@ from PIL import Image
 
 from bias_core.adapters.calibration_renderer import CalibrationRenderer, RecordCaptioner
 from bias_core.errors import InvalidInput
+from bias_core.metrics.cards import METRICS
 from bias_core.protocols import Captioner
-from bias_core.registry import METRICS
 from bias_core.runs.embeddings import open_picture
 from bias_core.runs.images import ImageStore
 from bias_core.services import Services

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bias_core.registry import METRICS
+from bias_core.metrics.cards import METRICS
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 from bias_core.ui.about_html import about_html, model_cards, models_html

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bias_core.registry import METRICS
+from bias_core.metrics.cards import METRICS
 from bias_core.ui.api_studies import StudyTools
 from tests.ui.fakes import FakeServices
 from tests.ui.served import Served  # noqa: TC001

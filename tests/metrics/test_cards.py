@@ -1,7 +1,10 @@
-"""Properties that every measure in the table must have, and facts that every line must state."""
+"""Properties that every measure must have, what its card states, where it is shown, and how it is found."""
 
 import inspect
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +12,16 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from bias_core.errors import InvalidInput
-from bias_core.registry import METRICS, metric
+from bias_core.cli import app
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.metrics.cards import METRICS, card_lines, formula, load_references, metric, to_markdown
 from tests.metric_inputs import NUMBERS, SIZES, D, arguments, degenerate
 
 KEYS = sorted(METRICS)
-BIB = (Path(__file__).parent.parent / "refs.bib").read_text()
+ROOT = Path(__file__).parent.parent.parent
+BIB = (ROOT / "refs.bib").read_text()
 SHUFFLED = ("embeddings", "similarities", "probabilities", "counts", "words", "table")
 
 
@@ -149,3 +155,79 @@ def test_docstrings_tell_source_range_and_errors(key):
 def test_an_unknown_measure_is_quoted():
     with pytest.raises(InvalidInput, match=r"'weat'.*association"):
         metric("weat")
+
+
+def test_every_measure_has_a_formula_without_markup_and_a_source():
+    brackets = {"stereotype_test_score", "prevalence_difference"}  # E[s], and 1/n Σ_i [a - b]
+    for key, card in METRICS.items():
+        lines, work = formula(card), load_references()[card.reference]
+        assert lines, key
+        assert not any(mark in line for line in lines for mark in ("[", "``", ":func:")) or key in brackets, (
+            key
+        )
+        assert work.year in work.short, key
+        assert work.title, key
+        assert work.authors, key
+
+
+def test_each_definition_is_a_line_and_a_broken_line_is_joined():
+    assert formula(METRICS["composite_association"])[:3] == (
+        "s(w, A, B) = mean_a cos(w, a) - mean_b cos(w, b)",
+        "AS = mean_w s(w, A, B)",
+        "MCAS = II + ITP + IT + TT",
+    )
+    (line,) = formula(METRICS["fleiss_kappa"])
+    assert line.startswith("κ = (P - P_e) / (1 - P_e)")
+    assert line.endswith("p_k the share of answer k among all")
+
+
+def test_references_read_as_in_a_list():
+    works = load_references()
+    assert works["wan2024pst"].short == "Wan and Chang 2024"
+    assert works["wan2024pst"].authors == "Y. Wan, K.-W. Chang"
+    assert works["wan2024pst"].url == "https://arxiv.org/abs/2402.11089"
+    assert works["rogan1978"].venue == "American Journal of Epidemiology 107(1), 71–76"
+    assert works["rogan1978"].url == ""
+    assert works["gini1912"].title == "Variabilità e mutabilità"
+    assert not any(sign in f"{w.title}{w.authors}{w.venue}" for w in works.values() for sign in "{}\\")
+
+
+def test_a_missing_bibliography_is_said(tmp_path):
+    with pytest.raises(StorageError, match="bibliography"):
+        load_references(tmp_path / "none.bib")
+
+
+def test_the_page_of_cards_is_up_to_date():
+    written = (ROOT / "docs" / "measures.md").read_text(encoding="utf-8")
+    assert written == to_markdown(METRICS.values()), (
+        "python -m bias_core measures --markdown > docs/measures.md"
+    )
+
+
+def test_a_card_tells_range_source_and_limits():
+    for card in METRICS.values():
+        text = "\n".join(card_lines(card))
+        assert all(fact in text for fact in (card.name, card.summary, card.reference, card.limits)), card.key
+
+
+def test_the_command_line_lists_every_measure():
+    plain = CliRunner().invoke(app, ["measures", "--markdown"])
+    assert plain.exit_code == 0
+    assert plain.output == to_markdown(METRICS.values())
+    table = CliRunner().invoke(app, ["measures"])
+    assert table.exit_code == 0
+    assert "null" in table.output
+
+
+def test_a_new_measure_is_one_file_and_is_listed_and_documented(tmp_path):
+    shutil.copytree(ROOT / "bias_core", tmp_path / "bias_core", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "assets").symlink_to(ROOT / "assets")
+    (tmp_path / "refs.bib").write_text(BIB)
+    source = (ROOT / "bias_core" / "metrics" / "similarity.py").read_text()
+    new = source.replace("mean_similarity", "mean_nearness").replace('"Mean cosine"', '"Mean nearness"')
+    (tmp_path / "bias_core" / "metrics" / "nearness.py").write_text(new)
+    command = [sys.executable, "-m", "bias_core", "measures", "--markdown"]
+    page = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert "### Mean nearness\n" in page
+    assert "`bias_core.metrics.nearness.mean_nearness`" in page
+    assert "### Mean cosine\n" in page

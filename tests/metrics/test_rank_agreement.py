@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bias_core.annotation.rank_agreement import kendall_tau
 from bias_core.errors import InvalidInput
+from bias_core.metrics.rank_agreement import kendall_tau
 
 
 def test_one_exchanged_pair_of_four_items():

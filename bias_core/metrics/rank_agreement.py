@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bias_core.arrays import finite_vector, same_length
+from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import percentile_estimate
 from bias_core.types import Estimate
 
@@ -114,3 +115,19 @@ def _block_taus(
 def _signs(differences: NDArray[np.float64]) -> NDArray[np.float64]:
     """-1, 0 or 1; 0 also where two scores are equal up to rounding."""
     return np.sign(differences) * (np.abs(differences) > _ROUNDING)
+
+
+CARDS = (
+    Card(
+        function=kendall_tau,
+        field="tau.value",
+        name="Kendall's τ",
+        summary="How far two scores, such as a machine's and people's, put things in the same order.",
+        source="kendall1945, definition of τ",
+        bounds=(-1.0, 1.0),
+        null_value=None,
+        higher_means="the orders agree more; 0 is chance",
+        inputs=takes(a="similarities: one score of each item", b="similarities: the other score"),
+        limits="It compares orders, not sizes, and with few items its interval is wide.",
+    ),
+)

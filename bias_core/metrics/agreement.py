@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from bias_core.annotation.ratings import (
-    Codes,
-    coded,
-    contingency,
-    pattern_counts,
-    rated,
-    two_raters,
-    units_of,
-)
 from bias_core.errors import InvalidInput
 from bias_core.intervals import percent
+from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import percentile_estimate
 from bias_core.types import Estimate, ReaderErrors
 
@@ -28,6 +20,7 @@ if TYPE_CHECKING:
 
     from bias_core.statistics import Seed
 
+Codes = np.ndarray[Any, np.dtype[np.int64]]
 Coefficient = Literal["fleiss_kappa", "cohen_kappa", "krippendorff_alpha"]
 Level = Literal["nominal", "ordinal", "interval"]
 
@@ -61,7 +54,7 @@ def fleiss_kappa(ratings: ArrayLike | pd.DataFrame) -> float:
     >>> round(fleiss_kappa([["f", "f", "f"], ["m", "m", "f"], ["m", "m", "m"]]), 4)
     0.55
     """
-    codes, _ = coded(ratings, complete=True)
+    codes, _ = _coded(ratings, complete=True)
     return _fleiss(codes, np.ones(len(codes), dtype=int))
 
 
@@ -92,7 +85,7 @@ def cohen_kappa(a: ArrayLike | pd.Series[Any], b: ArrayLike | pd.Series[Any]) ->
     >>> cohen_kappa(["f", "f", "m", "m"], ["f", "m", "m", "m"])
     0.5
     """
-    codes, _ = coded(two_raters(a, b), complete=True)
+    codes, _ = _coded(_two_raters(a, b), complete=True)
     return _cohen(codes, np.ones(len(codes), dtype=int))
 
 
@@ -127,8 +120,8 @@ def krippendorff_alpha(ratings: ArrayLike | pd.DataFrame, *, level: Level = "nom
     >>> round(krippendorff_alpha([["f", "f", None], ["m", "m", "f"], ["m", "m", "m"]]), 4)
     0.5333
     """
-    codes, answers = coded(ratings)
-    codes = codes[rated(codes)]
+    codes, answers = _coded(ratings)
+    codes = codes[_has_two_answers(codes)]
     return _alpha(codes, np.ones(len(codes), dtype=int), _positions(answers, level), level)
 
 
@@ -176,9 +169,9 @@ def agreement_estimate(
     (0.6154, 5, True)
     """
     codes, statistic = _statistic(ratings, coefficient, level)
-    kept = rated(codes)
-    patterns, index = np.unique(codes[kept], axis=0, return_inverse=True)
-    per_unit = pattern_counts(index, len(patterns), units_of(groups, len(codes))[kept])
+    several = _has_two_answers(codes)
+    patterns, index = np.unique(codes[several], axis=0, return_inverse=True)
+    per_unit = _pattern_counts(index, len(patterns), _units_of(groups, len(codes))[several])
     value = statistic(patterns, per_unit.sum(axis=0))
     if math.isnan(value):
         return Estimate(value=value, low=math.nan, high=math.nan, n=len(per_unit), note=_ALL_EQUAL)
@@ -190,7 +183,7 @@ def agreement_estimate(
     defined = resampled[np.isfinite(resampled)]
     estimate = percentile_estimate(value, defined, n=n, confidence=confidence)
     if math.isnan(estimate.low) and level == "nominal" and math.isclose(value, 1):
-        return _of_full_agreement(codes[kept], n, confidence)
+        return _of_full_agreement(codes[several], n, confidence)
     left_out = resampled.size - defined.size
     if not left_out:
         return estimate
@@ -215,49 +208,6 @@ def _of_full_agreement(codes: Codes, n: int, confidence: float) -> Estimate:
         n=n,
         method=f"Clopper-Pearson {percent(confidence)} of the units in agreement",
         note=f"raters differ on none of {n:,}; the lower end is where agreement on {agreed:.1%} would lie",
-    )
-
-
-def confusion(
-    human: ArrayLike | pd.Series[Any],
-    automatic: ArrayLike | pd.Series[Any],
-    *,
-    labels: Sequence[object] | None = None,
-) -> pd.DataFrame:
-    """How often an automatic reader gave each answer where people gave each answer.
-
-    Parameters
-    ----------
-    human, automatic : arrays (n_items,)
-        Answers, item by item, none missing.
-    labels : sequence or None
-        Answers in the order wanted; all that occur, in order of first appearance, when None.
-
-    Returns
-    -------
-    DataFrame (n_labels, n_labels)
-        Counts; rows are people's answers, columns the reader's.
-
-    Raises
-    ------
-    InvalidInput
-        As :func:`cohen_kappa`, and for answers that ``labels`` lacks: none is dropped silently.
-
-    Examples
-    --------
-    >>> confusion(["f", "f", "m"], ["f", "m", "m"]).to_numpy().tolist()
-    [[1, 1], [0, 1]]
-    """
-    codes, answers = coded(two_raters(human, automatic), complete=True)
-    order = list(answers if labels is None else labels)
-    strange = [answer for answer in answers if answer not in order]
-    if strange:
-        raise InvalidInput(f"labels must hold every answer; got {strange[0]!r}, which is not in {order}.")
-    table = pd.DataFrame(contingency(codes, np.ones(len(codes), dtype=int)), index=answers, columns=answers)
-    return (
-        table.reindex(index=order, columns=order, fill_value=0)
-        .rename_axis(index="human", columns="automatic")
-        .astype(int)
     )
 
 
@@ -296,7 +246,7 @@ def reader_errors_from_labels(
     >>> errors.sensitivity, errors.specificity, errors.n_positive
     (0.5, 1.0, 2)
     """
-    pairs = two_raters(human, automatic)
+    pairs = _two_raters(human, automatic)
     present, called = pairs[:, 0] == positive, pairs[:, 1] == positive
     absent = ~present if negative is None else pairs[:, 0] == negative
     if positive == negative or not (present.any() and absent.any()):
@@ -316,12 +266,12 @@ def reader_errors_from_labels(
 def _statistic(
     ratings: ArrayLike | pd.DataFrame, coefficient: Coefficient, level: Level
 ) -> tuple[Codes, Callable[[Codes, Codes], float]]:
-    """Coded ratings, and the coefficient as a function of patterns of answers and their numbers."""
+    """Ratings by number, and the coefficient as a function of patterns of answers and their counts."""
     if coefficient == "krippendorff_alpha":
-        codes, answers = coded(ratings)
+        codes, answers = _coded(ratings)
         positions = _positions(answers, level)
         return codes, lambda patterns, weights: _alpha(patterns, weights, positions, level)
-    codes, _ = coded(ratings, complete=True)
+    codes, _ = _coded(ratings, complete=True)
     if coefficient == "fleiss_kappa":
         return codes, _fleiss
     if coefficient != "cohen_kappa":
@@ -349,7 +299,7 @@ def _fleiss(codes: Codes, weights: Codes) -> float:
 def _cohen(codes: Codes, weights: Codes) -> float:
     from statsmodels.stats.inter_rater import cohens_kappa
 
-    table = contingency(codes, weights)
+    table = _contingency(codes, weights)
     if np.count_nonzero(table.sum(axis=0) + table.sum(axis=1)) == 1:
         return math.nan
     return float(cohens_kappa(table, return_results=False))
@@ -396,3 +346,120 @@ def _positions(answers: list[Any], level: Level) -> NDArray[np.float64]:
     if not np.isfinite(numbers).all() or len(set(numbers)) < len(numbers):
         raise InvalidInput(f"level {level!r} needs finite, distinct numbers as answers; got {answers}.")
     return numbers
+
+
+def _coded(ratings: ArrayLike | pd.DataFrame, *, complete: bool = False) -> tuple[Codes, list[Any]]:
+    """Number of each answer, ``(n_items, n_raters)``, -1 where missing, and the answers in that order."""
+    array = _objects(ratings)
+    if array.ndim != 2 or min(array.shape) < 2:
+        raise InvalidInput(
+            "ratings need at least two items and two raters, shape (n_items, n_raters); "
+            f"got shape {array.shape}."
+        )
+    n_missing = int(pd.isna(array).sum())
+    if complete and n_missing:
+        raise InvalidInput(
+            f"No rating may be missing here; got {n_missing} of {array.size}. "
+            "Krippendorff's alpha takes missing ratings."
+        )
+    flat, answers = pd.factorize(array.ravel())
+    codes = flat.reshape(array.shape)
+    n_rated = int(_has_two_answers(codes).sum())
+    if n_rated < 2:
+        raise InvalidInput(f"At least two items need two ratings each; got {n_rated} of {len(array)}.")
+    return codes, list(answers)
+
+
+def _has_two_answers(codes: Codes) -> NDArray[np.bool_]:
+    """Which items have two or more answers: a single one tells nothing about agreement."""
+    enough: NDArray[np.bool_] = (codes >= 0).sum(axis=1) >= 2
+    return enough
+
+
+def _two_raters(a: ArrayLike | pd.Series[Any], b: ArrayLike | pd.Series[Any]) -> NDArray[np.object_]:
+    """Answers of two raters side by side, ``(n_items, 2)``."""
+    first, second = _objects(a), _objects(b)
+    if first.shape != second.shape or first.ndim != 1:
+        raise InvalidInput(
+            f"One answer of each rater per item is needed, shape (n,); got {first.shape} and {second.shape}."
+        )
+    pairs = np.column_stack([first, second])
+    if n_missing := int(pd.isna(pairs).sum()):
+        raise InvalidInput(f"No answer may be missing here; got {n_missing} of {pairs.size}.")
+    return pairs
+
+
+def _contingency(codes: Codes, weights: Codes) -> Codes:
+    """How often two raters gave each pair of answers, ``(n_answers, n_answers)``."""
+    table = np.zeros((codes.max() + 1,) * 2, dtype=np.int64)
+    np.add.at(table, (codes[:, 0], codes[:, 1]), weights)
+    return table
+
+
+def _objects(values: ArrayLike | pd.DataFrame | pd.Series[Any]) -> NDArray[np.object_]:
+    """Through objects: otherwise numpy turns a missing answer among words into the word "nan"."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "US":
+        n_words = int(np.isin(values, ["nan", "None"]).sum())
+        if n_words:
+            raise InvalidInput(
+                f"{n_words} answers are the word 'nan' or 'None', which numpy makes of a missing "
+                "answer among words: give a data frame, a list, or an array of dtype object."
+            )
+    return np.asarray(values, dtype=object)
+
+
+def _units_of(groups: ArrayLike | pd.Series[Any] | None, n_items: int) -> NDArray[np.object_]:
+    """Name of the sampling unit of each item, ``(n_items,)``."""
+    names = np.asarray(range(n_items) if groups is None else groups, dtype=object)
+    if names.shape != (n_items,) or pd.isna(names).any():
+        raise InvalidInput(
+            f"groups must name one group for each of the {n_items} items; got shape {names.shape} with "
+            f"{int(pd.isna(names).sum())} missing."
+        )
+    return names
+
+
+def _pattern_counts(index: Codes, n_patterns: int, units: NDArray[np.object_]) -> Codes:
+    """How often each unit (an item, or a group of items) has each pattern, ``(n_units, n_patterns)``."""
+    number, names = pd.factorize(units)
+    counts = np.zeros((len(names), n_patterns), dtype=np.int64)
+    np.add.at(counts, (number, index), 1)
+    return counts
+
+
+_RATINGS = takes(ratings="ratings: answer of each rater for each person")
+CARDS = (
+    Card(
+        function=fleiss_kappa,
+        name="Fleiss' κ",
+        summary="How far any number of raters agree beyond chance.",
+        source="fleiss1971, definition of κ",
+        bounds=(-1.0, 1.0),
+        null_value=None,
+        higher_means="raters agree more; 0 is chance",
+        inputs=_RATINGS,
+        limits="It falls when nearly all answers are the same, however well raters agree.",
+    ),
+    Card(
+        function=cohen_kappa,
+        name="Cohen's κ",
+        summary="How far two raters, or people and an automatic reader, agree beyond chance.",
+        source="cohen1960, Eq. 1",
+        bounds=(-1.0, 1.0),
+        null_value=None,
+        higher_means="they agree more; 0 is chance",
+        inputs=takes(a="answers: answers of one rater", b="answers: answers of the other"),
+        limits="It does not tell who errs: look at the confusion table too.",
+    ),
+    Card(
+        function=krippendorff_alpha,
+        name="Krippendorff's α",
+        summary="How far raters agree beyond chance, where not all have rated everything.",
+        source="krippendorff2011, definition of α",
+        bounds=(-1.0, 1.0),
+        null_value=None,
+        higher_means="raters agree more; 0 is chance",
+        inputs=_RATINGS,
+        limits="It falls when nearly all answers are the same, however well raters agree.",
+    ),
+)

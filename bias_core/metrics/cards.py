@@ -1,0 +1,302 @@
+"""The card of a measure: what it is called, where it comes from, how to read it, and what it cannot tell.
+
+Each file of this folder ends with the cards of its measures, ``CARDS``. ``METRICS`` has them all by key.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any, Literal, cast, get_args
+
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.settings import ASSETS
+
+METRICS: Mapping[str, Card]
+
+# fmt: off
+InputKind = Literal[
+    "embeddings", "direction", "similarities", "probability", "probabilities", "score", "counts", "words",
+    "labels", "ratings", "answers", "velocity", "table",
+]
+# fmt: on
+BIBLIOGRAPHY = ASSETS.parent / "refs.bib"
+_PAIRED: tuple[InputKind, ...] = ("similarities", "words", "answers")
+_ENTRY = re.compile(r"^@\w+\{(?P<key>[^,\s]+),\n(?P<body>.*?)^\}", re.S | re.M)
+_FIELD = re.compile(r"^\s*(\w+)\s*=\s*\{(.*)\},?\s*$", re.M)
+_ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+_LETTERS = {r"{\`a}": "à", r"{\H o}": "ő", "{": "", "}": "", "--": "–"}
+_VENUES = ("booktitle", "journal", "howpublished", "publisher")
+_AUTHORS_SHOWN = 6
+_CITATION = re.compile(r",?\s*(from )?\[[a-z]+\d{4}[a-z0-9]*[^\]]*\]")
+_MARKUP = re.compile(r";?\s*see :\w+:`[^`]*`|``|:\w+:`[^`]*`|\s*\(\w+:\s*\)")
+_BEGINNING = re.compile(r"[^ ]+(\([^)]*\))? = |[A-Z][a-z]+ |[A-Z]+: |and ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """One array or number that a measure takes.
+
+    Attributes
+    ----------
+    name : of the parameter.
+    kind : embeddings ``(n, d)``, direction ``(d,)``, similarities ``(n,)`` in [-1, 1], probability in [0, 1],
+        probabilities ``(n,)`` in [0, 1],
+        score: one mean cosine in [-2, 2], counts ``(k,)`` >= 0, words: one collection of words per image,
+        labels: a data frame of perceived genders, ratings ``(n_items, n_raters)``, answers: of one rater,
+        ``(n_items,)``, velocity: an array of any shape or a batch of them, table: a data frame with a row
+        per model.
+    means : what it holds, in words.
+    paired : name of the input that has the same n, entry by entry; "" where n is free.
+    """
+
+    name: str
+    kind: InputKind
+    means: str
+    paired: str = ""
+
+
+def takes(**inputs: str) -> tuple[Input, ...]:
+    """Inputs by the names of a function's parameters, in their order, each as "kind: what it holds".
+
+    Two of a kind that has an entry per image (similarities, words), or per item (answers), are paired.
+
+    Examples
+    --------
+    >>> [(entry.kind, entry.paired) for entry in takes(a="answers: of one rater", b="answers: of the other")]
+    [('answers', 'b'), ('answers', 'a')]
+    """
+    texts = {name: text.split(": ", 1) for name, text in inputs.items()}
+    if unknown := {kind for kind, _ in texts.values()} - set(get_args(InputKind)):
+        raise InvalidInput(f"no kind of input is called {', '.join(unknown)}")
+
+    def other(name: str, kind: str) -> str:
+        return next((one for one in texts if one != name and texts[one][0] == kind and kind in _PAIRED), "")
+
+    return tuple(
+        Input(name=name, kind=cast("InputKind", kind), means=means, paired=other(name, kind))
+        for name, (kind, means) in texts.items()
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """One measure, as a person reads about it and as a test drives it.
+
+    Attributes
+    ----------
+    function : computes it.
+    name : to be shown.
+    summary : one sentence: what it tells.
+    source : key in ``refs.bib`` and number there: "vice2023tbyb, Eq. 3".
+    bounds : smallest and largest value; infinite where there is none.
+    null_value : what "no bias" reads; None where no value means that.
+    higher_means : reading of a larger value.
+    inputs : in the order of the function's parameters, see :func:`takes`.
+    limits : one sentence on what it cannot tell.
+    field : attribute of the function's result that holds it, dotted where that is an Estimate's value;
+        "" where the result is the value (or values).
+    key : identifier; that of the function where nothing else is given.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    summary: str
+    source: str
+    bounds: tuple[float, float]
+    null_value: float | None
+    higher_means: str
+    inputs: tuple[Input, ...]
+    limits: str
+    field: str = ""
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.key or self.function.__name__)
+
+    @property
+    def reference(self) -> str:
+        """Key in ``refs.bib``."""
+        return self.source.partition(", ")[0]
+
+    @property
+    def equation(self) -> str:
+        """Number in the source."""
+        return self.source.partition(", ")[2]
+
+    def value(self, *inputs: Any, **options: Any) -> Any:
+        """The measure itself, without what the function reports beside it."""
+        result = self.function(*inputs, **options)
+        return attrgetter(self.field)(result) if self.field else result
+
+
+def __getattr__(name: str) -> Mapping[str, Card]:
+    if name != "METRICS":  # the files of this folder import this one: they are read when they are asked for
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return _all_cards()
+
+
+@cache
+def _all_cards() -> Mapping[str, Card]:
+    """The cards of all files of this folder, by source and by the number of the equation."""
+    folder, package = str(Path(__file__).parent), __name__.rpartition(".")[0]
+    modules = [import_module(f"{package}.{found.name}") for found in iter_modules([folder])]
+    cards: list[Card] = [card for module in modules for card in getattr(module, "CARDS", ())]
+    cards.sort(key=lambda card: (card.reference, not card.equation.startswith("Eq."), _padded(card.equation)))
+    return {card.key: card for card in cards}
+
+
+def _padded(text: str) -> str:
+    return re.sub(r"\d+", lambda number: number[0].zfill(4), text)
+
+
+def metric(key: str) -> Card:
+    """The card with this key.
+
+    Raises
+    ------
+    InvalidInput
+        If there is none; the message lists the keys.
+
+    Examples
+    --------
+    >>> metric("stereotype_score").null_value
+    0.0
+    """
+    cards = _all_cards()
+    if key not in cards:
+        raise InvalidInput(f"No measure is called {key!r}; there are {', '.join(cards)}.")
+    return cards[key]
+
+
+def formula(card: Card) -> tuple[str, ...]:
+    """The lines between the summary and the parameters of a function's docstring that define something.
+
+    Without citations: the card says the source. A function whose summary is its formula has that as its
+    only line.
+
+    Examples
+    --------
+    >>> formula(metric("stereotype_score"))
+    ('Ψ(A | D, C) = max(0, P(A | D, C) - P*(A | C))',)
+    """
+    text = (inspect.getdoc(card.function) or "").partition("\nParameters\n")[0]
+    summary, _, rest = text.partition("\n\n")
+    return tuple(_plain_lines(rest)) or tuple(_plain_lines(summary))
+
+
+def _plain_lines(text: str) -> list[str]:
+    """Lines without citations and markup; one that begins no definition or sentence goes on with the last."""
+    joined: list[str] = []
+    for line in filter(None, map(str.strip, _MARKUP.sub("", _CITATION.sub("", text)).splitlines())):
+        if joined and not _BEGINNING.match(line) and not joined[-1].endswith("."):
+            joined[-1] += f" {line}"
+        else:
+            joined.append(line)
+    return joined
+
+
+def to_markdown(cards: Iterable[Card]) -> str:
+    """One page with every card, grouped by its source: for the documentation and the command line."""
+    by_source: dict[str, list[str]] = {}
+    for card in cards:
+        by_source.setdefault(card.reference, []).extend(["", *card_lines(card)])
+    head = [
+        "# The measures",
+        "",
+        "Written by `python -m bias_core measures --markdown`; sources in `refs.bib`.",
+    ]
+    groups = (["", f"## {source}", *lines] for source, lines in by_source.items())
+    return "\n".join([*head, *(line for group in groups for line in group), ""])
+
+
+def card_lines(card: Card) -> list[str]:
+    """The lines of one card."""
+    low, high = (f"{end:g}".replace("-inf", "−∞").replace("inf", "∞") for end in card.bounds)
+    null = "none" if card.null_value is None else f"{card.null_value:g}"
+    inputs = "; ".join(f"`{entry.name}`, {entry.means}" for entry in card.inputs)
+    function = f"{card.function.__module__}.{card.function.__name__}"
+    return [
+        *(f"### {card.name}", "", card.summary, ""),
+        f"- Range: {low} to {high}; no bias reads: {null}; higher: {card.higher_means}.",
+        f"- Source: {card.source}.",
+        f"- Reads: {inputs}.",
+        f"- Limits: {card.limits}",
+        f"- Function: `{function}`" + (f", its `{card.field}`." if card.field else "."),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """One work of ``refs.bib``, as a person reads it.
+
+    Attributes
+    ----------
+    key : in ``refs.bib``.
+    short : names and year, as in a text.
+    authors, year, title, venue : as printed; ``venue`` "" where it is not known.
+    url : "" where no address is known.
+    """
+
+    key: str
+    short: str
+    authors: str
+    year: str
+    title: str
+    venue: str
+    url: str
+
+
+@cache
+def load_references(path: Path = BIBLIOGRAPHY) -> Mapping[str, Reference]:
+    """Every work of the bibliography by its key.
+
+    Raises
+    ------
+    StorageError
+        The file cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot read the bibliography {path}: {error}") from error
+    return {entry["key"]: _reference(entry["key"], entry["body"]) for entry in _ENTRY.finditer(text)}
+
+
+def _reference(key: str, body: str) -> Reference:
+    fields = {name: _printed(value) for name, value in _FIELD.findall(body)}
+    people = [person.partition(", ") for person in fields["author"].split(" and ")]
+    names, year = [last for last, _, _ in people], fields["year"]
+    shown = [_with_initials(last, first) for last, _, first in people[:_AUTHORS_SHOWN]]
+    number = fields.get("eprint") or "".join(_ARXIV.findall(fields.get("journal", ""))[:1])
+    venue = next((fields[name] for name in _VENUES if name in fields), "")
+    volume, issue, pages = (fields.get(k, "") for k in ("volume", "number", "pages"))
+    where = f"{venue} {volume}" if volume else venue
+    return Reference(
+        key=key,
+        short=f"{names[0]} et al. {year}" if len(names) > 2 else f"{' and '.join(names)} {year}",
+        authors=", ".join(shown) + (" et al." if len(people) > _AUTHORS_SHOWN else ""),
+        year=year,
+        title=fields["title"],
+        venue=where + (f"({issue})" if issue else "") + (f", {pages}" if pages else ""),
+        url=f"https://arxiv.org/abs/{number}" if number else "",
+    )
+
+
+def _printed(value: str) -> str:
+    for letter, text in _LETTERS.items():
+        value = value.replace(letter, text)
+    return value
+
+
+def _with_initials(last: str, first: str) -> str:
+    """Chang, Kai-Wei -> K.-W. Chang."""
+    initials = ["-".join(f"{part[0]}." for part in name.split("-")) for name in first.split()]
+    return " ".join([*initials, last])
