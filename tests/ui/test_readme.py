@@ -1,4 +1,4 @@
-"""Every code block of the README runs: Python as it stands, console lines through the command line."""
+"""Every code block of the README and of `docs/` runs: Python as it stands, console lines through the command line."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PYTHON = re.findall(r"```python\n(.*?)```", README, flags=re.S)
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))}
+ALL = "\n".join([README, *PAGES.values()])
+PYTHON = re.findall(r"```python\n(.*?)```", ALL, flags=re.S)
 CONSOLE = re.findall(
-    r"^\$ (.*?)(?:\s+#.*)?$", "".join(re.findall(r"```console\n(.*?)```", README, flags=re.S)), re.M
+    r"^\$ (.*?)(?:\s+#.*)?$", "".join(re.findall(r"```console\n(.*?)```", ALL, flags=re.S)), re.M
 )
 
 
@@ -50,10 +52,17 @@ def test_command_lines_run(line: str) -> None:
     assert run.exit_code == 0, run.output
 
 
-def test_every_study_is_in_the_readme() -> None:
+def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+    assert len(README.splitlines()) <= 100
+    for name, text in {"README.md": README, **{f"docs/{name}": text for name, text in PAGES.items()}}.items():
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
+            assert (ROOT / name).parent.joinpath(target).exists(), f"{name}: {target}"
+
+
+def test_every_study_is_on_the_page_of_studies() -> None:
     from bias_core.studies.designs import list_designs
 
-    told = set(re.findall(r"^\| `([a-z0-9-]+)` \| .* \| \w+\d{4}\w+, ", README, re.M))
+    told = set(re.findall(r"^\| `([a-z0-9-]+)` \| .* \| \w+\d{4}\w+, ", PAGES["studies.md"], re.M))
     assert told == {d.name for d in list_designs() if not d.name.startswith("validity")}
 
 
