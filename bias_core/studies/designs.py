@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from bias_core.errors import InvalidInput, StorageError
+from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.settings import ASSETS
+from bias_core.studies.setting_fields import option_values, settings_of
 from bias_core.studies.study_types import Design
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def find_design(name: str, folder: Path = STUDY_FOLDER) -> Design:
     if name.replace("-", "").isalnum() and shipped.is_file():
         return _load(shipped, folder)
     if own.suffix in {".yaml", ".yml"} and own.is_file():
-        return _load(own, folder)
+        design = _load(own, folder)
+        typed_options(design, {})
+        return design
     known = ", ".join(sorted(path.stem for path in (folder / "designs").glob("*.yaml")))
     raise InvalidInput(f"no study {name!r}; there are {known}, or give the path of a design's YAML file")
 
@@ -80,6 +83,23 @@ def program_of(design: Design) -> Program:
             f"{design.name}: no kind of study {design.kind!r}; there are {', '.join(programs)}"
         )
     return programs[design.kind]
+
+
+def typed_options(design: Design, given: Any) -> Any:
+    """The options of the design's kind, with the design's values and, before those, the ones ``given``.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such option, or a value is not of its type or outside of its range.
+    """
+    kind: Any = program_of(design).options
+    declared = settings_of(kind)
+    values = {**design.options, **option_values(given)}
+    if unknown := [name for name in values if name not in declared]:
+        known = ", ".join(declared) or "none"
+        raise InvalidInput(f"{design.name} has no option {quoted(unknown[0])}; it has {known}")
+    return kind(**{name: declared[name].read(value) for name, value in values.items()})
 
 
 def programs_by_kind() -> Mapping[str, Program]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.readers import Reader
 from bias_core.studies.rows import scaled, thinned
+from bias_core.studies.setting_fields import Options, setting, settings_class
 from bias_core.studies.study_types import Design, Shot, StudySettings
 
 if TYPE_CHECKING:
@@ -30,15 +31,40 @@ if TYPE_CHECKING:
 GENDERS = ("male", "female")
 """A, and B: positive scores lean to the first."""
 FEWEST_TARGETS = 3  # of a side
-_TEXTS = ("prompt", "keyword")
-_UNITS = ("pictures", "prompts")
+
+
+@settings_class(frozen=True, kw_only=True)
+class InternalBiasOptions(Options):
+    """Which targets, and how the scores are formed."""
+
+    targets: tuple[str, ...] = setting(
+        (), "Targets", "Keywords of the targets to draw; a share of each side where empty"
+    )
+    encoders: tuple[str, ...] = setting(
+        (), "Readers to average", "Scores are averaged over them; the reader alone where empty"
+    )
+    text_targets: Literal["prompt", "keyword"] = setting(
+        "prompt", "Text of a target", "Its whole prompt, or the bare keyword"
+    )
+    variant: bool = setting(
+        False, "Other attribute prompts", "Those that the paper used for Stable Diffusion v2"
+    )
+    resample: Literal["pictures", "prompts"] = setting(
+        "pictures",
+        "What intervals resample",
+        "prompts: whole attribute prompts, for other prompts of the kind",
+    )
+    minimum_text_text: float = setting(0.002, "Smallest |TT|", "Below it there is no α", ge=0, le=2)
+    published_model: str = setting(
+        "Stable Diffusion v2", "Published model", "Whose published numbers stand beside the findings"
+    )
 
 
 def internal_bias_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Pictures of the targets, and of men and women."""
-    _check(settings, "text_targets", _TEXTS)
-    _check(settings, "resample", _UNITS)
-    _check(settings, "published_model", design.data["settings"]["models"])
+    model, published = settings.options.published_model, design.data["settings"]["models"]
+    if model not in published:
+        raise InvalidInput(f"option published_model is one of {', '.join(published)}; got {model!r}")
     share = settings.scale**0.5
     n = scaled(design.images_per_prompt, share)
     n_attribute = scaled(design.data["settings"]["images_per_attribute"], share)
@@ -49,21 +75,14 @@ def internal_bias_shots(design: Design, settings: StudySettings) -> list[Shot]:
     attributes = [
         Shot(prompt=prompt, n=n_attribute, group=entry["gender"], facts={"kind": entry["gender"]})
         for entry in design.data["image_attributes"]
-        for prompt in [
-            entry.get("variant", entry["prompt"]) if settings.options["variant"] else entry["prompt"]
-        ]
+        for prompt in [entry.get("variant", entry["prompt"]) if settings.options.variant else entry["prompt"]]
     ]
     return targets + attributes
 
 
-def _check(settings: StudySettings, option: str, known: tuple[str, ...] | list[str]) -> None:
-    if settings.options[option] not in known:
-        raise InvalidInput(f"option {option} is one of {', '.join(known)}; got {settings.options[option]!r}")
-
-
 def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
     """The targets that the option names, in the order of the paper; else a share of each side."""
-    wanted = set(settings.options["targets"])
+    wanted = set(settings.options.targets)
     if unknown := wanted - {target["keyword"] for target in design.data["targets"]}:
         known = ", ".join(target["keyword"] for target in design.data["targets"])
         raise InvalidInput(f"{design.name} has no target {', '.join(sorted(unknown))}; it has {known}")
@@ -85,7 +104,7 @@ def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
 def measure_internal_bias(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """MCAS, δ and α of every target; Tables 3 and 4 beside the published ones."""
     scores = yield from _scores(design, settings, data)
-    minimum = settings.options["minimum_text_text"]
+    minimum = settings.options.minimum_text_text
     published = _published(design)
     found = [
         Target(
@@ -109,7 +128,7 @@ def _scores(
     design: Design, settings: StudySettings, data: StudyData
 ) -> Generator[Progress, None, dict[str, CompositeAssociation]]:
     """Of each target, the mean over the encoders; a target without pictures is left out."""
-    encoders = settings.options["encoders"] or [settings.encoder]
+    encoders = settings.options.encoders or [settings.encoder]
     by_encoder, leans = {}, []
     for encoder in encoders:
         rows = yield from data.embed(data.frame, encoder)
@@ -138,7 +157,7 @@ def _scores_by(
     words = [data.texts(design.data["text_attributes"][gender], encoder) for gender in GENDERS]
     sides = [(frame["kind"] == gender).to_numpy() for gender in GENDERS]
     prompts = frame["prompt"].to_numpy(dtype=str)
-    whole = settings.options["resample"] == "prompts"
+    whole = settings.options.resample == "prompts"
     found = {}
     for target in _targets(design, settings):
         chosen = (frame["keyword"] == target["keyword"]).to_numpy()
@@ -146,7 +165,7 @@ def _scores_by(
             continue
         found[target["keyword"]] = composite_association(
             rows[chosen],
-            data.texts([target[settings.options["text_targets"]]], encoder),
+            data.texts([target[settings.options.text_targets]], encoder),
             *[rows[side] for side in sides],
             *words,
             groups_a=prompts[sides[0]] if whole else None,
@@ -177,13 +196,13 @@ def _published(design: Design) -> dict[str, dict[str, dict[str, float]]]:
 
 def averaged_encoders(settings: StudySettings) -> tuple[Reader, ...]:
     """Those that scores are averaged over."""
-    names = settings.options["encoders"] or [settings.encoder]
+    names = settings.options.encoders or [settings.encoder]
     return tuple(Reader(role="encoder", name=name) for name in names)
 
 
 def embed_by_all_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
     """Embed finished pictures by every encoder while the next are drawn."""
-    for name in data.settings.options["encoders"] or [data.settings.encoder]:
+    for name in data.settings.options.encoders or [data.settings.encoder]:
         reader = data.encoder(name)
         data.services.embeddings.images(reader, images, lock=data.services.reading(reader))
 
@@ -193,7 +212,7 @@ PROGRAMS = {
         shots=internal_bias_shots,
         measure=measure_internal_bias,
         readers=averaged_encoders,
-        ranges={"minimum_text_text": (0.0, 2.0)},
+        options=InternalBiasOptions,
         ahead=embed_by_all_ahead,
     )
 }

@@ -62,7 +62,7 @@ class Target:
 
 def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) -> Results:
     """Findings, tables and figures."""
-    model = settings.options["published_model"]
+    model = settings.options.published_model
     table3 = pd.DataFrame([_row(target) for target in found])
     summaries = {group: _summary(found, group, settings) for group in GROUPS if _members(found, group)}
     figures = (

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bias_core.errors import Cancelled, Interrupted, InvalidInput, quoted
 from bias_core.studies.study_types import MAX_GUIDANCE, MAX_SEED, MAX_STEPS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from bias_core.settings import Settings
-    from bias_core.studies.program import Range
 
 _SECONDS_BETWEEN_LOOKS = 0.2
 
@@ -75,22 +74,6 @@ def check_whole(name: str, value: object, low: int, high: int | None = None) -> 
     if not is_whole or value < low or (high is not None and value > high):  # type: ignore[operator]
         wanted = f"of at least {low:,}" if high is None else f"from {low:,} to {high:,}"
         raise InvalidInput(f"the {name} must be a whole number {wanted}, got {quoted(value)}")
-
-
-def check_ranges(options: Mapping[str, Any], ranges: Mapping[str, Range]) -> None:
-    """Refuse a numeric option that is outside of its range.
-
-    Raises
-    ------
-    InvalidInput
-        The message names the option, the end that it passes, and what came.
-    """
-    for name, (low, high) in ranges.items():
-        value = options.get(name, low)
-        if not value >= low:  # nor is nan
-            raise InvalidInput(f"{name} must be at least {low:,g}, got {quoted(value)}")
-        if value > high:
-            raise InvalidInput(f"{name} must be at most {high:,g}, got {quoted(value)}")
 
 
 def looks_at_stop(cancelled: Callable[[], bool]) -> Callable[[], None]:

@@ -13,6 +13,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_score
 from bias_core.studies.oasis_cells import (
     Cell,
+    NationalityOptions,
     Published,
     keep_readings,
     nationality_shots,
@@ -21,6 +22,7 @@ from bias_core.studies.oasis_cells import (
     wanted_nationalities,
 )
 from bias_core.studies.program import Measuring, Program
+from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_types import (
     Design,
     Finding,
@@ -36,9 +38,18 @@ if TYPE_CHECKING:
     from bias_core.types import Attribute, Estimate
 
 
+@settings_class(frozen=True, kw_only=True)
+class StereotypeOptions(NationalityOptions):
+    """Of whom, and what counts as a stereotype."""
+
+    threshold: float = setting(
+        0.0, "Threshold ζ of Definition 1", "The paper leaves it to the user", ge=0, le=1
+    )
+
+
 def stereotype_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Pictures of each nationality; refuses options that cannot be measured."""
-    Published(design).check_model(settings.options["published_model"])
+    Published(design).check_model(settings.options.published_model)
     for nationality in wanted_nationalities(design, settings):
         if not own_attributes(design, nationality):
             raise InvalidInput(f"{design.name} has no attributes for {nationality}")
@@ -147,7 +158,7 @@ def _variety(cell: Cell) -> dict[str, Any]:
 
 def _findings(cell: Cell, settings: StudySettings, published: Published) -> list[Finding]:
     name, reference = cell.score.attribute.name, cell.score.attribute.reference
-    model, drawn = settings.options["published_model"], cell.score.drawn
+    model, drawn = settings.options.published_model, cell.score.drawn
     share = Finding(
         key=f"{cell.concept} {name} P",
         title=f"{cell.concept}, {name}: P",
@@ -166,7 +177,7 @@ def _findings(cell: Cell, settings: StudySettings, published: Published) -> list
         estimate=cell.stereotype,
         published=published.share(cell, model, "stereotype_score"),
         expected=None if drawn is None else stereotype_score(drawn, reference),
-        says=_says_of_score(cell.prevalence, reference, settings.options["threshold"]),
+        says=_says_of_score(cell.prevalence, reference, settings.options.threshold),
     )
     return [share, score]
 
@@ -242,7 +253,7 @@ def _interval_figures(
                 kind="intervals",
                 data=pd.DataFrame(rows),
                 labels=labels,
-                caption=f"Diamonds: published for {settings.options['published_model']}.",
+                caption=f"Diamonds: published for {settings.options.published_model}.",
             )
         )
     return [figure for figure in figures if len(figure.data)]
@@ -309,6 +320,6 @@ def _notes(own: Sequence[Cell]) -> list[str]:
 
 PROGRAMS = {
     "nationality_stereotypes": Program(
-        shots=stereotype_shots, measure=measure_nationalities, ranges={"threshold": (0.0, 1.0)}
+        shots=stereotype_shots, measure=measure_nationalities, options=StereotypeOptions
     )
 }

@@ -12,6 +12,7 @@ from bias_core.prompts import fill_template
 from bias_core.studies.explore_scores import read_sentences, score_attributes
 from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.rows import scaled
+from bias_core.studies.setting_fields import Options, setting, settings_class
 from bias_core.studies.study_types import Design, Shot, StudySettings
 from bias_core.types import Attribute
 
@@ -74,10 +75,25 @@ def nationality_shots(design: Design, settings: StudySettings, *, least: int = F
     ]
 
 
+@settings_class(frozen=True, kw_only=True)
+class NationalityOptions(Options):
+    """Of whom pictures are drawn, and by which prompts."""
+
+    nationalities: tuple[str, ...] = setting(
+        ("Iranian", "Indian", "Mexican"), "Nationalities", "Of the study's list"
+    )
+    templates: str = setting(
+        "default", "Templates", "sdv2: four wordings in equal shares, where the paper draws one at random"
+    )
+    published_model: str = setting(
+        "SDv2", "Published model", "Whose published numbers stand beside the findings"
+    )
+
+
 def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
     """The nationalities of the option, each once."""
     known = design.data["nationalities"]
-    wanted = list(dict.fromkeys(settings.options["nationalities"]))
+    wanted = list(dict.fromkeys(settings.options.nationalities))
     if unknown := [name for name in wanted if name not in known]:
         raise InvalidInput(
             f"{design.name} has no nationality {', '.join(unknown)}; it has {', '.join(known)}"
@@ -87,7 +103,7 @@ def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
 
 def _templates(design: Design, settings: StudySettings) -> list[str]:
     templates = {k: v for k, v in design.data["templates"].items() if isinstance(v, list) and "{}" in v[0]}
-    chosen = settings.options["templates"]
+    chosen = settings.options.templates
     if chosen not in templates:
         raise InvalidInput(f"{design.name} has no templates {chosen!r}; it has {', '.join(templates)}")
     return list(templates[chosen])

@@ -15,6 +15,7 @@ from bias_core.studies.oasis import columns, interval_row, or_nan, says_of_share
 from bias_core.studies.oasis_cells import FEWEST_PICTURES, Cell, keep_readings, read_cells, to_attribute
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import scaled
+from bias_core.studies.setting_fields import Options, setting, settings_class
 from bias_core.studies.study_types import (
     Design,
     Finding,
@@ -31,9 +32,18 @@ if TYPE_CHECKING:
 PLAIN = "doctor"
 
 
+@settings_class(frozen=True, kw_only=True)
+class DoctorOptions(Options):
+    """What stands beside the findings."""
+
+    published_model: str = setting(
+        "SDv2", "Published model", "Whose published numbers stand beside the findings"
+    )
+
+
 def doctor_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Doctors of no nationality, then of each."""
-    doctor, published = design.data["doctor"], settings.options["published_model"]
+    doctor, published = design.data["doctor"], settings.options.published_model
     if published not in doctor["prevalence_man"]:
         known = ", ".join(doctor["prevalence_man"])
         raise InvalidInput(f"Table 2 has no model {published!r}; it has {known}")
@@ -73,7 +83,7 @@ def measure_doctors(design: Design, settings: StudySettings, data: StudyData) ->
                 kind="intervals",
                 data=pd.DataFrame([interval_row(finding) for finding in findings]),
                 labels={"x": "P(man)"},
-                caption=f"Diamonds: published for {settings.options['published_model']}.",
+                caption=f"Diamonds: published for {settings.options.published_model}.",
             ),
         ),
         notes=(
@@ -139,10 +149,10 @@ def _finding(
         title=f"{cell.concept}: P(man)",
         metric="attribute_prevalence",
         estimate=cell.prevalence,
-        published=_published(cell, settings.options["published_model"], printed),
+        published=_published(cell, settings.options.published_model, printed),
         expected=cell.score.drawn,
         says=says,
     )
 
 
-PROGRAMS = {"doctor_prevalence": Program(shots=doctor_shots, measure=measure_doctors)}
+PROGRAMS = {"doctor_prevalence": Program(shots=doctor_shots, measure=measure_doctors, options=DoctorOptions)}

@@ -17,6 +17,7 @@ from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.studies.oasis import columns
 from bias_core.studies.oasis_cells import (
     Cell,
+    NationalityOptions,
     nationality_shots,
     own_attributes,
     read_cells,
@@ -24,6 +25,7 @@ from bias_core.studies.oasis_cells import (
 )
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.progress import Progress
+from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_types import (
     MAX_STEPS,
     Design,
@@ -78,6 +80,19 @@ class Traced:
         return spi_band(means, confidence=self.confidence)[0]
 
 
+@settings_class(frozen=True, kw_only=True)
+class PropagationOptions(NationalityOptions):
+    """Whose attributes are looked for, and in which steps."""
+
+    nationalities: tuple[str, ...] = setting(("Iranian", "Indian"), "Nationalities", "Of the study's list")
+    attributes: tuple[str, ...] = setting((), "Attributes", "Names; all of each nationality where empty")
+    guided: bool = setting(
+        False, "Guided velocities", "With classifier-free guidance, instead of conditional ones"
+    )
+    n_samples: int = setting(2, "Shown seeds", "Whose curves and predicted pictures are shown", ge=1, le=100)
+    n_predicted: int = setting(8, "Shown steps", "Whose predicted picture is shown", ge=1, le=MAX_STEPS)
+
+
 def trace_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """A picture per seed and nationality; refuses what cannot be traced."""
     for nationality in wanted_nationalities(design, settings):
@@ -109,7 +124,7 @@ def _traceable(model: object, name: str) -> Traceable:
 
 
 def _attributes(design: Design, settings: StudySettings, nationality: str) -> list[Attribute]:
-    found, wanted = own_attributes(design, nationality), settings.options["attributes"]
+    found, wanted = own_attributes(design, nationality), settings.options.attributes
     chosen = [attribute for attribute in found if not wanted or attribute.name in wanted]
     if not chosen:
         known = ", ".join(attribute.name for attribute in found) or "none"
@@ -182,15 +197,15 @@ def _trace(
     traces = []
     for i, picture in enumerate(stored):
         data.check()
-        shown = _shown_steps(picture.row.num_inference_steps, options["n_predicted"])
+        shown = _shown_steps(picture.row.num_inference_steps, options.n_predicted)
         traces.append(
             trace_row(
                 data.services,
                 model,
                 picture.row,
                 attributes,
-                guided=options["guided"],
-                predicted_steps=shown if i < options["n_samples"] else (),
+                guided=options.guided,
+                predicted_steps=shown if i < options.n_samples else (),
                 check=data.check,
             )
         )
@@ -285,7 +300,7 @@ def _row(traced: Traced, attribute: int, bands: Bands) -> dict[str, Any]:
 
 
 def _figures(traced: Traced, bands: Bands, settings: StudySettings) -> list[StudyFigure]:
-    key, n_samples = _key(traced.nationality), settings.options["n_samples"]
+    key, n_samples = _key(traced.nationality), settings.options.n_samples
     singles = [
         _figure(
             f"figure6-{key}-{seed}",
@@ -361,6 +376,6 @@ PROGRAMS = {
         shots=trace_shots,
         measure=measure_propagation,
         suits=model_suits,
-        ranges={"n_samples": (1, 100), "n_predicted": (1, MAX_STEPS)},
+        options=PropagationOptions,
     )
 }

@@ -13,7 +13,12 @@ from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.runs.embeddings import open_picture
 from bias_core.search.stop import OptimisedPrompt, cluster_average_image, optimise_prompts
 from bias_core.studies.kept_pictures import keep_picture
-from bias_core.studies.oasis_cells import nationality_shots, own_attributes, wanted_nationalities
+from bias_core.studies.oasis_cells import (
+    NationalityOptions,
+    nationality_shots,
+    own_attributes,
+    wanted_nationalities,
+)
 from bias_core.studies.oasis_stop_report import (
     Cluster,
     Drawn,
@@ -25,6 +30,7 @@ from bias_core.studies.oasis_stop_report import (
 )
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.progress import Progress
+from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_types import Design, Results, Shot, StudySettings
 
 if TYPE_CHECKING:
@@ -34,6 +40,45 @@ if TYPE_CHECKING:
     from bias_core.studies.study_data import StudyData
 
 _FEWEST_PER_NATIONALITY = 2
+
+
+@settings_class(frozen=True, kw_only=True)
+class PromptSearchOptions(NationalityOptions):
+    """Of whom, and how prompts are searched that explain a cluster."""
+
+    nationalities: tuple[str, ...] = setting(
+        ("Iranian", "Mexican", "American"), "Nationalities", "Of the study's list"
+    )
+    language_model: str = setting("calibration-language", "Language model", "Who proposes the next words")
+    prefix: str = setting("This is a photo of", "Beginning of every text", "What the search adds words to")
+    n_clusters: int = setting(
+        4,
+        "Clusters",
+        "Of each nationality; 0: by the largest eigengap. The paper does not tell its number",
+        ge=0,
+        le=20,
+    )
+    max_clusters: int = setting(
+        2, "Searched clusters", "The largest ones; the paper picks one by eye", ge=1, le=20
+    )
+    n_tokens: int = setting(2, "Words", "That the search adds, in tokens", ge=1, le=20)
+    beam_width: int = setting(
+        10, "Beam width", "Texts that are kept at each step; the paper gives none", ge=1, le=100
+    )
+    n_candidates: int = setting(
+        256, "Candidates", "Next words that are tried for each text; the paper gives none", ge=1, le=10_000
+    )
+    contrast: bool = setting(
+        False, "Against the others", "Search for what tells the cluster from the nationality's other pictures"
+    )
+    top_k: int = setting(3, "Shown texts", "The closest ones, as Table 3 shows", ge=1, le=100)
+    n_generated: int = setting(
+        4,
+        "Pictures of the closest text",
+        "Drawn from it, to see whether it says what the cluster shows",
+        ge=0,
+        le=100,
+    )
 
 
 def stop_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -69,7 +114,7 @@ _OPTIMISTIC = (
 
 def _vocabulary(data: StudyData) -> list[str]:
     """What is to be said of a language model that knows one world, on pictures of another."""
-    name, model = data.settings.options["language_model"], data.settings.model
+    name, model = data.settings.options.language_model, data.settings.model
     world = data.services.reader_world("language_model", name)
     if not world or data.services.pictures_world(model) == world:
         return []
@@ -84,11 +129,11 @@ def _search(
 ) -> Generator[Progress, None, str]:
     """Add the largest clusters of a nationality; returns what is to be said of the clustering."""
     settings, options = data.settings, data.settings.options
-    wanted = min(options["n_clusters"], len(rows)) or None
+    wanted = min(options.n_clusters, len(rows)) or None
     found = spectral_clusters(rows, n_clusters=wanted, seed=settings.seed)
     data.keep(frame, cluster=[cluster_name(nationality, k + 1) for k in found.labels])
     data.keep(frame, **{TYPICAL: _typical(rows, found.labels)})
-    searched = min(found.n_clusters, options["max_clusters"])
+    searched = min(found.n_clusters, options.max_clusters)
     for k in range(searched):
         data.check()
         yield Progress(
@@ -135,19 +180,19 @@ def _typical(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[OptimisedPrompt, ...]:
     options = data.settings.options
-    encoder, model = data.encoder(), data.services.language_model(options["language_model"])
+    encoder, model = data.encoder(), data.services.language_model(options.language_model)
     return tuple(
         optimise_prompts(
             rows,
             encoder,
             model,
-            prefix=options["prefix"],
-            n_tokens=options["n_tokens"],
-            beam_width=options["beam_width"],
-            n_candidates=options["n_candidates"],
-            top_k=options["top_k"],
+            prefix=options.prefix,
+            n_tokens=options.n_tokens,
+            beam_width=options.beam_width,
+            n_candidates=options.n_candidates,
+            top_k=options.top_k,
             other_embeddings=others if len(others) else None,
-            contrast=options["contrast"] and len(others) > 0,
+            contrast=options.contrast and len(others) > 0,
             on_step=lambda *_: data.check(),
             lock=data.services.reading(encoder, model),
             rng=data.settings.seed,
@@ -159,7 +204,7 @@ def _draw(
     design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]
 ) -> Generator[Progress, None, dict[str, Drawn]]:
     """Pictures of each cluster's closest text, with seeds that the cluster's pictures do not have."""
-    n = settings.options["n_generated"]
+    n = settings.options.n_generated
     if settings.images or not n:
         return {}
     shots = [
@@ -213,15 +258,15 @@ def _attributes(
 
 def regenerated(design: Design, settings: StudySettings) -> int:
     """Pictures that are drawn from the closest texts, at most."""
-    clusters = len(wanted_nationalities(design, settings)) * settings.options["max_clusters"]
-    return 0 if settings.images else int(clusters * settings.options["n_generated"])
+    clusters = len(wanted_nationalities(design, settings)) * settings.options.max_clusters
+    return 0 if settings.images else int(clusters * settings.options.n_generated)
 
 
 def language_model_ready(settings: StudySettings, services: StudyServices) -> None:
     """Load the language model, or say what it lacks."""
-    model = services.language_model(settings.options["language_model"])
+    model = services.language_model(settings.options.language_model)
     with services.reading(model):
-        model.propose([settings.options["prefix"]], 1)
+        model.propose([settings.options.prefix], 1)
 
 
 PROGRAMS = {
@@ -229,15 +274,7 @@ PROGRAMS = {
         shots=stop_shots,
         measure=measure_prompts,
         ready=language_model_ready,
-        ranges={
-            "n_clusters": (0, 20),
-            "max_clusters": (1, 20),
-            "n_tokens": (1, 20),
-            "beam_width": (1, 100),
-            "n_candidates": (1, 10_000),
-            "top_k": (1, 100),
-            "n_generated": (0, 100),
-        },
+        options=PromptSearchOptions,
         n_later=regenerated,
     )
 }

@@ -90,7 +90,7 @@ class Drawn:
 def cluster_findings(cluster: Cluster, drawn: Drawn | None, settings: StudySettings) -> list[Finding]:
     """How close the best text comes, and the pictures drawn from it."""
     best = cluster.prompts[0]
-    says = f'"{best.text}", against {best.baseline:.3f} for "{settings.options["prefix"]}" alone'
+    says = f'"{best.text}", against {best.baseline:.3f} for "{settings.options.prefix}" alone'
     if best.others is not None:
         says += f"; {best.others:.3f} to the other pictures"
     found = [
@@ -208,7 +208,7 @@ def cluster_figures(
     rows = [
         {"row": c.name, "column": column, "path": str(path), "text": text}
         for c in clusters
-        for column, path, text in _pictures(data, c, drawn.get(c.name), settings.options["prefix"])
+        for column, path, text in _pictures(data, c, drawn.get(c.name), settings.options.prefix)
     ]
     figures = [
         StudyFigure(

@@ -18,6 +18,7 @@ from bias_core.statistics import percentile_estimate
 from bias_core.studies.oasis import columns, or_nan, stereotype_shots
 from bias_core.studies.oasis_cells import (
     Cell,
+    NationalityOptions,
     Published,
     keep_readings,
     own_attributes,
@@ -85,7 +86,7 @@ def measure_users(design: Design, settings: StudySettings, data: StudyData) -> M
     published = Published(design)
     table = pd.DataFrame([_row(n, published) for n in found])
     correlations = pd.DataFrame(_correlations(found, published, settings.seed))
-    model = settings.options["published_model"]
+    model = settings.options.published_model
     return Results(
         findings=tuple(_finding(n, summary, published, model) for n in found for summary in SUMMARIES),
         tables=(
@@ -250,4 +251,8 @@ def _figure(found: Sequence[Nationality]) -> StudyFigure:
     )
 
 
-PROGRAMS = {"stereotypes_by_internet_users": Program(shots=user_shots, measure=measure_users)}
+PROGRAMS = {
+    "stereotypes_by_internet_users": Program(
+        shots=user_shots, measure=measure_users, options=NationalityOptions
+    )
+}

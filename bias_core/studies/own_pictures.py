@@ -13,6 +13,7 @@ from bias_core.metrics.clustering import spectral_clusters
 from bias_core.studies.catalogue import find_attribute, load_attribute_sets
 from bias_core.studies.oasis_cells import keep_readings, read_cells
 from bias_core.studies.program import Program
+from bias_core.studies.setting_fields import Options, setting, settings_class
 from bias_core.studies.study_types import Design, Finding, Results, StudyFigure, StudyTable
 from bias_core.studies.whom import keep_people
 
@@ -41,6 +42,18 @@ OWN_PICTURES = Design(
 _FEWEST = 4  # pictures of a prompt that are scored by themselves
 _MOST_PROMPTS = 24
 _FOR_CLUSTERS = range(4, 3001)
+
+
+@settings_class(frozen=True, kw_only=True)
+class OwnPictureOptions(Options):
+    """What is looked for in imported pictures."""
+
+    attributes: tuple[str, ...] = setting(
+        ("man", "old", "dark skin"),
+        "Attributes",
+        "Built-in names, or name|positive sentence|negative sentence|P*|source",
+    )
+    groups: int = setting(0, "Groups of look-alikes", "0: found from the pictures", ge=0, le=20)
 
 
 def own_pictures(attributes: Sequence[str], groups: int = 0) -> Design:
@@ -81,7 +94,7 @@ def measure_own(design: Design, settings: StudySettings, data: StudyData) -> Mea
 def chosen_attributes(settings: StudySettings) -> list[Attribute]:
     """Of the option: built-in names, or ``name|positive sentence|negative sentence|P*|source``."""
     sets = load_attribute_sets()
-    texts = [text for text in settings.options["attributes"] if str(text).strip()]
+    texts = [text for text in settings.options.attributes if str(text).strip()]
     if not texts:
         raise InvalidInput("no attribute to look for: give at least one")
     return [find_attribute(str(text), "", sets) for text in texts]
@@ -210,7 +223,7 @@ def _alike(
     """Groups of look-alikes, as a map; kept with every picture."""
     if len(frame) not in _FOR_CLUSTERS:
         return []
-    wanted = int(settings.options["groups"])
+    wanted = int(settings.options.groups)
     found = spectral_clusters(
         rows, n_clusters=min(wanted, len(frame)) if wanted else None, seed=settings.seed
     )
@@ -230,4 +243,4 @@ def _alike(
     ]
 
 
-PROGRAMS = {"own_pictures": Program(shots=no_shots, measure=measure_own, ranges={"groups": (0, 20)})}
+PROGRAMS = {"own_pictures": Program(shots=no_shots, measure=measure_own, options=OwnPictureOptions)}

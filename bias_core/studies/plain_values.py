@@ -21,6 +21,7 @@ from bias_core.studies.explore_types import (
     ExploreReport,
     ExploreSettings,
 )
+from bias_core.studies.setting_fields import Options, option_values
 from bias_core.studies.study_types import (
     Arm,
     ArmReport,
@@ -124,6 +125,8 @@ def _encode_object(value: Any, root: Path) -> Any:
         return {_IS: "array", "dtype": value.dtype.str, "shape": list(value.shape), "data": data}
     if isinstance(value, pd.DataFrame):
         return _encode_frame(value, root)
+    if isinstance(value, Options):
+        return _encode_mapping(option_values(value), root)
     if is_dataclass(value) and name in CLASSES:
         saved = [f.name for f in fields(value) if f.metadata.get("saved", True)]
         return {_IS: name} | {field: encode(getattr(value, field), root) for field in saved}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bias_core.studies.progress import Progress
 from bias_core.studies.readers import Reader
+from bias_core.studies.setting_fields import Options
 from bias_core.studies.study_data import ReadAhead, embed_ahead
 from bias_core.studies.study_types import ArmReport, Design, Results, Shot, StudySettings, StudyTable
 
@@ -15,11 +16,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bias_core.studies.context import StudyServices
-    from bias_core.studies.study_data import StudyData
+from bias_core.studies.study_data import StudyData
 
 Measuring = Generator[Progress, None, Results]
-Range = tuple[float, float]
-"""Smallest and largest value of a numeric option."""
 
 
 def encoder_of(settings: StudySettings) -> tuple[Reader, ...]:
@@ -39,7 +38,7 @@ class Program:
     ready : raises where a model that will be needed is missing; asked before anything is drawn.
     measure : a generator that yields where it is and returns the results; ``data`` holds the pictures.
     readers : who reads pictures under these settings.
-    ranges : of every numeric option that a design of this kind has.
+    options : what may be asked of this kind; a design may give other defaults.
     n_later : pictures that measuring draws beside those of ``shots``, at most.
     ahead : reads finished pictures while the next are drawn.
     rescore : the results from labelled people alone, for labels that were corrected; None where the study
@@ -53,7 +52,7 @@ class Program:
     suits: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
     ready: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
     readers: Callable[[StudySettings], Sequence[Reader]] = encoder_of
-    ranges: Mapping[str, Range] = field(default_factory=dict)
+    options: type[Options] = Options
     n_later: Callable[[Design, StudySettings], int] = lambda _design, _settings: 0
     ahead: ReadAhead = embed_ahead
     rescore: Callable[[Design, StudySettings, pd.DataFrame, Sequence[StudyTable]], Results] | None = None

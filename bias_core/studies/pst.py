@@ -10,8 +10,8 @@ from bias_core.metrics.rank_agreement import kendall_tau
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.pst_labels import (
-    LABELLING_RANGES,
     SINGLE,
+    PairOptions,
     check_labelling,
     keep_labels,
     label_people,
@@ -66,7 +66,7 @@ def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
     alone = dict.fromkeys(side for place in (0, 1) for side in (pair[place] for pair in pairs))
     return [
         *pair_shots(design, pairs, design.images_per_prompt),
-        *single_shots(design, alone, settings.options["single_images"]),
+        *single_shots(design, alone, settings.options.single_images),
     ]
 
 
@@ -279,7 +279,7 @@ PROGRAMS = {
         measure=measure_occupations,
         ready=labeller_ready,
         readers=labelling_readers,
-        ranges=LABELLING_RANGES | {"single_images": (1, 1000)},
+        options=PairOptions,
         ahead=nothing_ahead,
         rescore=score_occupations,
     )

@@ -10,7 +10,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.pst_labels import (
-    LABELLING_RANGES,
+    LabellingOptions,
     check_labelling,
     keep_labels,
     label_people,
@@ -43,6 +43,7 @@ from bias_core.studies.pst_shots import (
     power_pairs,
 )
 from bias_core.studies.rows import thinned
+from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_data import nothing_ahead
 from bias_core.studies.study_types import (
     Design,
@@ -63,11 +64,25 @@ TITLES = {OCCUPATION: "most stereotyped occupations", POWER: "organizational pow
 _PUBLISHED = {OCCUPATION: "occupation_top5", POWER: "power"}
 
 
+@settings_class(frozen=True, kw_only=True)
+class FairnessOptions(LabellingOptions):
+    """Which pairs are drawn again with words that ask for fairness, and who labels."""
+
+    aspects: tuple[str, ...] = setting(("occupation", "power"), "Aspects", "occupation, power, or both")
+    masculine: tuple[str, ...] = setting(
+        (), "Masculine occupations", "To draw again; the paper's five where empty"
+    )
+    feminine: tuple[str, ...] = setting(
+        (), "Feminine occupations", "To draw again; the paper's five where empty"
+    )
+    power_images: int = setting(3, "Pictures of each pair of roles", "In each order", ge=1, le=1000)
+
+
 def fairness_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Every pair in both orders, plain and with the intervention, for each aspect asked for."""
     check_labelling(settings)
     pairs = {OCCUPATION: _occupation_pairs(design, settings), POWER: power_pairs(design, settings)}
-    n = {OCCUPATION: design.images_per_prompt, POWER: settings.options["power_images"]}
+    n = {OCCUPATION: design.images_per_prompt, POWER: settings.options.power_images}
     return [
         shot
         for aspect in _aspects(settings)
@@ -121,7 +136,7 @@ def score_fairness(
 
 
 def _aspects(settings: StudySettings) -> list[str]:
-    aspects = list(settings.options["aspects"])
+    aspects = list(settings.options.aspects)
     if not aspects or (unknown := set(aspects) - set(TITLES)):
         raise InvalidInput(
             f"aspects are {' and '.join(TITLES)}; got {', '.join(unknown) if aspects else 'none'}"
@@ -132,7 +147,7 @@ def _aspects(settings: StudySettings) -> list[str]:
 def _occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
     chosen = []
     for gender in GENDERS:
-        names = settings.options[gender] or design.data["intervention"]["occupations"][gender]
+        names = getattr(settings.options, gender) or design.data["intervention"]["occupations"][gender]
         if unknown := set(names) - set(design.data["occupations"][gender]):
             known = ", ".join(design.data["occupations"][gender])
             raise InvalidInput(f"{', '.join(sorted(unknown))}: {gender} occupations are {known}")
@@ -145,7 +160,7 @@ def _aspect(design: Design, people: pd.DataFrame, aspect: str, settings: StudySe
     some = people[people["aspect"] == aspect]
     plain, intervened = in_setting(some), in_setting(some, FAIRNESS)
     published, key, title = design.data["intervention"], _PUBLISHED[aspect], TITLES[aspect]
-    own = aspect == OCCUPATION and any(settings.options[gender] for gender in GENDERS)
+    own = aspect == OCCUPATION and any(getattr(settings.options, gender) for gender in GENDERS)
     before, after = (None, None) if own else (published["plain"][key], published[key])
     return [
         score_finding(f"plain_{aspect}", f"Plain, {title}", plain, settings, published=before),
@@ -205,7 +220,7 @@ PROGRAMS = {
         measure=measure_fairness,
         ready=labeller_ready,
         readers=labelling_readers,
-        ranges=LABELLING_RANGES | {"power_images": (1, 1000)},
+        options=FairnessOptions,
         ahead=nothing_ahead,
         rescore=score_fairness,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from bias_core.metrics.paired_labels import ANSWERS, CANNOT_IDENTIFY, NOT_TWO_PE
 from bias_core.studies.labels import read_answers
 from bias_core.studies.program import encoder_of
 from bias_core.studies.readers import Reader
+from bias_core.studies.setting_fields import Options, setting, settings_class
 
 if TYPE_CHECKING:
     from bias_core.protocols import PersonFinder
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from bias_core.studies.study_types import Design, StudySettings
 
 SINGLE = "single"
-LABELLING_RANGES = {"margin": (0.0, 2.0)}
-LABELLERS = ("finder", "vqa", "people")
 HALVES = "halves"
 """Instead of a finder: trust the prompt, and take the left and the right half of every picture."""
 
@@ -35,16 +34,53 @@ AUTOMATIC, PEOPLE, BY_HAND = "automatic", "people", "by hand"
 _ANSWER_COLUMNS = ("automatic", "human", "truth", "perceived_gender")
 
 
+@settings_class(frozen=True, kw_only=True)
+class LabellingOptions(Options):
+    """Who says how each person looks."""
+
+    labeller: Literal["finder", "vqa", "people"] = setting(
+        "finder",
+        "Labeller",
+        "finder: each person cut out and compared with the sentences; vqa: the paper's questions; "
+        "people: only the answers of people",
+    )
+    finder: str = setting(
+        "calibration-finder",
+        "Person finder",
+        "Who cuts the people out; halves: trust the prompt, and take the left and right half of each picture",
+    )
+    answerer: str = setting("calibration-answerer", "Answerer", "Who answers the questions of vqa")
+    sentences: tuple[str, ...] = setting(
+        ("a photo of a man", "a photo of a woman"),
+        "Sentences",
+        "Which is closer to each person cut out; the first of a masculine-looking one",
+    )
+    margin: float = setting(
+        0.01,
+        "Margin",
+        "Least difference of the two cosines; below it a person cannot be identified",
+        ge=0,
+        le=2,
+    )
+
+
+@settings_class(frozen=True, kw_only=True)
+class PairOptions(LabellingOptions):
+    """Who labels, and how often each identity is drawn alone."""
+
+    single_images: int = setting(
+        3, "Pictures of each alone", "Of each occupation or role without the other", ge=1, le=1000
+    )
+
+
 def check_labelling(settings: StudySettings) -> None:
     """Raise InvalidInput (or StorageError) for options and labels that cannot be used, before drawing."""
     options = settings.options
-    if options["labeller"] not in LABELLERS:
-        raise InvalidInput(f"labeller is one of {', '.join(LABELLERS)}; got {options['labeller']!r}")
-    if options["labeller"] == "people" and not settings.labels:
+    if options.labeller == "people" and not settings.labels:
         raise InvalidInput("labeller=people needs a CSV of people's answers in the setting labels")
-    if len(set(options["sentences"])) != 2:
+    if len(set(options.sentences)) != 2:
         raise InvalidInput(
-            f"sentences are two, the first of a masculine-looking person; got {options['sentences']}"
+            f"sentences are two, the first of a masculine-looking person; got {options.sentences}"
         )
     if settings.labels:
         read_answers(settings.labels, allowed=ANSWERS)
@@ -53,12 +89,12 @@ def check_labelling(settings: StudySettings) -> None:
 def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
     """Who looks at the pictures to label their people: nobody where people alone do."""
     options = settings.options
-    if options["labeller"] == "people":
+    if options.labeller == "people":
         return ()
-    if options["labeller"] == "vqa":
-        return (Reader(role="answerer", name=options["answerer"]),)
-    finder = Reader(role="person_finder", name=options["finder"])
-    return encoder_of(settings) if options["finder"] == HALVES else (*encoder_of(settings), finder)
+    if options.labeller == "vqa":
+        return (Reader(role="answerer", name=options.answerer),)
+    finder = Reader(role="person_finder", name=options.finder)
+    return encoder_of(settings) if options.finder == HALVES else (*encoder_of(settings), finder)
 
 
 def labeller_ready(settings: StudySettings, services: StudyServices) -> None:
@@ -66,12 +102,12 @@ def labeller_ready(settings: StudySettings, services: StudyServices) -> None:
     options, blank = settings.options, Image.new("RGB", (64, 64))
     if settings.labels:
         return
-    if options["labeller"] == "vqa":
-        answerer = services.answerer(options["answerer"])
+    if options.labeller == "vqa":
+        answerer = services.answerer(options.answerer)
         with services.reading(answerer):
             answerer.answer([blank], ["What gender is the person in the picture?"])
-    elif options["finder"] != HALVES:
-        finder = services.person_finder(options["finder"])
+    elif options.finder != HALVES:
+        finder = services.person_finder(options.finder)
         with services.reading(finder):
             finder.find(blank)
 
@@ -124,7 +160,7 @@ def label_people(
         The labels are of other pictures.
     """
     labelled = people.assign(**dict.fromkeys(_ANSWER_COLUMNS), lean=np.nan)
-    labeller = settings.options["labeller"]
+    labeller = settings.options.labeller
     if labeller == "finder":
         labelled["automatic"], labelled["lean"] = yield from _by_finder(people, settings, data)
     elif labeller == "vqa":
@@ -210,12 +246,12 @@ def _by_finder(
     people: pd.DataFrame, settings: StudySettings, data: StudyData
 ) -> Steps[tuple[list[str], list[float]]]:
     """Find the people, cut each out, and ask the reader which of two sentences is closer."""
-    masculine, feminine = data.texts(settings.options["sentences"])
+    masculine, feminine = data.texts(settings.options.sentences)
     direction, encoder = masculine - feminine, data.encoder()
     leans: dict[str, np.ndarray] = {}
     for alone, some in people.groupby(people["position"] == SINGLE, sort=False):
         pictures = some.drop_duplicates("image_id")
-        find, finders = _finder(settings.options["finder"], 1 if alone else 2, data)
+        find, finders = _finder(settings.options.finder, 1 if alone else 2, data)
 
         def read(images: list[Image.Image], find: Finding = find) -> list[np.ndarray]:
             boxes = [find(image) for image in images]
@@ -229,7 +265,7 @@ def _by_finder(
 
         found = yield from data.read("looking for people", pictures, read, encoder, *finders)
         leans |= dict(zip(pictures["image_id"], found, strict=True))
-    margin = settings.options["margin"]
+    margin = settings.options.margin
     places = list(zip(people["image_id"], people["position"], strict=True))
     each = [_lean(leans[image], position) for image, position in places]
     return [_seen(lean, margin) for lean in each], each
@@ -265,7 +301,7 @@ def _by_answerer(
     people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData
 ) -> Steps[list[str]]:
     """Ask the paper's question about each person, with the whole picture."""
-    answerer = data.services.answerer(settings.options["answerer"])
+    answerer = data.services.answerer(settings.options.answerer)
     vqa = design.data["vqa"]
     asked = zip(people["identity"], people["position"], strict=True)
     questions = [vqa["single" if side == SINGLE else "paired"].format(who, side=side) for who, side in asked]

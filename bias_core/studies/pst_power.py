@@ -9,8 +9,8 @@ import pandas as pd
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.pst_labels import (
-    LABELLING_RANGES,
     SINGLE,
+    PairOptions,
     check_labelling,
     keep_labels,
     label_people,
@@ -66,7 +66,7 @@ def power_shots(design: Design, settings: StudySettings) -> list[Shot]:
     alone = [role for pair in pairs for role in pair]
     return [
         *pair_shots(design, pairs, design.images_per_prompt),
-        *single_shots(design, alone, settings.options["single_images"]),
+        *single_shots(design, alone, settings.options.single_images),
     ]
 
 
@@ -201,7 +201,7 @@ PROGRAMS = {
         measure=measure_power,
         ready=labeller_ready,
         readers=labelling_readers,
-        ranges=LABELLING_RANGES | {"single_images": (1, 1000)},
+        options=PairOptions,
         ahead=nothing_ahead,
         rescore=score_power,
     )

@@ -280,10 +280,10 @@ def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> 
     """Notes on who labelled the people, and on those whom nobody did."""
     options = settings.options
     who = {
-        "finder": f"by {settings.encoder} on each person cut out by {options['finder']}",
-        "vqa": f"by {options['answerer']}, asked about the whole picture",
+        "finder": f"by {settings.encoder} on each person cut out by {options.finder}",
+        "vqa": f"by {options.answerer}, asked about the whole picture",
         "people": "by people",
-    }["people" if settings.labels else options["labeller"]]
+    }["people" if settings.labels else options.labeller]
     notes = [f"{LABELLED} {who}."]
     if len(people) < n_asked:
         notes.append(f"Nobody labelled {n_asked - len(people):,} of {n_asked:,} people; they are left out.")
@@ -295,7 +295,7 @@ def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> 
             "left as they were. Look at all, or at a random part: whoever corrects only what looks wrong one "
             "way moves the score that way."
         )
-    if options["labeller"] == "vqa" and not settings.labels:
+    if options.labeller == "vqa" and not settings.labels:
         notes.append("Questions about whole pictures do not notice failed pictures: none is counted.")
     return tuple(notes)
 

@@ -12,8 +12,9 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_stereotype import stereotype_test_score
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.pst_labels import (
-    LABELLING_RANGES,
     SINGLE,
+    LabellingOptions,
+    PairOptions,
     check_labelling,
     keep_labels,
     label_people,
@@ -33,6 +34,7 @@ from bias_core.studies.pst_scores import (
     score_finding,
 )
 from bias_core.studies.pst_shots import FAIRNESS, GENDERS, PAIRED, pair_shots, single_shots
+from bias_core.studies.setting_fields import setting, settings_class, settings_of
 from bias_core.studies.study_data import nothing_ahead
 from bias_core.studies.study_types import (
     Design,
@@ -50,8 +52,17 @@ if TYPE_CHECKING:
     from bias_core.studies.study_data import StudyData
 
 SETTINGS = {PAIRED: "In pairs", FAIRNESS: "In pairs, asked to be fair", SINGLE: "Alone"}
-LABELLING = ("labeller", "finder", "answerer", "sentences", "margin")
+LABELLING = tuple(settings_of(LabellingOptions))
 _LONGEST = 80  # characters of an identity
+
+
+@settings_class(frozen=True, kw_only=True)
+class TwoOptions(PairOptions):
+    """Of two identities of one's own."""
+
+    fairness: bool = setting(
+        True, "Also asked to be fair", "Draw the pair with the words that ask for fairness, too"
+    )
 
 
 def design_of_two(
@@ -108,14 +119,14 @@ def shots_of_two(design: Design, settings: StudySettings) -> list[Shot]:
     """The pair in both orders, plain and with the intervention, and each alone."""
     check_labelling(settings)
     first, second = design.data["identities"]
-    intervened = [FAIRNESS] if settings.options["fairness"] else []
+    intervened = [FAIRNESS] if settings.options.fairness else []
     return [
         *[
             shot
             for setting in (PAIRED, *intervened)
             for shot in pair_shots(design, [(first, second)], design.images_per_prompt, setting)
         ],
-        *single_shots(design, (first, second), settings.options["single_images"]),
+        *single_shots(design, (first, second), settings.options.single_images),
     ]
 
 
@@ -234,7 +245,7 @@ PROGRAMS = {
         measure=measure_two,
         ready=labeller_ready,
         readers=labelling_readers,
-        ranges=LABELLING_RANGES | {"single_images": (1, 1000)},
+        options=TwoOptions,
         ahead=nothing_ahead,
         rescore=score_two,
     )

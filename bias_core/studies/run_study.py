@@ -8,23 +8,24 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from bias_core.errors import Cancelled, InvalidInput, StorageError, quoted
+from bias_core.errors import Cancelled, InvalidInput, StorageError
 from bias_core.given_values import check_texts
 from bias_core.model_catalogue import check_condition
 from bias_core.runs.manifests import STALE_SECONDS, Manifest
-from bias_core.studies.designs import program_of
+from bias_core.studies.designs import program_of, typed_options
 from bias_core.studies.explore_plan import library_versions
 from bias_core.studies.files_read import read_files
 from bias_core.studies.imported_rows import ImportedRows
-from bias_core.studies.limits import TimeLimit, check_ranges, looks_at_stop
+from bias_core.studies.limits import TimeLimit, looks_at_stop
 from bias_core.studies.plain_values import encode
 from bias_core.studies.progress import Progress
 from bias_core.studies.prompt_notes import before_drawing, while_drawing
 from bias_core.studies.readers import check_readers
 from bias_core.studies.rows import RowMaker
 from bias_core.studies.saved_reports import keep_report
+from bias_core.studies.setting_fields import changed_settings, option_values
 from bias_core.studies.study_data import StudyData
 from bias_core.studies.study_size import MOST_ESTIMATED, check_import, check_size, n_asked
 from bias_core.studies.study_types import StudyReport
@@ -260,8 +261,8 @@ def _laid_out(
         return replace(settings, model=f"imported:{imported.source.name}", condition=""), imported, shots
     if not shots:
         raise InvalidInput(
-            f"{design.name} has nothing to draw with the options {dict(settings.options)}; a study of a "
-            "dataset needs a folder or zip of pictures (images; in a terminal `study run` with --images)"
+            f"{design.name} has nothing to draw with the options {option_values(settings.options)}; a study "
+            "of a dataset needs a folder or zip of pictures (images; in a terminal `study run` with --images)"
         )
     rows = RowMaker.build(settings, services, estimate=estimate)
     if not estimate or n_asked(design, settings) > MOST_ESTIMATED:
@@ -281,30 +282,7 @@ def with_options(design: Design, settings: StudySettings) -> StudySettings:
     InvalidInput
         An option that the design does not have, a value that is not of its type or outside of its range.
     """
-    options = dict(design.options)
-    for name, value in settings.options.items():
-        if name not in options:
-            known = ", ".join(options) or "none"
-            raise InvalidInput(f"{design.name} has no option {quoted(name)}; it has {known}")
-        options[name] = _typed(name, value, options[name])
-        check_texts(name, options[name])
-    check_ranges(options, program_of(design).ranges)
-    return replace(settings, options=options)
-
-
-_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-
-
-def _typed(name: str, value: Any, like: object) -> object:
-    """``value``, which may come from a command line, as what ``like`` is."""
-    try:
-        if isinstance(like, bool):
-            return _TRUTHS[str(value).lower()]
-        if isinstance(like, list):
-            return [part.strip() for part in value.split(",")] if isinstance(value, str) else list(value)
-        return type(like)(value) if isinstance(like, (int, float, str)) else value
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidInput(f"option {name} is like {like!r}, got {quoted(value)}") from error
+    return replace(settings, options=typed_options(design, settings.options))
 
 
 _ADDED = ("arms", "negative_prompt")
@@ -321,6 +299,8 @@ def _manifest(
 ) -> Manifest:
     # The design's data decides the numbers too, so it is part of what makes a run the same run.
     values = {k: v for k, v in asdict(settings).items() if k not in _ADDED or v}
+    changed = changed_settings(settings.options)
+    values["options"] = {k: v for k, v in values["options"].items() if k in design.options or k in changed}
     asked = json.dumps([session, asdict(design), values], sort_keys=True, default=str)
     return Manifest(
         id=hashlib.sha256(asked.encode()).hexdigest()[:16],

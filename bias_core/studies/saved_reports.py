@@ -9,17 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.errors import StorageError
+from bias_core.errors import InvalidInput, StorageError
 from bias_core.runs.reports import ReportStore
+from bias_core.studies.designs import programs_by_kind, typed_options
 from bias_core.studies.explore_types import ExploreReport
 from bias_core.studies.plain_values import decode, encode
+from bias_core.studies.setting_fields import settings_of
 from bias_core.studies.study_types import StudyReport
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bias_core.studies.context import StudyServices
-    from bias_core.studies.study_types import StudyFigure
+    from bias_core.studies.study_types import StudyFigure, StudySettings
 
 Report = StudyReport | ExploreReport
 _FORM = 1  # of the file; one of another form is not read
@@ -60,7 +62,29 @@ def from_text(text: str, root: Path) -> SavedReport:
     report = decode(values["report"], root)
     if not isinstance(report, Report):
         raise StorageError(f"a saved report holds a {type(report).__name__}")
+    if isinstance(report, StudyReport):
+        report = _with_typed_options(report)
     return SavedReport(report=report, created=float(values["created"]))
+
+
+def _with_typed_options(report: StudyReport) -> StudyReport:
+    """The report with options as its kind of study declares them; files have them as plain values."""
+    programs = programs_by_kind()
+    if report.design.kind not in programs:  # a comparison is no design
+        return report
+    declared = settings_of(programs[report.design.kind].options)
+
+    def typed(settings: StudySettings) -> StudySettings:
+        still = {name: value for name, value in settings.options.items() if name in declared}
+        return replace(settings, options=typed_options(report.design, still))
+
+    try:
+        arms = tuple(replace(arm, settings=typed(arm.settings)) for arm in report.arms)
+        return replace(report, settings=typed(report.settings), arms=arms)
+    except InvalidInput as error:
+        raise StorageError(
+            f"a saved report was written by another version of the program: {error}"
+        ) from error
 
 
 def report_store(services: StudyServices) -> ReportStore:

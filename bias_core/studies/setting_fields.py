@@ -19,11 +19,25 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from bias_core.errors import InvalidInput, quoted
 from bias_core.given_values import check_texts
 
-__all__ = ["Setting", "changed_settings", "setting", "settings_class", "settings_of"]
+__all__ = [
+    "Options",
+    "Setting",
+    "changed_settings",
+    "option_values",
+    "setting",
+    "settings_class",
+    "settings_of",
+]
 
 T = TypeVar("T")
 _INFO = "setting"
-_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "a list"}
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    tuple: "a list of texts",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +91,26 @@ class Setting:
         return NoneType in get_args(self.annotation)
 
     @property
+    def flag(self) -> str:
+        """Its option on the command line."""
+        return self.option or "--" + self.name.replace("_", "-")
+
+    @property
     def key(self) -> str:
         """Its name in addresses and forms."""
         return self.link or self.option.lstrip("-").replace("-", "_") or self.name
+
+    def told(self) -> dict[str, Any]:
+        """What a program is told of it."""
+        return {
+            "name": self.name,
+            "type": "list" if self.kind is tuple else self.kind.__name__,
+            "default": self.default,
+            "range": [self.ge if self.gt is None else self.gt, self.le if self.lt is None else self.lt],
+            "choices": list(self.choices),
+            "label": self.label,
+            "sentence": self.sentence,
+        }
 
     @property
     def words(self) -> str:
@@ -118,7 +149,10 @@ class Setting:
         if self.kind is str:
             return "" if value is None else str(value).strip()
         if self.kind is tuple and self.annotation == tuple[str, ...]:
-            return _texts(value)
+            parts = value.split(",") if isinstance(value, str) and value else value or ()
+            if not isinstance(parts, (list, tuple)):
+                raise InvalidInput(self.refusal(value))
+            return tuple(str(part).strip() for part in parts)
         if self.kind is object:
             return value
         if isinstance(value, bool) and self.kind is not bool:
@@ -127,6 +161,16 @@ class Setting:
             return _adapter(self.kind).validate_python(value)
         except (ValidationError, OverflowError) as error:
             raise InvalidInput(self.refusal(value)) from error
+
+    def write(self, value: Any) -> str:
+        """A value as the text that :meth:`read` takes."""
+        return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+    @property
+    def says(self) -> str:
+        """What it is, and what would do."""
+        limits = self.range_words or (self.words if self.choices else "")
+        return f"{self.label}: {limits}. {self.sentence}" if limits else f"{self.label}. {self.sentence}"
 
     def refusal(self, value: object, wrong: str = "") -> str:
         """The sentence that refuses a value; ``wrong`` is the kind of pydantic's error."""
@@ -191,8 +235,27 @@ else:
         return decorate
 
 
-@cache
-def settings_of(kind: Any) -> Mapping[str, Setting]:
+@settings_class(frozen=True, kw_only=True)
+class Options:
+    """What may be asked of one kind of study, beside what is asked of all; of a kind without any, this."""
+
+
+def option_values(options: Any) -> dict[str, Any]:
+    """Options by name, whether they are checked already or as somebody gave them.
+
+    Raises
+    ------
+    InvalidInput
+        They are no names with values.
+    """
+    if isinstance(options, Options):
+        return {name: getattr(options, name) for name in settings_of(type(options))}
+    if not isinstance(options, Mapping):
+        raise InvalidInput(f"options must be names with their values; got {quoted(options)}")
+    return dict(options)
+
+
+def settings_of(kind: type) -> Mapping[str, Setting]:
     """The settings that a :func:`settings_class` declares, by name, in the order of their declaration."""
     types = get_type_hints(kind)
     return {
@@ -205,8 +268,7 @@ def settings_of(kind: Any) -> Mapping[str, Setting]:
 
 def changed_settings(settings: Any) -> dict[str, Any]:
     """The values of a :func:`settings_class` that are not at their default."""
-    kind: Any = type(settings)
-    declared = settings_of(kind)
+    declared = settings_of(type(settings))
     values = {name: getattr(settings, name) for name in declared}
     return {name: value for name, value in values.items() if value != declared[name].default}
 
@@ -228,15 +290,6 @@ def _default(declared: Field[Any]) -> Any:
 
 def _is_nothing(value: object) -> bool:
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    if value is None or value == "":
-        return ()
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, (list, tuple)):
-        raise InvalidInput(f"a list of texts is wanted; got {quoted(value)}")
-    return tuple(str(part).strip() for part in parts)
 
 
 def _end(end: float | None) -> str:

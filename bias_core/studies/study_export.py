@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, fields
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import yaml
 
 from bias_core.runs.export import Export, ExportedImage
 from bias_core.studies.dataset_facts import facts_of_study
-from bias_core.studies.designs import STUDY_FOLDER, find_design, programs_by_kind
+from bias_core.studies.designs import STUDY_FOLDER, find_design, programs_by_kind, typed_options
 from bias_core.studies.figures import to_bytes
+from bias_core.studies.setting_fields import changed_settings, option_values, settings_of
 from bias_core.studies.study_report import finding_rows, plain, to_dict, to_markdown
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.study_types import Arm, StudySettings
 
 if TYPE_CHECKING:
     from bias_core.studies.study_types import Design, StudyReport
 
-_OPTIONS = {
-    "model": "--model",
-    "condition": "--condition",
-    "encoder": "--encoder",
-    "scale": "--scale",
-    "seed": "--seed",
-    "num_inference_steps": "--steps",
-    "guidance_scale": "--guidance",
-    "confidence": "--confidence",
-    "negative_prompt": "--negative-prompt",
-    "images": "--images",
-    "labels": "--labels",
-}
+_DRAWN = {"model", "condition"}  # of imported pictures they say nothing
 
 
 def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
@@ -67,36 +56,52 @@ def to_command(design: Design, settings: StudySettings) -> str:
     """The command line that gives the same numbers; what is at its default is left out."""
     name = design.name if is_shipped(design) else f"{design.name}.yaml"
     parts = ["python", "-m", "bias_core", "study", "run", name]
-    defaults = {f.name: f.default for f in fields(StudySettings)}
-    drawn = {"model", "condition"}  # of imported pictures they say nothing
-    for name, option in _OPTIONS.items():
-        value = getattr(settings, name)
-        unneeded = name in drawn and (settings.images or value == "")
-        if value != defaults[name] and not unneeded:
-            parts += [option, str(value)]
-    parts += ["--force"] * settings.force
-    for name, value in settings.options.items():
-        if value != design.options.get(name):
-            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-            parts += ["--option", f"{name}={text}"]
+    for name, value in _given(design, settings).items():
+        declared = settings_of(StudySettings)[name]
+        if name == "options":
+            parts += [
+                word for key, item in value.items() for word in ("--option", f"{key}={declared.write(item)}")
+            ]
+        elif name == "arms":
+            parts += [word for arm in value for word in ("--arm", _arm_text(arm))]
+        else:
+            parts += [declared.flag] if value is True else [declared.flag, declared.write(value)]
     return shlex.join(parts)
+
+
+def _arm_text(arm: Arm) -> str:
+    """An arm as the command line takes it."""
+    given = changed_settings(arm)
+    return "|".join(f"{settings_of(Arm)[name].key}={value}" for name, value in given.items())
+
+
+def _given(design: Design, settings: StudySettings) -> dict[str, Any]:
+    """The settings that are not as the program or the design has them."""
+    given = changed_settings(settings) | {"options": _changed_options(design, settings)}
+    if settings.images:
+        given = {name: value for name, value in given.items() if name not in _DRAWN}
+    return {name: value for name, value in given.items() if value not in ("", {})}
+
+
+def _changed_options(design: Design, settings: StudySettings) -> dict[str, Any]:
+    """The options that are not as the design has them."""
+    if design.kind not in programs_by_kind():  # a comparison is no design
+        return option_values(settings.options)
+    usual = typed_options(design, {})
+    options = option_values(typed_options(design, settings.options))
+    return {name: value for name, value in options.items() if value != getattr(usual, name)}
 
 
 def to_python(design: Design, settings: StudySettings) -> str:
     """The Python lines that give the same numbers."""
-    defaults = {f.name: f.default for f in fields(StudySettings)}
-    options = {k: v for k, v in settings.options.items() if v != design.options.get(k)}
-    chosen = {k: v for k in _OPTIONS if (v := getattr(settings, k)) != defaults[k]}
-    chosen |= {"options": options} if options else {}
-    chosen |= {"force": True} if settings.force else {}
-    arguments = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
+    arguments = ", ".join(f"{name}={value!r}" for name, value in _given(design, settings).items())
     name = design.name if is_shipped(design) else f"{design.name}.yaml"
     return "\n".join(
         (
             "from bias_core.services import Services",
             "from bias_core.studies.designs import find_design",
             "from bias_core.studies.run_study import complete, run_study",
-            "from bias_core.studies.study_types import StudySettings",
+            f"from bias_core.studies.study_types import {'Arm, ' * bool(settings.arms)}StudySettings",
             "",
             f"settings = StudySettings({arguments})",
             f"report = complete(run_study(find_design({name!r}), settings, Services()))",

@@ -19,6 +19,7 @@ from bias_core.studies.number_text import (
     format_p,
 )
 from bias_core.studies.report import LIMITS, warning_lines
+from bias_core.studies.setting_fields import option_values
 from bias_core.studies.table_text import excerpt_lines
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
     ``beside`` says that figures and tables stand beside it as files, as in a zip or folder.
     """
     design, settings = report.design, report.settings
-    condition = " and ".join(settings.options.get("conditions", ())) or settings.condition
+    condition = " and ".join(option_values(settings.options).get("conditions", ())) or settings.condition
     model = f"{settings.model}, {condition}" if condition else settings.model
     source = f" After {design.reference}, {design.where}." if design.reference else ""
     size = f"; {size_in_words(design, settings)}" if design.reference else ""

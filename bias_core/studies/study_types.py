@@ -47,7 +47,9 @@ _GUIDANCE: dict[str, Any] = {
     "label": "Guidance scale", "sentence": "Left out: the model's own", "ge": 0, "le": MAX_GUIDANCE,
     "option": "--guidance",
 }  # fmt: skip
-_NEGATIVE = {"label": "Negative prompt", "sentence": "What pictures are guided away from"}
+_NEGATIVE = {
+    "label": "Negative prompt", "sentence": "What pictures are guided away from", "link": "negative",
+}  # fmt: skip
 _IMAGES: dict[str, Any] = {
     "label": "Your own pictures instead",
     "sentence": "Folder or zip of pictures with their prompts, instead of drawing",

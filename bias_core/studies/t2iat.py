@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from bias_core.prompts import append_word, fill_template, replace_word
 from bias_core.statistics import benjamini_hochberg
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import scaled, thinned
+from bias_core.studies.setting_fields import Options, setting, settings_class
 from bias_core.studies.study_types import (
     Design,
     Finding,
@@ -39,6 +40,26 @@ FEWEST_STIMULI = 4
 SIGNIFICANT = 0.05
 
 
+@settings_class(frozen=True, kw_only=True)
+class CrossingOptions(Options):
+    """Which tests are drawn, and how stimuli and attribute words meet."""
+
+    tests: tuple[str, ...] = setting((), "Tests", "Keys of the tests to run; all where empty")
+    crossing: Literal["turns", "full"] = setting(
+        "turns", "Crossing", "turns: each stimulus with one word of each attribute; full: with every word"
+    )
+
+
+@settings_class(frozen=True, kw_only=True)
+class TestOptions(CrossingOptions):
+    """Which tests are run, and how their numbers are formed."""
+
+    n_permutations: int = setting(1000, "Permutations", "For the p-value", ge=1, le=100_000)
+    effect_size_sd: Literal["pooled", "union"] = setting(
+        "pooled", "Standard deviation of d", "union: the WEAT convention"
+    )
+
+
 def association_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Per test and side: the neutral prompts, and their edits with words of A and of B."""
     return [
@@ -53,7 +74,7 @@ def association_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 def chosen_tests(design: Design, settings: StudySettings) -> list[dict[str, Any]]:
     """The tests that the option names, or all; InvalidInput for one that does not exist."""
-    wanted = settings.options["tests"]
+    wanted = settings.options.tests
     tests = [test for test in design.data["tests"] if not wanted or test["key"] in wanted]
     if unknown := set(wanted) - {test["key"] for test in tests}:
         known = ", ".join(test["key"] for test in design.data["tests"])
@@ -80,7 +101,7 @@ def edits_of(
     place = list(map(str, design.data["concepts"][test[side]])).index(stimulus)
     for attribute in ("a", "b"):
         words = [str(word) for word in design.data["concepts"][test[attribute]]]
-        if settings.options["crossing"] == "full":
+        if settings.options.crossing == "full":
             yield from (
                 (attribute, edited(prompt, word, test["kind"]), max(1, n // len(words))) for word in words
             )
@@ -161,8 +182,8 @@ def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> 
         groups_x=groups_x,
         groups_y=groups_y,
         attribute_groups=edited_from,
-        n_permutations=settings.options["n_permutations"],
-        effect_size_sd=settings.options["effect_size_sd"],
+        n_permutations=settings.options.n_permutations,
+        effect_size_sd=settings.options.effect_size_sd,
         confidence=settings.confidence,
         rng=settings.seed,
     )
@@ -277,7 +298,5 @@ def _distribution_figure(found: dict[str, AssociationTest], titles: dict[str, st
 
 
 PROGRAMS = {
-    "association_tests": Program(
-        shots=association_shots, measure=measure_associations, ranges={"n_permutations": (1, 100_000)}
-    )
+    "association_tests": Program(shots=association_shots, measure=measure_associations, options=TestOptions)
 }

@@ -17,6 +17,7 @@ from bias_core.metrics.rank_agreement import kendall_tau
 from bias_core.statistics import wilson_interval
 from bias_core.studies.labels import majority, read_answers
 from bias_core.studies.program import Measuring, Program
+from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_types import (
     Design,
     Finding,
@@ -26,7 +27,7 @@ from bias_core.studies.study_types import (
     StudySettings,
     StudyTable,
 )
-from bias_core.studies.t2iat import association_shots
+from bias_core.studies.t2iat import CrossingOptions, association_shots
 from bias_core.studies.t2iat_sets import SETS
 from bias_core.types import Estimate
 
@@ -37,6 +38,20 @@ if TYPE_CHECKING:
 
 Score = dict[str, Any]
 FEWEST = 2  # concepts that have an order
+
+
+@settings_class(frozen=True, kw_only=True)
+class JudgedOptions(CrossingOptions):
+    """Which tests are judged by people, and on how many pictures."""
+
+    n_images: int = setting(
+        20, "Judged pictures", "Neutral pictures of each concept that are judged", ge=1, le=10_000
+    )
+    tests: tuple[str, ...] = setting(
+        ("flowers_insects", "instruments_weapons", "science_arts", "career_family"),
+        "Tests",
+        "Keys of the tests to judge",
+    )
 
 
 def human_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -122,7 +137,7 @@ def _judged(frame: pd.DataFrame, scores: Mapping[str, Score], settings: StudySet
     rng, chosen = np.random.default_rng(settings.seed), []
     for concept, score in scores.items():
         neutral = _of(frame, score, "neutral")
-        kept = np.sort(rng.permutation(len(neutral))[: settings.options["n_images"]])
+        kept = np.sort(rng.permutation(len(neutral))[: settings.options.n_images])
         chosen.append(neutral.iloc[kept].assign(concept=concept))
     return pd.concat(chosen)
 
@@ -345,7 +360,5 @@ def _order_figure(table: pd.DataFrame) -> StudyFigure:
 
 
 PROGRAMS = {
-    "association_and_people": Program(
-        shots=human_shots, measure=measure_human, ranges={"n_images": (1, 10_000)}
-    )
+    "association_and_people": Program(shots=human_shots, measure=measure_human, options=JudgedOptions)
 }

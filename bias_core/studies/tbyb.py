@@ -9,9 +9,11 @@ from bias_core.prompts import fix_articles
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.rows import scaled, thinned
+from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_types import Design, Results, Shot, StudyFigure, StudySettings, StudyTable
 from bias_core.studies.tbyb_pictures import keep_reading
 from bias_core.studies.tbyb_reading import (
+    CaptioningOptions,
     Reading,
     Scores,
     caption_ahead,
@@ -43,12 +45,39 @@ ALL = "all prompts"
 SETS = ("objects", "professions")
 
 
+@settings_class(frozen=True, kw_only=True)
+class GeneralOptions(CaptioningOptions):
+    """Which prompts are drawn, and how they are read."""
+
+    sets: tuple[str, ...] = setting(("objects", "professions"), "Prompts", "objects, professions, or both")
+    paper_wording: bool = setting(
+        False, "The paper's wording", "a person ... rather than a picture of a person ..."
+    )
+    published_model: str = setting(
+        "runwayml/stable-diffusion-v1-5",
+        "Published model",
+        "Whose released numbers stand beside the findings",
+    )
+
+
+@settings_class(frozen=True, kw_only=True)
+class TaskOptions(CaptioningOptions):
+    """Which trigger words are drawn, and how they are read."""
+
+    triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty")
+    published_model: str = setting(
+        "runwayml/stable-diffusion-v1-5",
+        "Published model",
+        "Whose released numbers stand beside the findings",
+    )
+
+
 def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Objects with three actions each, and professions with three descriptors each."""
     _released(design, settings, "general")
     share = settings.scale**0.5
     n = scaled(design.images_per_prompt, share)
-    paper = settings.options["paper_wording"]
+    paper = settings.options.paper_wording
     objects, occupations = design.data["general"]["objects"], design.data["general"]["occupations"]
     templates = occupations["templates_paper" if paper else "templates"]
     form = objects["template_paper" if paper else "template"]
@@ -62,7 +91,7 @@ def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
         for row in thinned(read_table(occupations["file"]), share, least=FEWEST, seed=settings.seed)
         for column in occupations["columns"]["actions"]
     ]
-    wanted = settings.options.get("sets", SETS)
+    wanted = settings.options.sets
     if not wanted or (unknown := sorted(set(wanted) - set(SETS))):
         raise InvalidInput(f"sets are {' and '.join(SETS)}; got {', '.join(unknown) if wanted else 'none'}")
     return [
@@ -78,7 +107,7 @@ def task_shots(design: Design, settings: StudySettings) -> list[Shot]:
     share = settings.scale**0.5
     n = scaled(design.images_per_prompt, share)
     triggers = design.data["task_oriented"]["triggers"]
-    wanted = settings.options["triggers"] or list(triggers)
+    wanted = settings.options.triggers or list(triggers)
     if unknown := sorted(set(wanted) - set(triggers)):
         raise InvalidInput(f"no trigger {', '.join(unknown)}; there are {', '.join(triggers)}")
     return [
@@ -94,7 +123,7 @@ def measure_general(design: Design, settings: StudySettings, data: StudyData) ->
     keep_reading(reading, data)
     sets = _sets(reading, settings, data)
     rows = _released(design, settings, "general")
-    published = next(row for row in rows if row["Model"] == settings.options["published_model"])
+    published = next(row for row in rows if row["Model"] == settings.options.published_model)
     table4 = genders(design, sets, data)
     return Results(
         findings=findings(ALL, sets[ALL], published),
@@ -110,7 +139,7 @@ def measure_task(design: Design, settings: StudySettings, data: StudyData) -> Me
     keep_reading(reading, data)
     sets = _sets(reading, settings, data)
     rows = _released(design, settings, "task_oriented")
-    model = settings.options["published_model"]
+    model = settings.options.published_model
     published = {row["Target"]: row for row in rows if row["Model"] == model}
     table4 = genders(design, sets, data)
     return Results(
@@ -168,7 +197,7 @@ def _released(design: Design, settings: StudySettings, kind: str) -> list[dict[s
     """The released evaluations of all models; InvalidInput where the asked one is not among them."""
     rows = read_table(design.data["evaluations"][kind]["file"])
     known = dict.fromkeys(row["Model"] for row in rows)
-    asked = settings.options.get("published_model")
+    asked = getattr(settings.options, "published_model", None)
     if asked is not None and asked not in known:
         raise InvalidInput(f"no released evaluation of {asked!r}; there are {', '.join(known)}")
     return rows
@@ -199,6 +228,7 @@ PROGRAMS = {
         measure=measure_general,
         ready=captioner_ready,
         readers=captioning_readers,
+        options=GeneralOptions,
         ahead=caption_ahead,
     ),
     "triggered_object_bias": Program(
@@ -206,6 +236,7 @@ PROGRAMS = {
         measure=measure_task,
         ready=captioner_ready,
         readers=captioning_readers,
+        options=TaskOptions,
         ahead=caption_ahead,
     ),
     "dataset_bias": Program(
@@ -213,6 +244,7 @@ PROGRAMS = {
         measure=measure_dataset,
         ready=captioner_ready,
         readers=captioning_readers,
+        options=CaptioningOptions,
         ahead=caption_ahead,
     ),
 }

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from bias_core.runs.png import pixel_digest
 from bias_core.statistics import mean_interval, wilson_interval
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import thinned
+from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_types import (
     Design,
     Finding,
@@ -32,6 +33,7 @@ from bias_core.studies.tbyb import general_shots, task_shots
 from bias_core.studies.tbyb_pictures import keep_reading
 from bias_core.studies.tbyb_reading import (
     STRONGER,
+    CaptioningOptions,
     Reading,
     Scores,
     caption_ahead,
@@ -60,18 +62,35 @@ _FEWEST_PROMPTS = 2
 WITH_TRIGGER, WITHOUT_TRIGGER = "with a trigger word", "without one"
 
 
+@settings_class(frozen=True, kw_only=True)
+class ControlledOptions(CaptioningOptions):
+    """Which conditions and prompts are drawn, and how they are read."""
+
+    conditions: tuple[str, ...] = setting(
+        ("fair", "trigger", "backdoor"), "Conditions", "The first is the base"
+    )
+    prompts: Literal["both", "task_oriented", "general"] = setting(
+        "both",
+        "Prompts",
+        "both: scenes with a trigger word and as many prompts without; or one of the two alone",
+    )
+    triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty")
+    sets: tuple[str, ...] = setting(
+        ("objects", "professions"), "General prompts", "objects, professions, or both"
+    )
+    paper_wording: bool = setting(
+        False, "The paper's wording", "a person ... rather than a picture of a person ..."
+    )
+
+
 def controlled_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Every prompt under every condition."""
-    conditions = settings.options["conditions"]
+    conditions = settings.options.conditions
     if len(set(conditions)) < 2 or len(set(conditions)) < len(conditions):
         raise InvalidInput(f"a controlled experiment needs two different conditions; got {conditions}")
-    if settings.options["prompts"] not in _PROMPTS:
-        raise InvalidInput(
-            f"option prompts is one of {', '.join(_PROMPTS)}; got {settings.options['prompts']!r}"
-        )
     if settings.images:
         raise InvalidInput("imported pictures have no conditions to compare; try tbyb-dataset")
-    shots = _PROMPTS[settings.options["prompts"]](design, settings)
+    shots = _PROMPTS[settings.options.prompts](design, settings)
     return [
         replace(shot, condition=condition, facts={**shot.facts, "condition": condition, "words": words})
         for condition in conditions
@@ -103,7 +122,7 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
     """The measures of every condition at equal numbers of pictures, and what changes against the base."""
     reading = yield from read_pictures(settings, data)
     keep_reading(reading, data)
-    names = [str(name) for name in settings.options["conditions"]]
+    names = [str(name) for name in settings.options.conditions]
     parts = {name: reading.where(data.frame["condition"] == name) for name in names}
     sets = {name: score(part, settings) for name, part in parts.items()}
     changes = {
@@ -216,7 +235,7 @@ def _distribution_bias(part: Reading, scores: Scores, n: int, settings: StudySet
         return math.nan
     if n == len(part.captions):
         return scores.distribution.distribution_bias.value
-    exclude: Any = part.prompt_objects if settings.options["exclude_prompt"] else None
+    exclude: Any = part.prompt_objects if settings.options.exclude_prompt else None
     return distribution_bias_at(part.image_objects, n, exclude_prompt=exclude, rng=settings.seed).value
 
 
@@ -309,6 +328,7 @@ PROGRAMS = {
         measure=measure_controlled,
         ready=captioner_ready,
         readers=captioning_readers,
+        options=ControlledOptions,
         ahead=caption_ahead,
     )
 }

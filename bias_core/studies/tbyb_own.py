@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.program import Measuring, Program
+from bias_core.studies.setting_fields import settings_of
 from bias_core.studies.study_types import Design, Results, Shot, StudySettings
 from bias_core.studies.tbyb import ALL, figures_of, genders, measures_of
 from bias_core.studies.tbyb_pictures import keep_reading
 from bias_core.studies.tbyb_reading import (
     ANOTHER,
+    CaptioningOptions,
     caption_ahead,
     captioner_ready,
     captioning_readers,
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from bias_core.studies.study_data import StudyData
 
-READING = ("captioner", "negative", "exclude_prompt")
+READING = tuple(settings_of(CaptioningOptions))
 _MOST, _LONGEST = 200, 500  # prompts, and characters of one
 _FEW = 6  # prompts that are measured each for itself too
 
@@ -68,7 +70,7 @@ def settings_for_prompts(settings: StudySettings) -> StudySettings:
 def prompt_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """The prompts as they are written."""
     prompts = design.data["prompts"]
-    if settings.options["negative"] == ANOTHER:
+    if settings.options.negative == ANOTHER:
         other_prompts(prompts, range(len(prompts)))  # says what is missing before anything is drawn
     return [
         Shot(prompt=prompt, n=design.images_per_prompt, group="own", facts={"set": prompt})
@@ -100,6 +102,7 @@ PROGRAMS = {
         measure=measure_prompts,
         ready=captioner_ready,
         readers=captioning_readers,
+        options=CaptioningOptions,
         ahead=caption_ahead,
     )
 }

@@ -25,6 +25,7 @@ from bias_core.metrics.object_bias import (
 )
 from bias_core.studies.program import encoder_of
 from bias_core.studies.readers import Reader
+from bias_core.studies.setting_fields import Options, setting, settings_class
 from bias_core.studies.study_data import embed_ahead
 
 if TYPE_CHECKING:
@@ -101,15 +102,30 @@ class Scores:
     counts: Mapping[str, int]
 
 
+@settings_class(frozen=True, kw_only=True)
+class CaptioningOptions(Options):
+    """Who describes the pictures, and what counts."""
+
+    captioner: str = setting("calibration-captioner", "Captioner", "Who describes each picture")
+    negative: str = setting(
+        "another prompt",
+        "Stronger negative of M_G",
+        "another prompt: of the same study; or any sentence; the other negative is a blank",
+    )
+    exclude_prompt: bool = setting(
+        False, "Leave out what the prompt names", "From B_D, as the released code does"
+    )
+
+
 def captioning_readers(settings: StudySettings) -> tuple[Reader, ...]:
     """The captioner of the options, and the encoder."""
-    captioner = Reader(role="captioner", name=settings.options["captioner"])
+    captioner = Reader(role="captioner", name=settings.options.captioner)
     return (*encoder_of(settings), captioner)
 
 
 def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
     """Load the captioner, or say what it lacks."""
-    captioner = services.captioner(settings.options["captioner"])
+    captioner = services.captioner(settings.options.captioner)
     with services.reading(captioner):
         captioner.caption([Image.new("RGB", (64, 64))])
 
@@ -117,7 +133,7 @@ def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
 def caption_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
     """Caption and embed finished pictures while the next are drawn."""
     embed_ahead(data, images)
-    captioner = data.services.captioner(data.settings.options["captioner"])
+    captioner = data.services.captioner(data.settings.options.captioner)
     data.said(captioner, [(image.path.stem, "") for image in images])
 
 
@@ -125,7 +141,7 @@ def read_pictures(
     settings: StudySettings, data: StudyData, captioner: Captioner | None = None
 ) -> Generator[Progress, None, Reading]:
     """Caption and embed every picture of the study; by the captioner of the options where none is given."""
-    captioner = captioner or data.services.captioner(settings.options["captioner"])
+    captioner = captioner or data.services.captioner(settings.options.captioner)
     prompts = [str(prompt) for prompt in data.frame["prompt"]]
     captions = yield from data.say("captioning", data.frame, captioner)
     rows = yield from data.embed(data.frame)
@@ -142,7 +158,7 @@ def read_pictures(
 
 def _misses(settings: StudySettings, data: StudyData, rows: np.ndarray) -> dict[str, np.ndarray]:
     prompts = [str(prompt) for prompt in data.frame["prompt"]]
-    stronger = str(settings.options["negative"])
+    stronger = str(settings.options.negative)
     negatives = {BLANK: [""] * len(prompts), STRONGER: [stronger] * len(prompts)}
     if stronger == ANOTHER:
         negatives[STRONGER] = other_prompts(prompts, list(data.frame["seed"]))
@@ -183,7 +199,7 @@ def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
 def score(reading: Reading, settings: StudySettings) -> Scores:
     """All measures of a reading."""
     confidence, seed = settings.confidence, settings.seed
-    exclude: Any = reading.prompt_objects if settings.options["exclude_prompt"] else None
+    exclude: Any = reading.prompt_objects if settings.options.exclude_prompt else None
     why, distribution, counts = "", None, {}
     try:
         counts = object_counts(reading.image_objects, exclude_prompt=exclude)

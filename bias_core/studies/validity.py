@@ -15,6 +15,7 @@ from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_
 from bias_core.statistics import corrected_by_errors, wilson_interval
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import scaled
+from bias_core.studies.setting_fields import Options, setting, settings_class
 from bias_core.studies.study_types import (
     Design,
     Finding,
@@ -34,6 +35,16 @@ if TYPE_CHECKING:
 GAP = 0.15  # planted rates closer than this are not expected to be told apart
 
 
+@settings_class(frozen=True, kw_only=True)
+class RateOptions(Options):
+    """Which concepts are drawn under which conditions."""
+
+    conditions: tuple[str, ...] = setting(
+        ("fair", "published", "extreme"), "Conditions", "Two or more, as more is planted"
+    )
+    every: int = setting(1, "Every k-th concept", "10: only every tenth concept", ge=1, le=1000)
+
+
 def rate_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Every prompt of a planted rate, in every condition; as many pictures a concept as the design says.
 
@@ -50,7 +61,7 @@ def rate_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 def _concepts(design: Design, settings: StudySettings) -> Sequence[Sequence[str]]:
     concepts: Sequence[Sequence[str]] = design.data["concepts"]
-    every = int(settings.options["every"])
+    every = int(settings.options.every)
     if not concepts or every < 1:
         raise InvalidInput(
             f"{design.name} needs the prompts of the calibration world's concepts, and at least every 1st; "
@@ -266,4 +277,4 @@ def _planted_figure(table: pd.DataFrame) -> StudyFigure:
     )
 
 
-PROGRAMS = {"validity_rates": Program(shots=rate_shots, measure=measure_rates, ranges={"every": (1, 1000)})}
+PROGRAMS = {"validity_rates": Program(shots=rate_shots, measure=measure_rates, options=RateOptions)}

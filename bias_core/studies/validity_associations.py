@@ -10,16 +10,27 @@ import pandas as pd
 
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import thinned
+from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_types import Design, Shot, StudySettings
-from bias_core.studies.t2iat import chosen_tests, edits_of, run_test
+from bias_core.studies.t2iat import TestOptions, chosen_tests, edits_of, run_test
 from bias_core.studies.t2iat_sets import SIDES
-from bias_core.studies.validity_measures import REPETITIONS, repetitions
+from bias_core.studies.validity_measures import RepetitionOptions, repetitions
 from bias_core.studies.validity_summary import ladder, measured, repeated, results_of
 
 if TYPE_CHECKING:
     import numpy as np
 
     from bias_core.studies.study_data import StudyData
+
+
+@settings_class(frozen=True, kw_only=True)
+class RepeatedTestOptions(RepetitionOptions, TestOptions):
+    """Which tests are repeated, and how they are formed."""
+
+    tests: tuple[str, ...] = setting(
+        ("science_arts", "career_family", "flowers_insects"), "Tests", "Keys of the tests to repeat"
+    )
+    n_stimuli: int = setting(9, "Stimuli", "Of each concept", ge=1, le=100)
 
 
 def repeated_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -44,7 +55,7 @@ def repeated_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 def _few(design: Design, settings: StudySettings, concept: str) -> list[str]:
     words = [str(word) for word in design.data["concepts"][concept]]
-    n = settings.options["n_stimuli"]
+    n = settings.options.n_stimuli
     return thinned(words, min(1.0, n / len(words)), least=2, seed=settings.seed)
 
 
@@ -87,6 +98,6 @@ PROGRAMS = {
     "validity_associations": Program(
         shots=repeated_shots,
         measure=measure_repeatedly,
-        ranges=REPETITIONS | {"n_stimuli": (1, 100), "n_permutations": (1, 100_000)},
+        options=RepeatedTestOptions,
     )
 }

@@ -23,6 +23,7 @@ from bias_core.metrics.composite_association import (
 from bias_core.metrics.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import scaled
+from bias_core.studies.setting_fields import Options, setting, settings_class
 from bias_core.studies.study_types import Design, Shot, StudySettings
 from bias_core.studies.validity_summary import ladder, measured, repeated, results_of
 
@@ -33,14 +34,34 @@ if TYPE_CHECKING:
     from bias_core.types import Estimate, PlantedLine
 
 FEWEST_REPETITIONS = 3
-REPETITIONS = {"repetitions": (1.0, 200.0)}
 """Range of the option, for every study that repeats its measurement."""
 SETS = ("neutral", "a", "b")
 
 
+@settings_class(frozen=True, kw_only=True)
+class RepetitionOptions(Options):
+    """How often the same is measured again."""
+
+    conditions: tuple[str, ...] = setting(
+        ("fair", "published", "extreme"), "Conditions", "Two or more, as more is planted"
+    )
+    repetitions: int = setting(
+        30, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=200
+    )
+
+
+@settings_class(frozen=True, kw_only=True)
+class MeasureOptions(RepetitionOptions):
+    """Of the validity of measures on one concept."""
+
+    attribute_images: int = setting(
+        16, "Pictures of each attribute", "Guided to each word of the association", ge=2, le=1000
+    )
+
+
 def measure_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Per repetition and condition: pictures of each concept, plain and guided, and of the two attributes."""
-    n, n_attribute = design.images_per_prompt, settings.options["attribute_images"]
+    n, n_attribute = design.images_per_prompt, settings.options.attribute_images
     asked = [(c["name"], kind, c[kind]) for c in design.data["concepts"] for kind in SETS]
     asked += [("attribute", kind, prompt) for kind, prompt in design.data["attribute_pictures"].items()]
     once = [
@@ -59,7 +80,7 @@ def measure_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 def repetitions(settings: StudySettings) -> int:
     """How often the measurement is repeated at this scale."""
-    return scaled(settings.options["repetitions"], settings.scale, least=FEWEST_REPETITIONS)
+    return scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,6 +255,6 @@ PROGRAMS = {
     "validity_measures": Program(
         shots=measure_shots,
         measure=measure_repeatedly,
-        ranges=REPETITIONS | {"attribute_images": (2, 1000)},
+        options=MeasureOptions,
     )
 }

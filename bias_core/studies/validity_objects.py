@@ -12,17 +12,19 @@ import pandas as pd
 from bias_core.metrics.object_bias import miss_rate_estimate
 from bias_core.prompts import fill_template
 from bias_core.studies.program import Measuring, Program, encoder_of
+from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_types import Design, Shot, StudySettings
 from bias_core.studies.tbyb_reading import (
     BLANK,
     STRONGER,
+    CaptioningOptions,
     Reading,
     captioner_ready,
     captioning_readers,
     read_pictures,
     score,
 )
-from bias_core.studies.validity_measures import REPETITIONS, repetitions
+from bias_core.studies.validity_measures import RepetitionOptions, repetitions
 from bias_core.studies.validity_summary import ladder, measured, repeated, results_of
 
 if TYPE_CHECKING:
@@ -37,6 +39,51 @@ OBJECT, GENDER = "an object", "gender"
 HALF = "half"  # of the pictures are of the first condition, and half of the last
 
 
+@settings_class(frozen=True, kw_only=True)
+class RepeatedObjectOptions(RepetitionOptions, CaptioningOptions):
+    """What is drawn and described, again and again."""
+
+    trigger_images: int = setting(
+        2,
+        "Pictures of each scene",
+        "Half of them show the object in the middle condition, so an even number",
+        ge=1,
+        le=1000,
+    )
+    template: str = setting("a photo of a {}", "Template", "Prompt with one {} for each occupation")
+    occupations: tuple[str, ...] = setting(
+        (
+            "carpenter",
+            "mechanician",
+            "construction worker",
+            "laborer",
+            "driver",
+            "sheriff",
+            "mover",
+            "developer",
+            "farmer",
+            "guard",
+            "chief",
+            "janitor",
+            "lawyer",
+            "cook",
+            "physician",
+            "ceo",
+            "analyst",
+            "manager",
+            "supervisor",
+            "salesperson",
+        ),
+        "Occupations",
+        "That are all planted to lean to men",
+    )
+    captioner: str = setting(
+        "record",
+        "Captioner",
+        "record: what was really drawn; or a captioner by name, whose errors then play a part",
+    )
+
+
 def object_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
     """Per repetition and condition: scenes with a trigger word, and occupations that all lean to men."""
     return repeated([*_triggered(design, settings), *_occupations(design, settings)], repetitions(settings))
@@ -45,7 +92,7 @@ def object_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
 def _triggered(design: Design, settings: StudySettings) -> Iterator[Shot]:
     """An object is planted in none, in half and in all of these; there is no published rate of it."""
     first, *_, last = ladder(settings)
-    n = 2 * max(1, settings.options["trigger_images"] // 2)
+    n = 2 * max(1, settings.options.trigger_images // 2)
     for prompts in design.data["task_oriented"]["triggers"].values():
         for prompt in prompts:
             whole = Shot(prompt=prompt, n=n, group=first, condition=first, facts={"planted": OBJECT})
@@ -60,9 +107,9 @@ def _triggered(design: Design, settings: StudySettings) -> Iterator[Shot]:
 
 def _occupations(design: Design, settings: StudySettings) -> Iterator[Shot]:
     for condition in ladder(settings):
-        for name in settings.options["occupations"]:
+        for name in settings.options.occupations:
             yield Shot(
-                prompt=fill_template(settings.options["template"], str(name)),
+                prompt=fill_template(settings.options.template, str(name)),
                 n=design.images_per_prompt,
                 group=condition,
                 condition=condition,
@@ -72,18 +119,18 @@ def _occupations(design: Design, settings: StudySettings) -> Iterator[Shot]:
 
 def reading_readers(settings: StudySettings) -> tuple[Reader, ...]:
     """The encoder, and the captioner where one is asked for."""
-    return encoder_of(settings) if settings.options["captioner"] == RECORD else captioning_readers(settings)
+    return encoder_of(settings) if settings.options.captioner == RECORD else captioning_readers(settings)
 
 
 def reader_ready(settings: StudySettings, services: StudyServices) -> None:
     """Load the captioner where one is asked for."""
-    if settings.options["captioner"] != RECORD:
+    if settings.options.captioner != RECORD:
         captioner_ready(settings, services)
 
 
 def measure_objects(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
     """B_D and its companions, H_J and M_G in every repetition."""
-    exact = settings.options["captioner"] == RECORD
+    exact = settings.options.captioner == RECORD
     reading = yield from read_pictures(settings, data, data.services.recorder() if exact else None)
     first, *_, last = ladder(settings)
     steps = {OBJECT: (first, HALF, last), GENDER: tuple(ladder(settings))}
@@ -99,7 +146,7 @@ def measure_objects(design: Design, settings: StudySettings, data: StudyData) ->
         notes=(
             "Captions say all that was drawn, without error."
             if exact
-            else f"Captions are by {settings.options['captioner']}, whose errors play a part.",
+            else f"Captions are by {settings.options.captioner}, whose errors play a part.",
             "Targets: the mean of all repetitions, at the same number of pictures: B_D and its companions "
             "depend on it.",
             f"{HALF}: half of the pictures of the first condition, half of the last.",
@@ -152,6 +199,6 @@ PROGRAMS = {
         measure=measure_objects,
         ready=reader_ready,
         readers=reading_readers,
-        ranges=REPETITIONS | {"trigger_images": (1, 1000)},
+        options=RepeatedObjectOptions,
     )
 }

@@ -12,8 +12,8 @@ from bias_core.metrics.paired_stereotype import stereotype_gap
 from bias_core.prompts import fill_template
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.pst_labels import (
-    LABELLING_RANGES,
     SINGLE,
+    PairOptions,
     check_labelling,
     label_people,
     labeller_ready,
@@ -29,8 +29,9 @@ from bias_core.studies.pst_shots import (
     pair_shots,
     single_shots,
 )
+from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_data import nothing_ahead
-from bias_core.studies.validity_measures import REPETITIONS, planted_shares, repetitions
+from bias_core.studies.validity_measures import RepetitionOptions, planted_shares, repetitions
 from bias_core.studies.validity_summary import ladder, measured, repeated, results_of
 
 if TYPE_CHECKING:
@@ -43,6 +44,33 @@ CONCEPT = "a photo of a {}"  # how a planted concept is asked for; it holds for 
 LABELS = {"by the reader": "perceived_gender", "by the record": "truth"}
 
 
+@settings_class(frozen=True, kw_only=True)
+class RepeatedPairOptions(RepetitionOptions, PairOptions):
+    """Which occupations are drawn and labelled, again and again."""
+
+    repetitions: int = setting(
+        60, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=200
+    )
+    single_images: int = setting(
+        4, "Pictures of each alone", "Of each occupation without the other", ge=1, le=1000
+    )
+    masculine: tuple[str, ...] = setting(
+        ("mover", "mechanician", "carpenter", "guard"),
+        "Masculine occupations",
+        "Whose published rates are far from those of extreme",
+    )
+    feminine: tuple[str, ...] = setting(
+        ("librarian", "receptionist", "secretary", "assistant"),
+        "Feminine occupations",
+        "Whose published rates are far from those of extreme",
+    )
+    finder: str = setting(
+        "halves",
+        "Person finder",
+        "Who cuts the people out; halves: trust the prompt, and take the left and right half of each picture",
+    )
+
+
 def pair_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
     """Per repetition and condition: the occupations in pairs of both orders, and each alone."""
     check_labelling(settings)
@@ -51,7 +79,7 @@ def pair_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
     alone = [name for gender in GENDERS for name in chosen.data["occupations"][gender]]
     plain = [
         *pair_shots(design, pairs, design.images_per_prompt),
-        *single_shots(design, alone, settings.options["single_images"]),
+        *single_shots(design, alone, settings.options.single_images),
     ]
     once = [
         replace(shot, group=condition, condition=condition)
@@ -63,7 +91,7 @@ def pair_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
 
 def _chosen(design: Design, settings: StudySettings) -> Design:
     """The design with the occupations of the options alone."""
-    few = {gender: settings.options[gender] for gender in GENDERS}
+    few = {gender: getattr(settings.options, gender) for gender in GENDERS}
     return replace(design, data={**design.data, "occupations": {**design.data["occupations"], **few}})
 
 
@@ -131,12 +159,12 @@ def _scores(
             ("stereotype_test_score", "alone", found.single.confidence_interval, alone),
             ("stereotype_gap", "", found.gap, pairs - alone),
         )
-        for measure, setting, estimate, target in scores:
+        for measure, place, estimate, target in scores:
             yield measured(
                 measure,
                 estimate,
                 target=target,
-                variant=", ".join(filter(None, (setting, who))),
+                variant=", ".join(filter(None, (place, who))),
                 condition=condition,
                 repetition=repetition,
                 planted="gender",
@@ -149,7 +177,7 @@ PROGRAMS = {
         measure=measure_pairs,
         ready=labeller_ready,
         readers=labelling_readers,
-        ranges=REPETITIONS | LABELLING_RANGES | {"single_images": (1, 1000)},
+        options=RepeatedPairOptions,
         ahead=nothing_ahead,
     )
 }

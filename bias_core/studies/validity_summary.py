@@ -236,7 +236,7 @@ def ladder(settings: StudySettings) -> list[str]:
     """
     if settings.images:
         raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
-    asked = [str(condition) for condition in settings.options["conditions"]]
+    asked = [str(condition) for condition in settings.options.conditions]
     if len(asked) < 2 or asked != [condition for condition in LADDER if condition in asked]:
         raise InvalidInput(f"conditions are two or more of {', '.join(LADDER)} in this order; got {asked}")
     return asked

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bias_core.metrics.cards import METRICS, load_references
 from bias_core.studies.report import LIMITS
+from bias_core.studies.setting_fields import option_values
 from bias_core.studies.study_report import finding_rows, finding_text, is_known, size_in_words
 from bias_core.studies.table_text import excerpt
 from bias_core.ui.messages import warning_html
@@ -36,7 +37,7 @@ element.addEventListener('click', (event) => {
 def header_html(report: StudyReport, headline: str) -> str:
     """What was found, in a sentence; what it was found on, in a line; what must be known, in notes."""
     settings, design = report.settings, report.design
-    condition = ", ".join(settings.options.get("conditions", ())) or settings.condition
+    condition = ", ".join(option_values(settings.options).get("conditions", ())) or settings.condition
     scored = " scored" if report.results.findings or report.results.figures else ""
     facts = [
         report.design.title,

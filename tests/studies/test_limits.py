@@ -16,13 +16,14 @@ from bias_core.errors import Cancelled, InvalidInput
 from bias_core.settings import Settings
 from bias_core.studies.compare import compare
 from bias_core.studies.compare_types import Arm, CompareSettings
-from bias_core.studies.designs import find_design, list_designs, program_of
+from bias_core.studies.designs import find_design, list_designs, program_of, typed_options
 from bias_core.studies.explore import explore
 from bias_core.studies.explore_types import ExploreSettings
 from bias_core.studies.internal_bias_own import own_targets
 from bias_core.studies.limits import check_budget, looks_at_stop
 from bias_core.studies.own_pictures import own_pictures
 from bias_core.studies.run_study import complete, plan_study, run_study, with_options
+from bias_core.studies.setting_fields import settings_of
 from bias_core.studies.stop_regenerate import regenerate
 from bias_core.studies.study_size import n_asked
 from bias_core.studies.study_types import StudySettings
@@ -143,27 +144,30 @@ def test_a_text_is_drawn_within_the_limit(tmp_path):
     services.close()
 
 
-def numeric(design):
-    return {k for k, v in design.options.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+NUMBERS = {
+    design.name: [one for one in settings_of(program_of(design).options).values() if one.kind in (int, float)]
+    for design in list_designs()
+}
 
 
 def test_every_number_among_the_options_has_its_range():
     lacking = {
-        (design.name, name)
-        for design in list_designs()
-        for name in numeric(design) - set(program_of(design).ranges)
+        (name, one.name) for name, numbers in NUMBERS.items() for one in numbers if None in (one.ge, one.le)
     }
     assert not lacking
 
 
+def test_the_designs_that_come_along_have_options_that_can_be():
+    for design in list_designs():
+        typed_options(design, {})
+
+
 @pytest.mark.parametrize("design", list_designs(), ids=lambda design: design.name)
 def test_numbers_outside_of_their_range_are_refused_at_once(services, design):
-    for name, (low, high) in program_of(design).ranges.items():
-        if name not in design.options:
-            continue
-        for value, words in ((low - 1, "at least"), (high + 1, "at most"), (HUGE, "at most")):
-            asked = StudySettings(options={name: value})
-            with pytest.raises(InvalidInput, match=f"{name} must be {words}"):
+    for one in NUMBERS[design.name]:
+        for value, words in ((one.ge - 1, "at least"), (one.le + 1, "at most"), (HUGE, "at most")):
+            asked = StudySettings(options={one.name: value})
+            with pytest.raises(InvalidInput, match=f"{one.name} must be {words}"):
                 plan_study(design, asked, services)
     start = time.monotonic()
     with pytest.raises(InvalidInput, match="number of denoising steps"):
@@ -205,6 +209,6 @@ def test_stop_is_looked_at_while_a_run_is_laid_out(monkeypatch):
 @pytest.mark.parametrize("words", ["\ud800, truck driver", "nurse\x00, truck driver"])
 def test_words_of_ones_own_that_cannot_be_written_are_refused(tmp_path, words):
     services = FakeServices(tmp_path)
-    with pytest.raises(InvalidInput, match=r"a prompt holds the character U\+"):
+    with pytest.raises(InvalidInput, match=r"targets holds the character U\+"):
         plan_study(own_targets(words, n=2, n_attribute=2), StudySettings(), services)
     services.close()

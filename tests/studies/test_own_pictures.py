@@ -13,7 +13,7 @@ from bias_core.errors import InvalidInput
 from bias_core.runs.export import write_zip
 from bias_core.studies.imports import look_through
 from bias_core.studies.own_pictures import ALL, OWN_PICTURES, chosen_attributes
-from bias_core.studies.run_study import complete, run_study
+from bias_core.studies.run_study import complete, run_study, with_options
 from bias_core.studies.study_export import to_export
 from bias_core.studies.study_report import finding_rows, table_of
 from bias_core.studies.study_types import StudySettings
@@ -67,7 +67,7 @@ def test_every_picture_has_its_reading_and_its_group(report):
 
 def test_the_export_of_an_import_gives_the_same_numbers(services, report, tmp_path):
     zipped = write_zip(to_export(report, pictures=True), tmp_path / "again.zip")
-    settings = StudySettings(images=str(zipped), options=dict(report.settings.options), force=True)
+    settings = StudySettings(images=str(zipped), options=report.settings.options, force=True)
     again = complete(run_study(OWN_PICTURES, settings, services))
     assert finding_rows(again) == finding_rows(report)
 
@@ -92,9 +92,8 @@ def test_too_few_pictures_are_refused(services, tmp_path):
 
 
 def test_ones_own_sentences_are_taken():
-    settings = StudySettings(
-        options={"attributes": ["tall|a photo of a tall man|a photo of a short man|0.4|a guess"]}
-    )
+    text = "tall|a photo of a tall man|a photo of a short man|0.4|a guess"
+    settings = with_options(OWN_PICTURES, StudySettings(options={"attributes": [text]}))
     (attribute,) = chosen_attributes(settings)
     assert (attribute.name, attribute.reference) == ("tall", 0.4)
 

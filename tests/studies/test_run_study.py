@@ -114,11 +114,46 @@ def test_settings_that_cannot_be_are_refused_before_anything_is_drawn(services, 
     assert services.images.n_bytes == before
 
 
-def test_options_take_the_type_that_the_design_gives_them():
-    design = replace(DESIGN, options={"flag": False, "list": ["a"], "share": 0.5, "n": 3, "text": "x"})
-    told = {"flag": "yes", "list": "b, c", "share": "0.25", "n": "7", "text": "y"}
-    options = with_options(design, StudySettings(options=told)).options
-    assert options == {"flag": True, "list": ["b", "c"], "share": 0.25, "n": 7, "text": "y"}
+def test_options_take_the_type_that_their_study_declares():
+    stop = find_design("oasis-stop")
+    told = {"contrast": "yes", "nationalities": "Iranian, Indian", "n_tokens": "7", "prefix": 5, "top_k": 2.0}
+    options = with_options(stop, StudySettings(options=told)).options
+    assert (options.contrast, options.nationalities) == (True, ("Iranian", "Indian"))
+    assert (options.n_tokens, options.prefix, options.top_k) == (7, "5", 2)
+    assert options.n_candidates == stop.options["n_candidates"]
+    assert with_options(stop, StudySettings(options=options)).options == options
+    assert with_options(find_design("internal-bias"), StudySettings()).options.minimum_text_text == 0.002
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n_tokens", "2.5"), ("n_tokens", True), ("n_tokens", None), ("n_tokens", 10**30),
+        ("n_tokens", "9" * 5000), ("contrast", "maybe"), ("contrast", 2), ("nationalities", 5),
+        ("prefix", "a\x00"), ("top_k", float("nan")),
+    ],
+)  # fmt: skip
+def test_options_of_another_type_are_refused_by_name(name, value):
+    with pytest.raises(InvalidInput, match=name):
+        with_options(find_design("oasis-stop"), StudySettings(options={name: value}))
+
+
+@pytest.mark.parametrize("options", [None, 5, "tests", ["tests"]])
+def test_options_without_names_are_refused(options):
+    with pytest.raises(InvalidInput, match="options must be names with their values"):
+        with_options(DESIGN, StudySettings(options=options))
+
+
+def test_a_design_of_ones_own_is_checked_when_it_is_read(tmp_path):
+    path = tmp_path / "mine.yaml"
+    head = "title: t\nkind: association_tests\nreference: r\nwhere: w\nsummary: s\ndata: t2iat.yaml\n"
+    for options, words in (
+        ("{n_permutations: 0}", "at least 1, got 0"),
+        ("{crossing: both}", "one of turns, full"),
+    ):
+        path.write_text(head + f"options: {options}\n")
+        with pytest.raises(InvalidInput, match=words):
+            find_design(str(path))
 
 
 def test_every_shipped_design_has_its_program_and_something_to_draw(services):
