@@ -10,7 +10,7 @@ import gradio as gr
 from bias_core.studies.study_types import StudyReport  # noqa: TC001 (Gradio reads the handlers' annotations)
 from bias_core.studies.t2iat_own import own_association
 from bias_core.ui import association_view
-from bias_core.ui.study_extremes import OPEN_JS, opened_html
+from bias_core.ui.study_extremes import opened_html
 from bias_core.ui.study_form import Preset
 from bias_core.ui.study_html import TAKE_JS
 from bias_core.ui.study_tab import QUIET, StudyTab, Updates
@@ -122,7 +122,7 @@ class AssociationTab(StudyTab):
         with gr.Row(elem_classes="closer"):
             extra["closer"] = gr.Dropdown(label="Look closer at", elem_id=f"{self.key}-closer", visible=False)
         extra["words"] = gr.HTML(js_on_load=TAKE_JS, elem_id=f"{self.key}-words", visible=False)
-        extra["behind"] = gr.HTML(js_on_load=OPEN_JS, elem_id=f"{self.key}-behind", visible=False)
+        extra["behind"] = gr.HTML(js_on_load=TAKE_JS, elem_id=f"{self.key}-behind", visible=False)
         extra["opened"] = gr.HTML(elem_id=f"{self.key}-opened")
         return extra
 

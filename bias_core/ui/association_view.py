@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from html import escape
 from typing import TYPE_CHECKING, Any
 
-from bias_core.studies.number_text import format_estimate, format_interval, format_number, format_p
+from bias_core.studies.number_text import format_estimate
 from bias_core.studies.study_report import table_of
 from bias_core.studies.t2iat import SIGNIFICANT
 from bias_core.ui.study_extremes import Ends, extremes_html
-from bias_core.ui.study_html import figure_cards
+from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,76 +118,20 @@ def closer_html(report: StudyReport, key: str) -> str:
     """One test in words beside the prompts that it hangs on; "" where there is no test."""
     if not is_test(report):
         return ""
-    figures = [f for f in report.results.figures if f.key == f"{INFLUENCE}{key}"]
-    words = f'<section class="card">{_words(report, key)}</section>'
-    return f'<div class="figures">{words}{figure_cards(figures)}</div>'
-
-
-def _words(report: StudyReport, key: str) -> str:
-    """What the numbers of one test say, for a person who knows none of them."""
     table, influence = _tests_table(report), table_of(report, "influence").frame
-    row, n = table[table["test"] == key].iloc[0], len(table)
-    corrected = f"q = {format_p(row['q'])}, all {n} tests counted" if n > 1 else "how easily by chance"
-    numbers = [
-        (f"S = {format_number(row['S'], row['low'], row['high'])}", format_interval(row["low"], row["high"]),
-         _score_words(report, row, key)),
-        (f"d = {format_number(row['d'])}", "S in standard deviations of single pictures", _size_words(row)),
-        (f"p = {format_p(row['p'])}", corrected, _chance_words(row, n)),
-        ("One prompt less", "leave one out", _influence_words(influence[influence["test"] == key])),
-    ]  # fmt: skip
-    listed = "".join(
-        f"<dt>{escape(name)}<small>{escape(more)}</small></dt><dd>{escape(says)}</dd>"
-        for name, more, says in numbers
-    )
-    return f'<h3>In words</h3><dl class="words">{listed}</dl>'
-
-
-def _score_words(report: StudyReport, row: pd.Series[Any], key: str) -> str:
-    means = {end.title: float(end.frame["association"].mean()) for end in ends_of(report, key)}
-    sides = ", ".join(
-        f"those of {name} are {format_number(abs(mean))} nearer to “{row['A' if mean > 0 else 'B']}”"
-        for name, mean in means.items()
-    )
-    return (
-        "Pictures drawn without any attribute word, held against pictures of the same concept drawn with "
-        f"such words: on average {sides}. S is the difference; 0 would say that both lean alike."
-    )
-
-
-def _size_words(row: pd.Series[Any]) -> str:
-    if math.isnan(row["d"]):
-        return "The pictures do not vary, so there is no d."
-    name = next(text for limit, text in _SIZES if abs(row["d"]) < limit)
-    share = 100 * row["X above Y"]
-    return (
-        f"By the usual rule of thumb {name} difference. Of all pairs of one picture of each, the one of "
-        f"{row['X']} leans more to “{row['A']}” in {share:.0f} %; 50 % would be no difference."
-    )
-
-
-def _chance_words(row: pd.Series[Any], n: int) -> str:
-    often = "fewer than 1" if row["p"] < 0.001 else f"about {1000 * row['p']:.0f}"
-    many = f" With {n} tests at once, q is what counts: below 0.05 is called told apart." if n > 1 else ""
-    few = ""
-    if "smallest p" in row:  # reports of earlier versions do not say it
-        sides = f"{row['prompts X']} against {row['prompts Y']} prompts"
-        few = f" The smallest p that {sides} can give here is {row['smallest p']:#.2g}."
-    return (
-        "If it did not matter which concept a prompt is of, a difference this large would still come up in "
-        f"{often} of 1,000 such runs.{many}{few}"
-    )
-
-
-def _influence_words(frame: pd.DataFrame) -> str:
-    turning = frame.loc[frame["S changes its sign"], "left out"].tolist()
-    if turning:
-        return (
-            f"S rests on single prompts: without {' or without '.join(turning[:3])} it would change its sign."
-        )
-    low, high = frame["S without it"].min(), frame["S without it"].max()
-    return (
-        f"Whichever prompt is left out, S stays on the same side of 0, between {format_number(low)} and "
-        f"{format_number(high)}. “{frame.iloc[0]['left out']}” moves it most."
+    row = table[table["test"] == key].iloc[0].to_dict()
+    influence = influence[influence["test"] == key]
+    without = influence["S without it"]
+    return render(
+        "association_words",
+        row=row,
+        n_tests=len(table),
+        means={end.title: float(end.frame["association"].mean()) for end in ends_of(report, key)},
+        size=next((text for limit, text in _SIZES if abs(row["d"]) < limit), ""),
+        turning=influence.loc[influence["S changes its sign"], "left out"].tolist(),
+        reach=(without.min(), without.max()),
+        strongest=influence.iloc[0]["left out"],
+        figures=[f for f in report.results.figures if f.key == f"{INFLUENCE}{key}" and not f.data.empty],
     )
 
 
@@ -210,13 +153,8 @@ def behind_html(report: StudyReport, key: str) -> str:
     test = _test(report, key)
     high, low = (test["a"], test["b"]) if test else ("male", "female")
     ends = ends_of(report, key)
-    shown = extremes_html(report, "association", ends, low=f"nearest to “{low}”", high=f"nearest to “{high}”")
-    if not shown:
-        return ""
-    return (
-        '<section class="card"><h3>The pictures behind it</h3>'
-        f'<p class="quiet">{_BEHIND}</p>{shown}</section>'
-    )
+    words = {"low": f"nearest to “{low}”", "high": f"nearest to “{high}”"}
+    return extremes_html(report, "association", ends, **words, note=_BEHIND)
 
 
 _BEHIND = (

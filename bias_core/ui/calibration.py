@@ -11,7 +11,7 @@ import gradio as gr
 from bias_core.studies.study_types import StudyReport
 from bias_core.studies.validity_report import STUDIES, load_shipped
 from bias_core.ui.calibration_html import summary_html, verdict_lines
-from bias_core.ui.messages import user_errors
+from bias_core.ui.messages import heading_html, user_errors
 from bias_core.ui.study_form import Preset
 from bias_core.ui.study_open import example_html
 from bias_core.ui.study_tab import QUIET, StudyTab, Updates
@@ -77,7 +77,7 @@ class CalibrationTab(StudyTab):
         """The verdicts, and the way to the report behind each."""
         with gr.Column(elem_classes="card header", elem_id="calibration-verdicts"):
             gr.HTML(summary_html(tuple(self.shipped.values())))
-            gr.HTML("<p class='quiet'>Open the report behind it, with its figures and tables:</p>")
+            gr.HTML("Open the report behind it, with its figures and tables:", elem_classes="quiet")
             with gr.Row(elem_classes="chips"):
                 self.openers = {
                     name: gr.Button(_TITLES[name], size="sm", min_width=0, scale=0, elem_id=f"open-{name}")
@@ -85,7 +85,7 @@ class CalibrationTab(StudyTab):
                 }
             # Says once that the tab is there, so that the first report is drawn when somebody looks.
             self.looked_at = gr.HTML("", js_on_load="setTimeout(() => trigger('select', {}), 50);")
-        gr.HTML("<h3 class='again'>Measure it again, on new pictures</h3>")
+        gr.HTML(heading_html("Measure it again, on new pictures"), elem_classes="again")
 
     def wire_extra(self) -> None:
         """Open a shipped report; the first one opens when the tab is first looked at."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from bias_core.metrics.cards import METRICS
@@ -13,6 +12,7 @@ from bias_core.studies.study_report import table_of
 from bias_core.studies.study_types import StudyReport
 from bias_core.studies.validity_report import NOT_HERE
 from bias_core.studies.validity_summary import RULE
+from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from bias_core.studies.saved_reports import SavedReport
@@ -28,7 +28,7 @@ ADVICE: Mapping[str, str] = {
 _UNRELATED = ("reads bias where none is planted", "does not follow what is planted")
 _NOTHING = "Nothing alone: here it tells neither whether bias was planted nor how much."
 _SOUND = "Its value, its interval and its order can be trusted here."
-_STRIP, _EDGE = 118.0, 6.0
+_GRADES = ("holds", "remark", "fails")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +94,14 @@ def summary_html(saved: Sequence[SavedReport]) -> str:
     """What the shipped reports say of every measure; a word on how to get them where there are none."""
     reports = [item.report for item in saved if isinstance(item.report, StudyReport)]
     lines = [line for report in reports for line in verdict_lines(report)]
-    if not lines:
-        return (
-            '<p class="notes">This copy came without its report. Press an example below, or make it with '
-            "<code>python -m bias_core calibrate-report --ship</code>.</p>"
-        )
-    facts = _facts(reports, max(item.created for item in saved))
-    return f"{_sentence(lines)}{facts}{_legend()}{_table(lines)}{_not_tested()}"
+    return render(
+        "verdicts",
+        lines=sorted(lines, key=lambda line: _GRADES.index(line.grade)),
+        sentence=_sentence(lines),
+        about=_facts(reports, max(item.created for item in saved)) if lines else (),
+        rule=RULE,
+        not_tested=[(METRICS[key].name, why) for key, why in NOT_HERE.items()],
+    )
 
 
 def _sentence(lines: Sequence[VerdictLine]) -> str:
@@ -108,84 +109,16 @@ def _sentence(lines: Sequence[VerdictLine]) -> str:
     parts = [f"{n['holds'] + n['remark']} of {len(lines)} ways of measuring tell what was planted"]
     parts += [f", {n['remark']} of them with a remark"] * bool(n["remark"])
     parts += [f". The other {n['fails']}, in part or not: see what each is good for"] * bool(n["fails"])
-    text = "".join((*parts, "."))
-    return f"<h2>{escape(text)}</h2>"
+    return "".join((*parts, "."))
 
 
-def _facts(reports: Sequence[StudyReport], created: float) -> str:
+def _facts(reports: Sequence[StudyReport], created: float) -> list[str]:
     first = reports[0]
     n = sum(report.n_images for report in reports)
     newest = time.strftime("%d %B %Y", time.gmtime(created))
     versions = {"bias_core", "torch", "transformers"} & set(first.versions)
-    parts = [
+    return [
         f"shipped report of {newest}",
         f"{n:,} pictures of {first.settings.model}, read by {first.settings.encoder}",
         ", ".join(f"{name} {first.versions[name]}" for name in sorted(versions)),
     ]
-    return f'<p class="facts">{"".join(f"<span>{escape(part)}</span>" for part in parts)}</p>'
-
-
-def _legend() -> str:
-    return (
-        '<p class="legend"><span class="k measured">measured share, with its interval</span>'
-        '<span class="k null">what it should be: 95 % of the intervals hold, 5 % false alarms</span></p>'
-    )
-
-
-def _table(lines: Sequence[VerdictLine]) -> str:
-    heads = "".join(f'<th scope="col">{head}</th>' for head in ("measure", *_COLUMNS))
-    body = "".join(_row(line) for line in sorted(lines, key=lambda line: _GRADES.index(line.grade)))
-    return (
-        '<div class="scroll tall" tabindex="0" role="region" aria-label="Verdicts">'
-        f'<table class="scores verdicts"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
-
-
-_GRADES = ("holds", "remark", "fails")
-_MARKS = {"holds": ("✓", "holds"), "remark": ("✓", "holds, with a remark"), "fails": ("✗", "fails in part")}
-_COLUMNS = ("verdict", "intervals that hold", "false alarms", "fair → extreme", "trust it for")
-
-
-def _row(line: VerdictLine) -> str:
-    sign, words = _MARKS[line.grade]
-    planted = f"<small>planted: {escape(line.planted)}</small>" if line.planted else ""
-    cells = (
-        f'<b class="grade {line.grade}" title="{escape(line.verdict)}">{sign} {words}</b>',
-        _share(line.coverage, 0.95, (0.5, 1.0)),
-        _share(line.alarms, 0.05, (0.0, 0.5)),
-        escape(line.means),
-        escape(line.advice),
-    )
-    named = zip(_COLUMNS, cells, strict=True)
-    told = "".join(f'<td data-label="{name}"><span>{cell}</span></td>' for name, cell in named)
-    return f'<tr><th scope="row">{escape(line.measure)}{planted}</th>{told}</tr>'
-
-
-def _share(share: Mapping[str, Any] | None, nominal: float, scale: tuple[float, float]) -> str:
-    """A share with its interval against what it should be; clipped to the part of the axis that matters."""
-    if share is None:
-        return "–"
-    value, low, high = (float(share[name]) for name in ("value", "low", "high"))
-
-    def x(at: float) -> float:
-        inside = min(max(at, scale[0]), scale[1])
-        return _EDGE + (_STRIP - 2 * _EDGE) * (inside - scale[0]) / (scale[1] - scale[0])
-
-    title = f"{100 * low:.1f} to {100 * high:.1f} % of {int(share['n']):,} intervals"
-    return (
-        f'<span title="{title}"><svg class="strip" viewBox="0 0 {_STRIP:.0f} 22" aria-hidden="true">'
-        f'<path class="null" d="M{x(nominal):.1f} 1V21"/>'
-        f'<path class="measured" d="M{x(low):.1f} 11H{x(high):.1f}"/>'
-        f'<circle class="measured" cx="{x(value):.1f}" cy="11" r="4.5"/></svg>{100 * value:.1f} %'
-        f"<small>of {int(share['n']):,}</small></span>"
-    )
-
-
-def _not_tested() -> str:
-    items = "".join(
-        f"<dt>{escape(METRICS[k].name)}</dt><dd>{escape(why)}</dd>" for k, why in NOT_HERE.items()
-    )
-    return (
-        f'<details class="how"><summary>The rule, and what is not tested</summary><p>{escape(RULE)}</p>'
-        f"<dl>{items}</dl></details>"
-    )

@@ -10,8 +10,9 @@ import gradio as gr
 from bias_core.studies.internal_bias_own import own_targets
 from bias_core.studies.study_types import StudyReport  # noqa: TC001 (Gradio reads the handlers' annotations)
 from bias_core.ui import internal_view
-from bias_core.ui.study_extremes import OPEN_JS, opened_html
+from bias_core.ui.study_extremes import opened_html
 from bias_core.ui.study_form import Preset
+from bias_core.ui.study_html import TAKE_JS
 from bias_core.ui.study_tab import QUIET, StudyTab, Updates
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class InternalTab(StudyTab):
         with gr.Row(elem_classes="closer"):
             extra["target"] = gr.Dropdown(label="Look closer at", elem_id=f"{self.key}-target")
         extra["flow"] = gr.HTML(elem_id=f"{self.key}-flow")
-        extra["behind"] = gr.HTML(js_on_load=OPEN_JS, elem_id=f"{self.key}-behind")
+        extra["behind"] = gr.HTML(js_on_load=TAKE_JS, elem_id=f"{self.key}-behind")
         extra["opened"] = gr.HTML(elem_id=f"{self.key}-opened")
         return extra
 

@@ -8,20 +8,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING
 
 from bias_core.errors import BiasCoreError, message_of
 from bias_core.settings import on_public_server
+from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from bias_core.studies.progress import Progress
 
-READY = '<p class="status quiet">Ready. The defaults give a full result in one click.</p>'
-STOPPING = '<p class="status quiet" role="status">Stopping after this denoising step …</p>'
-LOADING = '<p class="status quiet" role="status">Loading the model; the first time takes a few seconds …</p>'
-QUEUED = '<p class="status quiet" role="status">Waiting for a turn: one run at a time …</p>'
-WAITING = '<p class="quiet waiting">The numbers follow when the pictures are there.</p>'
 _PAUSE = 0.25  # seconds
 _PATH = re.compile(r"(?<![\w.:/])~?(?:/[^\s/'\"`:;,]+)+/([^\s/'\"`:;,]+)")
 NOTHING_DONE = "Nothing has been measured yet: press “Generate and measure” first."
@@ -29,7 +24,19 @@ NOTHING_DONE = "Nothing has been measured yet: press “Generate and measure” 
 
 def warning_html(warning: str) -> str:
     """What must be read before a report; "" for nothing."""
-    return f'<p class="warning" role="alert">{escape(warning)}</p>' if warning else ""
+    return render("status", kind="warning", text=warning) if warning else ""
+
+
+def done_html(text: str) -> str:
+    """A line that stays: what happens now, or what happened."""
+    return render("status", kind="quiet", text=text)
+
+
+READY = done_html("Ready. The defaults give a full result in one click.")
+STOPPING = done_html("Stopping after this denoising step …")
+LOADING = done_html("Loading the model; the first time takes a few seconds …")
+QUEUED = done_html("Waiting for a turn: one run at a time …")
+WAITING = done_html("The numbers follow when the pictures are there.")
 
 
 class Pace:
@@ -78,7 +85,7 @@ def said(error: BiasCoreError) -> str:
 
 def error_html(message: str) -> str:
     """An error where the progress was; announced at once."""
-    return f'<div class="status error" role="alert"><b>That did not work.</b> {escape(message)}</div>'
+    return render("status", kind="error", text=message)
 
 
 def crash_html() -> str:
@@ -91,18 +98,18 @@ def crash_html() -> str:
 
 def progress_html(progress: Progress) -> str:
     """A bar with the count and the time left."""
-    share = 100 * progress.done / progress.total if progress.total else 0.0
-    text = escape(progress.message) + _time_left(progress.seconds_left)
-    return (
-        '<div class="status"><div class="bar" role="progressbar" aria-label="Pictures drawn" '
-        f'aria-valuemin="0" aria-valuemax="{progress.total}" aria-valuenow="{progress.done}">'
-        f'<span style="width:{share:.1f}%"></span></div><p>{text}</p></div>'
-    )
+    text = progress.message + _time_left(progress.seconds_left)
+    return render("status", kind="progress", progress=progress, text=text)
 
 
-def done_html(text: str) -> str:
-    """The line that stays after a run."""
-    return f'<p class="status quiet" role="status">{escape(text)}</p>'
+def heading_html(title: str, note: str = "") -> str:
+    """The heading of a part of a tab, and a quiet sentence below it."""
+    return render("heading", title=title, note=note)
+
+
+def question_html(question: str, caution: str) -> str:
+    """What a tab answers, and what not to conclude from it."""
+    return render("question", question=question, caution=caution)
 
 
 def _time_left(seconds: float) -> str:

@@ -8,15 +8,16 @@ import gradio as gr
 
 from bias_core.metrics.cards import METRICS
 from bias_core.ui import about_html
+from bias_core.ui.messages import question_html
 from bias_core.ui.methods_html import SEARCH_JS, methods_html
 
 if TYPE_CHECKING:
     from bias_core.services import Services
 
-_QUESTION = (
-    '<p class="question">What does each number mean, where does it come from, and what can it not tell?</p>'
-    '<p class="quiet">A card per measure: its formula, its range, what “no bias” reads, and its limits. '
-    "Below them: the models, and what is stored.</p>"
+_QUESTION = "What does each number mean, where does it come from, and what can it not tell?"
+_CAUTION = (
+    "A card per measure: its formula, its range, what “no bias” reads, and its limits. Below them: the "
+    "models, and what is stored."
 )
 
 
@@ -35,7 +36,7 @@ class MethodsTab:
     def build(self, demo: gr.Blocks, visitor: Any) -> None:  # noqa: ARG002
         """The tab; called inside of its ``gr.Tab``."""
         settings = self.services.settings
-        gr.HTML(_QUESTION)
+        gr.HTML(question_html(_QUESTION, _CAUTION))
         gr.HTML(methods_html(METRICS.values()), js_on_load=SEARCH_JS, elem_id="measures")
         with gr.Column(elem_classes="card"):
             gr.HTML(about_html.models_html(self.services), elem_id="models")

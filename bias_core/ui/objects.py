@@ -9,6 +9,7 @@ import gradio as gr
 from bias_core.studies.study_types import StudyReport  # noqa: TC001 (Gradio reads the handlers' annotations)
 from bias_core.studies.tbyb_own import design_of_prompts, settings_for_prompts
 from bias_core.ui import objects_view
+from bias_core.ui.messages import heading_html
 from bias_core.ui.study_form import Preset
 from bias_core.ui.study_html import TAKE_JS
 from bias_core.ui.study_pictures import Look, show_only
@@ -23,9 +24,10 @@ _PROMPTS = """a doctor talking to a patient
 a family having dinner at home
 a leader giving a speech
 a person cleaning a kitchen"""
-_OWN = """<p class="quiet">One prompt a line. For pictures that exist already, such as a captioned data set,
-choose the study “Objects in a captioned dataset” and give a zip under “Sampling, options, your own
-pictures”.</p>"""
+_OWN = (
+    "One prompt a line. For pictures that exist already, such as a captioned data set, choose the study "
+    "“Objects in a captioned dataset” and give a zip under “Sampling, options, your own pictures”."
+)
 
 
 class ObjectsTab(StudyTab):
@@ -68,7 +70,7 @@ class ObjectsTab(StudyTab):
 
     def build_own(self) -> dict[str, Any]:
         """Prompts, and how many pictures of each."""
-        gr.HTML(_OWN)
+        gr.HTML(_OWN, elem_classes="quiet")
         own: dict[str, Any] = {}
         with gr.Row():
             own["prompts"] = gr.Textbox(
@@ -103,12 +105,14 @@ class ObjectsTab(StudyTab):
         extra["curve"] = gr.HTML(js_on_load=TAKE_JS, elem_id="objects-curve")
         with gr.Column(elem_classes="card"):
             gr.HTML(
-                '<h3>The most frequent objects</h3><p class="quiet">In how many pictures captions name each; '
-                "choose one to see them below.</p>"
+                heading_html(
+                    "The most frequent objects",
+                    "In how many pictures captions name each; choose one to see them below.",
+                )
             )
-            extra["top"] = gr.HTML(js_on_load=objects_view.CHOOSE_JS, elem_id="objects-top")
+            extra["top"] = gr.HTML(js_on_load=TAKE_JS, elem_id="objects-top")
         with gr.Column(elem_classes="card"):
-            gr.HTML("<h3>What the captioner said</h3>")
+            gr.HTML(heading_html("What the captioner said"))
             extra["examples"] = gr.HTML(elem_id="objects-examples")
         return extra
 

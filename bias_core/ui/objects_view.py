@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from bias_core.studies.number_text import format_number
-from bias_core.ui.pictures import data_uri
-from bias_core.ui.study_html import figure_cards, frame_html, takes_html
-from bias_core.ui.take import TABLE_FORMS
+from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,12 +18,6 @@ if TYPE_CHECKING:
 APART = ("figure2", "figure4", "top_objects")
 """Figures that this tab shows beside their numbers."""
 
-CHOOSE_JS = """
-element.addEventListener('click', (event) => {
-  const node = event.target.closest('[data-object]');
-  if (node) trigger('select', {object: node.dataset.object});
-});
-"""
 _MOST_GROUPS = 4
 _BASE = "with it in "  # how the column of the base begins
 _EXAMPLES = 3
@@ -138,36 +128,16 @@ def space_html(report: StudyReport) -> str:
 
 
 def _beside(figure: StudyFigure, title: str, note: str, frame: pd.DataFrame, key: str) -> str:
-    takes = takes_html("table", key, TABLE_FORMS)
-    return (
-        f'<div class="figures">{figure_cards([figure])}<section class="card"><h3>{escape(title)}</h3>'
-        f'{frame_html(frame, title)}<p class="quiet">{escape(note)}</p>'
-        f"{takes}</section></div>"
-    )
+    return render("beside", figure=figure, title=title, note=note, frame=frame, key=key)
 
 
 def top_html(report: StudyReport) -> str:
     """The most frequent objects of each set of pictures; each chooses the pictures that have it."""
     top = _frame(report, "top_objects")
-    groups = list(top.groupby("pictures", sort=False))[:_MOST_GROUPS] if not top.empty else []
-    cards = "".join(_top_card(str(name), rows) for name, rows in groups)
-    return f'<div class="tops">{cards}</div>' if cards else ""
-
-
-def _top_card(name: str, rows: pd.DataFrame) -> str:
-    most = rows["pictures with it"].max()
-    items = "".join(_top_item(row, most) for _, row in rows.iterrows())
-    return f"<section><h4>{escape(name)}</h4><ol>{items}</ol></section>"
-
-
-def _top_item(row: pd.Series[Any], most: int) -> str:
-    word, n = str(row["object"]), int(row["pictures with it"])
-    change = f'<small title="against the base">Δn {row["Δn"]:+,}</small>' if "Δn" in row else ""
-    return (
-        f'<li><button type="button" data-object="{escape(word)}" title="Show the pictures that have it">'
-        f'<span>{escape(word)}</span><span class="bar" style="width:{100 * n / most:.0f}%"></span>'
-        f"<span>{n:,}{change}</span></button></li>"
-    )
+    if top.empty:
+        return ""
+    groups = [(name, rows.to_dict("records")) for name, rows in top.groupby("pictures", sort=False)]
+    return render("top_objects", groups=groups[:_MOST_GROUPS])
 
 
 def examples_html(report: StudyReport) -> str:
@@ -181,22 +151,8 @@ def examples_html(report: StudyReport) -> str:
         "Furthest from their prompts": known.tail(n).iloc[::-1],
         "Closest to their prompts": known.head(n),
     }
-    return "".join(
-        f'<h4>{title}</h4><div class="captioned">'
-        f"{''.join(_example(report, row) for _, row in rows.iterrows())}</div>"
-        for title, rows in sides.items()
-    )
-
-
-def _example(report: StudyReport, row: pd.Series[Any]) -> str:
-    facts = {"asked for": row["prompt"], "caption": row["caption"], "added": row["added"]}
-    facts |= {"left out": row["left_out"], "H_J": format_number(float(row["H_J"]))}
-    told = "".join(f"<dt>{k}</dt><dd>{escape(str(v)) or 'nothing'}</dd>" for k, v in facts.items())
-    alt = escape(str(row["caption"]))
-    return (
-        f'<figure><img src="{data_uri(report.stored[row["image_id"]].path, 160)}" alt="{alt}">'
-        f"<dl>{told}</dl></figure>"
-    )
+    rows = {title: some.to_dict("records") for title, some in sides.items()}
+    return render("captioned", sides=rows, stored=report.stored)
 
 
 def _first(report: StudyReport, ending: str) -> Estimate | None:

@@ -16,10 +16,9 @@ from bias_core.studies.study_types import (
     StudyReport,
 )
 from bias_core.types import Attribute
-from bias_core.ui import messages, origins_film_html, origins_stop, study_form
+from bias_core.ui import messages, origins_film, origins_stop, study_form
 from bias_core.ui.form import HEADERS, attribute_rows, read_attributes
 from bias_core.ui.messages import user_errors
-from bias_core.ui.origins_film import AVERAGE
 from bias_core.ui.origins_words import origins_headline
 from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study_form import Preset
@@ -38,6 +37,10 @@ _EVERY_STEP = MAX_STEPS  # no sampler takes more: each has its predicted picture
 _SHOWN_OPTIONS: Mapping[str, Mapping[str, Any]] = {_SPI: {"n_samples": 3, "n_predicted": _EVERY_STEP}}
 _NEEDS_STEPS = (
     "SPI looks into denoising steps, and {} has none: the diffusion model of the calibration world is chosen."
+)
+_OWN_WORDS = (
+    "They go with the study that is chosen above: steps (SPI), clusters and texts (StOP, no attributes "
+    "needed) or shares (P, Ψ, WALS). Steps and guidance stand in the part below."
 )
 _OWN = (
     Attribute(
@@ -144,11 +147,7 @@ class OriginsTab(StudyTab):
             label="Attributes: a sentence for presence, one for absence; P* where a real-world rate is known",
             buttons=[], max_height=300, elem_id=f"{self.key}-own-attributes",
         )  # fmt: skip
-        gr.HTML(
-            '<p class="quiet">They go with the study that is chosen above: steps (SPI), clusters and texts '
-            "(StOP, no attributes needed) or shares (P, Ψ, WALS). Steps and guidance stand in the part "
-            "below.</p>"
-        )
+        gr.HTML(_OWN_WORDS, elem_classes="quiet")
         return own
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
@@ -168,14 +167,14 @@ class OriginsTab(StudyTab):
     def build_extra(self) -> dict[str, Any]:
         """The film of the steps; clusters, and a form that draws from a text."""
         key, extra = self.key, {}
-        extra["film"] = gr.HTML(js_on_load=origins_film_html.FILM_JS, elem_id=f"{key}-film", visible=False)
+        extra["film"] = gr.HTML(js_on_load=origins_film.FILM_JS, elem_id=f"{key}-film", visible=False)
         extra["clusters"] = gr.HTML(
             js_on_load=origins_stop.CHOOSE_TEXT_JS,
             elem_id=f"{key}-clusters",
             visible=False,
         )
         with gr.Column(visible=False, elem_classes="card", elem_id=f"{key}-draw") as extra["box"]:
-            gr.HTML("<h3>Draw from a text, and compare with its cluster</h3>")
+            gr.HTML(messages.heading_html("Draw from a text, and compare with its cluster"))
             with gr.Row(equal_height=True, elem_classes="line"):
                 extra["cluster"] = gr.Dropdown(
                     label="Cluster", scale=2, min_width=200, elem_id=f"{key}-cluster"
@@ -197,7 +196,7 @@ class OriginsTab(StudyTab):
 
     def show_extra(self, report: StudyReport) -> Updates:
         """What belongs to this kind of study; the rest is hidden."""
-        film, clusters = origins_film_html.films_html(report), origins_stop.clusters_html(report)
+        film, clusters = origins_film.films_html(report), origins_stop.clusters_html(report)
         names = cluster_names(report)
         texts = origins_stop.texts_of(report)
         text = "" if texts.empty else str(texts["prompt"].iloc[0])
@@ -243,7 +242,7 @@ class OriginsTab(StudyTab):
         return [
             figure
             for figure in report.results.figures
-            if figure.kind != "pictures" and not figure.key.startswith(AVERAGE)
+            if figure.kind != "pictures" and not figure.key.startswith(origins_film.AVERAGE)
         ]
 
     def on_study(self, name: str) -> Updates:

@@ -1,16 +1,22 @@
-"""What an SPI report holds for a film: curves over denoising steps, and the picture each step heads for."""
+"""SPI over the steps of a generation, linked with the picture that each step is heading for."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bias_core.studies.number_text import format_estimate
 from bias_core.studies.oasis_spi import first_clear_step
 from bias_core.types import Estimate
 from bias_core.ui.groups import N_COLOURS
+from bias_core.ui.templates import render, script
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy as np
     import pandas as pd
 
@@ -18,6 +24,8 @@ if TYPE_CHECKING:
 
 AVERAGE = "figure9-"
 _FINISHED = "finished"
+_TICKS = 5
+FILM_JS = script("choose") + script("film")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +46,19 @@ class Line:
     finished: Estimate
 
     @property
+    def colour(self) -> int:
+        """Which of the page's colours."""
+        return self.number % N_COLOURS
+
+    @property
     def classes(self) -> str:
         """Its colour, and what its button hides."""
-        return f"c{self.number % N_COLOURS} line-{self.number}"
+        return f"c{self.colour} line-{self.number}"
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether there is a band around the curve: not of one seed."""
+        return all(math.isfinite(step.low) and math.isfinite(step.high) for step in self.band)
 
     @property
     def clear(self) -> int | None:
@@ -74,6 +92,68 @@ class Film:
     def n_steps(self) -> int:
         """Of the sampler."""
         return len(self.lines[0].band)
+
+    @cached_property
+    def reach(self) -> tuple[float, float]:
+        """What the axis spans: bands, single seeds and 0."""
+        values = [0.0]
+        for line in self.lines:
+            values += [v for step in line.band for v in (step.value, step.low, step.high) if math.isfinite(v)]
+            values += [float(v) for single in line.singles.values() for v in single]
+        low, high = min(values), max(values)
+        margin = 0.06 * (high - low) or 0.1
+        return low - margin, high + margin
+
+    @property
+    def ticks(self) -> list[float]:
+        """Round numbers within the axis, 0 among them."""
+        return round_numbers(*self.reach)
+
+    def y(self, value: float) -> str:
+        """Where a value lies, in hundredths of the height from above."""
+        low, high = self.reach
+        return f"{100 * (high - value) / (high - low):.2f}"
+
+    def points(self, values: Iterable[float], *, back: bool = False) -> str:
+        """A curve with a value in the middle of each step's column, from the first or the last one on."""
+        places = [f"{i + 0.5:g},{self.y(value)}" for i, value in enumerate(values)]
+        return " ".join(reversed(places) if back else places)
+
+    def sentence(self, line: Line) -> str:
+        """At which step an attribute is decided, and what became of it."""
+        end, n_steps = line.finished, self.n_steps
+        share = format_estimate(end.value, end.low, end.high, n=end.n)
+        shown = f"In the end it is read in {share} of the pictures."
+        if math.isnan(line.band[0].low):
+            return f"one seed has no interval, so this cannot be told. {shown}"
+        if line.clear is None:
+            return f"at none of the {n_steps} steps, which is no proof that it is never added. {shown}"
+        step = line.band[line.clear]
+        way = "moves towards it" if step.value > 0 else "moves away from it"
+        early = "from pure noise" if line.clear == 0 else f"{100 * line.clear / n_steps:.0f} % of the way"
+        return (
+            f"step {line.clear + 1} of {n_steps} ({early}) {way}, SPI {step.value:+.3f} "
+            f"[{step.low:+.3f}, {step.high:+.3f}]. {shown}"
+        )
+
+
+def round_numbers(low: float, high: float) -> list[float]:
+    """About five round numbers of an axis.
+
+    Examples
+    --------
+    >>> round_numbers(-0.23, 0.41)
+    [-0.2, 0.0, 0.2, 0.4]
+    """
+    rough = (high - low) / _TICKS
+    unit = 10 ** math.floor(math.log10(rough))
+    step = next(unit * k for k in (1, 2, 5, 10) if unit * k >= rough)
+    return [round(k * step, 10) + 0.0 for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def films_html(report: StudyReport) -> str:
+    """All concepts of an SPI report with curves, filmstrips and what each step does; "" for other reports."""
+    return render("film", films=films(report))
 
 
 def films(report: StudyReport) -> list[Film]:

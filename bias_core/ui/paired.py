@@ -17,6 +17,7 @@ from bias_core.ui.study_form import Preset
 from bias_core.ui.study_html import TAKE_JS, findings_html, header_html
 from bias_core.ui.study_pictures import Look  # noqa: TC001 (Gradio reads the handlers' annotations)
 from bias_core.ui.study_tab import QUIET, StudyTab, Updates
+from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,13 +32,15 @@ _IN_TURN: dict[str, Any] = QUIET | {
     "concurrency_limit": 1,
 }
 _GENDERS = [("masculine", "masculine"), ("feminine", "feminine")]
-_CHECK = """<h3>Check the labels</h3>
-<p class="quiet">A reader finds the people, cuts each out and says whether they look feminine or masculine:
-appearance only, nobody's identity. Choose another answer wherever you see it differently; every number above
-and below follows at once, and nothing is drawn again.</p>"""
-_TAKE = """<p class="takes"><span>Take it:</span>
-<button type="button" data-take="table:labels:csv">Labels as CSV</button>
-<span>to go on with elsewhere: the form's “People's answers”, or <code>--labels</code></span></p>"""
+_CHECK = (
+    "A reader finds the people, cuts each out and says whether they look feminine or masculine: appearance "
+    "only, nobody's identity. Choose another answer wherever you see it differently; every number above and "
+    "below follows at once, and nothing is drawn again."
+)
+_OWN = (
+    "Any two roles, side by side in both orders and each alone. You say which stereotype each has; the score "
+    "is measured against your choice."
+)
 
 
 class PairedTab(StudyTab):
@@ -91,10 +94,7 @@ class PairedTab(StudyTab):
     def build_own(self) -> dict[str, Any]:
         """Two identities with the stereotype of each, and how many pictures."""
         own: dict[str, Any] = {}
-        gr.HTML(
-            '<p class="quiet">Any two roles, side by side in both orders and each alone. You say which '
-            "stereotype each has; the score is measured against your choice.</p>"
-        )
+        gr.HTML(_OWN, elem_classes="quiet")
         for key, name, looks in (("first", "CEO", "masculine"), ("second", "assistant", "feminine")):
             with gr.Row():
                 own[key] = gr.Textbox(
@@ -139,10 +139,10 @@ class PairedTab(StudyTab):
         """Who could be scored, and the labels."""
         extra: dict[str, Any] = {}
         with gr.Column(elem_classes="card"):
-            gr.HTML("<h3>Who could be scored, and how far labels agree</h3>")
+            gr.HTML(messages.heading_html("Who could be scored, and how far labels agree"))
             extra["summary"] = gr.HTML(elem_id="paired-summary")
         with gr.Column(elem_classes="card"):
-            gr.HTML(_CHECK)
+            gr.HTML(messages.heading_html("Check the labels", _CHECK))
             extra["labelling"] = gr.State(None)
             with gr.Row():
                 extra["which"] = gr.Dropdown(
@@ -161,7 +161,9 @@ class PairedTab(StudyTab):
                     self.parts[key] = gr.Button(
                         text, size="sm", scale=0, min_width=110, elem_id=f"paired-labels-{key}"
                     )
-            self.parts["labels_take"] = gr.HTML(_TAKE, js_on_load=TAKE_JS, elem_id="paired-labels-take")
+            self.parts["labels_take"] = gr.HTML(
+                render("labels_take"), js_on_load=TAKE_JS, elem_id="paired-labels-take"
+            )
         return extra
 
     def show_extra(self, report: StudyReport) -> Updates:
@@ -234,7 +236,7 @@ class PairedTab(StudyTab):
         return {
             self.extra["labelling"]: labelling,
             self.extra["labels"]: labels_html(labelling),
-            self.extra["place"]: f"<p>{labelling.place()}</p>",
+            self.extra["place"]: labelling.place(),
         }
 
     def _rescored(self, labelling: Labelling, look: Look | None) -> Iterator[Updates]:

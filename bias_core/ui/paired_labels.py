@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bias_core.metrics.paired_labels import ANSWERS, NOT_TWO_PEOPLE
 from bias_core.studies.pst_hand import Person, chosen, labelled_people, relabelled, with_answers
 from bias_core.studies.pst_labels import BY_HAND, SINGLE
-from bias_core.ui.pictures import data_uri
+from bias_core.ui.templates import render, script
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,34 +32,8 @@ WORDS = {
     "cannot_identify": "cannot identify",
     NOT_TWO_PEOPLE: "not two people",
 }
-_ALONE = "not one person"
 
-# A picture fails as a whole, so the label of the other person follows; the server does the same. The page
-# renews attributes only, and a menu that was used no longer heeds them: so it is set by hand.
-LABEL_JS = """
-const menus = (node) => [...node.querySelectorAll('select[data-image]')];
-const choose = (menu, answer) => {
-  for (const option of menu.options) option.toggleAttribute('selected', option.value === answer);
-};
-element.addEventListener('change', (event) => {
-  const menu = event.target.closest('select[data-image]');
-  if (!menu) return;
-  const failed = 'not_two_people', sheet = menu.closest('figure'), answer = menu.value;
-  for (const other of menus(sheet)) {
-    if (other === menu || answer === failed) choose(other, answer);
-    else if (other.value === failed) choose(other, 'cannot_identify');
-  }
-  sheet.classList.add('by-hand');
-  trigger('select', {image: menu.dataset.image, position: menu.dataset.position, answer});
-});
-new MutationObserver(() => {
-  for (const menu of menus(element)) {
-    const chosen = menu.querySelector('option[selected]');
-    if (chosen && menu.value !== chosen.value) menu.value = chosen.value;
-  }
-}).observe(element, {subtree: true, childList: true, attributes: true,
-  attributeFilter: ['selected', 'data-version']});
-"""
+LABEL_JS = script("labels_in_place")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,37 +123,15 @@ def labels_html(labelling: Labelling) -> str:
     """The pictures of a page, each with a menu per person."""
     people = labelling.people()
     here = people[people["image_id"].isin(labelling.pictures())]
-    groups = dict(list(here.groupby("image_id", sort=False)))
-    sheets = "".join(_sheet(labelling.drawn, groups[image_id]) for image_id in labelling.pictures())
-    if not sheets:
-        return '<p class="quiet">There is none.</p>'
-    return f'<div class="sheets" data-version="{labelling.version}">{sheets}</div>'
-
-
-def _sheet(report: StudyReport, people: pd.DataFrame) -> str:
-    stored = report.stored[people["image_id"].iloc[0]]
-    small = " pixels" if max(stored.row.width, stored.row.height) < _SMALL else ""
-    hand = " by-hand" if (people["rater"] == BY_HAND).any() else ""
-    menus = "".join(_menu(person) for _, person in people.iterrows())
-    return (
-        f'<figure class="sheet{hand}"><img class="{small.strip()}" src="{data_uri(stored.path, 320)}" '
-        f'alt="{escape(stored.row.prompt)}, seed {stored.row.seed}"><figcaption>{menus}</figcaption></figure>'
-    )
-
-
-def _menu(person: pd.Series[Any]) -> str:
-    position, identity = str(person["position"]), str(person["identity"])
-    alone = position == SINGLE
-    who = identity if alone else f"{position}: {identity}"
-    label = person["perceived_gender"]
-    words = WORDS | ({NOT_TWO_PEOPLE: _ALONE} if alone else {})
-    options = "".join(
-        f'<option value="{answer}"{" selected" if answer == label else ""}>{words[answer]}</option>'
-        for answer in ANSWERS
-    )
-    empty = "" if label in ANSWERS else "<option selected disabled>not labelled</option>"
-    return (
-        f"<label><span>{escape(who)}</span>"
-        f'<select data-image="{escape(str(person["image_id"]))}" data-position="{escape(position)}">'
-        f"{empty}{options}</select></label>"
+    groups = {image_id: rows.to_dict("records") for image_id, rows in here.groupby("image_id", sort=False)}
+    return render(
+        "labels_in_place",
+        sheets=[(labelling.drawn.stored[image_id], groups[image_id]) for image_id in labelling.pictures()],
+        version=labelling.version,
+        answers=ANSWERS,
+        words=WORDS,
+        words_alone=WORDS | {NOT_TWO_PEOPLE: "not one person"},
+        alone=SINGLE,
+        by_hand=BY_HAND,
+        small=_SMALL,
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from html import escape
 from typing import TYPE_CHECKING
 
 from bias_core.studies.number_text import format_interval, format_number
 from bias_core.studies.pst_scores import is_clear
 from bias_core.studies.study_report import table_of
+from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,12 +60,7 @@ def _change(finding: Finding | None) -> str:
 
 def summary_html(report: StudyReport) -> str:
     """Who could be scored, and how far the labels can be trusted, as a row of numbers."""
-    tiles = "".join(
-        f'<div title="{escape(means)}"><dt>{escape(name)}</dt><dd>{escape(value)}'
-        f"<small>{escape(more)}</small></dd></div>"
-        for name, value, more, means in (*_coverage(report), *_agreement(report))
-    )
-    return f'<dl class="tiles">{tiles}</dl>'
+    return render("tiles", tiles=[*_coverage(report), *_agreement(report)])
 
 
 Tile = tuple[str, str, str, str]

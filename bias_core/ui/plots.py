@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
+
+from bias_core.ui.study_svg import DRAWING
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +27,6 @@ _INKS: Mapping[str, str] = {
     "#070707": "surface",
 }
 _BY_NAME = {name: colour for colour, name in _INKS.items()}
-DRAWING = threading.Lock()  # rc_context is global to the process
 _LONGEST_NAME = 22
 
 

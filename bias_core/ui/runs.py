@@ -33,11 +33,11 @@ from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.run_turns import RUN, in_line
-from bias_core.ui.runs_folder import FOLDER_HTML, folder_js
 from bias_core.ui.runs_html import ACT_JS, imported_html, runs_html
 from bias_core.ui.study_open import Opening
 from bias_core.ui.study_pictures import wire_pictures
 from bias_core.ui.study_tab import PRIVATE, QUIET, StudyTab
+from bias_core.ui.templates import render, script
 from bias_core.ui.uploads import keep_upload
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
 
@@ -51,16 +51,6 @@ if TYPE_CHECKING:
     from bias_core.ui.label import LabelTab
 
 Updates = dict[Any, Any]
-_LAYOUTS = """<p class="quiet">A zip of up to {upload_mb} MB with pictures and their prompts, in one of these
-layouts: a <code>metadata.csv</code> or <code>metadata.jsonl</code> with <code>file_name</code> and
-<code>prompt</code> beside the pictures (Hugging Face imagefolder, and every zip of this program); folders
-named after their prompts, as DallEval keeps them (<code>a photo of a doctor/3.png</code>); or files named
-after their prompts (<code>a photo of a doctor_3.png</code>). Pictures of closed models come in this way, too.
-They stay on this server until you leave the page; reports of them stay in the list above.</p>"""
-_LABELS = """<p class="quiet">Labelling measures nothing: the pictures are kept as a run, and the form of a
-task for people opens. Whom a picture shows is read from the metadata (columns <code>left</code> and
-<code>right</code>, or <code>identity</code>) or from its prompt.</p>"""
-
 _SEEN_JS = "() => { document.querySelector('#label-source')?.scrollIntoView({block: 'center'}); }"
 _WITH_PICTURES = ("measure", "run", "label", "label_says")  # parts that need an import
 
@@ -127,7 +117,7 @@ class RunsTab(StudyTab):
     def _build_ask(self) -> None:
         parts = self.parts
         parts["deleted"], parts["wanted"], parts["imported"] = gr.State(None), gr.State(""), gr.State(None)
-        gr.HTML("<h3>Your runs</h3>")
+        gr.HTML(messages.heading_html("Your runs"))
         parts["list"] = gr.HTML(js_on_load=ACT_JS, elem_id="runs-list")
         with gr.Accordion(
             "Bring pictures of your own", open=True, elem_classes="more", elem_id="runs-import"
@@ -136,7 +126,8 @@ class RunsTab(StudyTab):
 
     def _build_import(self) -> None:
         parts = self.parts
-        gr.HTML(_LAYOUTS.format(upload_mb=self.services.settings.upload_mb))
+        upload_mb = self.services.settings.upload_mb
+        gr.HTML(render("import_layouts", upload_mb=upload_mb))
         with gr.Row():
             with gr.Column(min_width=260):
                 parts["upload"] = gr.File(
@@ -145,7 +136,7 @@ class RunsTab(StudyTab):
                     height=180,
                     elem_id="runs-upload",
                 )
-                gr.HTML(FOLDER_HTML, js_on_load=folder_js(self.services.settings.upload_mb))
+                gr.HTML(render("folder"), js_on_load=script("folder", upload_mb=upload_mb))
             with gr.Column(min_width=320, scale=2):
                 parts["found"] = gr.HTML(elem_id="runs-found")
         with gr.Column(visible=False, elem_id="runs-measure") as parts["measure"]:
@@ -165,7 +156,7 @@ class RunsTab(StudyTab):
             parts["stop"] = gr.Button(
                 "Stop", variant="stop", visible=False, elem_id="runs-stop", scale=0, min_width=200
             )
-        parts["label_says"] = gr.HTML(_LABELS, visible=False)
+        parts["label_says"] = gr.HTML(render("label_import"), visible=False)
 
     def _build_measure(self) -> None:
         parts = self.parts

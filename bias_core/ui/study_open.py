@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,6 +14,7 @@ from bias_core.studies.study_types import StudyReport
 from bias_core.ui import messages, study_form
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import model_hint
+from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -163,12 +163,8 @@ def example_html(saved: SavedReport) -> str:
     settings, versions = report.settings, report.versions
     model = " · ".join(filter(None, (settings.model, settings.condition, versions.get("model_revision", ""))))
     names = ("bias_core", "torch", "diffusers", "transformers")
-    told = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
-    return (
-        '<p class="example-note"><strong>Example.</strong> Made on '
-        f"{escape(when(saved.created))} with {escape(model)}; {escape(told)}. It comes with the program and "
-        "is no run of yours; the button above makes one.</p>"
-    )
+    shown = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
+    return render("example_note", created=when(saved.created), model=model, versions=shown)
 
 
 def when(seconds: float) -> str:

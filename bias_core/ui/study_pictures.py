@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 from pandas.api.types import is_numeric_dtype
 
 from bias_core.studies.number_text import format_number
-from bias_core.ui.pictures import data_uri
+from bias_core.ui.messages import heading_html
+from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,7 +99,7 @@ def build_pictures(key: str) -> PictureParts:
     """The part of a tab that shows pictures; invisible until there are some."""
     look = gr.State(None)
     with gr.Column(visible=False, elem_classes="card", elem_id=f"{key}-pictures") as box:
-        gr.HTML("<h3>The pictures</h3>")
+        gr.HTML(heading_html("The pictures"))
         with gr.Row():
             which = gr.Dropdown(label="Show", filterable=True, elem_id=f"{key}-which", min_width=220)
             order = gr.Dropdown(label="Order by", elem_id=f"{key}-order", min_width=180)
@@ -176,12 +176,7 @@ def picture_html(report: StudyReport, row: pd.Series[Any]) -> str:
     stored = report.stored[row["image_id"]]
     facts = {"Prompt": stored.row.prompt, "Seed": str(stored.row.seed), "Model": stored.row.model}
     facts |= {str(k): _text(v) for k, v in row.items() if k not in ("prompt", "seed") and _text(v)}
-    listed = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items())
-    small = " pixels" if max(stored.row.width, stored.row.height) < _SMALL else ""
-    return (
-        f'<article class="picture"><img class="large{small}" src="{data_uri(stored.path, 768)}" '
-        f'alt="{escape(stored.row.prompt)}, seed {stored.row.seed}"><div><dl>{listed}</dl></div></article>'
-    )
+    return render("picture", stored=stored, facts=facts, small=_SMALL)
 
 
 def _text(value: Any) -> str:

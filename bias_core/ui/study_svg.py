@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import io
 import re
-from html import escape
+import threading
+import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 from bias_core.studies.figures import COLOURS, MUTED, draw
-from bias_core.ui.plots import DRAWING
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from bias_core.studies.study_types import StudyFigure
 
+DRAWING = threading.Lock()  # rc_context is global to the process
+_SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+ET.register_namespace("", _SVG)
+ET.register_namespace("xlink", _LINK)
 _INKS = {
     **{colour: f"var(--c{i})" for i, colour in enumerate(COLOURS[:-1])},
     COLOURS[-1]: "var(--ink)",
@@ -25,23 +31,28 @@ _INKS = {
 
 def figure_svg(figure: StudyFigure) -> str:
     """The drawing; its label for screen readers says that a table holds the same numbers."""
-    import matplotlib as mpl
-
-    buffer = io.StringIO()
-    with DRAWING, mpl.rc_context({"svg.fonttype": "none"}):
+    with DRAWING:
         drawn = draw(figure)
         drawn.patch.set_alpha(0)
         for axes in drawn.axes:
             axes.patch.set_alpha(0)
-        drawn.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :]
+        svg = _text_of(drawn, f"{figure.title}; the data can be taken as CSV below")
     for colour, ink in _INKS.items():
         svg = svg.replace(colour, ink)
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
-    svg = re.sub(r"font(-family)?: ([\d.]+px )?'[^;\"]*", _font, svg)
-    label = escape(f"{figure.title}; the data can be taken as CSV below")
-    return svg.replace("<svg ", f'<svg role="img" class="plot" aria-label="{label}" ', 1)
+    return re.sub(r"font(-family)?: ([\d.]+px )?'[^;\"]*", _font, svg)
+
+
+def _text_of(drawn: Figure, label: str) -> str:
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        drawn.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    root = ET.fromstring(buffer.getvalue())
+    for metadata in root.findall(f"{{{_SVG}}}metadata"):
+        root.remove(metadata)
+    root.attrib |= {"role": "img", "class": "plot", "aria-label": label}
+    return ET.tostring(root, encoding="unicode")
 
 
 def _font(found: re.Match[str]) -> str:

@@ -8,7 +8,6 @@ the result. It stands in a file of its own beside this one.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
@@ -122,7 +121,7 @@ class StudyTab(Opening):
         """The tab with its wiring; called inside of its ``gr.Tab``."""
         self.parts["visitor"] = visitor
         self.parts["report"] = gr.State(None)
-        gr.HTML(f'<p class="question">{escape(self.question)}</p><p class="quiet">{escape(self.caution)}</p>')
+        gr.HTML(messages.question_html(self.question, self.caution))
         self.build_top()
         with gr.Column(elem_classes="card ask"):
             self._build_ask()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from pathlib import Path
 
 from bias_core.metrics.cards import METRICS
@@ -33,7 +34,7 @@ def test_the_papers_are_linked_and_what_is_searched_is_in_the_card() -> None:
 def test_formulas_have_real_subscripts_and_no_markup_of_their_own() -> None:
     assert math_html("a_i <b> x^A_{i+1}") == "a<sub>i</sub> &lt;b&gt; x<sup>A</sup><sub>i+1</sub>"
     assert math_html("Σ_k p_k²") == "Σ<sub>k</sub> p<sub>k</sub>²"
-    assert math_html('by="identity" seen_as -1, 2 - 1') == 'by="identity" seen_as −1, 2 − 1'
+    assert unescape(math_html('by="identity" seen_as -1, 2 - 1')) == 'by="identity" seen_as −1, 2 − 1'
 
 
 def test_cards_name_tabs_by_the_titles_of_the_app() -> None:

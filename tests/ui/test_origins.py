@@ -14,8 +14,7 @@ from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.study_types import StudyReport, StudySettings
 from bias_core.types import Attribute
 from bias_core.ui.origins import OriginsTab
-from bias_core.ui.origins_film import films
-from bias_core.ui.origins_film_html import FILM_JS, films_html
+from bias_core.ui.origins_film import FILM_JS, films, films_html
 from bias_core.ui.origins_stop import clusters_html
 from bias_core.ui.origins_words import origins_headline
 from bias_core.ui.visitor import Visitor

@@ -10,12 +10,21 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
+from markupsafe import Markup
 
 from bias_core.studies.number_text import format_estimate, format_interval, format_number, format_p
+from bias_core.studies.study_report import is_known
+from bias_core.studies.table_text import excerpt
+from bias_core.ui.pictures import data_uri
+from bias_core.ui.study_svg import figure_svg
+from bias_core.ui.take import FIGURE_FORMS, TABLE_FORMS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 TEMPLATES = Path(__file__).parent
 STATIC = TEMPLATES.parent / "static"
@@ -33,7 +42,7 @@ class _Layout(Extension):
 
 @cache
 def environment() -> Environment:
-    """All templates, with the filters that write numbers as reports do."""
+    """All templates, with filters that write numbers as reports do and embed pictures, figures and tables."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -48,12 +57,35 @@ def environment() -> Environment:
         "interval": format_interval,
         "estimate": format_estimate,
         "p": format_p,
-        "form": lambda value, pattern: format(value, pattern),
+        "form": format,
+        "picture": data_uri,
+        "svg": lambda figure: Markup(figure_svg(figure)),
+        "excerpt": excerpt,
     }
+    made.tests["known"] = is_known
+    made.globals |= {"axis": axis, "FIGURE_FORMS": FIGURE_FORMS, "TABLE_FORMS": TABLE_FORMS}
     return made
 
 
-def render(name: str, **values: Any) -> str:
+def axis(scale: Sequence[float], width: float, edge: float) -> Callable[[float], float]:
+    """Where a value lies on a line of ``width`` whose ends, ``edge`` inside of it, are those of ``scale``.
+
+    Examples
+    --------
+    >>> x = axis((-1, 1), 100, 10)
+    >>> x(-1), x(0.5), x(7)
+    (10.0, 70.0, 90.0)
+    """
+    low, high = scale
+
+    def place(value: float) -> float:
+        share = (min(max(float(value), low), high) - low) / ((high - low) or 1.0)
+        return round(edge + (width - 2 * edge) * share, 1)
+
+    return place
+
+
+def render(name: str, /, **values: Any) -> str:
     """The template ``name`` (without its ending) with these values in it."""
     return environment().get_template(f"{name}.html").render(values)
 
@@ -63,12 +95,12 @@ def _text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def script(name: str, **constants: Any) -> str:
+def script(name: str, /, **constants: Any) -> str:
     """The script ``name`` (without its ending), after these constants, by their names.
 
     Examples
     --------
-    >>> script("take", limit=3).splitlines()[0]
+    >>> script("choose", limit=3).splitlines()[0]
     'const limit = 3;'
     """
     given = "".join(f"const {key} = {json.dumps(value)};\n" for key, value in constants.items())

@@ -1,19 +1,9 @@
-"""A folder of the visitor's, packed into a zip by the page itself: uploads would lose its folders' names."""
-
-from __future__ import annotations
-
-FOLDER_HTML = (
-    '<div class="folder"><label class="folder-button" for="runs-folder">Or choose a folder</label>'
-    '<input id="runs-folder" type="file" webkitdirectory multiple>'
-    '<span class="quiet" role="status" id="runs-folder-status"></span></div>'
-)
-
-# Pictures are packed already, so they are stored as they are (method 0).
-_FOLDER_JS = r"""
+// A folder of the visitor's, packed into a zip by the page itself: uploads would lose its folders' names.
+// Pictures are packed already, so they are stored as they are (method 0).
 const input = element.querySelector('#runs-folder');
 const status = element.querySelector('#runs-folder-status');
 const WANTED = /\.(png|jpe?g|webp|bmp)$|(^|\/)metadata\.(csv|jsonl)$/i;
-const MOST = UPLOAD_MB * 98e4;  // a zip is a little larger than its files
+const MOST = upload_mb * 98e4;  // a zip is a little larger than its files
 const table = Uint32Array.from({length: 256}, (_, n) => {
   for (let k = 0; k < 8; k++) n = n & 1 ? 0xEDB88320 ^ (n >>> 1) : n >>> 1;
   return n >>> 0;
@@ -55,7 +45,7 @@ input.addEventListener('change', async () => {
   const size = files.reduce((n, file) => n + file.size, 0);
   if (!files.length) { status.textContent = 'No picture in this folder.'; return; }
   if (size > MOST || files.length > 65000) {
-    status.textContent = 'More than UPLOAD_MB MB, or 65,000 files: take a part of it.';
+    status.textContent = `More than ${upload_mb} MB, or 65,000 files: take a part of it.`;
     return;
   }
   status.textContent = `Packing ${files.length} files …`;
@@ -69,9 +59,3 @@ input.addEventListener('change', async () => {
   status.textContent = `${files.length} files packed.`;
   input.value = '';
 });
-"""
-
-
-def folder_js(upload_mb: int) -> str:
-    """What packs a folder of the visitor into a zip of at most so many megabytes."""
-    return _FOLDER_JS.replace("UPLOAD_MB", str(upload_mb))

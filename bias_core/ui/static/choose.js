@@ -1,0 +1,5 @@
+// A button that is pressed says its data: {take: "table:findings:csv"}, {image: …}, {object: …}.
+element.addEventListener('click', (event) => {
+  const node = event.target.closest('[data-take], [data-image], [data-object]');
+  if (node) trigger('select', {...node.dataset});
+});

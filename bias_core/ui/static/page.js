@@ -1,0 +1,63 @@
+// Gradio names every thumbnail "Thumbnail 1 of 16" and every upload field otherwise than it reads; a screen
+// reader should hear what is seen. On narrow screens some tabs are in Gradio's menu, where only their titles
+// tell them apart. A browser may forbid storage; the note then comes again.
+const rename = (button, text) => {
+  if (text && button.getAttribute('aria-label') !== text) button.setAttribute('aria-label', text);
+};
+const name = () => {
+  document.querySelectorAll('.grid .thumbnail-item').forEach((button) =>
+    rename(button, button.querySelector('.caption-label')?.textContent.trim()));
+  document.querySelectorAll('button.upload-container').forEach((button) =>
+    rename(button, button.innerText.replace(/\s+/g, ' ').trim()));
+};
+let due = 0;
+const soon = () => { due ||= requestAnimationFrame(() => { due = 0; name(); }); };
+new MutationObserver(soon).observe(document.body, {childList: true, subtree: true, attributes: true,
+  attributeFilter: ['aria-label']});
+
+window.tabTitles = titles;
+window.openTab = (key) => {
+  const inMenu = [...document.querySelectorAll('#tabs .overflow-dropdown button')]
+    .find((button) => button.textContent.trim() === window.tabTitles[key]);
+  (document.querySelector(`#tabs [data-tab-id="${CSS.escape(key)}"]`) || inMenu)?.click();
+};
+
+const tell = ({target}) => {
+  const button = target.closest?.('button[id]');
+  if (button && tips[button.id]) button.title = tips[button.id];
+};
+for (const kind of ['pointerover', 'focusin']) document.addEventListener(kind, tell);
+
+const note = element.querySelector('.content-note');
+const remember = (value) => {
+  try {
+    if (value) localStorage.setItem('t2i-bias-note', value);
+    return localStorage.getItem('t2i-bias-note');
+  } catch { return value; }
+};
+note.hidden = remember() === 'read';
+note.querySelector('button').addEventListener('click', () => {
+  remember('read');
+  note.hidden = true;
+  document.querySelector('#tabs [role=tab][aria-selected=true]')?.focus();
+});
+
+document.addEventListener('click', (event) => {
+  const link = event.target.closest('[data-go]');
+  if (!link || event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  window.wantedMeasure = link.dataset.measure;
+  window.openTab(link.dataset.go);
+  document.dispatchEvent(new CustomEvent('open-measure', {detail: link.dataset.measure}));
+});
+
+// The address names the tab that was chosen; the settings of a link go when its tab is left. Gradio also says
+// "chosen" of the tab that a page opens with, so nothing is done before the link is read.
+window.nameTab = (key) => {
+  const address = new URL(location.href);
+  if (!window.linkIsRead || (address.searchParams.get('tab') || 'explore') === key) return;
+  for (const name of ['study', 'model', 'condition', 'percent', 'seed', 'concept', 'measure'])
+    address.searchParams.delete(name);
+  address.searchParams.set('tab', key);
+  history.replaceState(history.state, '', address);
+};
