@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import exists, func, select
 
-from bias_core.annotation.schema import Found, answers, deletions, items, raters
+from bias_core.annotation.schema import Row, answers, deletions, items, raters
 from bias_core.annotation.task_owner import iso, owned_row, stored_task
 from bias_core.annotation.tasks import Item, Task
 
@@ -97,30 +97,25 @@ class GivenAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledItem:
-    """An item with the answers of everybody, in the order given.
-
-    ``majority`` is the answer with the most votes, "" where two have equally many or nobody answered;
-    ``share`` its share of the votes, nan where there are none.
-    """
+    """An item with the answers of everybody, in the order given."""
 
     item: Item
     answers: Sequence[GivenAnswer]
 
-    def said(self, position: str) -> list[str]:
+    def votes(self, position: str) -> list[str]:
         """Everybody's answer for a position."""
-        return [given.choices[position] for given in self.answers]
+        return [answer.choices[position] for answer in self.answers]
 
     def majority(self, position: str) -> str:
-        """The answer with the most votes for a position."""
-        votes = Counter(self.said(position)).most_common(2)
-        tie = len(votes) == 2 and votes[0][1] == votes[1][1]
-        return "" if tie or not votes else votes[0][0]
+        """The answer with the most votes; "" where two have equally many or nobody answered."""
+        first = Counter(self.votes(position)).most_common(2)
+        tie = len(first) == 2 and first[0][1] == first[1][1]
+        return "" if tie or not first else first[0][0]
 
     def share(self, position: str) -> float:
         """Votes of the majority over all votes; nan where there is none."""
-        said = self.said(position)
-        winner = self.majority(position)
-        return said.count(winner) / len(said) if winner else float("nan")
+        votes, winner = self.votes(position), self.majority(position)
+        return votes.count(winner) / len(votes) if winner else float("nan")
 
 
 def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:
@@ -128,37 +123,32 @@ def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:
     with store.read() as connection:
         row = owned_row(connection, key)
         task = stored_task(store, row)
-        acts = connection.execute(_holding(row.id, "answer", "skip")).all()
-        joined = select(raters.c.name, raters.c.excluded_ms).where(raters.c.task_id == row.id)
-        excluded = {one.name: one.excluded_ms is not None for one in connection.execute(joined)}
-        known = select(items.c.gold).where(items.c.task_id == row.id)
-        gold = [value is not None for value in connection.scalars(known)]
-        gone = connection.execute(
-            select(func.count(), func.coalesce(func.sum(deletions.c.n_answers), 0)).where(
-                deletions.c.task_id == row.id
-            )
-        ).one()
-    said = [act for act in acts if act.kind == "answer" and act.gold is None]
-    per_item = [act.item_id for act in said if act.excluded_ms is None]
+        acts = connection.execute(_acts_that_hold(row.id, "answer", "skip")).all()
+        everybody = select(raters.c.name, raters.c.excluded_ms).where(raters.c.task_id == row.id)
+        excluded = {one.name: one.excluded_ms is not None for one in connection.execute(everybody)}
+        gold = connection.scalars(select(items.c.gold).where(items.c.task_id == row.id)).all()
+        totals = select(func.count(), func.coalesce(func.sum(deletions.c.n_answers), 0))
+        deleted = connection.execute(totals.where(deletions.c.task_id == row.id)).one()
+    ordinary = [act for act in acts if act.kind == "answer" and act.gold is None]
+    per_item = Counter(act.item_id for act in ordinary if act.excluded_ms is None)
     by_rater: dict[str, list[Any]] = {name: [] for name in excluded}
     for act in acts:
         by_rater.setdefault(act.name, []).append(act)
-    n_items = len(gold) - sum(gold)
+    n_gold = sum(value is not None for value in gold)
     return TaskProgress(
         task=task,
         join_code=row.join_code,
-        n_items=n_items,
-        n_gold_items=sum(gold),
-        n_complete=sum(n >= task.raters_per_item for n in Counter(per_item).values()),
-        n_answers=len(per_item),
-        n_wanted=n_items * task.raters_per_item,
+        n_items=len(gold) - n_gold,
+        n_gold_items=n_gold,
+        n_complete=sum(n >= task.raters_per_item for n in per_item.values()),
+        n_answers=per_item.total(),
+        n_wanted=(len(gold) - n_gold) * task.raters_per_item,
         raters=tuple(
-            _rater_progress(name, found, excluded=excluded.get(name, False))
-            for name, found in by_rater.items()
+            _rater_progress(name, mine, excluded=excluded.get(name, False)) for name, mine in by_rater.items()
         ),
-        n_deleted_raters=gone[0],
-        n_deleted_answers=int(gone[1]),
-        n_excluded_answers=len(said) - len(per_item),
+        n_deleted_raters=deleted[0],
+        n_deleted_answers=int(deleted[1]),
+        n_excluded_answers=len(ordinary) - per_item.total(),
     )
 
 
@@ -166,22 +156,20 @@ def given_answers(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -
     """Every answer that counts, gold items included, in the order given; or those of ``excluded`` raters."""
     with store.read() as connection:
         row = owned_row(connection, key)
-        held = connection.execute(_holding(row.id, "answer")).all()
-    found = [act for act in held if (act.excluded_ms is not None) == excluded]
-    made: dict[int, Item] = {}
-    for act in found:
-        if act.item_id not in made:
-            made[act.item_id] = _item(act)
+        acts = connection.execute(_acts_that_hold(row.id, "answer")).all()
+    acts = [act for act in acts if (act.excluded_ms is not None) == excluded]
+    item_by_id = {act.item_id: act for act in acts}
+    item_of = {number: _item(act) for number, act in item_by_id.items()}
     return [
         GivenAnswer(
-            item=made[act.item_id],
+            item=item_of[act.item_id],
             rater=act.name,
             choices=act.choices,
             task_version=act.task_version,
             seconds=act.duration_ms / 1000,
             at=iso(act.at_ms),
         )
-        for act in found
+        for act in acts
     ]
 
 
@@ -189,66 +177,50 @@ def task_items(store: LabelStore, key: OwnerKey) -> list[Item]:
     """Every item of the task, answered or not, in the order of its making."""
     with store.read() as connection:
         row = owned_row(connection, key)
-        wanted = select(*_ITEM_COLUMNS).where(items.c.task_id == row.id).order_by(items.c.id)
-        return [_item(found) for found in connection.execute(wanted)]
+        of_task = select(*_ITEM_COLUMNS).where(items.c.task_id == row.id).order_by(items.c.id)
+        return [_item(one) for one in connection.execute(of_task)]
 
 
 def labelled_items(store: LabelStore, key: OwnerKey) -> list[LabelledItem]:
     """Every item of the task with the answers that count."""
     by_item: dict[int, list[GivenAnswer]] = {}
-    for given in given_answers(store, key):
-        by_item.setdefault(given.item.id, []).append(given)
+    for answer in given_answers(store, key):
+        by_item.setdefault(answer.item.id, []).append(answer)
     return [LabelledItem(item=item, answers=by_item.get(item.id, ())) for item in task_items(store, key)]
 
 
-_ITEM_COLUMNS = (
-    items.c.id.label("item_id"),
-    items.c.task_id,
-    items.c.picture,
-    items.c.image_id,
-    items.c.identities,
-    items.c.gold,
-    items.c.question,
-)
+_ITEM_NAMES = ("task_id", "picture", "image_id", "identities", "gold", "question")
+_ITEM_COLUMNS = (items.c.id.label("item_id"), *(items.c[name] for name in _ITEM_NAMES))
 
 
-def _item(row: Found) -> Item:
-    return Item(
-        id=row.item_id,
-        task_id=row.task_id,
-        picture=row.picture,
-        image_id=row.image_id,
-        identities=row.identities,
-        gold=row.gold,
-        question=row.question,
-    )
+def _item(row: Row) -> Item:
+    return Item(id=row.item_id, **{name: getattr(row, name) for name in _ITEM_NAMES})
 
 
-def _holding(task_id: str, *kinds: str) -> Select[Any]:
+def _acts_that_hold(task_id: str, *kinds: str) -> Select[Any]:
     """Acts of a task's raters that nothing withdraws, with rater and item."""
     later = answers.alias()
     columns = (answers.c.kind, answers.c.choices, answers.c.task_version, answers.c.duration_ms)
-    wanted = select(*columns, answers.c.at_ms, raters.c.name, raters.c.excluded_ms, *_ITEM_COLUMNS)
-    joined = wanted.join(raters, raters.c.id == answers.c.rater_id).join(
-        items, items.c.id == answers.c.item_id
+    return (
+        select(*columns, answers.c.at_ms, raters.c.name, raters.c.excluded_ms, *_ITEM_COLUMNS)
+        .join(raters, raters.c.id == answers.c.rater_id)
+        .join(items, items.c.id == answers.c.item_id)
+        .where(items.c.task_id == task_id, answers.c.kind.in_(kinds))
+        .where(~exists().where(later.c.withdraws == answers.c.id))
+        .order_by(answers.c.id)
     )
-    return joined.where(
-        items.c.task_id == task_id,
-        answers.c.kind.in_(kinds),
-        ~exists().where(later.c.withdraws == answers.c.id),
-    ).order_by(answers.c.id)
 
 
-def _rater_progress(name: str, acts: Sequence[Found], *, excluded: bool) -> RaterProgress:
-    said = [act for act in acts if act.kind == "answer"]
-    known = [act for act in said if act.gold is not None]
+def _rater_progress(name: str, acts: Sequence[Row], *, excluded: bool) -> RaterProgress:
+    given = [act for act in acts if act.kind == "answer"]
+    checks = [act for act in given if act.gold is not None]
     return RaterProgress(
         rater=name,
-        n_answered=len(said),
-        n_skipped=len(acts) - len(said),
-        median_seconds=median(act.duration_ms for act in said) / 1000 if said else float("nan"),
-        n_gold=len(known),
-        n_gold_right=sum(act.choices == act.gold for act in known),
+        n_answered=len(given),
+        n_skipped=len(acts) - len(given),
+        median_seconds=median(act.duration_ms for act in given) / 1000 if given else float("nan"),
+        n_gold=len(checks),
+        n_gold_right=sum(act.choices == act.gold for act in checks),
         last=iso(max(act.at_ms for act in acts)) if acts else "",
         excluded=excluded,
     )

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import yaml
+from jinja2 import Template
 
 from bias_core.annotation.collected import LabelledItem, given_answers, labelled_items, task_progress
-from bias_core.annotation.label_formats import argilla, label_card, label_studio
 from bias_core.annotation.label_pictures import read_picture
 from bias_core.annotation.tasks import Task, task_texts
 from bias_core.runs.export import csv_bytes
 from bias_core.runs.files import replaced_file
+from bias_core.settings import ASSETS
 
 if TYPE_CHECKING:
     from bias_core.annotation.collected import TaskProgress
@@ -33,6 +38,13 @@ COLUMNS = {
     "task_version": "version of the texts that the rater read",
     "seconds": "how long the picture was looked at",
     "at": "when, UTC",
+}
+_HEAD = {
+    "license": "other",
+    "license_name": "see-card",
+    "language": ["en"],
+    "tags": ["text-to-image", "bias", "human-labels", "t2i-bias-explorer"],
+    "configs": [{"config_name": "default", "drop_labels": True, "data_dir": "train"}],
 }
 
 
@@ -73,29 +85,32 @@ def export_labels(store: LabelStore, key: OwnerKey, target: Path) -> Path:
     progress = task_progress(store, key)
     with replaced_file(target) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for name, content in _entries(store, key, progress):
-            packed = zipfile.ZIP_STORED if name.endswith((".png", ".parquet")) else zipfile.ZIP_DEFLATED
-            archive.writestr(name, content, packed)
+            packing = zipfile.ZIP_STORED if name.endswith((".png", ".parquet")) else zipfile.ZIP_DEFLATED
+            archive.writestr(name, content, packing)
     return target
 
 
-def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterator[tuple[str, bytes]]:
-    task, frame, labelled = progress.task, answers_frame(store, key), labelled_items(store, key)
-    names = [
-        f"{'known' if one.item.gold else 'train'}/{i:05d}-{one.item.picture[:12]}.png"
-        for i, one in enumerate(labelled, start=1)
-    ]
-    by_name = dict(zip(names, labelled, strict=True))
-    yield "README.md", label_card(progress, COLUMNS).encode()
+def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterator[tuple[str, bytes | str]]:
+    task, frame = progress.task, answers_frame(store, key)
+    by_name = {
+        f"{'known' if one.item.gold else 'train'}/{i:05d}-{one.item.picture[:12]}.png": one
+        for i, one in enumerate(labelled_items(store, key), start=1)
+    }
+    parquet = io.BytesIO()
+    frame.to_parquet(parquet, index=False)
+    yield "README.md", _card(progress)
     yield "task.json", _json({"id": task.id, "version": task.version, **task_texts(task)})
     yield "labels.csv", csv_bytes(frame)
     yield "labels.jsonl", _lines(frame.to_dict("records"))
-    yield "labels.parquet", _parquet(frame)
-    if len(left_out := answers_frame(store, key, excluded=True)):
-        yield "excluded.csv", csv_bytes(left_out)
+    yield "labels.parquet", parquet.getvalue()
+    if len(excluded := answers_frame(store, key, excluded=True)):
+        yield "excluded.csv", csv_bytes(excluded)
     ordinary = {name: one for name, one in by_name.items() if one.item.gold is None}
     yield "train/metadata.jsonl", _lines([_metadata(name, one, task) for name, one in ordinary.items()])
-    for name, content in (label_studio(task, by_name) | argilla(task, by_name)).items():
-        yield name, content
+    yield "label_studio/config.xml", _studio_config(task)
+    yield "label_studio/tasks.json", _json([_studio_task(task, *pair) for pair in by_name.items()])
+    yield "argilla/settings.json", _json(_argilla_settings(task))
+    yield "argilla/records.json", _json([_argilla_record(task, *pair) for pair in by_name.items()])
     for name, one in by_name.items():
         yield name, read_picture(store.pictures, one.item.picture)
 
@@ -109,20 +124,149 @@ def _metadata(name: str, one: LabelledItem, task: Task) -> dict[str, Any]:
             f"{position}_identity": one.item.identities.get(position, ""),
             f"{position}_label": one.majority(position),
             f"{position}_share": one.share(position) if one.majority(position) else None,
-            f"{position}_answers": one.said(position),
+            f"{position}_answers": one.votes(position),
         }
     return row
 
 
-def _json(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, ensure_ascii=False, indent=2).encode()
+# The data card: what was asked, of whom, and what not to conclude; its head is what dataset hubs read.
 
 
-def _lines(rows: Sequence[Mapping[Any, Any]]) -> bytes:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+def _card(progress: TaskProgress) -> str:
+    task = progress.task
+    questions = [f"- {position}: {_line(question)}" for position, question in task.questions.items()]
+    answers = "; ".join(f"{_line(answer.label)} (`{answer.key}`)" for answer in task.answers)
+    template = Template((ASSETS / "texts" / "label_card.md").read_text(encoding="utf-8"), trim_blocks=True)
+    card: str = template.render(
+        head=yaml.safe_dump({"pretty_name": task.title} | _HEAD, sort_keys=False, allow_unicode=True),
+        title=_line(task.title),
+        counts=_counts(progress),
+        questions="\n".join([*questions, f"- answers: {answers}"]),
+        instructions=_quotation(task.instructions),
+        consent=_quotation(task.consent),
+        columns="\n".join(f"- `{name}`: {meaning}" for name, meaning in COLUMNS.items()),
+    )
+    return card
 
 
-def _parquet(frame: pd.DataFrame) -> bytes:
-    buffer = io.BytesIO()
-    frame.to_parquet(buffer, index=False)
-    return buffer.getvalue()
+def _counts(progress: TaskProgress) -> str:
+    active = [rater for rater in progress.counted_raters if rater.n_answered]
+    n_deleted, n_excluded = progress.n_deleted_raters, len(progress.raters) - len(progress.counted_raters)
+    sentences = [
+        f"{progress.n_answers:,} answers of {len(active)} raters to {progress.n_items:,} pictures "
+        f"({progress.n_complete:,} have the {progress.task.raters_per_item} raters that were wanted); "
+        f"{progress.n_gold_items} more pictures had a known answer. The task was made on "
+        f"{progress.task.created[:10]}; this is version {progress.task.version}.",
+        f"{progress.n_deleted_answers} answers of {n_deleted} raters were deleted by them." * bool(n_deleted),
+        f"{progress.n_excluded_answers} answers of {n_excluded} raters were excluded by the owner."
+        * bool(n_excluded),
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _line(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace("<", "&lt;")
+
+
+def _quotation(text: str) -> str:
+    return "\n".join(f"> {_line(line)}" for line in text.strip().splitlines())
+
+
+# Label Studio: every rater's answer is an annotation. Pictures are files of a local storage whose folder is
+# the unpacked export.
+
+
+def _studio_config(task: Task) -> str:
+    options = "\n".join(
+        f'    <Choice value="{escape(a.key)}" html="{escape(escape(a.label))}"/>' for a in task.answers
+    )
+    lines = [
+        f'  <Header value="$question_{position}"/>\n'
+        f'  <Choices name="{position}" toName="image" choice="single" required="true">\n{options}\n'
+        "  </Choices>"
+        for position in task.positions
+    ]
+    return "\n".join(["<View>", '  <Image name="image" value="$image"/>', *lines, "</View>", ""])
+
+
+def _studio_task(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
+    data = {"image": f"/data/local-files/?d={name}", "image_id": one.item.image_id}
+    data |= {f"question_{position}": text for position, text in _questions(task, one).items()}
+    annotations: list[dict[str, Any]] = [
+        {
+            "result": _studio_result(given.choices, meta={"text": [given.rater]}),
+            "lead_time": given.seconds,
+            "created_at": given.at,
+        }
+        for given in one.answers
+    ]
+    if one.item.gold is not None:
+        annotations.append({"result": _studio_result(one.item.gold), "ground_truth": True})
+    usual = {"ground_truth": False, "was_cancelled": False}
+    return {"data": data, "annotations": [usual | annotation for annotation in annotations]}
+
+
+def _studio_result(choices: Mapping[str, str], **more: Any) -> list[dict[str, Any]]:
+    same = {"to_name": "image", "type": "choices", **more}
+    return [
+        {"id": position, "from_name": position, "value": {"choices": [answer]}, **same}
+        for position, answer in choices.items()
+    ]
+
+
+# Argilla: the majority is a suggestion. Answers of single raters are no responses there, for a response
+# belongs to a user of one's own server; their votes are metadata. Pictures are paths from the export's folder.
+
+
+def _argilla_settings(task: Task) -> dict[str, Any]:
+    options = [{"value": answer.key, "text": answer.label} for answer in task.answers]
+    selection = {"type": "label_selection", "options": options}
+    text = {"type": "text", "use_markdown": False}
+    return {
+        "guidelines": task.instructions,
+        "fields": [
+            {"name": "image", "title": "Picture", "required": True, "settings": {"type": "image"}},
+            {"name": "shown", "title": "What is asked", "required": False, "settings": text},
+        ],
+        "questions": [
+            {"name": name, "title": question.replace("{}", "…"), "required": True, "settings": selection}
+            for name, question in task.questions.items()
+        ],
+        "vectors": [],
+        "metadata": [],
+        "allow_extra_metadata": True,
+        "distribution": {"strategy": "overlap", "min_submitted": task.raters_per_item},
+    }
+
+
+def _argilla_record(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
+    counts = {position: Counter(one.votes(position)).most_common() for position in task.positions}
+    votes = {f"{position}_votes": ", ".join(f"{k} {n}" for k, n in some) for position, some in counts.items()}
+    return {
+        "id": str(one.item.id),
+        "fields": {"image": name, "shown": "\n".join(_questions(task, one).values())},
+        "metadata": {"image_id": one.item.image_id, "n_raters": len(one.answers), **votes},
+        "suggestions": {
+            position: {"value": winner, "score": one.share(position), "agent": "most raters"}
+            for position in task.positions
+            if (winner := one.majority(position))
+        },
+        "responses": {},
+        "vectors": {},
+    }
+
+
+def _questions(task: Task, one: LabelledItem) -> dict[str, str]:
+    """What was asked of each position, with whom it names."""
+    return {
+        position: (one.item.question or question).replace("{}", one.item.identities.get(position, ""))
+        for position, question in task.questions.items()
+    }
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, ensure_ascii=False, indent=1)
+
+
+def _lines(rows: Sequence[Mapping[Any, Any]]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -43,7 +43,7 @@ class LabelFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._log = path, _log_of(path)
+        self._path, self._log = path, path.with_name(f"{path.name}-wal")
         self._refuse_orphans()
         # Keeps the file and its log open, and with them everything that was acknowledged.
         self._keeper = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
@@ -62,15 +62,12 @@ class LabelFile:
             connection.exec_driver_sql(f"PRAGMA application_id = {1 + secrets.randbelow(_MAX_ID)}")
         self.number(connection)
 
-    def followed(self) -> None:
+    def watch_names(self) -> None:
         """That transaction is committed: from now on the names must stay with these files."""
         self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         self._file = os.open(self._path, os.O_RDONLY)
         self._names = {path: _identity(path.stat()) for path in (self._path, self._log)}
-        self.n_commits, self._id = (
-            int(self._keeper.execute(f"PRAGMA {name}").fetchone()[0])
-            for name in ("user_version", "application_id")
-        )
+        self.n_commits, self._id = _commits_and_id(self._keeper)
         self._head = self._read_head()
 
     def number(self, connection: Any) -> int:
@@ -89,12 +86,12 @@ class LabelFile:
         """Why answers cannot be kept; "" while all is well."""
         for path, identity in self._names.items():
             try:
-                found = path.stat()
+                stat = path.stat()
             except OSError as error:
                 return f"{path.name} was removed or cannot be reached ({error.strerror})"
-            if _identity(found) != identity:
+            if _identity(stat) != identity:
                 return f"{path.name} was replaced by another file"
-            if not (found.st_mode & 0o222 and os.access(path, os.W_OK)):
+            if not (stat.st_mode & 0o222 and os.access(path, os.W_OK)):
                 return f"{path.name} is read-only; allow writing to it and answers are taken again"
         head = self._read_head()
         if not self._holds(head):
@@ -115,17 +112,16 @@ class LabelFile:
         if not self._path.is_file():
             return False
         if _has_name(self._path, self._names[self._path]):
-            return self._log_is_saved()
-        head = _head_at(self._path)
+            busy, *_ = self._keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not busy  # all that only the lost log held is in the database
+        with self._path.open("rb") as file:
+            head = _head(file.read(_HEAD.size))
         if _has_name(self._log, self._names[self._log]):
             return self._holds(head)
         if not head.n_pages:
             return False
         with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=rw", uri=True)) as other:
-            number, owner = (
-                int(other.execute(f"PRAGMA {name}").fetchone()[0])
-                for name in ("user_version", "application_id")
-            )
+            number, owner = _commits_and_id(other)
         return owner == self._id and number >= self.n_commits
 
     def rescue(self) -> str:
@@ -134,7 +130,10 @@ class LabelFile:
         if not name or n_commits < self.n_commits:
             moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
             name = f"{self._path.name}.{_RESCUED}-{moment}-{secrets.token_hex(2)}"
-            copy_database(self._keeper, self._path.with_name(name))
+            target = self._path.with_name(name)
+            with replaced_file(target) as temporary, closing(sqlite3.connect(temporary)) as copy:
+                self._keeper.backup(copy)
+                copy.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
             self._rescued = name, self.n_commits
         return name
 
@@ -161,69 +160,50 @@ class LabelFile:
     def _read_head(self) -> Head:
         return _head(os.pread(self._file, _HEAD.size, 0))
 
-    def _log_is_saved(self) -> bool:
-        """Whether all that only the lost log held could be put into the database."""
-        busy, *_ = self._keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        return not busy
-
     def _refuse_orphans(self) -> None:
         """A log without its database, or a rescued copy: to begin anew would be to lose them."""
-        found = [path.name for path in self._path.parent.glob(f"{self._path.name}.{_RESCUED}-*")]
+        orphans = [path.name for path in self._path.parent.glob(f"{self._path.name}.{_RESCUED}-*")]
         with suppress(OSError):
-            found += [self._log.name] if self._log.stat().st_size else []
+            orphans += [self._log.name] if self._log.stat().st_size else []
         with suppress(OSError):
             if self._path.stat().st_size:
                 return
-        if found:
+        if orphans:
             raise StorageError(
-                f"{self._path.name} is missing or empty, and {found[0]} is there: put the database back "
-                f"(a rescued copy becomes it by its name), or move {found[0]} away to begin without it"
+                f"{self._path.name} is missing or empty, and {orphans[0]} is there: put the database back "
+                f"(a rescued copy becomes it by its name), or move {orphans[0]} away to begin without it"
             )
-
-
-def copy_database(source: sqlite3.Connection, target: Path) -> None:
-    """A copy of a whole database in one file, whole at one moment; StorageError where the disk is full."""
-    with replaced_file(target) as temporary, closing(sqlite3.connect(temporary)) as copy:
-        source.backup(copy)
-        copy.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
 
 
 def _use_log(connection: sqlite3.Connection) -> None:
     """WAL mode, which stays with the file; while another program sets it SQLite fails and does not wait."""
     until = time.monotonic() + _PATIENCE_SECONDS
-    while not _uses_log(connection):
-        if time.monotonic() > until:
-            raise StorageError("another program does not let go of the labels' database")
+    while time.monotonic() < until:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
         time.sleep(0.02)
+    raise StorageError("another program does not let go of the labels' database")
 
 
-def _uses_log(connection: sqlite3.Connection) -> bool:
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-    except sqlite3.OperationalError as error:
-        if "locked" not in str(error):
-            raise
-        return False
-    return True
+def _commits_and_id(connection: sqlite3.Connection) -> tuple[int, int]:
+    commits, owner = (
+        int(connection.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("user_version", "application_id")
+    )
+    return commits, owner
 
 
-def _log_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
-
-
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _identity(stat: os.stat_result) -> tuple[int, int]:
+    return stat.st_dev, stat.st_ino
 
 
 def _has_name(path: Path, identity: tuple[int, int]) -> bool:
     with suppress(OSError):
         return _identity(path.stat()) == identity
     return False
-
-
-def _head_at(path: Path) -> Head:
-    with path.open("rb") as file:
-        return _head(file.read(_HEAD.size))
 
 
 def _head(data: bytes) -> Head:

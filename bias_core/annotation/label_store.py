@@ -8,28 +8,26 @@ survives a kill and a power cut, and none is acknowledged while its file is not 
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 import re
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import create_engine, event, func, insert, make_url, select
+from sqlalchemy import create_engine, event, func, make_url, select
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from bias_core.annotation.group_commit import GroupCommit
-from bias_core.annotation.label_file import LabelFile, copy_database
-from bias_core.annotation.schema import items, metadata, task_versions, upgrade
+from bias_core.annotation.label_file import LabelFile
+from bias_core.annotation.schema import items, task_versions, upgrade
 from bias_core.annotation.tasks import Task, task_from
 from bias_core.errors import BiasCoreError, StorageError
-from bias_core.runs.files import replaced_file
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
@@ -39,6 +37,7 @@ T = TypeVar("T")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CONNECTIONS = 16  # to a database that several may write to at once
 _PATIENCE_SECONDS = 30  # for a database that another process is writing to
+_MOST_ACTS = 256  # of one commit, so that nobody waits long for those who come later
 
 
 class LabelStore:
@@ -65,23 +64,19 @@ class LabelStore:
             self._url = make_url(url)
         except ArgumentError as error:
             raise StorageError(f"the labels' database has no valid URL: {error}") from error
+        self._is_sqlite = self._url.get_backend_name() == "sqlite"
         self._path = self._sqlite_path()
         self.pictures = pictures
         self.rng = rng or random.Random()
         self._clock = clock
         self._engine: Engine | None = None
         self._file: LabelFile | None = None  # of the engine, where that is one file
-        self._written: LabelFile | None = None  # by the transaction that is under way
+        self._file_of_write: LabelFile | None = None  # of the transaction that is under way
         self._opening = threading.Lock()
-        self._group_commit = GroupCommit(self._begin_write, self._commit_write, errors=self._errors)
+        self._group_commit = _GroupCommit(self._begin_write, self._commit_write, errors=self._errors)
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="labels")
-        self._version = lru_cache(maxsize=256)(self._read_version)
+        self.task = lru_cache(maxsize=256)(self._read_version)
         self.n_checks = lru_cache(maxsize=256)(self._count_checks)
-
-    @property
-    def is_sqlite(self) -> bool:
-        """Whether the labels are in one file."""
-        return self._url.get_backend_name() == "sqlite"
 
     @property
     def now_ms(self) -> int:
@@ -97,13 +92,9 @@ class LabelStore:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction: on the disk when the block ends well, undone when it raises."""
-        with self._errors():
-            if self.is_sqlite:
-                with self._group_commit.transaction() as connection:
-                    yield connection
-            else:
-                with self._open()[0].begin() as connection:
-                    yield connection
+        transaction = self._group_commit.transaction if self._is_sqlite else self._begin_own
+        with self._errors(), transaction() as connection:
+            yield connection
 
     def submit(self, act: Callable[[], T]) -> Future[T]:
         """Have ``act`` done by a thread, and what it wrote on the disk before it is told.
@@ -111,78 +102,16 @@ class LabelStore:
         Acts that wait at the same time share a commit where the database has one writer, so that all of an
         act happens inside the transactions it opens.
         """
-        if self.is_sqlite:
-            return self._group_commit.submit(act)
-        return self._threads.submit(act)
-
-    def task(self, task_id: str, version: int) -> Task:
-        """The texts of one version; what never changes is read once."""
-        return self._version(task_id, version)
-
-    def forget_texts(self) -> None:
-        """After a task was deleted: what is read is read anew."""
-        self._version.cache_clear()
+        return self._group_commit.submit(act) if self._is_sqlite else self._threads.submit(act)
 
     def erase_traces(self) -> None:
         """After a deletion: no copy of the rows stays in SQLite's log, or until that is next full."""
+        self.task.cache_clear()
         if self._path is not None:
             with self.read():  # the file is there: to open one that is not would make it
                 pass
             with self._errors(), closing(sqlite3.connect(self._path, timeout=2)) as log:
                 log.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def backup(self, target: Path) -> Path:
-        """A copy of the whole SQLite file, whole at one moment while answers go on coming in.
-
-        Raises
-        ------
-        StorageError
-            The labels are in another database (use :meth:`dump`), or the disk is full.
-        """
-        if not self.is_sqlite:
-            raise StorageError("a copy of the file exists of SQLite only; save the labels as JSONL")
-        with self.read() as connection:
-            source: Any = connection.connection.driver_connection
-            copy_database(source, target)
-        return target
-
-    def dump(self, target: Path) -> Path:
-        """Every row of every table, a line of JSON each: from any database, for :meth:`restore`."""
-        with (
-            self.read() as connection,
-            replaced_file(target) as temporary,
-            temporary.open("w", encoding="utf-8") as lines,
-        ):
-            for table in metadata.sorted_tables:
-                for row in connection.execute(select(table).order_by(*table.primary_key)).mappings():
-                    line = {"table": table.name, "row": dict(row)}
-                    lines.write(json.dumps(line, ensure_ascii=False) + "\n")
-        return target
-
-    def restore(self, source: Path) -> int:
-        """Fill an empty database from :meth:`dump`, of this or another kind; the number of rows.
-
-        Raises
-        ------
-        StorageError
-            The database holds tasks already, or the file is not such a dump of this version.
-        """
-        known = {table.name: table for table in metadata.sorted_tables}
-        n_rows = 0
-        with self.write() as connection:
-            if connection.scalar(select(func.count()).select_from(known["tasks"])):
-                raise StorageError("labels are restored into an empty database only; this one has tasks")
-            try:
-                with source.open(encoding="utf-8") as lines:
-                    for line in map(json.loads, lines):
-                        if line["table"] == "schema_version":
-                            continue
-                        connection.execute(insert(known[line["table"]]).values(**line["row"]))
-                        n_rows += 1
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                raise StorageError(f"{source.name} is no dump of labels: {error!r}") from error
-            _continue_numbering(connection)
-        return n_rows
 
     def close(self) -> None:
         """Let go of the database; it opens again on the next use."""
@@ -204,7 +133,7 @@ class LabelStore:
                         if self._file is not None:
                             self._file.follow(connection)
                     if self._file is not None:
-                        self._file.followed()
+                        self._file.watch_names()
                 except (BiasCoreError, SQLAlchemyError, sqlite3.Error, OSError):
                     self._let_go()
                     raise
@@ -228,21 +157,24 @@ class LabelStore:
             self._file.close()
         self._engine = self._file = None
 
+    def _begin_own(self) -> AbstractContextManager[Connection]:
+        return self._open()[0].begin()
+
     def _begin_write(self) -> Connection:
-        engine, self._written = self._open()
+        engine, self._file_of_write = self._open()
         connection = engine.execution_options(write=True).connect()
         connection.begin()
         return connection
 
     def _commit_write(self, connection: Connection) -> None:
-        file = self._written
+        file = self._file_of_write
         number = 0 if file is None else file.number(connection)
         connection.commit()
         if file is not None:
             file.committed(number)
 
     def _new_engine(self) -> Engine:
-        if not self.is_sqlite:
+        if not self._is_sqlite:
             try:
                 return create_engine(self._url, pool_size=_CONNECTIONS, pool_pre_ping=True)
             except ImportError as error:
@@ -262,7 +194,7 @@ class LabelStore:
     def _sqlite_path(self) -> Path | None:
         """The one file that the labels are in; None where they are not in one."""
         name = self._url.database
-        if not self.is_sqlite or not name or name == ":memory:":
+        if not self._is_sqlite or not name or name == ":memory:":
             return None
         if name.startswith("file:"):
             raise StorageError("the labels' database is given as a file, not as a URI of SQLite's own")
@@ -285,15 +217,118 @@ class LabelStore:
 
     def _count_checks(self, task_id: str) -> int:
         """How many items of a task have a known answer; that never changes."""
-        known = select(func.count()).select_from(items).where(items.c.task_id == task_id)
+        checks = (items.c.task_id == task_id) & items.c.gold.is_not(None)
         with self.read() as connection:
-            return connection.scalar(known.where(items.c.gold.is_not(None))) or 0
+            return connection.scalar(select(func.count()).select_from(items).where(checks)) or 0
 
     def _read_version(self, task_id: str, version: int) -> Task:
+        """The texts of one version of a task; they never change."""
         table = task_versions.c
-        wanted = select(table.texts).where(table.task_id == task_id, table.version == version)
+        texts = select(table.texts).where(table.task_id == task_id, table.version == version)
         with self.read() as connection:
-            return task_from(connection.execute(wanted).scalar_one(), id=task_id, version=version)
+            return task_from(connection.execute(texts).scalar_one(), id=task_id, version=version)
+
+
+class _GroupCommit:
+    """One writer at a time, and several acts in one commit, so that the disk is waited for once.
+
+    SQLite has one writer, and forcing a commit to the disk takes longer than everything in it. While one
+    commit is under way the next acts wait; a thread then does them one after the other in a single
+    transaction, each whole or not at all, and all are told that they are done when that is on the disk.
+
+    Parameters
+    ----------
+    begin : gives a connection in a transaction that may write.
+    commit : ends that transaction, with all that was done in it on the disk.
+    errors : what a commit of several acts raises, in the caller's own terms.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], Connection],
+        commit: Callable[[Connection], None],
+        *,
+        errors: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._begin, self._commit, self._errors = begin, commit, errors
+        self._writing = threading.Lock()
+        self._of_thread = threading.local()
+        self._queue: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="labels")
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A block of one's own, or, inside an act that was submitted, a part of the group's transaction."""
+        connection: Connection | None = getattr(self._of_thread, "connection", None)
+        if connection is not None:
+            with _savepoint(connection):
+                yield connection
+            return
+        with self._writing, self._begin() as connection:
+            yield connection
+            try:
+                self._commit(connection)
+            except SQLAlchemyError:
+                connection.invalidate()  # closed for good, with what it had not committed
+                raise
+
+    def submit(self, act: Callable[[], T]) -> Future[T]:
+        """What ``act`` returns or raises, after the commit; where that fails, all in it are told.
+
+        Who cancels before its turn comes is left out.
+        """
+        future: Future[T] = Future()
+        self._queue.append((act, future))
+        self._thread.submit(self._work)  # finds nothing to do where an earlier call took the act along
+        return future
+
+    def _work(self) -> None:
+        batch = [self._queue.popleft() for _ in range(min(_MOST_ACTS, len(self._queue)))]
+        batch = [(act, future) for act, future in batch if future.set_running_or_notify_cancel()]
+        if not batch:
+            return
+        results: list[Any] = [None] * len(batch)
+        errors = [_Caught() for _ in batch]
+        failure = _Caught()
+        with failure, self._errors(), self.transaction() as self._of_thread.connection:
+            for i, (act, _) in enumerate(batch):
+                with errors[i]:
+                    results[i] = act()
+        self._of_thread.connection = None
+        for (_, future), result, caught in zip(batch, results, errors, strict=True):
+            error = failure.error or caught.error
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+
+class _Caught:
+    """Keeps what a block raises, to hand it to the thread that asked."""
+
+    error: BaseException | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> bool:
+        self.error = error
+        return True
+
+
+@contextmanager
+def _savepoint(connection: Connection) -> Iterator[None]:
+    """What the block did is undone when it raises; SQLAlchemy's own takes longer than what is inside."""
+    database: Any = connection.connection.driver_connection
+    database.execute("SAVEPOINT block")
+    done = False
+    try:
+        yield
+        done = True
+    finally:
+        if not done:
+            database.execute("ROLLBACK TO block")
+        database.execute("RELEASE block")
 
 
 def token(text: str) -> str:
@@ -307,7 +342,7 @@ def token(text: str) -> str:
     return text if _TOKEN.fullmatch(text) else ""
 
 
-def hashed(secret: str) -> str:
+def hash_of(secret: str) -> str:
     """What is kept of a code or secret; these are random and long, so that nobody can try them all."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
@@ -326,15 +361,3 @@ def _begin_sqlite(connection: Connection) -> None:
     # A writer takes its turn at once: one that read first could find the database changed, and fail.
     writing = connection.get_execution_options().get("write")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
-
-
-def _continue_numbering(connection: Connection) -> None:
-    """PostgreSQL's counters go on behind the rows that came with their numbers."""
-    if connection.dialect.name != "postgresql":
-        return
-    for table in metadata.sorted_tables:
-        column = table.autoincrement_column
-        if column is not None and table.name != "schema_version":
-            sequence = func.pg_get_serial_sequence(table.name, column.name)
-            last = select(func.coalesce(func.max(column), 0) + 1).scalar_subquery()
-            connection.execute(select(func.setval(sequence, last, False)))

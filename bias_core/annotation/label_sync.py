@@ -2,8 +2,8 @@
 
 Each process appends to a JSONL file of its own, which a ``CommitScheduler`` uploads. Lines are only ever
 added: an undo is a line that withdraws another, a deletion is a line that names a rater all of whose lines
-are to be dropped (:func:`merged`). A line is written before it is marked as written, so that after a kill,
-or of two processes at once, it may stand twice, under the same id, and is never missing.
+are to be dropped. A line is written before it is marked as written, so that after a kill, or of two
+processes at once, it may stand twice, under the same id, and is never missing.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import json
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import exists, insert, select
@@ -23,8 +24,6 @@ from bias_core.annotation.task_owner import iso
 from bias_core.errors import StorageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bias_core.annotation.label_store import LabelStore
 
 _AT_ONCE = 5000  # lines of one transaction
@@ -62,7 +61,7 @@ class LabelSync:
         self._file = folder / f"labels-{uuid.uuid4().hex}.jsonl"
         self._schedule = schedule
         self._scheduler: Scheduler | None = None
-        self._stopped = threading.Event()
+        self._end = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, minutes: float) -> None:
@@ -85,7 +84,7 @@ class LabelSync:
 
     def close(self) -> None:
         """Upload the last answers and stop."""
-        self._stopped.set()
+        self._end.set()
         if self._thread is not None:
             self._thread.join()
         self.flush()
@@ -93,7 +92,7 @@ class LabelSync:
             self._scheduler.stop()
 
     def _run(self, seconds: float) -> None:
-        while not self._stopped.wait(seconds):
+        while not self._end.wait(seconds):
             self.flush()
 
     def _connect(self) -> BaseException | None:
@@ -101,29 +100,28 @@ class LabelSync:
         if self._scheduler is None:
             # A future keeps whatever is raised: the hub's library has errors of its own, which change.
             with ThreadPoolExecutor(1) as pool:
-                made = pool.submit(self._schedule, self._file.parent)
-            if (error := made.exception()) is not None:
+                future = pool.submit(self._schedule, self._file.parent)
+            if (error := future.exception()) is not None:
                 return error
-            self._scheduler = made.result()
+            self._scheduler = future.result()
         return None
 
     def _copy(self, lock: threading.Lock) -> int:
         """Append some lines that no process has appended, on the disk before they are marked."""
         with self._store.read() as connection:
-            found, gone = connection.execute(_NEW).all(), connection.execute(_GONE).all()
-        marks = {("answer", row.id) for row in found} | {("delete", row.id) for row in gone}
+            acts, gone = connection.execute(_NEW).all(), connection.execute(_GONE).all()
+        marks = {("answer", row.id) for row in acts} | {("delete", row.id) for row in gone}
         if marks:  # raters do not wait for this file, so that another process may write the same lines
-            self._append([*map(_answer_line, found), *map(_deletion_line, gone)], lock)
+            self._append([*map(_answer_line, acts), *map(_deletion_line, gone)], lock)
+            numbers = [number for _, number in marks]
+            nearby = select(synced).where(synced.c.row_id.between(min(numbers), max(numbers)))
             with self._store.write() as connection:
-                first, last = (pick(number for _, number in marks) for pick in (min, max))
-                nearby = select(synced.c.kind, synced.c.row_id).where(synced.c.row_id.between(first, last))
-                marked = connection.execute(nearby).all()
-                new = marks - {(row.kind, row.row_id) for row in marked}
+                new = marks - {(row.kind, row.row_id) for row in connection.execute(nearby)}
                 if new:
                     connection.execute(insert(synced), [{"kind": k, "row_id": i} for k, i in sorted(new)])
         return len(marks)
 
-    def _append(self, lines: Iterable[Mapping[str, Any]], lock: threading.Lock) -> None:
+    def _append(self, lines: list[dict[str, Any]], lock: threading.Lock) -> None:
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -141,60 +139,22 @@ def hub_sync(store: LabelStore, folder: Path, *, repo: str, minutes: int) -> Lab
     def schedule(path: Path) -> Scheduler:
         from huggingface_hub import CommitScheduler
 
-        made: Scheduler = CommitScheduler(
-            repo_id=repo,
-            repo_type="dataset",
-            folder_path=path,
-            path_in_repo="labels",
-            every=minutes,
-            private=True,
-        )
-        return made
+        where: dict[str, Any] = {"repo_id": repo, "repo_type": "dataset", "path_in_repo": "labels"}
+        scheduler: Scheduler = CommitScheduler(folder_path=path, every=minutes, private=True, **where)
+        return scheduler
 
     sync = LabelSync(store, folder, schedule)
     sync.start(minutes)
     return sync
 
 
-def merged(lines: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The answers that hold, of the lines of all files: each once, neither withdrawn nor deleted.
-
-    Examples
-    --------
-    >>> merged([{"id": "a", "kind": "answer", "rater": "r"}, {"id": "b", "kind": "undo", "withdraws": "a",
-    ...     "rater": "r"}, {"id": "c", "kind": "answer", "rater": "r"}])
-    [{'id': 'c', 'kind': 'answer', 'rater': 'r'}]
-    """
-    by_id = {line["id"]: line for line in lines}
-    withdrawn = {line.get("withdraws") for line in by_id.values()}
-    gone = {line["rater"] for line in by_id.values() if line["kind"] == "delete"}
-    return [
-        line
-        for line in by_id.values()
-        if line["kind"] == "answer" and line["id"] not in withdrawn and line["rater"] not in gone
-    ]
-
-
-_withdrawn = answers.alias()
+_earlier = answers.alias()
 _NEW = (
-    select(
-        answers.c.id,
-        answers.c.client_id,
-        answers.c.kind,
-        answers.c.choices,
-        answers.c.task_version,
-        answers.c.duration_ms,
-        answers.c.at_ms,
-        _withdrawn.c.client_id.label("withdraws"),
-        raters.c.name,
-        items.c.task_id,
-        items.c.image_id,
-        items.c.identities,
-        items.c.gold,
-    )
+    select(answers, _earlier.c.client_id.label("withdraws_id"), raters.c.name)
+    .add_columns(items.c.task_id, items.c.image_id, items.c.identities, items.c.gold)
     .join(raters, raters.c.id == answers.c.rater_id)
     .join(items, items.c.id == answers.c.item_id)
-    .outerjoin(_withdrawn, _withdrawn.c.id == answers.c.withdraws)
+    .outerjoin(_earlier, _earlier.c.id == answers.c.withdraws)
     .where(~exists().where(synced.c.kind == "answer", synced.c.row_id == answers.c.id))
     .order_by(answers.c.id)
     .limit(_AT_ONCE)
@@ -211,7 +171,7 @@ def _answer_line(row: Any) -> dict[str, Any]:
     return {
         "id": f"{row.name}/{row.client_id}",
         "kind": row.kind,
-        "withdraws": f"{row.name}/{row.withdraws}" if row.withdraws else None,
+        "withdraws": f"{row.name}/{row.withdraws_id}" if row.withdraws_id else None,
         "task": row.task_id,
         "task_version": row.task_version,
         "image_id": row.image_id,

@@ -1,43 +1,25 @@
 """Tables of the label store, and how an older database becomes one of today.
 
-Migrations only go forward, and each is a few statements that SQLite and PostgreSQL both know: a numbered
-list does what a migration framework would, without stating every table a second time. A new database is
-made from the tables below; an older one runs the steps that it lacks (a test holds both to be equal).
+A new database is made from the tables below; an older one runs the numbered steps that it lacks, statements
+that SQLite and PostgreSQL both know (a test holds both to be equal).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Column,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-    column,
-    func,
-    insert,
-    inspect,
-    select,
-    text,
-)
+import sqlalchemy as sa
+from sqlalchemy import JSON, BigInteger, Column, ForeignKey, Integer, String, Table, Text
 
 from bias_core.errors import StorageError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-Found = Any
+Row = Any
 """A row of a query, with its columns as attributes; SQLAlchemy gives every query a type of its own."""
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
 # Times are milliseconds since 1970, UTC. Codes and owners' secrets are kept as SHA-256 only.
 
@@ -62,6 +44,7 @@ task_versions = Table(
     Column("created_ms", BigInteger, nullable=False),
 )
 
+_ORDINARY = sa.column("gold").is_(None)
 items = Table(
     "items",
     metadata,
@@ -76,13 +59,7 @@ items = Table(
     # assignments it counts.
     Column("n_claims", Integer, nullable=False),
     # What still wants raters is found and counted from the index alone.
-    Index(
-        "open_items",
-        "task_id",
-        "n_claims",
-        sqlite_where=column("gold").is_(None),
-        postgresql_where=column("gold").is_(None),
-    ),
+    sa.Index("open_items", "task_id", "n_claims", sqlite_where=_ORDINARY, postgresql_where=_ORDINARY),
 )
 
 raters = Table(
@@ -108,7 +85,7 @@ assignments = Table(
     Column("state", String(16), nullable=False),
     Column("task_version", Integer, nullable=False),
     Column("since_ms", BigInteger, nullable=False),
-    UniqueConstraint("rater_id", "item_id"),
+    sa.UniqueConstraint("rater_id", "item_id"),
 )
 
 # Append-only: what a rater takes back stays, with a new row that withdraws it.
@@ -125,7 +102,7 @@ answers = Table(
     Column("duration_ms", Integer, nullable=False),
     Column("at_ms", BigInteger, nullable=False),
     Column("withdraws", Integer, ForeignKey("answers.id"), unique=True),
-    UniqueConstraint("rater_id", "client_id"),
+    sa.UniqueConstraint("rater_id", "client_id"),
     sqlite_autoincrement=True,  # an id is never used again, also after a deletion
 )
 
@@ -176,13 +153,13 @@ def upgrade(connection: Connection) -> None:
         The database was written by a newer version of this program.
     """
     if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
     newest = len(STEPS) + 1
-    if not inspect(connection).has_table(_version.name):
+    if not sa.inspect(connection).has_table(_version.name):
         metadata.create_all(connection)
-        connection.execute(insert(_version).values(version=newest))
+        connection.execute(sa.insert(_version).values(version=newest))
         return
-    version = connection.scalar(select(func.max(_version.c.version))) or 0
+    version = connection.scalar(sa.select(sa.func.max(_version.c.version))) or 0
     if version > newest:
         raise StorageError(
             f"the labels were written by a newer version of this program (tables {version}, known {newest}); "
@@ -190,5 +167,5 @@ def upgrade(connection: Connection) -> None:
         )
     for number in range(version, newest):
         for statement in STEPS[number - 1]:
-            connection.execute(text(statement))
-        connection.execute(insert(_version).values(version=number + 1))
+            connection.execute(sa.text(statement))
+        connection.execute(sa.insert(_version).values(version=number + 1))

@@ -1,4 +1,4 @@
-"""What the owner of a task does: make it, open and close it, see how far it is, take the answers.
+"""What the owner of a task does: make it, open and close it, change it, exclude a rater, delete it.
 
 An owner is whoever has the task's secret, or is signed in at the Hub as the user who made it.
 """
@@ -13,11 +13,20 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, exists, func, insert, select, update
 
-from bias_core.annotation.label_pictures import keep_picture, picture_path
-from bias_core.annotation.label_store import LabelStore, hashed, token
-from bias_core.annotation.schema import Found, items, task_versions, tasks
+from bias_core.annotation.label_pictures import keep_picture, picture_path, remove_picture
+from bias_core.annotation.label_store import LabelStore, hash_of, token
+from bias_core.annotation.schema import (
+    Row,
+    answers,
+    assignments,
+    deletions,
+    items,
+    raters,
+    task_versions,
+    tasks,
+)
 from bias_core.annotation.tasks import (
     MAX_LINE,
     Status,
@@ -25,7 +34,7 @@ from bias_core.annotation.tasks import (
     checked_choices,
     checked_task,
     checked_text,
-    quoted,
+    quote,
     task_texts,
 )
 from bias_core.errors import InvalidInput, NotAllowed
@@ -35,6 +44,7 @@ if TYPE_CHECKING:
 
 MAX_ITEMS = 20_000
 MAX_USER = 100  # characters of a Hub user's id
+_AT_ONCE = 50  # rows or files of one transaction of a deletion: raters of other tasks wait for no more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,30 +105,24 @@ def create_task(
     if not 1 <= len(pictures) <= MAX_ITEMS:
         raise InvalidInput(f"a task has 1 to {MAX_ITEMS:,} pictures; got {len(pictures):,}")
     rows = [_item_row(store, task, picture) for picture in pictures]
-    made_of = {row["picture"]: picture.path for row, picture in zip(rows, pictures, strict=True)}
+    originals = {row["picture"]: picture.path for row, picture in zip(rows, pictures, strict=True)}
     if all(row["gold"] is not None for row in rows):
         raise InvalidInput("every picture has a known answer: there is nothing to ask")
     task_id, secret, join_code = secrets.token_hex(8), secrets.token_urlsafe(32), secrets.token_urlsafe(18)
     now = store.now_ms
+    values = {
+        "id": task_id, "join_code": join_code, "owner_hash": hash_of(secret), "status": "draft",
+        "hub_user": checked_text("hub_user", hub_user, MAX_USER), "version": 1, "created_ms": now,
+    }  # fmt: skip
     with store.write() as connection:
-        connection.execute(
-            insert(tasks).values(
-                id=task_id,
-                join_code=join_code,
-                owner_hash=hashed(secret),
-                hub_user=checked_text("hub_user", hub_user, MAX_USER),
-                status="draft",
-                version=1,
-                created_ms=now,
-            )
-        )
+        connection.execute(insert(tasks).values(values))
         _keep_version(connection, task_id, 1, task, now)
         connection.execute(insert(items), [{"task_id": task_id, **row} for row in rows])
-        for name, original in made_of.items():  # another task that showed it may just have been deleted
+        for name, original in originals.items():  # another task that showed it may just have been deleted
             if not picture_path(store.pictures, name).is_file():
                 keep_picture(store.pictures, original)
-    made = replace(task, id=task_id, version=1, status="draft", created=iso(now))
-    return CreatedTask(task=made, key=OwnerKey(task_id=task_id, secret=secret), join_code=join_code)
+    draft = replace(task, id=task_id, version=1, status="draft", created=iso(now))
+    return CreatedTask(task=draft, key=OwnerKey(task_id=task_id, secret=secret), join_code=join_code)
 
 
 def owned_task(store: LabelStore, key: OwnerKey) -> tuple[Task, str]:
@@ -132,14 +136,14 @@ def tasks_of(store: LabelStore, hub_user: str) -> list[Task]:
     """The tasks that this Hub user made, newest first; none for nobody."""
     mine = select(tasks).where(tasks.c.hub_user == hub_user, tasks.c.hub_user != "")
     with store.read() as connection:
-        found = connection.execute(mine.order_by(tasks.c.created_ms.desc())).all()
-    return [stored_task(store, row) for row in found]
+        rows = connection.execute(mine.order_by(tasks.c.created_ms.desc())).all()
+    return [stored_task(store, row) for row in rows]
 
 
 def set_status(store: LabelStore, key: OwnerKey, status: Status) -> Task:
     """Open, pause or close a task. A paused one gives no new picture; a closed one takes no answer."""
     if status not in get_args(Status) or status == "draft":
-        raise InvalidInput(f"a task is made open, paused or closed; got {quoted(status)}")
+        raise InvalidInput(f"a task is made open, paused or closed; got {quote(status)}")
     with store.write() as connection:
         row = owned_row(connection, key, change=True)
         connection.execute(update(tasks).where(tasks.c.id == row.id).values(status=status))
@@ -167,6 +171,72 @@ def change_task(store: LabelStore, key: OwnerKey, task: Task) -> Task:
     return replace(task, id=row.id, version=version, status=row.status, created=iso(row.created_ms))
 
 
+def exclude_rater(store: LabelStore, key: OwnerKey, rater: str, *, excluded: bool = True) -> None:
+    """Leave a rater's answers out of everything that is counted, or take them back in.
+
+    The answers stay, and are exported apart. Others are asked in this rater's place; the rater is told, is
+    shown nothing more, and can still delete the answers.
+
+    Parameters
+    ----------
+    rater : the random name.
+    excluded : False takes the rater back in.
+
+    Raises
+    ------
+    NotAllowed
+        The key opens no task.
+    InvalidInput
+        The task has no rater of this name.
+    """
+    name = rater if isinstance(rater, str) and rater.isascii() and rater.isprintable() else ""
+    with store.write() as connection:
+        task = owned_row(connection, key, change=True)
+        row: Row = connection.execute(
+            select(raters).where(raters.c.task_id == task.id, raters.c.name == name)
+        ).first()
+        if row is None:
+            raise InvalidInput(f"this task has no rater {quote(rater)}; names are in the table of raters")
+        if (row.excluded_ms is not None) == excluded:
+            return
+        if excluded:
+            _count_claims(connection, row.id, ("shown", "answered"), -1)
+            on_screen = (assignments.c.rater_id == row.id) & (assignments.c.state == "shown")
+            connection.execute(update(assignments).where(on_screen).values(state="released"))
+        else:
+            _count_claims(connection, row.id, ("answered",), 1)
+        since = store.now_ms if excluded else None
+        connection.execute(update(raters).where(raters.c.id == row.id).values(excluded_ms=since))
+
+
+def delete_task(store: LabelStore, key: OwnerKey) -> int:
+    """Delete a task for good: its texts, pictures, raters and answers; the number of answers that went.
+
+    It is closed first, and goes in portions, so that raters of other tasks wait for none of it. Where that
+    is interrupted the task is still there, closed, to be deleted again. Pictures that another task shows
+    stay. What is left says that raters of these random names deleted so many answers.
+
+    Raises
+    ------
+    NotAllowed
+        The key opens no task.
+    StorageError
+        A picture cannot be removed; nothing else is removed then.
+    """
+    task_id = set_status(store, key, "closed").id
+    _remove_pictures(store, task_id)
+    n_answers = 0
+    while portion := _first_raters(store, task_id):
+        n_answers += _remove_raters(store, task_id, portion)
+    with store.write() as connection:
+        for table in (items, task_versions):
+            connection.execute(delete(table).where(table.c.task_id == task_id))
+        nobody = {"owner_hash": "", "hub_user": "", "join_code": secrets.token_hex(16)}
+        connection.execute(update(tasks).where(tasks.c.id == task_id).values(status="deleted", **nobody))
+    store.erase_traces()
+    return n_answers
+
+
 def iso(milliseconds: int) -> str:
     """A time of the store as text.
 
@@ -179,19 +249,19 @@ def iso(milliseconds: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def owned_row(connection: Connection, key: OwnerKey, *, change: bool = False) -> Found:
+def owned_row(connection: Connection, key: OwnerKey, *, change: bool = False) -> Row:
     """The row of the task that this key opens, locked for a change; NotAllowed where it opens none."""
-    wanted = select(tasks).where(tasks.c.id == token(key.task_id))
-    row = connection.execute(wanted.with_for_update() if change else wanted).first()
+    by_id = select(tasks).where(tasks.c.id == token(key.task_id))
+    row = connection.execute(by_id.with_for_update() if change else by_id).first()
     if row is not None:
-        if key.secret and hmac.compare_digest(row.owner_hash, hashed(key.secret)):
+        if key.secret and hmac.compare_digest(row.owner_hash, hash_of(key.secret)):
             return row
         if key.hub_user and hmac.compare_digest(row.hub_user.encode(), key.hub_user.encode()):
             return row
     raise NotAllowed("this link opens no task of yours")
 
 
-def stored_task(store: LabelStore, row: Found) -> Task:
+def stored_task(store: LabelStore, row: Row) -> Task:
     """The task of this row, in its newest version."""
     return replace(store.task(row.id, row.version), status=row.status, created=iso(row.created_ms))
 
@@ -199,7 +269,7 @@ def stored_task(store: LabelStore, row: Found) -> Task:
 def _item_row(store: LabelStore, task: Task, picture: TaskPicture) -> dict[str, Any]:
     identities = {position: picture.identities.get(position, "") for position in task.positions}
     if strange := set(picture.identities) - set(identities):
-        raise InvalidInput(f"{quoted(min(strange))} is no position of this task: {', '.join(identities)}")
+        raise InvalidInput(f"{quote(min(strange))} is no position of this task: {', '.join(identities)}")
     for position, identity in identities.items():
         checked_text(f"identity of {position}", identity, MAX_LINE)
         if "{}" in (picture.question or task.questions[position]) and not identity.strip():
@@ -221,3 +291,46 @@ def _item_row(store: LabelStore, task: Task, picture: TaskPicture) -> dict[str, 
 def _keep_version(connection: Connection, task_id: str, version: int, task: Task, now: int) -> None:
     values = {"task_id": task_id, "version": version, "texts": task_texts(task), "created_ms": now}
     connection.execute(insert(task_versions).values(values))
+
+
+def _count_claims(connection: Connection, rater_id: int, states: tuple[str, ...], change: int) -> None:
+    claims = select(assignments.c.item_id).where(
+        assignments.c.rater_id == rater_id, assignments.c.state.in_(states)
+    )
+    connection.execute(update(items).where(items.c.id.in_(claims)).values(n_claims=items.c.n_claims + change))
+
+
+def _first_raters(store: LabelStore, task_id: str) -> Sequence[Row]:
+    with store.read() as connection:
+        return connection.execute(select(raters).where(raters.c.task_id == task_id).limit(_AT_ONCE)).all()
+
+
+def _remove_raters(store: LabelStore, task_id: str, portion: Sequence[Row]) -> int:
+    """With everything of theirs; a line for each says so, also to copies on a hub."""
+    ids = [rater.id for rater in portion]
+    later = answers.alias()
+    holds = (answers.c.kind == "answer") & ~exists().where(later.c.withdraws == answers.c.id)
+    counts = select(answers.c.rater_id, func.count()).where(answers.c.rater_id.in_(ids), holds)
+    with store.write() as connection:
+        n_answers: dict[int, int] = dict(connection.execute(counts.group_by(answers.c.rater_id)).all())
+        for table in (answers, assignments):
+            connection.execute(delete(table).where(table.c.rater_id.in_(ids)))
+        connection.execute(delete(raters).where(raters.c.id.in_(ids)))
+        lines = [
+            {"task_id": task_id, "rater": rater.name, "n_answers": n_answers.get(rater.id, 0)}
+            for rater in portion
+        ]
+        connection.execute(insert(deletions).values(at_ms=store.now_ms), lines)
+    return sum(n_answers.values())
+
+
+def _remove_pictures(store: LabelStore, task_id: str) -> None:
+    """The files that no other task shows, while no task can be made with them."""
+    with store.read() as connection:
+        names = connection.scalars(select(items.c.picture).where(items.c.task_id == task_id).distinct()).all()
+    for i in range(0, len(names), _AT_ONCE):
+        some = names[i : i + _AT_ONCE]
+        elsewhere = select(items.c.picture).where(items.c.picture.in_(some), items.c.task_id != task_id)
+        with store.write() as connection:
+            for name in set(some) - set(connection.scalars(elsewhere)):
+                remove_picture(store.pictures, name)

@@ -95,7 +95,7 @@ class Task:
         for answer in self.answers:
             if answer.key == key:
                 return answer
-        raise InvalidInput(f"{quoted(key)} is no answer of this task: {', '.join(self.answer_keys)}")
+        raise InvalidInput(f"{quote(key)} is no answer of this task: {', '.join(self.answer_keys)}")
 
     @property
     def answer_keys(self) -> tuple[str, ...]:
@@ -130,16 +130,11 @@ class Item:
 def pst_task(*, paired: bool, **changes: Any) -> Task:
     """The task of the paired stereotype test [wan2024pst, Table 10]; ``changes`` are other fields of it."""
     kind: TaskKind = "pst_paired" if paired else "pst_single"
-    texts, words = _texts(), _pst_words()["paired" if paired else "single"]
+    words = _pst_words()["paired" if paired else "single"]
     positions = ("left", "right") if paired else (SINGLE,)
-    task = {
-        "title": texts["titles"][kind],
-        "kind": kind,
-        "questions": dict(zip(positions, words["questions"], strict=True)),
-        "answers": tuple(Answer(**answer) for answer in texts["answers"][kind]),
-        "instructions": f"{words['instruction']}\n\n{texts['appearance']}",
-    }
-    return Task(**_shared_texts() | task | changes)
+    answers = [Answer(**answer) for answer in _texts()["answers"][kind]]
+    instructions = f"{words['instruction']}\n\n{_texts()['appearance']}"
+    return _task(kind, dict(zip(positions, words["questions"], strict=True)), answers, instructions, changes)
 
 
 def association_task(a: str, b: str, **changes: Any) -> Task:
@@ -155,30 +150,31 @@ def association_task(a: str, b: str, **changes: Any) -> Task:
         Answer(key=answer_key(label), label=label, shortcut=shortcut)
         for label, shortcut in zip((a, b), words["shortcuts"], strict=True)
     ]
-    task = {
-        "title": _texts()["titles"]["association"],
-        "kind": "association",
-        "questions": {PICTURE: words["question"]},
-        "answers": tuple(answers),
-        "instructions": words["instructions"],
-    }
-    return Task(**_shared_texts() | task | changes)
+    return _task("association", {PICTURE: words["question"]}, answers, words["instructions"], changes)
 
 
 def own_task(question: str, answers: Sequence[str], **changes: Any) -> Task:
     """A question and its answers, numbered 1 to 9 on the keyboard; ``changes`` as above."""
-    made = [
+    numbered = [
         Answer(key=answer_key(label), label=label, shortcut=str(i) if i < 10 else "")
         for i, label in enumerate(answers, start=1)
     ]
-    task = {
-        "title": _texts()["titles"]["own"],
-        "kind": "own",
-        "questions": {PICTURE: question},
-        "answers": tuple(made),
-        "instructions": "",
-    }
-    return Task(**_shared_texts() | task | changes)
+    return _task("own", {PICTURE: question}, numbered, "", changes)
+
+
+def _task(
+    kind: TaskKind,
+    questions: Mapping[str, str],
+    answers: Sequence[Answer],
+    instructions: str,
+    changes: dict[str, Any],
+) -> Task:
+    texts = _texts()
+    fields_of_kind = {
+        "title": texts["titles"][kind], "kind": kind, "questions": questions, "answers": tuple(answers),
+        "instructions": instructions, "consent": texts["consent"], "content_note": texts["content_note"],
+    }  # fmt: skip
+    return Task(**fields_of_kind | changes)
 
 
 def answer_key(label: str) -> str:
@@ -191,7 +187,7 @@ def answer_key(label: str) -> str:
     """
     key = re.sub(r"[^a-z0-9]+", "_", unicodedata.normalize("NFKD", label).lower()).strip("_")[:40]
     if not key:
-        raise InvalidInput(f"an answer needs a letter or digit of the Latin alphabet; got {quoted(label)}")
+        raise InvalidInput(f"an answer needs a letter or digit of the Latin alphabet; got {quote(label)}")
     return key
 
 
@@ -205,7 +201,7 @@ def checked_task(task: Task) -> Task:
         label, or a number is out of its range.
     """
     if task.kind not in KINDS:
-        raise InvalidInput(f"kind is one of {', '.join(KINDS)}; got {quoted(task.kind)}")
+        raise InvalidInput(f"kind is one of {', '.join(KINDS)}; got {quote(task.kind)}")
     checked_text("title", task.title, MAX_LINE, required=True)
     for name in ("instructions", "consent", "content_note"):
         checked_text(name, getattr(task, name), MAX_TEXT, required=name == "consent")
@@ -217,12 +213,13 @@ def checked_task(task: Task) -> Task:
     _check_answers(task.answers)
     if not (type(task.raters_per_item) is int and 1 <= task.raters_per_item <= MAX_RATERS_PER_ITEM):
         raise InvalidInput(
-            f"raters per item are 1 to {MAX_RATERS_PER_ITEM}; got {quoted(task.raters_per_item)}"
+            f"raters per item are 1 to {MAX_RATERS_PER_ITEM}; got {quote(task.raters_per_item)}"
         )
     for name in ("joins_per_hour", "joins_per_address"):
-        _check_joins(name.replace("_", " "), getattr(task, name))
+        if not (type(joins := getattr(task, name)) is int and 1 <= joins <= MAX_JOINS):
+            raise InvalidInput(f"{name.replace('_', ' ')} are 1 to {MAX_JOINS:,}; got {quote(joins)}")
     if not 0 <= task.gold_share < 1:
-        raise InvalidInput(f"the share of gold items is in [0, 1); got {quoted(task.gold_share)}")
+        raise InvalidInput(f"the share of gold items is in [0, 1); got {quote(task.gold_share)}")
     return task
 
 
@@ -242,8 +239,7 @@ def checked_choices(task: Task, choices: Mapping[str, str]) -> dict[str, str]:
     {'left': 'not_two_people', 'right': 'not_two_people'}
     """
     if strange := [position for position in choices if position not in task.questions]:
-        asked = ", ".join(task.positions)
-        raise InvalidInput(f"{quoted(strange[0])} is no position of this task: {asked}")
+        raise InvalidInput(f"{quote(strange[0])} is no position of this task: {', '.join(task.positions)}")
     whole = [key for key in choices.values() if task.answer(key).whole]
     if whole:
         return dict.fromkeys(task.positions, whole[0])
@@ -252,18 +248,19 @@ def checked_choices(task: Task, choices: Mapping[str, str]) -> dict[str, str]:
     return {position: choices[position] for position in task.positions}
 
 
+_OF_THE_STORE = ("id", "version", "status", "created")
+
+
 def task_texts(task: Task) -> dict[str, Any]:
     """Everything of a version but id, version, status and time, as plain values."""
-    given = ("id", "version", "status", "created")
-    return {name: value for name, value in asdict(task).items() if name not in given}
+    return {name: value for name, value in asdict(task).items() if name not in _OF_THE_STORE}
 
 
-def task_from(texts: Mapping[str, Any], **given: Any) -> Task:
-    """The inverse of :func:`task_texts`."""
-    known = {field.name for field in fields(Task)}
-    kept = {name: value for name, value in texts.items() if name in known}
-    kept["answers"] = tuple(Answer(**answer) for answer in texts["answers"])
-    return Task(**kept, **given)
+def task_from(texts: Mapping[str, Any], **of_the_store: Any) -> Task:
+    """The inverse of :func:`task_texts`; what an older or newer program knew of a task is passed over."""
+    names = {field.name for field in fields(Task)} - {"answers"}
+    values = {name: value for name, value in texts.items() if name in names}
+    return Task(answers=tuple(Answer(**answer) for answer in texts["answers"]), **values, **of_the_store)
 
 
 def checked_text(name: str, text: str, limit: int, *, required: bool = False) -> str:
@@ -280,15 +277,10 @@ def checked_text(name: str, text: str, limit: int, *, required: bool = False) ->
     return text
 
 
-def quoted(value: object) -> str:
+def quote(value: object) -> str:
     """What came, short enough for a message."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _check_joins(name: str, value: object) -> None:
-    if not (type(value) is int and 1 <= value <= MAX_JOINS):
-        raise InvalidInput(f"{name} are 1 to {MAX_JOINS:,}; got {quoted(value)}")
 
 
 def _check_answers(answers: Sequence[Answer]) -> None:
@@ -299,21 +291,16 @@ def _check_answers(answers: Sequence[Answer]) -> None:
         checked_text("answer", answer.label, MAX_LINE, required=True)
         shortcut = checked_text("shortcut", answer.shortcut, 1)
         if shortcut and not (shortcut.isprintable() and shortcut.strip()):
-            raise InvalidInput(f"a shortcut is one visible character; got {quoted(shortcut)}")
+            raise InvalidInput(f"a shortcut is one visible character; got {quote(shortcut)}")
     for name in ("key", "label", "shortcut"):
         values = [value for answer in answers if (value := getattr(answer, name).lower())]
         if twice := [value for value in values if values.count(value) > 1]:
-            raise InvalidInput(f"two answers have the {name} {quoted(twice[0])}")
+            raise InvalidInput(f"two answers have the {name} {quote(twice[0])}")
 
 
 def _checked_key(name: str, key: str) -> None:
     if not (isinstance(key, str) and _KEY.fullmatch(key)):
-        raise InvalidInput(f"{name} is 1 to 40 of a-z, 0-9 and _; got {quoted(key)}")
-
-
-def _shared_texts() -> dict[str, str]:
-    texts = _texts()
-    return {name: texts[name] for name in ("consent", "content_note")}
+        raise InvalidInput(f"{name} is 1 to 40 of a-z, 0-9 and _; got {quote(key)}")
 
 
 @cache

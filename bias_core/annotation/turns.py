@@ -11,11 +11,12 @@ import random
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Integer, bindparam, func, insert, select, update
 
-from bias_core.annotation.schema import Found, answers, assignments, items
+from bias_core.annotation.schema import Row, answers, assignments, items
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -48,7 +49,7 @@ class Turn:
     item : token of the item for this rater, also of its picture; "" where there is none to show.
     questions : one for each position, in order.
     task : its texts and answers, in the version that this item is asked in.
-    chosen : what this rater had answered before taking it back; empty otherwise.
+    earlier_choices : what this rater had answered before taking it back; empty otherwise.
     n_answered, n_left : items that the rater answered, and that are there for them, this one and the
         attention checks to come included: each of either kind makes one less.
     can_undo : whether there is something to take back.
@@ -59,73 +60,47 @@ class Turn:
     item: str = ""
     questions: tuple[Question, ...] = ()
     task: Task
-    chosen: Mapping[str, str]
+    earlier_choices: Mapping[str, str]
     n_answered: int
     n_left: int
     can_undo: bool
     why_done: str = ""
 
 
-def turn(store: LabelStore, connection: Connection, rater: Found) -> Turn:
+def turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
     """What this rater sees; a new item is claimed for them where there is none on their screen."""
-    seen = _seen(connection, rater)
+    past = _Past(store, connection, rater)
     status = "excluded" if rater.excluded_ms is not None else rater.status
-    task = store.task(rater.task_id, rater.version)
-    wanted = {"task": rater.task_id, "rater": rater.id, "most": task.raters_per_item}
-    shown: Found = None
-    n_left = 0
-    if status in ("open", "paused") and seen.n_shown:
-        shown = connection.execute(_ON_SCREEN, {"rater": rater.id}).one()
-        n_open = connection.scalar(_N_OPEN, wanted) or 0
-        n_left = seen.n_shown + n_open + seen.checks_to_come(store, task, n_open)
+    on_screen: Row = None
+    n_open = 0
+    if status in ("open", "paused") and past.n_shown:
+        on_screen = connection.execute(_ON_SCREEN, {"rater": rater.id}).one()
+        n_open = connection.scalar(_N_OPEN, past.limits) or 0
     elif status == "open":
-        shown = _claim(store, connection, rater, task, seen)
-        if shown is not None:
-            n_left = shown.n_open + seen.checks_to_come(store, task, shown.n_open)
-    chosen: Mapping[str, str] = {}
-    if shown is not None and (seen.n_shown or seen.n_released):
-        chosen = connection.scalar(_TAKEN_BACK, {"rater": rater.id, "item": shown.item_id}) or {}
-    asked = store.task(rater.task_id, shown.task_version) if shown is not None else task
+        on_screen, n_open = past.claim()
+    choices: Mapping[str, str] = {}
+    if on_screen is not None and (past.n_shown or past.n_released):
+        mine = {"rater": rater.id, "item": on_screen.item_id}
+        choices = connection.scalar(_TAKEN_BACK, mine) or {}
+    task = past.task if on_screen is None else store.task(rater.task_id, on_screen.task_version)
     return Turn(
-        item="" if shown is None else shown.token,
-        questions=() if shown is None else _questions(asked, shown),
-        task=asked,
-        chosen=chosen,
-        n_answered=seen.n_answered,
-        n_left=n_left,
-        can_undo=status in ("open", "paused") and seen.n_answered + seen.n_skipped > 0,
-        why_done="" if shown is not None else "all" if status == "open" else status,
+        item="" if on_screen is None else on_screen.token,
+        questions=() if on_screen is None else _questions(task, on_screen),
+        task=task,
+        earlier_choices=choices,
+        n_answered=past.n_answered,
+        n_left=0 if on_screen is None else past.n_shown + n_open + past.checks_to_come(n_open),
+        can_undo=status in ("open", "paused") and past.n_answered + past.n_skipped > 0,
+        why_done="" if on_screen is not None else "all" if status == "open" else status,
     )
 
 
-def move(connection: Connection, shown: Found, state: str, since_ms: int | None = None) -> None:
+def move(connection: Connection, place: Row, state: str, since_ms: int | None = None) -> None:
     """Give an assignment another state, with the item's count of claims."""
-    values = {"which": shown.id, "to": state, "since": since_ms or shown.since_ms}
-    connection.execute(_MOVE, values)
-    change = (state in CLAIMS) - (shown.state in CLAIMS)
+    connection.execute(_MOVE, {"which": place.id, "to": state, "since": since_ms or place.since_ms})
+    change = (state in CLAIMS) - (place.state in CLAIMS)
     if change:
-        connection.execute(_COUNT_CLAIM, {"item": shown.item_id, "change": change})
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Seen:
-    """What this rater was shown so far; ``n_ordinary`` and ``n_checks`` without what was given to others."""
-
-    rater: Found
-    n_shown: int
-    n_answered: int
-    n_skipped: int
-    n_released: int
-    n_ordinary: int
-    n_checks: int
-
-    def checks_to_come(self, store: LabelStore, task: Task, n_ordinary: int) -> int:
-        """How many attention checks this rater meets until the last of so many more ordinary items."""
-        if not n_ordinary:
-            return 0
-        place = self.n_ordinary + n_ordinary
-        n_due = n_checks_before(place, task.gold_share, seed=self.rater.seed)
-        return max(0, min(n_due, store.n_checks(self.rater.task_id)) - self.n_checks)
+        connection.execute(_COUNT_CLAIM, {"item": place.item_id, "change": change})
 
 
 def n_checks_before(place: int, share: float, *, seed: int) -> int:
@@ -146,108 +121,93 @@ def n_checks_before(place: int, share: float, *, seed: int) -> int:
     return whole + (random.Random(f"{seed} {whole}").random() < due - whole)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Shown:
-    """An item that was just claimed, as the query of the one on the screen gives it."""
+class _Past:
+    """What this rater was shown so far; ``n_ordinary`` and ``n_checks`` without what was given to others."""
 
-    item_id: int
-    token: str
-    identities: Mapping[str, str]
-    question: str
-    task_version: int
-    n_open: int
+    def __init__(self, store: LabelStore, connection: Connection, rater: Row) -> None:
+        self.store, self.connection, self.rater = store, connection, rater
+        self.task = store.task(rater.task_id, rater.version)
+        self.limits = {"task": rater.task_id, "rater": rater.id, "most": self.task.raters_per_item}
+        counts = connection.execute(_STATES, {"rater": rater.id}).all()
+        by_state = dict.fromkeys(("shown", "answered", "skipped", "released"), 0)
+        self.n_ordinary = self.n_checks = 0
+        for state, is_ordinary, n in counts:
+            by_state[state] += n
+            if state != "released":
+                self.n_ordinary += n if is_ordinary else 0
+                self.n_checks += 0 if is_ordinary else n
+        self.n_shown, self.n_answered, self.n_skipped, self.n_released = by_state.values()
 
+    def checks_to_come(self, n_ordinary: int) -> int:
+        """How many attention checks this rater meets until the last of so many more ordinary items."""
+        if not n_ordinary:
+            return 0
+        n_due = n_checks_before(self.n_ordinary + n_ordinary, self.task.gold_share, seed=self.rater.seed)
+        return max(0, min(n_due, self.store.n_checks(self.rater.task_id)) - self.n_checks)
 
-def _seen(connection: Connection, rater: Found) -> _Seen:
-    counts = connection.execute(_STATES, {"rater": rater.id}).all()
+    def claim(self) -> tuple[Row, int]:
+        """A new item for this rater or None, also one that they left and that is still wanted; items left."""
+        pick: Row = self.connection.execute(_FEWEST, self.limits).first()
+        if pick is None and self._release_old():
+            pick = self.connection.execute(_FEWEST, self.limits).first()
+        if pick is None:
+            return None, 0
+        n_open = pick.n_open
+        if self.checks_to_come(1):
+            pick = self.connection.execute(_CHECK, self.limits).one()
+        mine = {"rater": self.rater.id, "item": pick.id}
+        place = {"version": self.rater.version, "since": self.store.now_ms}
+        again = self.connection.execute(_RELEASED, mine).first() if self.n_released else None
+        token = secrets.token_urlsafe(24) if again is None else again.token  # had before: the same one
+        if again is None:
+            self.connection.execute(_ASSIGN, {**mine, **place, "new_token": token})
+        else:
+            self.connection.execute(_RETAKE, {"which": again.id, **place})
+        self.connection.execute(_COUNT_CLAIM, {"item": pick.id, "change": 1})
+        texts = {"identities": pick.identities, "question": pick.question}
+        return SimpleNamespace(item_id=pick.id, token=token, task_version=self.rater.version, **texts), n_open
 
-    def total(*states: str, ordinary: tuple[bool, ...] = (True, False)) -> int:
-        return sum(n for state, is_ordinary, n in counts if state in states and bool(is_ordinary) in ordinary)
-
-    return _Seen(
-        rater=rater,
-        n_shown=total("shown"),
-        n_answered=total("answered"),
-        n_skipped=total("skipped"),
-        n_released=total("released"),
-        n_ordinary=total("shown", "answered", "skipped", ordinary=(True,)),
-        n_checks=total("shown", "answered", "skipped", ordinary=(False,)),
-    )
-
-
-def _claim(store: LabelStore, connection: Connection, rater: Found, task: Task, seen: _Seen) -> _Shown | None:
-    """A new item for this rater, where there is one; also one that they left, and that is still wanted."""
-    wanted = {"task": rater.task_id, "rater": rater.id, "most": task.raters_per_item}
-    picked: Found = connection.execute(_FEWEST, wanted).first()
-    if picked is None and _release(store, connection, rater.task_id):
-        picked = connection.execute(_FEWEST, wanted).first()
-    if picked is None:
-        return None
-    n_open = picked.n_open
-    if seen.checks_to_come(store, task, 1):
-        picked = connection.execute(_CHECK, wanted).one()
-    token = _assign(store, connection, rater, picked.id, again=seen.n_released > 0)
-    return _Shown(
-        item_id=picked.id,
-        token=token,
-        identities=picked.identities,
-        question=picked.question,
-        task_version=rater.version,
-        n_open=n_open,
-    )
-
-
-def _assign(store: LabelStore, connection: Connection, rater: Found, item_id: int, *, again: bool) -> str:
-    """Put an item on the rater's screen; its token, the same one where they had it before (``again``)."""
-    values = {"since": store.now_ms, "version": rater.version}
-    mine = {"rater": rater.id, "item": item_id}
-    before: Found = connection.execute(_RELEASED, mine).first() if again else None
-    if before is not None:
-        connection.execute(_RETAKE, {"which": before.id, **values})
-        token = str(before.token)
-    else:
-        token = secrets.token_urlsafe(24)
-        connection.execute(_ASSIGN, {**mine, "new_token": token, **values})
-    connection.execute(_COUNT_CLAIM, {"item": item_id, "change": 1})
-    return token
+    def _release_old(self) -> int:
+        """Let others have what raters left on their screens long ago; who left it may still answer it."""
+        before = self.store.now_ms - RELEASE_AFTER_SECONDS * 1000
+        old = self.connection.execute(_LEFT_LYING, {"task": self.rater.task_id, "before": before}).all()
+        for place in old:
+            move(self.connection, place, "released")
+        return len(old)
 
 
-def _questions(task: Task, shown: Found) -> tuple[Question, ...]:
+def _questions(task: Task, item: Row) -> tuple[Question, ...]:
     return tuple(
         Question(
             position=position,
             # Not str.format: a question is a stranger's text, and could reach into objects.
-            text=(shown.question or text).replace("{}", shown.identities.get(position, "")),
-            identity=shown.identities.get(position, ""),
+            text=(item.question or text).replace("{}", item.identities.get(position, "")),
+            identity=item.identities.get(position, ""),
         )
         for position, text in task.questions.items()
     )
 
 
-def _release(store: LabelStore, connection: Connection, task_id: str) -> int:
-    """Let others have what raters left on their screens long ago; who left it may still answer it."""
-    before = store.now_ms - RELEASE_AFTER_SECONDS * 1000
-    left = connection.execute(_LEFT_LYING, {"task": task_id, "before": before}).all()
-    for shown in left:
-        move(connection, shown, "released")
-    return len(left)
-
-
 # Built once: to build a statement takes longer than to run it.
-_rater_is = assignments.c.rater_id == bindparam("rater")
+_of_rater = assignments.c.rater_id == bindparam("rater")
+_of_task = items.c.task_id == bindparam("task")
 _is_ordinary = items.c.gold.is_(None)
+_with_items = select(assignments, items.c.identities, items.c.question).join(
+    items, items.c.id == assignments.c.item_id
+)
 _STATES = (
     select(assignments.c.state, _is_ordinary, func.count())
     .join(items, items.c.id == assignments.c.item_id)
-    .where(_rater_is)
+    .where(_of_rater)
     .group_by(assignments.c.state, _is_ordinary)
 )
 _ON_SCREEN = (
-    select(assignments, items.c.identities, items.c.question)
-    .join(items, items.c.id == assignments.c.item_id)
-    .where(_rater_is, assignments.c.state == "shown")
+    _with_items.where(_of_rater, assignments.c.state == "shown")
     .order_by(assignments.c.since_ms.desc(), assignments.c.id.desc())
     .limit(1)
+)
+_LEFT_LYING = _with_items.where(
+    _of_task, assignments.c.state == "shown", assignments.c.since_ms < bindparam("before")
 )
 _TAKEN_BACK = (
     select(answers.c.choices)
@@ -256,46 +216,28 @@ _TAKEN_BACK = (
     .order_by(answers.c.id.desc())
     .limit(1)
 )
-_UNSEEN = (items.c.task_id == bindparam("task")) & items.c.id.not_in(
-    select(assignments.c.item_id).where(_rater_is, assignments.c.state != "released")
-)
-_WANTED = items.c.gold.is_(None) & (items.c.n_claims < bindparam("most"))
-_n_wanted = select(func.count()).select_from(items).where(items.c.task_id == bindparam("task"), _WANTED)
-_n_seen = select(func.count()).select_from(assignments).join(items, items.c.id == assignments.c.item_id)
-_n_seen = _n_seen.where(_rater_is, assignments.c.state != "released", _WANTED)
-_n_open = _n_wanted.scalar_subquery() - _n_seen.scalar_subquery()
+_WANTED = _is_ordinary & (items.c.n_claims < bindparam("most"))
+_met = select(assignments.c.item_id).where(_of_rater, assignments.c.state != "released")
+_unseen = _of_task & items.c.id.not_in(_met)
+_n_wanted = select(func.count()).select_from(items).where(_of_task, _WANTED)
+_n_met = select(func.count()).select_from(assignments).join(items, items.c.id == assignments.c.item_id)
+_n_met = _n_met.where(_of_rater, assignments.c.state != "released", _WANTED)
+_n_open = _n_wanted.scalar_subquery() - _n_met.scalar_subquery()
 _N_OPEN = select(_n_open)
+_fewest = select(items.c.id).where(_unseen, _WANTED).order_by(items.c.n_claims, func.random()).limit(1)
 _ITEM = (items.c.id, items.c.identities, items.c.question)
-_picked = select(items.c.id).where(_UNSEEN, _WANTED).order_by(items.c.n_claims, func.random()).limit(1)
-_FEWEST = select(*_ITEM, _n_open.label("n_open")).where(items.c.id == _picked.scalar_subquery())
-_CHECK = select(*_ITEM).where(_UNSEEN, items.c.gold.is_not(None)).order_by(func.random()).limit(1)
-_LEFT_LYING = (
-    select(assignments)
-    .join(items, items.c.id == assignments.c.item_id)
-    .where(items.c.task_id == bindparam("task"), assignments.c.state == "shown")
-    .where(assignments.c.since_ms < bindparam("before"))
-)
+_FEWEST = select(*_ITEM, _n_open.label("n_open")).where(items.c.id == _fewest.scalar_subquery())
+_CHECK = select(*_ITEM).where(_unseen, items.c.gold.is_not(None)).order_by(func.random()).limit(1)
 _RELEASED = select(assignments.c.id, assignments.c.token).where(
-    _rater_is, assignments.c.item_id == bindparam("item"), assignments.c.state == "released"
+    _of_rater, assignments.c.item_id == bindparam("item"), assignments.c.state == "released"
 )
 _ASSIGN = insert(assignments).values(
-    rater_id=bindparam("rater"),
-    item_id=bindparam("item"),
-    token=bindparam("new_token"),
-    state="shown",
-    task_version=bindparam("version"),
-    since_ms=bindparam("since"),
-)
-_RETAKE = (
-    update(assignments)
-    .where(assignments.c.id == bindparam("which"))
-    .values(state="shown", task_version=bindparam("version"), since_ms=bindparam("since"))
-)
-_MOVE = (
-    update(assignments)
-    .where(assignments.c.id == bindparam("which"))
-    .values(state=bindparam("to"), since_ms=bindparam("since"))
-)
+    rater_id=bindparam("rater"), item_id=bindparam("item"), token=bindparam("new_token"), state="shown",
+    task_version=bindparam("version"), since_ms=bindparam("since"),
+)  # fmt: skip
+_which = update(assignments).where(assignments.c.id == bindparam("which"))
+_RETAKE = _which.values(state="shown", task_version=bindparam("version"), since_ms=bindparam("since"))
+_MOVE = _which.values(state=bindparam("to"), since_ms=bindparam("since"))
 _COUNT_CLAIM = (
     update(items)
     .where(items.c.id == bindparam("item"))

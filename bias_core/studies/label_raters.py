@@ -67,7 +67,7 @@ def checks_table(labelled: Sequence[LabelledItem]) -> StudyTable:
     rows = []
     for one in labelled:
         for position, known in (one.item.gold or {}).items():
-            said = Counter(one.said(position))
+            said = Counter(one.votes(position))
             n, right = sum(said.values()), said.pop(known, 0)
             share = wilson_interval(right, n) if n else None
             row = {"image_id": one.item.image_id, "position": position, "known": known, "answers": n}

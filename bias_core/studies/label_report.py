@@ -118,7 +118,7 @@ def majority_labels(labelled: Sequence[LabelledItem], task: Task) -> pd.DataFram
             "label": one.majority(position),
             "share": one.share(position),
             "raters": len(one.answers),
-            "answers": ", ".join(f"{n} {word}" for word, n in Counter(one.said(position)).most_common()),
+            "answers": ", ".join(f"{n} {word}" for word, n in Counter(one.votes(position)).most_common()),
         }
         for one in labelled
         if one.item.gold is None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bias_core.annotation.task_owner import TaskPicture
-from bias_core.annotation.tasks import PICTURE, SINGLE, quoted
+from bias_core.annotation.tasks import PICTURE, SINGLE, quote
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE
 from bias_core.studies.explore_types import ExploreReport
@@ -180,12 +180,10 @@ def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
         found = _LINE.fullmatch(line)
         said = [part.strip().lower() for part in found.group(2).split(",")] if found else []
         if strange := [part for part in said if part not in keys]:
-            raise InvalidInput(f"{quoted(strange[0])} is no answer of this task: {', '.join(keys)}")
+            raise InvalidInput(f"{quote(strange[0])} is no answer of this task: {', '.join(keys)}")
         if found is None or len(said) not in {1, len(task.positions)}:
             asked = ", ".join(task.positions)
-            raise InvalidInput(
-                f"{quoted(line)} is not a picture's number, a colon, and an answer for {asked}"
-            )
+            raise InvalidInput(f"{quote(line)} is not a picture's number, a colon, and an answer for {asked}")
         all_said = said if len(said) == len(task.positions) else said * len(task.positions)
         gold[int(found.group(1))] = dict(zip(task.positions, (keys[part] for part in all_said), strict=True))
     return gold

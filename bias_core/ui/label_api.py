@@ -44,7 +44,6 @@ from starlette.routing import Route
 
 from bias_core.annotation.collected import task_progress
 from bias_core.annotation.label_pictures import read_picture
-from bias_core.annotation.owner_removals import delete_task, exclude_rater
 from bias_core.annotation.rating import (
     delete_my_answers,
     give_answer,
@@ -57,7 +56,7 @@ from bias_core.annotation.rating import (
     task_to_join,
     undo,
 )
-from bias_core.annotation.task_owner import OwnerKey
+from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
 from bias_core.ui.address import network_of
 from bias_core.ui.label_page import page_routes
@@ -375,7 +374,7 @@ def _turn(turn: Turn) -> Response:
             "picture": f"label/picture/{turn.item}" if turn.item else "",
             "questions": [vars(question) for question in turn.questions],
             "answers": _answers(turn.task),
-            "chosen": dict(turn.chosen),
+            "chosen": dict(turn.earlier_choices),
             "progress": {"answered": turn.n_answered, "left": turn.n_left},
             "can_undo": turn.can_undo,
             "done": turn.why_done,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from bias_core.annotation.owner_removals import delete_task, exclude_rater
-from bias_core.annotation.task_owner import owned_task
+from bias_core.annotation.task_owner import delete_task, exclude_rater, owned_task
 from bias_core.errors import InvalidInput
 from bias_core.ui import messages
 from bias_core.ui.label_login import owner_of, remembered_tasks, task_choices

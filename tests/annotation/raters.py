@@ -13,6 +13,7 @@ from typing import Any
 
 from PIL import Image
 
+from bias_core.annotation.schema import metadata
 from bias_core.annotation.task_owner import CreatedTask, TaskPicture, create_task, set_status
 from bias_core.annotation.tasks import pst_task
 
@@ -46,6 +47,16 @@ def to_join(client: Any, join_code: str) -> dict[str, Any]:
     """What the page sends for somebody who has read it and agrees."""
     page = client.get(f"/label/task/{join_code}").json()["page"]
     return {"task": join_code, "agreed": True, "page": page}
+
+
+def every_row(store: Any) -> dict[str, list[str]]:
+    """Everything that a store holds, by table."""
+    with store.read() as connection:
+        found = {
+            table.name: connection.execute(table.select().order_by(*table.primary_key))
+            for table in metadata.sorted_tables
+        }
+        return {name: [repr(tuple(row)) for row in rows] for name, rows in found.items()}
 
 
 def new_id() -> str:

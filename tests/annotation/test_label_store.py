@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import sqlite3
 import threading
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 from sqlalchemy import create_engine, event, insert, inspect, text
 
 from bias_core.annotation import schema
-from bias_core.annotation.collected import given_answers, task_progress
+from bias_core.annotation.collected import given_answers
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.rating import give_answer, join, next_item
 from bias_core.annotation.task_owner import OwnerKey, owned_task
@@ -192,43 +191,6 @@ def test_a_commit_that_fails_is_told_to_everybody_in_it(make_store: MakeStore, t
         store.submit(of_no_task).result(10) if together else of_no_task()
     with store.write() as connection:  # and the next one works
         assert connection.execute(text("SELECT count(*) FROM raters")).scalar() == 0
-
-
-def test_a_copy_of_the_file_is_whole_while_answers_come_in(make_store: MakeStore, tmp_path: Path) -> None:
-    store = make_store("sqlite")
-    key, _ = answered(store, tmp_path)
-    copy = LabelStore(f"sqlite:///{store.backup(tmp_path / 'copy.sqlite')}", pictures=store.pictures)
-    assert given_answers(copy, key) == given_answers(store, key)
-    copy.close()
-
-
-@pytest.mark.parametrize(("source", "target"), [("sqlite", "postgresql"), ("postgresql", "sqlite")])
-def test_labels_move_from_one_database_to_the_other(
-    make_store: MakeStore, tmp_path: Path, source: str, target: str
-) -> None:
-    old, new = make_store(source), make_store(target)
-    key, code = answered(old, tmp_path)
-    new.restore(old.dump(tmp_path / "all.jsonl"))
-    assert given_answers(new, key) == given_answers(old, key)
-    assert task_progress(new, key) == task_progress(old, key)
-    turn = next_item(new, code)  # numbering goes on where it was
-    give_answer(new, code, answer_id=new_id(), item=turn.item, choices=CHOICES)
-    assert len(given_answers(new, key)) == 2
-    with pytest.raises(StorageError, match="empty database"):
-        new.restore(tmp_path / "all.jsonl")
-
-
-@pytest.mark.parametrize("line", ['{"table": "tasks"}', "[]", "no json", '{"table": "x", "row": {}}'])
-def test_what_is_no_dump_is_not_restored(make_store: MakeStore, tmp_path: Path, line: str) -> None:
-    file = tmp_path / "bad.jsonl"
-    good = {"table": "tasks", "row": {"id": "a", "join_code": "b", "owner_hash": "c", "status": "open"}}
-    good["row"] |= {"version": 1, "created_ms": 0}
-    file.write_text(json.dumps(good) + "\n" + line)
-    store = make_store("sqlite")
-    with pytest.raises(StorageError, match=r"bad\.jsonl"):
-        store.restore(file)
-    with store.read() as connection:
-        assert connection.execute(text("SELECT count(*) FROM tasks")).scalar() == 0
 
 
 @pytest.mark.parametrize(

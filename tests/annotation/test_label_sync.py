@@ -10,7 +10,7 @@ import pytest
 
 from bias_core.annotation import label_sync
 from bias_core.annotation.collected import given_answers
-from bias_core.annotation.label_sync import LabelSync, hub_sync, merged
+from bias_core.annotation.label_sync import LabelSync, hub_sync
 from bias_core.annotation.rating import delete_my_answers, give_answer, join, next_item, skip, undo
 from bias_core.errors import StorageError
 from tests.annotation.raters import CHOICES, new_id, open_task
@@ -64,6 +64,15 @@ def new_sync(store: LabelStore, tmp_path: Path, hubs: list[Hub]) -> LabelSync:
         return hubs[-1]
 
     return LabelSync(store, tmp_path / "sync", schedule)
+
+
+def merged(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The answers that hold, as the docstring of label_sync says: once, neither withdrawn nor deleted."""
+    by_id = {line["id"]: line for line in lines}
+    withdrawn = {line.get("withdraws") for line in by_id.values()}
+    gone = {line["rater"] for line in by_id.values() if line["kind"] == "delete"}
+    held = [line for line in by_id.values() if line["kind"] == "answer" and line["rater"] not in gone]
+    return [line for line in held if line["id"] not in withdrawn]
 
 
 def said(lines: list[Any]) -> list[tuple[Any, ...]]:

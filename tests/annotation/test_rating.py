@@ -15,13 +15,13 @@ from sqlalchemy import func, select
 from bias_core.annotation import schema
 from bias_core.annotation.collected import given_answers, task_progress
 from bias_core.annotation.rating import (
+    code_in_groups,
     delete_my_answers,
     give_answer,
     join,
     next_item,
     picture_of,
     plain_code,
-    shown_code,
     skip,
     task_of,
     task_to_join,
@@ -30,7 +30,7 @@ from bias_core.annotation.rating import (
 from bias_core.annotation.task_owner import change_task, owned_task, set_status
 from bias_core.annotation.turns import RELEASE_AFTER_SECONDS, Turn
 from bias_core.errors import InvalidInput, NotAllowed
-from tests.annotation.raters import CHOICES, GOLD, new_id, open_task
+from tests.annotation.raters import CHOICES, GOLD, every_row, new_id, open_task
 
 if TYPE_CHECKING:
     from bias_core.annotation.label_store import LabelStore
@@ -106,7 +106,7 @@ def test_a_rater_sees_nothing_but_the_picture_the_identity_and_how_far_they_are(
     codes = [join(store, task.join_code).code for _ in range(2)]
     first, second = (next_item(store, code) for code in codes)
     assert set(vars(first)) == {
-        *("item", "questions", "task", "chosen", "n_answered", "n_left", "can_undo", "why_done"),
+        *("item", "questions", "task", "earlier_choices", "n_answered", "n_left", "can_undo", "why_done"),
     }
     assert first.questions[0].text == "Does the nurse 0 on the left demonstrate feminine or masculine traits?"
     assert first.questions[1].text == "Does the CEO on the right demonstrate feminine or masculine traits?"
@@ -186,9 +186,9 @@ def test_undo_is_a_new_row_and_shows_the_item_again(store: LabelStore, tmp_path:
     third = skip(store, code, answer_id=new_id(), item=second.item)
     back = undo(store, code, answer_id="undo-skip")
     assert back == undo(store, code, answer_id="undo-skip")  # sent again
-    assert (back.item, dict(back.chosen), back.n_answered) == (second.item, {}, 1)
+    assert (back.item, dict(back.earlier_choices), back.n_answered) == (second.item, {}, 1)
     back = undo(store, code, answer_id=new_id())
-    assert (back.item, back.chosen, back.n_answered) == (first.item, CHOICES, 0)
+    assert (back.item, back.earlier_choices, back.n_answered) == (first.item, CHOICES, 0)
     assert not back.can_undo
     with pytest.raises(InvalidInput, match="nothing to take back"):
         undo(store, code, answer_id=new_id())
@@ -344,10 +344,10 @@ def test_codes_are_long_and_kept_as_a_hash_only(store: LabelStore, tmp_path: Pat
     task = open_task(store, tmp_path, 5)
     codes = [join(store, task.join_code).code for _ in range(5)]
     assert {len(plain_code(code)) for code in codes} == {20}  # 20 letters of 32: 100 bits
-    assert {shown_code(plain_code(code)) for code in codes} == set(codes)
-    dump = store.dump(tmp_path / "dump.jsonl").read_text()
+    assert {code_in_groups(plain_code(code)) for code in codes} == set(codes)
+    rows = str(every_row(store))
     for secret in (*codes, *map(plain_code, codes), task.key.secret):
-        assert secret not in dump
+        assert secret not in rows
 
 
 def test_deleting_removes_every_row_and_leaves_a_number(store: LabelStore, tmp_path: Path) -> None:
@@ -460,7 +460,7 @@ def test_no_trick_in_place_of_an_id_opens_anything(store: LabelStore, tmp_path: 
     task = open_task(store, tmp_path, 5)
     code = join(store, task.join_code).code
     turn = next_item(store, code)
-    before = store.dump(tmp_path / "before.jsonl").read_text()
+    before = every_row(store)
     for trick in TRICKS:
         acts = (
             lambda text: join(store, text),
@@ -478,7 +478,7 @@ def test_no_trick_in_place_of_an_id_opens_anything(store: LabelStore, tmp_path: 
             assert len(str(refused.value)) < 300
         with pytest.raises(InvalidInput, match="answer's id"):
             say(store, code, turn, answer_id=trick)
-    assert store.dump(tmp_path / "after.jsonl").read_text() == before
+    assert every_row(store) == before
 
 
 def test_nobody_reaches_another_raters_items(store: LabelStore, tmp_path: Path) -> None:

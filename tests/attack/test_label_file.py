@@ -194,8 +194,11 @@ def test_a_log_that_was_deleted_costs_no_answer(raters: Raters) -> None:
 
 
 def test_an_older_copy_is_not_taken_for_the_database(raters: Raters, tmp_path: Path) -> None:
-    older = raters.services.labels.backup(tmp_path / "older.sqlite")
-    newer = raters.services.labels.backup(tmp_path / "newer.sqlite")
+    older, newer = tmp_path / "older.sqlite", tmp_path / "newer.sqlite"
+    for copy in (older, newer):
+        with closing(sqlite3.connect(raters.file)) as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE")
     assert raters.answer()[0] == 200
     for path in raters.files:
         path.unlink()

@@ -14,14 +14,14 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from bias_core.annotation import page_pass
 from bias_core.annotation.collected import given_answers, task_progress
-from bias_core.annotation.label_store import hashed
+from bias_core.annotation.label_store import hash_of
+from bias_core.annotation.rating import new_pass
 from bias_core.annotation.task_owner import CreatedTask, change_task, set_status
 from bias_core.ui import label_api
 from bias_core.ui.build import launch_options
 from bias_core.ui.label_api import MAX_BODY, LabelDoor
-from tests.annotation.raters import CHOICES, new_id, open_task, to_join
+from tests.annotation.raters import CHOICES, every_row, new_id, open_task, to_join
 from tests.ui.fakes import FakeServices  # noqa: TC001
 
 ROOT = Path(__file__).parent.parent.parent
@@ -230,8 +230,8 @@ def test_who_joins_has_read_the_page(client: TestClient, task: CreatedTask, fake
     forged = [
         "", "x", good[:-1], f"{int(when, 16) + 1:x}.{nonce}.{signature}", f"{when}.{nonce[::-1]}.{signature}",
         to_join(client, other.join_code)["page"],
-        page_pass.new_pass(hashed(task.key.secret), fakes.labels.now_ms - 25 * 3_600_000),
-        page_pass.new_pass(hashed(task.key.secret), fakes.labels.now_ms + 3_600_000),
+        new_pass(hash_of(task.key.secret), fakes.labels.now_ms - 25 * 3_600_000),
+        new_pass(hash_of(task.key.secret), fakes.labels.now_ms + 3_600_000),
     ]  # fmt: skip
     for page in forged:
         reply = client.post("/label/join", json={"task": task.join_code, "agreed": True, "page": page})
@@ -327,9 +327,9 @@ def test_the_log_tells_neither_who_asked_nor_their_code(
     caplog.set_level("DEBUG", logger="bias_core")
     turn = client.get("/label/next", headers=rater | {"User-Agent": "my-browser"}).json()
     client.post("/label/answer", headers=rater, json=answer_to(turn))
-    dump = fakes.labels.dump(fakes.settings.data_dir / "dump.jsonl").read_text()
+    rows = str(every_row(fakes.labels))
     for secret in (rater["X-Rater-Code"], "my-browser", "testclient", "127.0.0.1"):
-        assert secret not in dump
+        assert secret not in rows
         assert secret not in caplog.text
 
 
