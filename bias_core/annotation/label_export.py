@@ -215,7 +215,7 @@ def _studio_result(choices: Mapping[str, str], **more: Any) -> list[dict[str, An
 
 
 # Argilla: the majority is a suggestion. Answers of single raters are no responses there, for a response
-# belongs to a user of one's own server; their votes are metadata. Pictures are paths from the export's folder.
+# belongs to a user of one's own server; their votes are metadata. Pictures are paths from its folder.
 
 
 def _argilla_settings(task: Task) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from bias_core.annotation.task_owner import TaskPicture
 from bias_core.annotation.tasks import PICTURE, SINGLE, quote
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE
+from bias_core.studies.designs import programs_by_kind
 from bias_core.studies.explore_types import ExploreReport
 from bias_core.studies.history import list_runs
 from bias_core.studies.prompts_of_papers import read_study
@@ -33,7 +34,6 @@ PAIR = ("left", "right")
 PERSON = "person"
 """What somebody is called whom nothing names."""
 _LINE = re.compile(r"\s*(\d+)\s*[:=]\s*(.+)")
-_OF_ANYTHING = ("own_pictures", "unmeasured")  # kinds of studies whose pictures may show no people at all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,8 @@ def kind_of(report: Report) -> TaskKind:
     if "setting" in report.pictures:
         if (~report.pictures["setting"].isin(_ONE)).any():
             return "pst_paired"
-        return "own" if report.design.kind in _OF_ANYTHING else "pst_single"
+        program = programs_by_kind().get(report.design.kind)
+        return "own" if program is not None and program.shows_anything else "pst_single"
     return "association" if "set" in report.pictures else "own"
 
 
@@ -79,12 +80,12 @@ def candidates(report: Report, kind: TaskKind, *, words: tuple[str, str] | None 
         There is none.
     """
     rows = _of_explore(report) if isinstance(report, ExploreReport) else _of_study(report, kind, words)
-    found = [Candidate(number=i, **row) for i, row in enumerate(rows, start=1)]
-    if not found:
+    pictures = [Candidate(number=i, **row) for i, row in enumerate(rows, start=1)]
+    if not pictures:
         raise InvalidInput(
             f"this run has no stored picture of {_WANTED[kind]}: ask something else, or choose another run"
         )
-    return found
+    return pictures
 
 
 _WANTED = {
@@ -95,18 +96,18 @@ _WANTED = {
 }
 
 
-def chosen(found: Sequence[Candidate], n: int, seed: int = 0) -> list[Candidate]:
+def sample_of(pictures: Sequence[Candidate], n: int, seed: int = 0) -> list[Candidate]:
     """``n`` of them at random by the seed, in their order; all where ``n`` is 0 or more than there are."""
     if n < 0:
         raise InvalidInput(f"the number of pictures is at least 0 (all); got {n}")
-    if not 0 < n < len(found):
-        return list(found)
-    places = np.sort(np.random.default_rng(seed).permutation(len(found))[:n])
-    return [found[place] for place in places]
+    if not 0 < n < len(pictures):
+        return list(pictures)
+    places = np.sort(np.random.default_rng(seed).permutation(len(pictures))[:n])
+    return [pictures[place] for place in places]
 
 
 def task_pictures(
-    found: Sequence[Candidate], task: Task, *, who: str = "", gold: Mapping[int, Mapping[str, str]] = {}
+    pictures: Sequence[Candidate], task: Task, *, who: str = "", gold: Mapping[int, Mapping[str, str]] = {}
 ) -> list[TaskPicture]:
     """The items of a task.
 
@@ -120,7 +121,7 @@ def task_pictures(
     InvalidInput
         A known answer is given for a picture that is not among them.
     """
-    numbers = {candidate.number for candidate in found}
+    numbers = {candidate.number for candidate in pictures}
     if strange := sorted(set(gold) - numbers):
         raise InvalidInput(f"a right answer is given for picture {strange[0]}, which is not in this task")
     return [
@@ -130,12 +131,12 @@ def task_pictures(
             identities={p: who or one.identities.get(p) or PERSON for p in task.positions if p != PICTURE},
             gold=gold.get(one.number),
         )
-        for one in found
+        for one in pictures
     ]
 
 
 def gold_from_record(
-    found: Sequence[Candidate], task: Task, n: int, seed: int = 0
+    pictures: Sequence[Candidate], task: Task, n: int, seed: int = 0
 ) -> dict[int, dict[str, str]]:
     """Right answers for ``n`` pictures, drawn at random by the seed, from the record of what was drawn.
 
@@ -144,14 +145,14 @@ def gold_from_record(
     InvalidInput
         The record says too little: of real models, or of what is asked.
     """
-    known = {one.number: answers for one in found if (answers := recorded_answers(one, task))}
-    if len(known) < n:
+    recorded = {one.number: answers for one in pictures if (answers := recorded_answers(one, task))}
+    if len(recorded) < n:
         raise InvalidInput(
-            f"{n} pictures with an answer on record are wanted, and {len(known)} of {len(found)} have one: "
-            "only the calibration renderer keeps such a record, of perceived gender and of the paper's words"
+            f"{n} pictures with an answer on record are wanted, and {len(recorded)} of {len(pictures)} have "
+            "one: only the calibration renderer keeps such a record, of gender and of the paper's words"
         )
-    numbers = np.random.default_rng(seed + 1).permutation(sorted(known))[:n]
-    return {int(number): known[number] for number in sorted(numbers)}
+    numbers = np.random.default_rng(seed + 1).permutation(sorted(recorded))[:n]
+    return {int(number): recorded[number] for number in sorted(numbers)}
 
 
 def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
@@ -161,8 +162,8 @@ def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
     if task.kind in ("pst_single", "pst_paired"):
         return _recorded_people(one.truth, task.positions)
     shown = read_study("t2iat")["human_comparison"]["shown"]
-    said = [key for key in task.answer_keys if key in shown and shown[key].items() <= dict(one.truth).items()]
-    return {PICTURE: said[0]} if task.kind == "association" and len(said) == 1 else {}
+    fits = [key for key in task.answer_keys if key in shown and shown[key].items() <= dict(one.truth).items()]
+    return {PICTURE: fits[0]} if task.kind == "association" and len(fits) == 1 else {}
 
 
 def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
@@ -197,7 +198,7 @@ def gold_lines(gold: Mapping[int, Mapping[str, str]]) -> str:
     >>> gold_lines({4: {"left": "feminine", "right": "masculine"}})
     '4: feminine, masculine'
     """
-    return "\n".join(f"{number}: {', '.join(said.values())}" for number, said in sorted(gold.items()))
+    return "\n".join(f"{number}: {', '.join(one.values())}" for number, one in sorted(gold.items()))
 
 
 def _recorded_people(truth: Mapping[str, Any], positions: Sequence[str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from bias_core.metrics.agreement import reader_errors_from_labels
 from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.runs.export import csv_bytes
 from bias_core.statistics import corrected_by_errors, wilson_interval
+from bias_core.studies.designs import programs_by_kind
 from bias_core.studies.explore_types import ExploreReport
 from bias_core.studies.label_report import majority_labels, report_of
 from bias_core.studies.pst_labels import AUTOMATIC
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from bias_core.annotation.tasks import Task
     from bias_core.studies.context import StudyServices
     from bias_core.studies.explore_types import AttributeScore
-    from bias_core.studies.label_report import Said
+    from bias_core.studies.label_report import Labels
     from bias_core.studies.progress import Progress
     from bias_core.studies.saved_reports import Report
     from bias_core.types import Estimate
@@ -38,10 +39,8 @@ if TYPE_CHECKING:
 
 def takes_labels(report: Report) -> bool:
     """Whether people's labels change the scores of such a run."""
-    return isinstance(report, StudyReport) and report.design.kind in _TAKING
-
-
-_TAKING = ("paired_occupations", "paired_power", "paired_fairness", "paired_two", "association_and_people")
+    program = programs_by_kind().get(report.design.kind) if isinstance(report, StudyReport) else None
+    return program is not None and program.takes_labels
 
 
 def people_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
@@ -74,17 +73,17 @@ def score_with_labels(
     """
     if not takes_labels(report):
         raise InvalidInput(f"“{report.design.title}” takes no labels of people")
-    kept = _reader_s(report, labels)
-    path.write_bytes(csv_bytes(pd.concat([labels, *kept.values()])))
+    of_reader = _labels_of_the_reader(report, labels)
+    path.write_bytes(csv_bytes(pd.concat([labels, *of_reader.values()])))
     settings = replace(report.settings, labels=str(path))
-    found = yield from run_study(report.design, settings, services, cancelled=cancelled, session=session)
+    again = yield from run_study(report.design, settings, services, cancelled=cancelled, session=session)
     notes = [
-        f"Pictures in the {name} setting keep the reader's labels: people labelled none." for name in kept
+        f"Pictures in the {one} setting keep the reader's labels: people labelled none." for one in of_reader
     ]
-    return replace(found, results=replace(found.results, notes=(*notes, *found.results.notes)))
+    return replace(again, results=replace(again.results, notes=(*notes, *again.results.notes)))
 
 
-def _reader_s(report: StudyReport, labels: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def _labels_of_the_reader(report: StudyReport, labels: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The automatic labels of those settings of the paired test of which people labelled nothing."""
     tables = {table.key: table.frame for table in report.results.tables}
     if "labels" not in tables:
@@ -99,22 +98,22 @@ def _reader_s(report: StudyReport, labels: pd.DataFrame) -> dict[str, pd.DataFra
     return {str(name): some[columns] for name, some in rest.groupby("setting")}
 
 
-def automatic_answers(report: Report, task: Task) -> dict[str, Said]:
+def automatic_answers(report: Report, task: Task) -> dict[str, Labels]:
     """What readers (and the record) say of the pictures of a run, as answers of this task, by their names."""
     if isinstance(report, ExploreReport):
         return {}
     tables = {table.key: table.frame for table in report.results.tables}
-    found: dict[str, Said] = {}
+    answers: dict[str, Labels] = {}
     if "labels" in tables and task.kind in ("pst_single", "pst_paired"):
         frame = tables["labels"]
         keys = list(zip(frame["image_id"], frame["position"], strict=True))
         names = {"automatic": "automatic labels", "truth": "the record of what was drawn"}
-        found = {name: _known(keys, frame[column]) for column, name in names.items() if column in frame}
+        answers = {name: _answered(keys, frame[column]) for column, name in names.items() if column in frame}
     if "judged" in tables and task.kind == "association":
         frame = tables["judged"]
-        said = [answer_key(word) if word else None for word in frame["reader"]]
-        found = {"the reader": _known([(key, PICTURE) for key in frame["image_id"]], pd.Series(said))}
-    return {name: said for name, said in found.items() if said}
+        words = pd.Series([answer_key(word) if word else None for word in frame["reader"]])
+        answers = {"the reader": _answered([(key, PICTURE) for key in frame["image_id"]], words)}
+    return {name: some for name, some in answers.items() if some}
 
 
 def psi_with_labels(
@@ -135,20 +134,20 @@ def psi_with_labels(
         tells nothing (sensitivity + specificity at most 1).
     """
     score = _score(report, attribute)
-    called = _called(report, score)
+    calls = _calls(report, score)
     people = _people(task, labelled, task.answer(present).key)
-    common = [image_id for image_id in called if image_id in people]
+    common = [image_id for image_id in calls if image_id in people]
     if not common:
         raise InvalidInput("no labelled picture is of this run, or none has a majority")
     errors = reader_errors_from_labels(
-        [people[key] for key in common], [called[key] for key in common], positive=True, negative=False
+        [people[key] for key in common], [calls[key] for key in common], positive=True, negative=False
     )
     confidence = report.settings.confidence
-    corrected = corrected_by_errors(sum(called.values()), len(called), errors, confidence=confidence)
-    seen = wilson_interval(sum(people[key] for key in common), len(common))
+    corrected = corrected_by_errors(sum(calls.values()), len(calls), errors, confidence=confidence)
+    by_people = wilson_interval(sum(people[key] for key in common), len(common))
     findings = [
         _share("read", f"{attribute}, as the reader calls it", score.prevalence),
-        _share("people", f"{attribute}, as people see it", seen),
+        _share("people", f"{attribute}, as people see it", by_people),
         _share("corrected", f"{attribute}, the reader corrected by people", corrected),
     ]
     reference = score.attribute.reference
@@ -168,8 +167,8 @@ def psi_with_labels(
     table = StudyTable(key="errors", title="Errors of the reader", frame=pd.DataFrame([row]))
     notes = ("The interval of the correction holds the uncertainty of both rates [lang2014].",)
     results = Results(findings=tuple(findings), tables=(table,), notes=notes)
-    found = report_of(task, results, n_planned=len(called), n_images=len(common))
-    return replace(found, warning=report.warning)
+    of_labels = report_of(task, results, n_planned=len(calls), n_images=len(common))
+    return replace(of_labels, warning=report.warning)
 
 
 def _share(key: str, title: str, estimate: Estimate) -> Finding:
@@ -183,7 +182,7 @@ def _score(report: ExploreReport, attribute: str) -> AttributeScore:
     return scores[attribute]
 
 
-def _called(report: ExploreReport, score: AttributeScore) -> dict[str, bool]:
+def _calls(report: ExploreReport, score: AttributeScore) -> dict[str, bool]:
     """Whether the reader calls the attribute present, by picture."""
     ids = {image.number: image.id for image in report.images}
     present = score.similarity_positive > score.similarity_negative
@@ -196,5 +195,5 @@ def _people(task: Task, labelled: Sequence[LabelledItem], present: str) -> dict[
     return dict(zip(labels["image_id"], labels["label"] == present, strict=True))
 
 
-def _known(keys: Sequence[tuple[str, str]], said: pd.Series[str]) -> Mapping[tuple[str, str], str]:
-    return {key: str(answer) for key, answer in zip(keys, said, strict=True) if not pd.isna(answer)}
+def _answered(keys: Sequence[tuple[str, str]], answers: pd.Series[str]) -> Labels:
+    return {key: str(answer) for key, answer in zip(keys, answers, strict=True) if not pd.isna(answer)}

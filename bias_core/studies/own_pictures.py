@@ -243,4 +243,8 @@ def _alike(
     ]
 
 
-PROGRAMS = {"own_pictures": Program(shots=no_shots, measure=measure_own, options=OwnPictureOptions)}
+PROGRAMS = {
+    "own_pictures": Program(
+        shows_anything=True, shots=no_shots, measure=measure_own, options=OwnPictureOptions
+    )
+}

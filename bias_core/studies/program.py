@@ -41,6 +41,8 @@ class Program:
     options : what may be asked of this kind; a design may give other defaults.
     n_later : pictures that measuring draws beside those of ``shots``, at most.
     ahead : reads finished pictures while the next are drawn.
+    takes_labels : whether people's labels (``StudySettings.labels``) change the scores.
+    shows_anything : whether its pictures may show no people at all.
     rescore : the results from labelled people alone, for labels that were corrected; None where the study
         has none. The tables are those of the raters.
     compare : the paper's own tables and figures over the arms of a run, beside those that every study has;
@@ -55,5 +57,7 @@ class Program:
     options: type[Options] = Options
     n_later: Callable[[Design, StudySettings], int] = lambda _design, _settings: 0
     ahead: ReadAhead = embed_ahead
+    takes_labels: bool = False
+    shows_anything: bool = False
     rescore: Callable[[Design, StudySettings, pd.DataFrame, Sequence[StudyTable]], Results] | None = None
     compare: Callable[[Design, StudySettings, Sequence[ArmReport]], Results] | None = None

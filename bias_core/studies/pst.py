@@ -275,6 +275,7 @@ def _marks(micro: pd.DataFrame, value: str, ends: str, **columns: str) -> pd.Dat
 
 PROGRAMS = {
     "paired_occupations": Program(
+        takes_labels=True,
         shots=occupation_shots,
         measure=measure_occupations,
         ready=labeller_ready,

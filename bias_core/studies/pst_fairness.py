@@ -216,6 +216,7 @@ def _figure(findings: list[Finding]) -> StudyFigure:
 
 PROGRAMS = {
     "paired_fairness": Program(
+        takes_labels=True,
         shots=fairness_shots,
         measure=measure_fairness,
         ready=labeller_ready,

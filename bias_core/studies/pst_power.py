@@ -197,6 +197,7 @@ def _figure8(micro: pd.DataFrame, level: str) -> StudyFigure:
 
 PROGRAMS = {
     "paired_power": Program(
+        takes_labels=True,
         shots=power_shots,
         measure=measure_power,
         ready=labeller_ready,

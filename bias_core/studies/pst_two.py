@@ -241,6 +241,7 @@ def _figure(micro: pd.DataFrame) -> StudyFigure:
 
 PROGRAMS = {
     "paired_two": Program(
+        takes_labels=True,
         shots=shots_of_two,
         measure=measure_two,
         ready=labeller_ready,

@@ -360,5 +360,7 @@ def _order_figure(table: pd.DataFrame) -> StudyFigure:
 
 
 PROGRAMS = {
-    "association_and_people": Program(shots=human_shots, measure=measure_human, options=JudgedOptions)
+    "association_and_people": Program(
+        takes_labels=True, shots=human_shots, measure=measure_human, options=JudgedOptions
+    )
 }

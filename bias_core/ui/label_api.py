@@ -36,10 +36,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.responses import JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from bias_core.annotation.collected import task_progress
@@ -58,13 +59,12 @@ from bias_core.annotation.rating import (
 )
 from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
+from bias_core.settings import ASSETS
 from bias_core.ui.address import network_of
-from bias_core.ui.label_page import page_routes
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from bias_core.annotation.collected import TaskProgress
     from bias_core.annotation.label_store import LabelStore
     from bias_core.annotation.tasks import Task
     from bias_core.annotation.turns import Turn
@@ -72,6 +72,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Handler = Callable[["Request"], Awaitable[Response]]
+
+PAGE = ASSETS / "label"  # no framework, nothing from elsewhere, and nothing of the app
+_PAGE_FILES = {"/label": "index.html", "/label/label.css": "label.css", "/label/label.js": "label.js"}
 
 MAX_BODY = 4096  # bytes; an answer has about 200
 CODE_HEADER, KEY_HEADER = "x-rater-code", "x-owner-key"
@@ -82,15 +85,22 @@ _READERS = 8
 _ACTS = (60, 20.0)
 _HOUR = 3600
 _MOST_BUCKETS = 20_000
+_CROWD = "many people are joining now; wait a minute, then try again"
 
-_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+_SAFE = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}  # the link is in the address
+_HEADERS = _SAFE | {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
 }
 _PRIVATE = _HEADERS | {"Cache-Control": "no-store"}
 _PICTURE = _HEADERS | {"Cache-Control": "private, max-age=3600, immutable"}
+_PAGE_HEADERS = _SAFE | {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+}
 
 _log = logging.getLogger(__name__)
 
@@ -153,18 +163,19 @@ class LabelDoor:
 
     def routes(self) -> list[Route]:
         """For ``launch(app_kwargs={"routes": ...})``, where they come before Gradio's own."""
+        rater, rater_turn, owner = self._rater, partial(self._rater, is_turn=True), self._owner
         handlers: tuple[tuple[str, str, Handler], ...] = (
             ("GET", "/label/task/{code}", self._task),
             ("POST", "/label/join", self._join),
-            ("GET", "/label/mine", self._mine),
-            ("DELETE", "/label/mine", self._delete),
-            ("GET", "/label/next", self._next),
-            ("POST", "/label/answer", self._answer),
-            ("POST", "/label/skip", self._skip),
-            ("POST", "/label/undo", self._undo),
+            ("GET", "/label/mine", rater(lambda store, code, _: _task_json(*task_of(store, code)))),
+            ("DELETE", "/label/mine", rater(lambda *who: {"deleted": delete_my_answers(*who[:2])})),
+            ("GET", "/label/next", rater_turn(lambda store, code, _: next_item(store, code))),
+            ("POST", "/label/answer", rater_turn(_answer, AnswerBody)),
+            ("POST", "/label/skip", rater_turn(_skip, SkipBody)),
+            ("POST", "/label/undo", rater_turn(_undo, UndoBody)),
             ("GET", "/label/picture/{token}", self._picture),
-            ("POST", "/label/exclude", self._exclude),
-            ("DELETE", "/label/task", self._delete_task),
+            ("POST", "/label/exclude", owner(_exclude, ExcludeBody)),
+            ("DELETE", "/label/task", owner(lambda store, key, _: {"deleted": delete_task(store, key)})),
         )
         return [Route(path, _guarded(handler), methods=[method]) for method, path, handler in handlers]
 
@@ -179,48 +190,11 @@ class LabelDoor:
         if not body.agreed:
             raise InvalidInput("agreed: who joins has read the consent text and agrees to it")
         task, _ = await self._alone(lambda store: task_to_join(store, body.task))
-        for name, most in (
-            (f"{task.id} {self._network(request)}", task.joins_per_address),
-            (task.id, task.joins_per_hour),
-        ):
-            self._take(name, most, most / _HOUR, "many people are joining now; wait a minute, then try again")
-        joined = await self._save(lambda store: join(store, body.task, page_pass=body.page))
-        return _json({"code": joined.code, "task": _task_json(joined.task, "open")})
-
-    async def _mine(self, request: Request) -> Response:
-        code = self._code(request)
-        return _json(_task_json(*await self._alone(lambda store: task_of(store, code))))
-
-    async def _delete(self, request: Request) -> Response:
-        code = self._code(request)
-        return _json({"deleted": await self._alone(lambda store: delete_my_answers(store, code))})
-
-    async def _next(self, request: Request) -> Response:
-        code = self._code(request)
-        return _turn(await self._save(lambda store: next_item(store, code)))
-
-    async def _answer(self, request: Request) -> Response:
-        code, body = self._code(request), await _read(request, AnswerBody)
-        return _turn(
-            await self._save(
-                lambda store: give_answer(
-                    store,
-                    code,
-                    answer_id=body.id,
-                    item=body.item,
-                    choices=body.choices,
-                    duration_ms=body.duration_ms,
-                )
-            )
-        )
-
-    async def _skip(self, request: Request) -> Response:
-        code, body = self._code(request), await _read(request, SkipBody)
-        return _turn(await self._save(lambda store: skip(store, code, answer_id=body.id, item=body.item)))
-
-    async def _undo(self, request: Request) -> Response:
-        code, body = self._code(request), await _read(request, UndoBody)
-        return _turn(await self._save(lambda store: undo(store, code, answer_id=body.id)))
+        network = f"{task.id} {self._network(request)}"
+        for name, most in ((network, task.joins_per_address), (task.id, task.joins_per_hour)):
+            self._take(name, most, most / _HOUR, _CROWD)
+        new = await self._together(lambda store: join(store, body.task, page_pass=body.page))
+        return _json({"code": new.code, "task": _task_json(new.task, "open")})
 
     async def _picture(self, request: Request) -> Response:
         token = request.path_params["token"]
@@ -235,22 +209,43 @@ class LabelDoor:
 
         return Response(await self._alone(read), media_type="image/png", headers=_PICTURE)
 
-    async def _exclude(self, request: Request) -> Response:
-        key, body = self._key(request), await _read(request, ExcludeBody)
+    def _rater(
+        self,
+        act: Callable[[LabelStore, str, Any], Any],
+        model: type[_Body] | None = None,
+        *,
+        is_turn: bool = False,
+    ) -> Handler:
+        """What a rater does, known by the code in the header; acts that give a turn share commits."""
 
-        def act(store: LabelStore) -> TaskProgress:
-            exclude_rater(store, key, body.rater, excluded=body.excluded)
-            return task_progress(store, key)
+        async def handle(request: Request) -> Response:
+            code: str = request.headers.get(CODE_HEADER, "")
+            if not 1 <= len(code) <= 64:
+                raise NotAllowed(f"the header {CODE_HEADER} must hold your rater's code")
+            self._take(code, *_ACTS)
+            body = await _read(request, model) if model else None
+            if is_turn:
+                return _json(_turn_json(await self._together(lambda store: act(store, code, body))))
+            return _json(await self._alone(lambda store: act(store, code, body)))
 
-        found = await self._alone(act)
-        names = ("rater", "n_answered", "n_skipped", "excluded")
-        return _json({"raters": [{name: getattr(one, name) for name in names} for one in found.raters]})
+        return handle
 
-    async def _delete_task(self, request: Request) -> Response:
-        key = self._key(request)
-        return _json({"deleted": await self._alone(lambda store: delete_task(store, key))})
+    def _owner(
+        self,
+        act: Callable[[LabelStore, OwnerKey, Any], dict[str, Any]],
+        model: type[_Body] | None = None,
+    ) -> Handler:
+        """What a task's owner does, known by the key in the header."""
 
-    async def _save(self, act: Callable[[LabelStore], T]) -> T:
+        async def handle(request: Request) -> Response:
+            self._take(f"owner {self._network(request)}", *_ACTS)
+            key = OwnerKey.parse(request.headers.get(KEY_HEADER, ""))
+            body = await _read(request, model) if model else None
+            return _json(await self._alone(lambda store: act(store, key, body)))
+
+        return handle
+
+    async def _together(self, act: Callable[[LabelStore], T]) -> T:
         """With those of others in one commit, which the event loop does not wait for."""
         store = self._services.labels
         return await asyncio.wrap_future(store.submit(lambda: act(store)))
@@ -260,43 +255,57 @@ class LabelDoor:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: act(self._services.labels))
 
-    def _code(self, request: Request) -> str:
-        code: str = request.headers.get(CODE_HEADER, "")
-        if not 1 <= len(code) <= 64:
-            raise NotAllowed(f"the header {CODE_HEADER} must hold your rater's code")
-        self._take(code, *_ACTS)
-        return code
-
-    def _key(self, request: Request) -> OwnerKey:
-        self._take(f"owner {self._network(request)}", *_ACTS)
-        return OwnerKey.parse(request.headers.get(KEY_HEADER, ""))
-
     def _network(self, request: Request) -> str:
         """Who joins shares an allowance with their network; its address is known to nobody, only alike."""
         address = network_of(request.headers, request.client.host if request.client else "")
         return hashlib.blake2b(address.encode(), key=self._salt, digest_size=16).hexdigest()
 
     def _take(
-        self,
-        name: str,
-        most: float,
-        per_second: float,
-        text: str = "too many requests; wait a second",
+        self, name: str, most: float, per_second: float, text: str = "too many requests; wait a second"
     ) -> None:
         """One from the bucket of this name; kept in memory only, the longest unused forgotten first."""
         now = self._clock()
-        left, then = self._buckets.pop(name, (most, now))
-        left = min(most, left + (now - then) * per_second)
-        self._buckets[name] = (max(0.0, left - 1), now)
+        tokens, then = self._buckets.pop(name, (most, now))
+        tokens = min(most, tokens + (now - then) * per_second)
+        self._buckets[name] = (max(0.0, tokens - 1), now)
         if len(self._buckets) > _MOST_BUCKETS:
             self._buckets.popitem(last=False)
-        if left < 1:
+        if tokens < 1:
             raise _Refused(429, text)
 
 
 def label_routes(services: Services) -> list[Route]:
     """The routes of the rater's screen: its door and its page."""
     return [*LabelDoor(services).routes(), *page_routes()]
+
+
+def page_routes() -> list[Route]:
+    """The page and what it is made of. Links to it stand on other sites, so anyone may ask for it."""
+
+    async def send(_: Request, *, name: str) -> FileResponse:
+        return FileResponse(PAGE / name, headers=_PAGE_HEADERS)
+
+    return [Route(path, partial(send, name=name), methods=["GET"]) for path, name in _PAGE_FILES.items()]
+
+
+def _answer(store: LabelStore, code: str, body: AnswerBody) -> Turn:
+    answer: dict[str, Any] = {"choices": body.choices, "duration_ms": body.duration_ms}
+    return give_answer(store, code, answer_id=body.id, item=body.item, **answer)
+
+
+def _skip(store: LabelStore, code: str, body: SkipBody) -> Turn:
+    return skip(store, code, answer_id=body.id, item=body.item)
+
+
+def _undo(store: LabelStore, code: str, body: UndoBody) -> Turn:
+    return undo(store, code, answer_id=body.id)
+
+
+def _exclude(store: LabelStore, key: OwnerKey, body: ExcludeBody) -> dict[str, Any]:
+    exclude_rater(store, key, body.rater, excluded=body.excluded)
+    names = ("rater", "n_answered", "n_skipped", "excluded")
+    raters = task_progress(store, key).raters
+    return {"raters": [{name: getattr(one, name) for name in names} for one in raters]}
 
 
 def _guarded(handler: Handler) -> Handler:
@@ -307,13 +316,9 @@ def _guarded(handler: Handler) -> Handler:
             return _json({"error": "only this site's own pages may ask"}, 403)
         try:
             return await handler(request)
-        except _Refused as error:
-            headers = {"Retry-After": "1"} if error.status == 429 else {}
-            return _json({"error": str(error)}, error.status, headers)
-        except NotAllowed as error:
-            return _json({"error": str(error)}, 403)
-        except InvalidInput as error:
-            return _json({"error": str(error)}, 400)
+        except (_Refused, NotAllowed, InvalidInput) as error:
+            status = getattr(error, "status", 403 if isinstance(error, NotAllowed) else 400)
+            return _json({"error": str(error)}, status, {"Retry-After": "1"} if status == 429 else {})
         except StorageError as error:
             _log.warning("labels: %s", error)
             text = "this could not be stored or read just now; send it again. What was saved is safe."
@@ -351,32 +356,20 @@ def _json(
 
 def _task_json(task: Task, status: str) -> dict[str, Any]:
     """What a rater reads before the first picture."""
+    names = ("title", "kind", "instructions", "consent", "content_note")
+    texts = {name: getattr(task, name) for name in names}
+    answers = [vars(answer) for answer in task.answers]
+    return {**texts, "status": status, "positions": list(task.positions), "answers": answers}
+
+
+def _turn_json(turn: Turn) -> dict[str, Any]:
     return {
-        "title": task.title,
-        "kind": task.kind,
-        "status": status,
-        "instructions": task.instructions,
-        "consent": task.consent,
-        "content_note": task.content_note,
-        "positions": list(task.positions),
-        "answers": _answers(task),
+        "item": turn.item,
+        "picture": f"label/picture/{turn.item}" if turn.item else "",
+        "questions": [vars(question) for question in turn.questions],
+        "answers": [vars(answer) for answer in turn.task.answers],
+        "chosen": dict(turn.earlier_choices),
+        "progress": {"answered": turn.n_answered, "left": turn.n_left},
+        "can_undo": turn.can_undo,
+        "done": turn.why_done,
     }
-
-
-def _answers(task: Task) -> list[dict[str, Any]]:
-    return [vars(answer) for answer in task.answers]
-
-
-def _turn(turn: Turn) -> Response:
-    return _json(
-        {
-            "item": turn.item,
-            "picture": f"label/picture/{turn.item}" if turn.item else "",
-            "questions": [vars(question) for question in turn.questions],
-            "answers": _answers(turn.task),
-            "chosen": dict(turn.earlier_choices),
-            "progress": {"answered": turn.n_answered, "left": turn.n_left},
-            "can_undo": turn.can_undo,
-            "done": turn.why_done,
-        }
-    )

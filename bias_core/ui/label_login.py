@@ -1,4 +1,4 @@
-"""Owners who sign in at the Hub, where the page runs on a Space with ``hf_oauth: true``; elsewhere nothing.
+"""Who owns a task: by its key, or by a sign-in at the Hub on a Space with ``hf_oauth: true``.
 
 Gradio gives a handler the profile of whoever is signed in, from the session that its signed cookie holds;
 nothing of it can come from a form. A user is known by the Hub's own number of the account (``sub``): names
@@ -16,16 +16,13 @@ import gradio as gr
 from gradio.utils import get_space
 
 from bias_core.annotation.task_owner import OwnerKey, tasks_of
+from bias_core.ui.label_html import note
 
 if TYPE_CHECKING:
     from bias_core.annotation.tasks import Task
     from bias_core.services import Services
 
 _NEEDED = ("OAUTH_CLIENT_ID", "OAUTH_CLIENT_SECRET", "OAUTH_SCOPES", "OPENID_PROVIDER_URL")
-_TOLD = (
-    '<p class="quiet">Or sign in: tasks that you make then are yours on every device, without their key. '
-    "Kept with a task is the number of your account at the Hub, nothing else.</p>"
-)
 
 
 def offers_login() -> bool:
@@ -36,16 +33,9 @@ def offers_login() -> bool:
 def build_login() -> None:
     """Gradio's button for it, where it works."""
     if offers_login():
-        gr.HTML(_TOLD)
-        gr.LoginButton(
-            "Sign in with Hugging Face",
-            "Sign out ({})",
-            variant="secondary",
-            size="md",
-            scale=0,
-            min_width=260,
-            elem_id="label-login",
-        )
+        gr.HTML(note("login"))
+        names = ("Sign in with Hugging Face", "Sign out ({})")
+        gr.LoginButton(*names, variant="secondary", size="md", scale=0, min_width=260, elem_id="label-login")
 
 
 def user_of(profile: gr.OAuthProfile | None) -> str:
@@ -62,12 +52,12 @@ def task_choices(
     services: Services, memory: Mapping[str, str] | None, profile: gr.OAuthProfile | None
 ) -> list[tuple[str, str]]:
     """Titles and keys: of tasks that the browser remembers, then of others that the user made."""
-    known = [(str(title), str(key)) for key, title in remembered_tasks(memory).items()]
+    remembered = [(str(title), str(key)) for key, title in remembered_tasks(memory).items()]
     if not (user := user_of(profile)):  # the store is not opened for a page that is only looked at
-        return known
-    remembered = {OwnerKey.parse(key).task_id for _, key in known}
-    mine = [task for task in tasks_of(services.labels, user) if task.id not in remembered]
-    return [*known, *((title_of(task), OwnerKey(task_id=task.id).text) for task in mine)]
+        return remembered
+    ids = {OwnerKey.parse(key).task_id for _, key in remembered}
+    mine = [task for task in tasks_of(services.labels, user) if task.id not in ids]
+    return [*remembered, *((_title_of(task), OwnerKey(task_id=task.id).text) for task in mine)]
 
 
 def remembered_tasks(memory: object) -> dict[str, str]:
@@ -77,9 +67,8 @@ def remembered_tasks(memory: object) -> dict[str, str]:
 
 def with_task(memory: object, owner: OwnerKey, task: Task) -> dict[str, str]:
     """What the browser is to remember after this task was opened; nothing new of one opened by sign-in."""
-    return remembered_tasks(memory) | ({owner.text: title_of(task)} if owner.secret else {})
+    return remembered_tasks(memory) | ({owner.text: _title_of(task)} if owner.secret else {})
 
 
-def title_of(task: Task) -> str:
-    """A task in the list of tasks."""
+def _title_of(task: Task) -> str:
     return f"{task.title} · {task.created[:16].replace('T', ' ')}"

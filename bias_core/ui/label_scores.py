@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -14,15 +13,15 @@ from bias_core.annotation.task_owner import owned_task
 from bias_core.errors import InvalidInput
 from bias_core.studies.explore_types import ExploreReport
 from bias_core.studies.history import open_run
-from bias_core.studies.label_report import KIND
 from bias_core.studies.label_use import people_labels, psi_with_labels, score_with_labels
 from bias_core.studies.run_study import followed
 from bias_core.ui import messages
+from bias_core.ui.label_html import note, used_html
 from bias_core.ui.label_login import owner_of
 from bias_core.ui.messages import user_errors
 from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study_form import as_text
-from bias_core.ui.study_html import TAKE_JS, findings_html, notes_html
+from bias_core.ui.study_html import TAKE_JS
 from bias_core.ui.study_tab import PRIVATE, QUIET, Updates
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
 
@@ -34,11 +33,7 @@ if TYPE_CHECKING:
     from bias_core.studies.saved_reports import Report
     from bias_core.studies.study_types import StudyReport
 
-_USE = """<h3>Use these labels</h3><p class="quiet">A run that holds these pictures is scored once more with
-people's labels in place of the reader's; nothing is drawn again. Of an exploration, people's answers to a
-question about one of its attributes give the reader's error rates, which correct P and Ψ. Pictures of your
-own: measure them in <a href="?tab=runs" data-go="runs">Runs</a> by the study whose numbers you want; it is
-then listed here.</p>"""
+_CHOICES = ("run", "attribute", "present")
 
 
 class LabelScores:
@@ -51,7 +46,7 @@ class LabelScores:
     def build(self) -> None:
         """The components."""
         parts = self.parts
-        gr.HTML(_USE)
+        gr.HTML(note("use"))
         with gr.Row():
             parts["run"] = gr.Dropdown([], label="Run", elem_id="label-run", min_width=280)
             parts["attribute"] = gr.Dropdown(
@@ -69,34 +64,27 @@ class LabelScores:
 
     def outputs(self) -> list[Any]:
         """What :meth:`offer` changes."""
-        return [self.parts[name] for name in ("run", "attribute", "present", "used", "use_status")]
+        return [self.parts[name] for name in (*_CHOICES, "used", "use_status")]
 
     def offer(self, runs: Sequence[RunLine]) -> Updates:
         """Runs that hold the pictures of the task that is shown now."""
         parts = self.parts
         choices = [(f"{run.title} · {run.asked}", run.run_id) for run in runs]
-        hidden = {parts[name]: gr.update(visible=False) for name in ("attribute", "present")}
-        return {parts["run"]: gr.update(choices=choices, value=None), parts["used"]: "", **hidden} | {
-            parts["use_status"]: ""
-        }
+        updates = {parts[name]: gr.update(visible=False) for name in _CHOICES[1:]}
+        updates |= {parts["run"]: gr.update(choices=choices, value=None)}
+        return updates | {parts["used"]: "", parts["use_status"]: ""}
 
     def wire(self, visitor: Any, key: Any) -> None:
         """The events; ``visitor`` and ``key`` are states of the tab."""
         parts = self.parts
-        chosen = [parts["attribute"], parts["present"]]
-        parts["run"].input(self.on_run_chosen, [visitor, key, parts["run"]], chosen, **QUIET)
+        detail = [parts["attribute"], parts["present"]]
+        parts["run"].input(self.on_run_chosen, [visitor, key, parts["run"]], detail, **QUIET)
         buttons = [parts["use_status"], parts["use"], parts["stop"]]
-        asked = parts["use"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
-        run = asked.then(
-            self.on_use,
-            [visitor, key, *(parts[name] for name in ("run", "attribute", "present"))],
-            [*buttons, parts["used"], parts["report"]],
-            show_progress="hidden",
-            trigger_mode="multiple",
-            **RUN,
-            **PRIVATE,
-        )
-        run.failure(self.on_crash, None, buttons, **QUIET)
+        inputs = [visitor, key, *(parts[name] for name in _CHOICES)]
+        outputs = [*buttons, parts["used"], parts["report"]]
+        click = parts["use"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
+        how = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
+        click.then(self.on_use, inputs, outputs, **how).failure(self.on_crash, None, buttons, **QUIET)
         parts["stop"].click(self.on_stop, visitor, parts["use_status"], queue=False, **QUIET)
 
     # Handlers.
@@ -121,7 +109,7 @@ class LabelScores:
     def on_click(self, visitor: Visitor) -> Updates:
         """Take a turn in the queue."""
         visitor.start()
-        return self._buttons(running=True) | {self.parts["use_status"]: messages.QUEUED}
+        return self._buttons(messages.QUEUED, running=True)
 
     def on_stop(self, visitor: Visitor) -> str:
         """Ask the run to end at its next step."""
@@ -130,7 +118,7 @@ class LabelScores:
 
     def on_crash(self) -> Updates:
         """Show that an unforeseen error happened; the log has it."""
-        return self._buttons(running=False) | {self.parts["use_status"]: messages.crash_html()}
+        return self._buttons(messages.crash_html())
 
     def on_use(
         self,
@@ -143,22 +131,17 @@ class LabelScores:
     ) -> Iterator[Updates]:
         """Score a run with people's labels."""
         parts, pace = self.parts, messages.Pace()
-        found: list[Any] = []
+        reports: list[Any] = []
         with user_errors() as problem:
             owner = owner_of(key, profile)
             start = partial(self._scored, visitor, owner, run_id, attribute, present)
-            for step in followed(in_line(self.services, visitor, start), found):
+            for step in followed(in_line(self.services, visitor, start), reports):
                 if pace.is_due():
                     yield {parts["use_status"]: messages.progress_html(step)}
-        ended = self._buttons(running=False)
-        if found:
-            yield ended | {
-                parts["use_status"]: "",
-                parts["used"]: _used_html(found[0]),
-                parts["report"]: found[0],
-            }
-        else:
-            yield ended | {parts["use_status"]: messages.error_html(problem.message)}
+        if not reports:
+            yield self._buttons(messages.error_html(problem.message))
+            return
+        yield self._buttons("") | {parts["used"]: used_html(reports[0]), parts["report"]: reports[0]}
 
     # Steps of the handlers.
 
@@ -179,31 +162,14 @@ class LabelScores:
         report = self._report(visitor, run_id)
         if isinstance(report, ExploreReport):
             task, _ = owned_task(store, owner)
-            labelled = labelled_items(store, owner)
-            return psi_with_labels(
-                report, task, labelled, attribute=as_text(attribute), present=as_text(present)
-            )
-        return (
-            yield from score_with_labels(
-                report,
-                people_labels(store, owner),
-                self.services,
-                path=visitor.folder / f"labels-{owner.task_id}.csv",
-                cancelled=visitor.stop.is_set,
-                session=visitor.key,
-            )
-        )
+            words = {"attribute": as_text(attribute), "present": as_text(present)}
+            return psi_with_labels(report, task, labelled_items(store, owner), **words)
+        path = visitor.folder / f"labels-{owner.task_id}.csv"
+        who: dict[str, Any] = {"cancelled": visitor.stop.is_set, "session": visitor.key}
+        labels = people_labels(store, owner)
+        return (yield from score_with_labels(report, labels, self.services, path=path, **who))
 
-    def _buttons(self, *, running: bool) -> Updates:
+    def _buttons(self, status: str, *, running: bool = False) -> Updates:
         parts = self.parts
-        return {parts["use"]: gr.update(visible=not running), parts["stop"]: gr.update(visible=running)}
-
-
-def _used_html(report: StudyReport) -> str:
-    """What people's labels give, without its pictures; a study's whole report is in the tab Runs."""
-    more = "" if report.design.kind == KIND else "<p>The whole report is in the tab Runs now.</p>"
-    return (
-        f'<div class="header"><h2>{escape(report.design.title)}, with people’s labels</h2></div>{more}'
-        + findings_html(report)
-        + notes_html(report)
-    )
+        buttons = {parts["use"]: gr.update(visible=not running), parts["stop"]: gr.update(visible=running)}
+        return {parts["use_status"]: status, **buttons}

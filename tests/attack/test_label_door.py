@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from bias_core.ui.label_api import LabelDoor
-from tests.annotation.raters import CHOICES, new_id, open_task, to_join
+from tests.annotation.raters import CHOICES, every_row, new_id, open_task, to_join
 from tests.ui.fakes import FakeServices  # noqa: TC001
 
 BAD: tuple[Any, ...] = (
@@ -39,7 +39,7 @@ def test_every_bad_input_at_the_raters_door_has_a_sentence_and_changes_nothing(
             "undo": {"id": new_id()},
             "exclude": {"rater": "rater-0", "excluded": True},
         }
-        before = fakes.labels.dump(tmp_path / "before.jsonl").read_text()
+        before = every_row(fakes.labels)
         headers = me | {"X-Owner-Key": task.key.text, "Content-Type": "application/json"}
 
         def refused(method: str, path: str, **sent: Any) -> None:
@@ -64,5 +64,5 @@ def test_every_bad_input_at_the_raters_door_has_a_sentence_and_changes_nothing(
                     ("DELETE", "task"),
                 ):
                     refused(method, f"/label/{path}", headers={header: name})
-        assert fakes.labels.dump(tmp_path / "after.jsonl").read_text() == before
+        assert every_row(fakes.labels) == before
         assert client.get("/label/next", headers=me).json() == turn

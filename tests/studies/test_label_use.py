@@ -23,10 +23,10 @@ from bias_core.studies.label_report import label_report
 from bias_core.studies.label_sources import (
     Candidate,
     candidates,
-    chosen,
     gold_from_lines,
     gold_from_record,
     kind_of,
+    sample_of,
     task_pictures,
 )
 from bias_core.studies.label_use import (
@@ -278,11 +278,11 @@ def test_pictures_suit_the_kind_of_task(study):
     assert set(single[0].identities) == {"single"}
     assert not {one.image_id for one in pairs} & {one.image_id for one in single}
     assert len(candidates(study, "own")) == len(pairs) + len(single)
-    assert [one.number for one in chosen(pairs, 5)] == sorted(one.number for one in chosen(pairs, 5))
-    assert chosen(pairs, 5) == chosen(pairs, 5) != chosen(pairs, 5, seed=1)
-    assert chosen(pairs, 0) == pairs
+    assert [one.number for one in sample_of(pairs, 5)] == sorted(one.number for one in sample_of(pairs, 5))
+    assert sample_of(pairs, 5) == sample_of(pairs, 5) != sample_of(pairs, 5, seed=1)
+    assert sample_of(pairs, 0) == pairs
     with pytest.raises(InvalidInput):
-        chosen(pairs, -1)
+        sample_of(pairs, -1)
 
 
 def test_pictures_of_an_import_are_asked_about_with_the_words_of_its_owner(services, study, tmp_path):

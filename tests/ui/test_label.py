@@ -20,8 +20,7 @@ from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.study_types import StudySettings
 from bias_core.types import Attribute
 from bias_core.ui.label import LabelTab
-from bias_core.ui.label_form import FIELDS
-from bias_core.ui.label_make import READY
+from bias_core.ui.label_make import FIELDS, READY
 from bias_core.ui.visitor import Visitor
 from tests.annotation.raters import new_id
 from tests.ui.fakes import FakeServices
@@ -99,9 +98,9 @@ def test_a_task_is_made_from_a_run_opened_paused_and_closed(
     gold = [item.gold is not None for item in task_items(services.labels, OwnerKey.parse(key))]
     assert (gold.count(False), gold.count(True)) == (3, 1)  # checks come on top
     for status, then in (("open", "closed"), ("paused", "open")):
-        tab._setter(status)(visitor, None, key)
+        tab.on_status[status](visitor, None, key)
         assert owned_task(services.labels, OwnerKey.parse(key))[0].status == status
-        assert tab._setter(then)(visitor, None, key)[parts[then]]["visible"] is False
+        assert tab.on_status[then](visitor, None, key)[parts[then]]["visible"] is False
 
 
 def test_what_cannot_be_made_is_said_in_place(tab: LabelTab, visitor: Visitor, run: str) -> None:
@@ -136,9 +135,9 @@ def picked(index: int) -> Any:
 def test_a_picture_is_marked_as_an_attention_check_by_clicking(
     tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
 ) -> None:
-    checks, gold = tab.making.checks, tab.making.form["gold"]
+    checks, gold = tab.making, tab.making.form["gold"]
     parts, asked = checks.parts, ("pst_paired", "", "", "", "")
-    told = checks.on_pick(visitor, run, *asked, "", picked(3))
+    told = checks.on_pick(visitor, run, picked(3), *asked, "")
     assert told[parts["picked"]] == 4
     assert "Picture 4" in told[parts["says"]]
     assert "on record" in told[parts["says"]]
@@ -148,7 +147,7 @@ def test_a_picture_is_marked_as_an_attention_check_by_clicking(
     marked = checks.on_mark(4, *asked, "2: cannot identify", *known)
     assert marked[gold] == f"2: cannot_identify, cannot_identify\n4: {', '.join(known)}"
     assert "2 marked" in marked[parts["says"]]
-    again = checks.on_pick(visitor, run, *asked, marked[gold], picked(1))
+    again = checks.on_pick(visitor, run, picked(1), *asked, marked[gold])
     assert [again[radio]["value"] for radio in parts["said"]] == ["cannot_identify"] * 2
     assert checks.on_mark(4, *asked, marked[gold], "not_two_people", None)[gold].endswith(
         "4: not_two_people, not_two_people"  # a picture fails as a whole
@@ -162,18 +161,18 @@ def test_a_picture_is_marked_as_an_attention_check_by_clicking(
 
 
 def test_a_mark_that_cannot_be_set_is_said_in_place(tab: LabelTab, visitor: Visitor, run: str) -> None:
-    checks = tab.making.checks
+    checks = tab.making
     says, own = checks.parts["says"], ("own", "", "", "Is it day?", "yes\nno")
     for told, words in (
         (checks.on_mark(4, "pst_paired", "", "", "", "", "", "feminine", None), "no answer for right"),
         (checks.on_mark(4, "pst_paired", "", "", "", "", EVIL, "feminine", "feminine"), "is not a picture"),
-        (checks.on_pick(visitor, run, *own, "", picked(10_000)), "choose the run again"),
-        (checks.on_pick(visitor, None, *own, "", picked(0)), "choose one of your runs"),
-        (checks.on_pick(visitor, run, "pst_single", "", "", "", "", "1: x", picked(0)), "is no answer"),
+        (checks.on_pick(visitor, run, picked(10_000), *own, ""), "choose the run again"),
+        (checks.on_pick(visitor, None, picked(0), *own, ""), "choose one of your runs"),
+        (checks.on_pick(visitor, run, picked(0), "pst_single", "", "", "", "", "1: x"), "is no answer"),
     ):
         assert words in told[says]
         assert "<img" not in told[says]
-    told = checks.on_pick(visitor, run, *own, "", picked(0))
+    told = checks.on_pick(visitor, run, picked(0), *own, "")
     assert [told[radio]["visible"] for radio in checks.parts["said"]] == [True, False]
     assert told[checks.parts["said"][0]]["choices"] == [("yes", "yes"), ("no", "no")]
 
@@ -191,7 +190,7 @@ def test_the_report_says_how_raters_did_on_the_checks(
     tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
 ) -> None:
     key = made(tab, visitor, run, n=2, raters=2, share=99, gold="1: feminine\n2: feminine")
-    tab._setter("open")(visitor, None, key)
+    tab.on_status["open"](visitor, None, key)
     answer_all(services, key, "feminine", "masculine")
     told = tab.on_open(visitor, None, key)
     report = told[tab.parts["report"]]
@@ -215,7 +214,7 @@ def test_another_visitor_sees_neither_the_run_nor_the_task(tab: LabelTab, visito
     for guess in ("", "x", key[:-1] + "x", key.split(".")[0], f"{key.split('.')[0]}.", "' OR 1=1 --"):
         told = tab.on_open(stranger, None, guess)
         assert list(told) == [tab.parts["status"]]
-        told = tab._setter("open")(stranger, None, guess)
+        told = tab.on_status["open"](stranger, None, guess)
         assert list(told) == [tab.parts["status"]]
         event: Any = SimpleNamespace(take="labels:zip")
         assert list(tab.on_take(stranger, guess, None, event)) == [tab.parts["status"]]
@@ -228,7 +227,7 @@ def test_answers_are_shown_compared_taken_along_and_used(
 ) -> None:
     parts, scores = tab.parts, tab.scores
     key = made(tab, visitor, run, raters=3)
-    tab._setter("open")(visitor, None, key)
+    tab.on_status["open"](visitor, None, key)
     assert "Not enough answers" in tab.on_open(visitor, None, key)[parts["findings"]]
     answer_all(services, key, "feminine", "masculine", "feminine")
     told = tab.on_open(visitor, None, key)
@@ -249,7 +248,7 @@ def test_answers_are_shown_compared_taken_along_and_used(
     event = SimpleNamespace(take="labels:../../x")
     assert "nothing to take" in tab.on_take(visitor, key, report, event)[parts["status"]]
     key = made(tab, visitor, run, raters=1)
-    tab._setter("open")(visitor, None, key)
+    tab.on_status["open"](visitor, None, key)
     answer_all(services, key, "feminine")
     assert run in [value for _, value in tab.on_open(visitor, None, key)[scores.parts["run"]]["choices"]]
     *_, told = scores.on_use(visitor, key, run, None, None)
@@ -270,7 +269,7 @@ def test_an_exploration_is_corrected_by_people(
     assert tab.making.on_source(visitor, report.run_id)[tab.making.form["kind"]] == "own"
     words = {"kind": "own", "question": f"A man? {EVIL}", "answers": "yes\nno", "raters": 1}
     key = made(tab, visitor, report.run_id, **words)
-    tab._setter("open")(visitor, None, key)
+    tab.on_status["open"](visitor, None, key)
     chosen = tab.scores.on_run_chosen(visitor, key, report.run_id)
     assert chosen[tab.scores.parts["attribute"]]["value"] == "man"
     assert chosen[tab.scores.parts["present"]]["value"] == "yes"
@@ -289,7 +288,7 @@ def test_texts_are_changed_as_a_new_version_and_shown_as_text(
     assert EVIL not in told[tab.parts["header"]]
     told = tab.on_change(visitor, None, key, None, "", "", "", "", 10)
     assert "title is empty" in told[tab.parts["status"]]
-    assert tab.on_link(visitor, None, "") == {tab.parts["status"]: tab.parts["status"].value}
+    assert tab.on_return(visitor, None, "", None) == {tab.parts["key"]: "", tab.parts["status"]: READY}
 
 
 def test_a_task_made_in_python_opens_here_too(
@@ -306,38 +305,38 @@ def test_a_task_made_in_python_opens_here_too(
 def test_an_owner_excludes_a_rater_and_takes_them_back_in(
     tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
 ) -> None:
-    parts, removals = tab.parts, tab.removals
+    parts = tab.parts
     key = made(tab, visitor, run, raters=3)
-    tab._setter("open")(visitor, None, key)
+    tab.on_status["open"](visitor, None, key)
     answer_all(services, key, "feminine", "feminine", "masculine")
     told = tab.on_open(visitor, None, key)
-    choices = told[removals.parts["rater"]]["choices"]
+    choices = told[parts["rater"]]["choices"]
     bad = choices[2][1]
-    shown = removals._excluder(True)(visitor, None, key, bad)
+    shown = tab.on_exclude(visitor, None, key, None, bad)
     assert set(shown) <= set(tab.owned_outputs())
     assert f"{bad} counts in nothing" in shown[parts["status"]]
     assert "raters excluded: 1" in shown[parts["progress"]]
-    assert "excluded" in shown[removals.parts["rater"]]["choices"][2][0]
+    assert "excluded" in shown[parts["rater"]]["choices"][2][0]
     event: Any = SimpleNamespace(take="labels:csv")
     assert bad not in Path(tab.on_take(visitor, key, None, event)[parts["file"]]).read_text()
-    shown = removals._excluder(False)(visitor, None, key, bad)
+    shown = tab.on_include(visitor, None, key, None, bad)
     assert "raters excluded" not in shown[parts["progress"]]
     for rater, words in ((None, "choose a rater"), ("rater-of-nobody", "no rater"), ("\ud800", "no rater")):
-        assert words in removals._excluder(True)(visitor, None, key, rater)[parts["status"]]
-    assert "no task of yours" in removals._excluder(True)(visitor, None, key[:-1], bad)[parts["status"]]
+        assert words in tab.on_exclude(visitor, None, key, None, rater)[parts["status"]]
+    assert "no task of yours" in tab.on_exclude(visitor, None, key[:-1], None, bad)[parts["status"]]
 
 
 def test_a_task_is_deleted_when_its_title_is_typed(
     tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
 ) -> None:
-    parts, removals = tab.parts, tab.removals
+    parts = tab.parts
     key, other = made(tab, visitor, run), made(tab, visitor, run)
     memory = {key: "A task", other: "Another"}
     for asked, title, words in ((key, "a task", "type its title"), (key[:-1], "A task", "no task of yours")):
-        told = removals.on_delete(memory, asked, title)
+        told = tab.on_delete(memory, asked, title)
         assert words in told[parts["status"]]
         assert list(told) == [parts["status"]]
-    told = removals.on_delete(memory, key, " A task ")
+    told = tab.on_delete(memory, key, " A task ")
     assert set(told) <= set(tab.owned_outputs())
     assert "0 answers are deleted" in told[parts["status"]]
     assert (told[parts["key"]], told[parts["memory"]]) == ("", {other: "Another"})
@@ -354,7 +353,7 @@ def test_the_owner_s_key_is_kept_by_the_browser_and_the_report_is_made_anew(
 
     key = made(tab, visitor, run, raters=1)
     assert isinstance(tab.parts["key"], gr.BrowserState)  # a gr.State is gone after 200 other sessions
-    tab._setter("open")(visitor, None, key)
+    tab.on_status["open"](visitor, None, key)
     answer_all(services, key, "feminine")
     event: Any = SimpleNamespace(take="table:raters:csv")
     fresh = Visitor()  # as after the server forgot this session
@@ -388,11 +387,11 @@ def test_whatever_an_owner_sends_is_answered_in_words(
     for bad in BAD:
         asked = {
             "open": tab.on_open(visitor, None, bad),
-            "status": tab._setter("open")(visitor, None, bad),
-            "exclude": tab.removals._excluder(True)(visitor, None, key, bad),
-            "excluding key": tab.removals._excluder(True)(visitor, None, bad, "x"),
-            "delete": tab.removals.on_delete(None, key, bad),
-            "deleting key": tab.removals.on_delete(bad, bad, "x"),
+            "status": tab.on_status["open"](visitor, None, bad),
+            "exclude": tab.on_exclude(visitor, None, key, None, bad),
+            "excluding key": tab.on_exclude(visitor, None, bad, None, "x"),
+            "delete": tab.on_delete(None, key, bad),
+            "deleting key": tab.on_delete(bad, bad, "x"),
             "change": tab.on_change(visitor, None, bad, None, "T", "", "You may stop.", "", 10),
             "take": tab.on_take(visitor, key, None, SimpleNamespace(take=bad)),  # type: ignore[arg-type]
             "source": {status: tab.making.on_source(visitor, bad)[tab.making.status]},
@@ -405,6 +404,6 @@ def test_whatever_an_owner_sends_is_answered_in_words(
         for told in (tab.on_memory(bad), tab.on_open(visitor, bad, key)):
             assert tab.parts["mine"] in told
         picked: Any = SimpleNamespace(index=bad)
-        tab.making.checks.on_pick(visitor, run, "pst_paired", "a", "b", "", "", "", picked)
-        tab.making.checks.on_mark(bad, "pst_paired", "a", "b", "", "", "", "feminine", "masculine")
+        tab.making.on_pick(visitor, run, picked, "pst_paired", "a", "b", "", "", "")
+        tab.making.on_mark(bad, "pst_paired", "a", "b", "", "", "", "feminine", "masculine")
     assert owned_task(services.labels, OwnerKey.parse(key))[0].status == "draft"

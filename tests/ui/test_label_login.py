@@ -91,7 +91,7 @@ def test_every_action_works_by_sign_in_as_by_key(
     assert "your sign-in at the Hub" in told[parts["header"]]
     assert "owner=" not in told[parts["header"]]  # its secret is not known to anybody any more
     assert told[parts["memory"]] == {}  # nothing here opens it once Ada has left
-    assert tab._setter("open")(visitor, None, key, ADA)[parts["open"]]["visible"] is False
+    assert tab.on_status["open"](visitor, None, key, ADA)[parts["open"]]["visible"] is False
     changed = tab.on_change(visitor, None, key, ADA, "Another title", "", "You may stop.", "", 25)
     assert "Version 2" in changed[parts["status"]]
     assert owned_task(services.labels, task.key)[0].gold_share == 0.25
@@ -112,8 +112,8 @@ def test_nobody_else_reaches_it(
         event: Any = SimpleNamespace(take="labels:zip")
         refused = (
             tab.on_open(visitor, None, key, who),
-            tab.on_link(visitor, None, key, who),
-            tab._setter("open")(visitor, None, key, who),
+            tab.on_return(visitor, None, key, None, who),
+            tab.on_status["open"](visitor, None, key, who),
             tab.on_change(visitor, None, key, who, "Mine", "", "You may stop.", "", 10),
             tab.on_take(visitor, key, None, event, who),
         )
@@ -136,7 +136,7 @@ def test_a_task_belongs_to_whoever_was_signed_in_when_it_was_made(
     tab: LabelTab, services: FakeServices, visitor: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = SimpleNamespace(task=pst_task(paired=True), pictures=pictures(tmp_path, 2))
-    monkeypatch.setattr(tab.making, "asked", lambda *_: asked)
+    monkeypatch.setattr(tab.making, "order", lambda *_: asked)
     for who, owner in ((signed_in("77"), "77"), (None, "")):
         told = tab.on_make(visitor, None, who, *[None] * 20)
         key = OwnerKey.parse(told[tab.parts["key"]])
@@ -145,7 +145,7 @@ def test_a_task_belongs_to_whoever_was_signed_in_when_it_was_made(
 
 
 def test_gradio_sees_who_asks_for_a_profile(tab: LabelTab) -> None:
-    handlers = [tab.on_make, tab.on_memory, tab.on_link, tab.on_open, tab._setter("open"), tab.on_change]
+    handlers = [tab.on_make, tab.on_memory, tab.on_return, tab.on_open, tab.on_status["open"], tab.on_change]
     handlers += [tab.on_take, tab.scores.on_run_chosen, tab.scores.on_use]
     assert {get_type_hints(handler).get("profile") for handler in handlers} == {gr.OAuthProfile | None}
 

@@ -8,7 +8,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from bias_core.ui.label_page import FOLDER, page_routes
+from bias_core.ui.label_api import PAGE, page_routes
 
 
 @pytest.fixture
@@ -38,11 +38,11 @@ def test_nothing_else_of_the_folder_is_served(client: TestClient) -> None:
 
 
 def test_the_page_fetches_nothing_from_elsewhere_and_writes_no_html() -> None:
-    for path in FOLDER.iterdir():
+    for path in PAGE.iterdir():
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"https?://|@import|url\(", text), path.name
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text), (
             path.name
         )
-    page = (FOLDER / "index.html").read_text(encoding="utf-8")
+    page = (PAGE / "index.html").read_text(encoding="utf-8")
     assert not re.search(r"<script(?![^>]*\bsrc=)|\bstyle=|\bon[a-z]+=", page)  # the policy would stop it
