@@ -1,4 +1,4 @@
-"""Every code block of the README and of `docs/` runs: Python as it stands, console lines by the command line."""
+"""Every code block of the README and of `docs/` runs: Python as it stands, console lines as commands."""
 
 from __future__ import annotations
 
