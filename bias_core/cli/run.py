@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bias_core.engine.cost import Cost
     from bias_core.services import Services
     from bias_core.studies.progress import Progress
-    from bias_core.studies.run_study import StudyPlan
+    from bias_core.studies.study_plan import StudyPlan
     from bias_core.studies.study_types import StudyReport, StudySettings
 
 T = TypeVar("T")
@@ -169,8 +169,8 @@ def _find_rates(plans: Sequence[StudyPlan], services: Services) -> None:
 def _show_costs(plans: Sequence[StudyPlan], services: Services) -> bool:
     """The table of costs; whether the user should think about it."""
     from bias_core.engine.cost import free_bytes
+    from bias_core.studies.arm_runs import plan_notes
     from bias_core.studies.estimates import study_cost
-    from bias_core.studies.run_study import plan_notes
 
     costs = [study_cost(plan, services) for plan in plans]
     table = Table("model", "condition", "pictures", "exist", "to draw", "time", "disk")
@@ -265,7 +265,7 @@ def _ask() -> None:
 def _draw(plan: StudyPlan, services: Services, *, keep: bool) -> None:
     from bias_core.studies.run_study import draw_study
 
-    data = _follow(draw_study, plan, services)
+    (data,) = _follow(draw_study, plan, services)
     if keep:
         services.manifests.keep(plan.manifest.id)
     blocked = f", {data.n_blocked:,} blanked by the safety checker" if data.n_blocked else ""

@@ -90,6 +90,13 @@ def run_one_study(
     images: Annotated[str, typer.Option(help="Folder or zip of your own pictures, instead of drawing.")] = "",
     labels: Annotated[str, typer.Option(help="CSV of people's answers, instead of automatic labels.")] = "",
     force: ForceOption = False,
+    arm: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Two to eight times: what one arm has of its own, as key=value|key=value with name, model, "
+            "condition, template, negative, guidance, steps, images; as in --arm condition=fair."
+        ),
+    ] = None,
     option: Annotated[list[str] | None, typer.Option(help="name=value, see `study show`.")] = None,
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
@@ -101,6 +108,7 @@ def run_one_study(
 
     For long runs, and for several models, `run` says beforehand what drawing will cost.
     """
+    from bias_core.studies.arms import parse_arms
     from bias_core.studies.designs import find_design
     from bias_core.studies.run_study import run_study
     from bias_core.studies.study_types import StudySettings
@@ -121,6 +129,7 @@ def run_one_study(
             labels=labels,
             options=dict(name_and_value(text) for text in option or []),
             force=force,
+            arms=parse_arms(arm or []),
         )
         design = find_design(name)
         report = run_with_bar(lambda stop: run_study(design, settings, services, cancelled=stop))

@@ -82,7 +82,7 @@ def object_counts(
     >>> object_counts([["man", "dog"], ["dog", "dog"]], exclude_prompt=[["man"], ["man"]])
     {'dog': 2}
     """
-    words, presence = _presence(image_objects, exclude_prompt)
+    words, presence = presence_of(image_objects, exclude_prompt)
     counts = np.asarray(presence.sum(axis=0), dtype=int)
     return {words[i]: int(counts[i]) for i in np.argsort(-counts, kind="stable")}
 
@@ -166,7 +166,7 @@ def object_distribution(
     >>> found.n_objects, found.distribution_bias.value, found.distribution_bias.n
     (3, 1.0, 4)
     """
-    words, presence = _presence(image_objects, exclude_prompt)
+    words, presence = presence_of(image_objects, exclude_prompt)
     n_images = presence.shape[0]
     counts = presence.sum(axis=0)
     distribution_bias(counts)  # refuses counts that are all equal
@@ -266,7 +266,7 @@ def distribution_bias_at(
     >>> distribution_bias_at(images, 50).n
     50
     """
-    _, presence = _presence(image_objects, exclude_prompt)
+    _, presence = presence_of(image_objects, exclude_prompt)
     n_given = presence.shape[0]
     if not 2 <= n_images <= n_given or n_draws < 2:
         raise InvalidInput(
@@ -304,10 +304,22 @@ def _normal(
     return Estimate(**{**vars(estimate), "low": low, "high": high, "method": method, "note": note})
 
 
-def _presence(
+def presence_of(
     image_objects: ImageObjects, exclude_prompt: ImageObjects | None
 ) -> tuple[list[str], csr_array]:
-    """Objects in alphabetical order, and which image shows which, 0 or 1, ``(n_images, n_objects)``."""
+    """Objects in alphabetical order, and which image shows which, 0 or 1, ``(n_images, n_objects)``.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`object_counts`.
+
+    Examples
+    --------
+    >>> presence_of([["dog", "cup"], ["dog"]], None)[1].toarray()
+    array([[1., 1.],
+           [0., 1.]])
+    """
     shown = word_sets(image_objects, "image_objects")
     if exclude_prompt is not None:
         named = word_sets(exclude_prompt, "exclude_prompt")

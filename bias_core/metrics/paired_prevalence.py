@@ -7,8 +7,8 @@ sets belongs to the same seed. Every difference is second minus first.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
@@ -245,6 +245,7 @@ def stereotype_difference_test(
     margins_second: ArrayLike,
     reference: float,
     *,
+    errors: ReaderErrors | None = None,
     confidence: float = 0.95,
     n_resamples: int = N_RESAMPLES,
     rng: Seed = 0,
@@ -258,6 +259,8 @@ def stereotype_difference_test(
     ----------
     margins_first, margins_second : arrays (n,)
     reference : float in [0, 1]
+    errors : ReaderErrors or None
+        Of the reader of both sets: each P is then corrected, (P + Sp - 1) / (Se + Sp - 1) within [0, 1].
     confidence : float in (0, 1)
     n_resamples : int
     rng : seed or Generator
@@ -266,7 +269,7 @@ def stereotype_difference_test(
     -------
     PairedTest
         In [-1, 1], null value 0. nan ends and p with a note where no resample differs, as when neither set
-        comes near P*.
+        comes near P*; nan ends where hardly any does.
 
     Raises
     ------
@@ -278,23 +281,71 @@ def stereotype_difference_test(
     >>> stereotype_difference_test([-1.0, -1.0, 1.0], [-1.0, -1.0, -1.0], 0.9).estimate.value
     0.0
     """
-    value = stereotype_difference(margins_first, margins_second, reference)
+    rate = probability(reference, "reference")
     first, second = _seen(margins_first, margins_second)
+
+    def difference(shares_first: Any, shares_second: Any) -> Any:
+        one, other = (corrected_share(shares, errors) for shares in (shares_first, shares_second))
+        return _stereotype(other, rate) - _stereotype(one, rate)
+
+    value = float(difference(first.mean(), second.mean()))
     n, generator = len(first), np.random.default_rng(rng)
     weights = generator.multinomial(n, np.full(n, 1 / n), size=n_resamples) / n  # (n_resamples, n)
-    resampled = _stereotype(weights @ second, reference) - _stereotype(weights @ first, reference)
+    resampled = difference(weights @ first, weights @ second)
     gain = second - first
     moved = generator.integers(0, 2, size=(n_resamples, n)) @ gain / n  # what swapping gives to the first
-    swapped = _stereotype(second.mean() - moved, reference) - _stereotype(first.mean() + moved, reference)
+    swapped = difference(first.mean() + moved, second.mean() - moved)
     if not (np.ptp(resampled) or np.ptp(swapped)):
         note = "neither set comes near P*" if gain.any() else "no seed changed"
         nothing = Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=0.0, note=note)
         return PairedTest(estimate=nothing, p_value=math.nan, test="")
     return PairedTest(
-        estimate=percentile_estimate(value, resampled, n=n, confidence=confidence, null_value=0.0),
+        estimate=excess_interval(value, resampled, n=n, confidence=confidence),
         p_value=swap_p_value(value, swapped),
         test="images of each seed swapped at random",
     )
+
+
+def excess_interval(value: float, resampled: ArrayLike, *, n: int, confidence: float = 0.95) -> Estimate:
+    """A difference of Ψ with its percentile interval; no ends where nearly all resamples agree.
+
+    Raises
+    ------
+    InvalidInput
+        For no or not finite resamples.
+
+    Examples
+    --------
+    >>> excess_interval(0.5, [0.5] * 99 + [0.4], n=9).low
+    nan
+    """
+    estimate = percentile_estimate(value, resampled, n=n, confidence=confidence, null_value=0.0)
+    if not estimate.high - estimate.low <= _ROUNDING:
+        return estimate
+    note = "too few different units for an interval"
+    return replace(estimate, low=math.nan, high=math.nan, note=note)
+
+
+def corrected_share(share: Any, errors: ReaderErrors | None) -> Any:
+    """What is truly shown, of a share or of many: (P + Sp - 1) / (Se + Sp - 1) [rogan1978, Eq. 1] in [0, 1].
+
+    Raises
+    ------
+    InvalidInput
+        If Se + Sp <= 1: the reader tells nothing.
+
+    Examples
+    --------
+    >>> known = ReaderErrors(sensitivity=0.9, specificity=0.9, n_positive=50, n_negative=50)
+    >>> round(float(corrected_share(0.5, known)), 6), corrected_share(0.5, None)
+    (0.5, 0.5)
+    """
+    if errors is None:
+        return share
+    scale = errors.sensitivity + errors.specificity - 1
+    if scale <= 0:
+        raise InvalidInput(f"sensitivity + specificity must exceed 1 for a correction; got {errors}.")
+    return np.clip((share + errors.specificity - 1) / scale, 0.0, 1.0)
 
 
 def swap_p_value(value: float, swapped: ArrayLike) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from bias_core.engine.cost import Cost, estimate_cost
@@ -11,11 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from bias_core.studies.context import StudyServices
-    from bias_core.studies.run_study import StudyPlan
+    from bias_core.studies.study_plan import StudyPlan
 
 
 def study_cost(plan: StudyPlan, services: StudyServices) -> Cost:
     """Pictures, seconds and bytes; the last two nan where this model was never run here at this size."""
+    if plan.arms:
+        costs = [study_cost(arm, services) for arm in plan.arms]
+        return Cost(**{f.name: sum(getattr(cost, f.name) for cost in costs) for f in fields(Cost)})
     rows, engine = plan.manifest.rows, services.engine
     if services.images.n_present({row.id for row in rows}) == len({row.id for row in rows}):
         return estimate_cost(rows, services.images, None, n_workers=1)  # no worker need start
@@ -31,6 +36,11 @@ def warm_up(
     Time counts from the first denoising step on. Where that cannot tell (a model of one step), two more
     batches per worker are drawn. Raises what drawing raises.
     """
+    for arm in plan.arms:
+        if math.isnan(study_cost(arm, services).seconds):
+            yield from warm_up(arm, services, cancelled=cancelled)
+    if plan.arms:
+        return
     rows = list({row.id: row for row in plan.manifest.rows}.values())
     missing = [row for row in rows if not services.images.n_present([row.id])]
     size = services.text_to_image(rows[0].model).batch_size * services.engine.n_workers()

@@ -4,7 +4,8 @@ What each kind reads (a column in brackets may be missing):
 
 ==============  ====================================================================================
 intervals       name, value, low, high, [group], [published], [expected]; labels: x, null
-pairs           name, group, value, low, high, [reference]; dots of a name are joined; labels: x, reference
+pairs           name, group, value, low, high, [reference]; dots of a name are joined; labels: x, null,
+                reference
 bars            name, value, [low, high], [group]; labels: y, null
 distributions   group, value, [side: its colour]; labels: x, null; quartiles are drawn over the points
 arrows          name, start, end; labels: x, start, end, null
@@ -77,8 +78,8 @@ def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> No
         places = rows.index.to_numpy()
         reach = np.abs(rows[["low", "high"]].to_numpy(float).T - rows["value"].to_numpy(float))
         axes.errorbar(
-            rows["value"], places, xerr=np.nan_to_num(reach), fmt="o", ms=5, capsize=2,
-            color=COLOURS[i % len(COLOURS)], label=group or None,
+            rows["value"], places, xerr=np.nan_to_num(reach), fmt=_MARKERS[i % len(_MARKERS)], ms=5,
+            capsize=2, color=COLOURS[i % len(COLOURS)], label=group or None,
         )  # fmt: skip
     for column, marker, text in (("published", "D", "published"), ("expected", "|", "drawn")):
         if column in data and data[column].notna().any():
@@ -106,13 +107,14 @@ def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     for i, (group, rows) in enumerate(groups):
         reach = np.abs(rows[["low", "high"]].to_numpy(float).T - rows["value"].to_numpy(float))
         axes.errorbar(
-            rows["value"], [places[name, group] for name in rows["name"]], xerr=np.nan_to_num(reach), fmt="o",
-            ms=5, capsize=2, color=COLOURS[i % len(COLOURS)], label=group,
+            rows["value"], [places[name, group] for name in rows["name"]], xerr=np.nan_to_num(reach),
+            fmt=_MARKERS[i % len(_MARKERS)], ms=5, capsize=2, color=COLOURS[i % len(COLOURS)], label=group,
         )  # fmt: skip
     if "reference" in data and data["reference"].notna().any():
         known = data.drop_duplicates("name")
         axes.plot(known["reference"], [names.index(name) for name in known["name"]], "D", ms=6, mfc="none",
                   color=MUTED, label=str(labels.get("reference", "")))  # fmt: skip
+    _null(axes, labels, vertical=True)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     _finish(axes, labels)

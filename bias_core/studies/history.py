@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import BiasCoreError, InvalidInput, StorageError
+from bias_core.studies.arms import each_arm
 from bias_core.studies.explore_types import ExploreReport
 from bias_core.studies.plain_values import decode
 from bias_core.studies.saved_reports import open_report, report_store
@@ -169,10 +170,11 @@ def _study(
             f"the run {manifest.id} was made by an older version, which did not keep its design"
         )
     settings = _settings(manifest.settings)
-    if settings.images and not Path(settings.images).exists():
-        raise InvalidInput(
-            f"the pictures {Path(settings.images).name!r} of this run are no longer here: import them again"
-        )
+    for one in each_arm(settings):
+        if one.images and not Path(one.images).exists():
+            raise InvalidInput(
+                f"the pictures {Path(one.images).name!r} of this run are no longer here: import them again"
+            )
     return (yield from run_study(design, settings, services, cancelled=cancelled, session=manifest.session))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bias_core.engine.local import run_rows
 from bias_core.errors import InvalidInput
 from bias_core.runs.imports import ImportedImages, key
-from bias_core.studies.rows import thinned
+from bias_core.studies.rows import thinned, treated
 from bias_core.studies.study_types import Shot
 
 if TYPE_CHECKING:
@@ -29,18 +29,25 @@ class ImportedRows:
     source: ImportedImages
     revision: str = ""  # each picture has its own
     check: Callable[[], None] = lambda: None
+    template: str = ""
+    has_seeds: bool = False
 
     @classmethod
-    def build(cls, path: str, check: Callable[[], None] = lambda: None) -> ImportedRows:
+    def build(cls, path: str, check: Callable[[], None] = lambda: None, template: str = "") -> ImportedRows:
         """Look through a folder or zip; InvalidInput where it cannot be used.
 
-        ``check`` is called while pictures are opened; what it raises ends that.
+        ``check`` is called while pictures are opened; what it raises ends that. With a ``template`` their
+        prompts are those of the study put into it.
         """
-        return cls(source=ImportedImages(Path(path)), check=check)
+        return cls(source=ImportedImages(Path(path)), check=check, template=template)
+
+    def prompt_of(self, shot: Shot) -> str:
+        """The prompt that the pictures of a shot have."""
+        return treated(shot.prompt, self.template)
 
     def n_found(self, shots: Sequence[Shot]) -> int:
         """How many pictures these shots would take; none is opened."""
-        return sum(min(shot.n, self.source.n_of(shot.prompt)) for shot in shots)
+        return sum(min(shot.n, self.source.n_of(self.prompt_of(shot))) for shot in shots)
 
     def world(self, shots: Sequence[Shot], services: StudyServices) -> str:
         """That of the models that the pictures' own records name, where all agree and are known here."""
@@ -51,7 +58,7 @@ class ImportedRows:
     def of(self, shot: Shot) -> list[ImageRow]:
         """Rows of the first pictures of the shot's prompt; fewer, or none, where there are not as many."""
         self.check()
-        return [replace(row, group=shot.group) for row in self.source.rows(shot.prompt, shot.n)]
+        return [replace(row, group=shot.group) for row in self.source.rows(self.prompt_of(shot), shot.n)]
 
     def shots(self, scale: float, seed: int) -> list[Shot]:
         """All pictures as they are, for a study that lays out none itself."""
@@ -72,7 +79,8 @@ class ImportedRows:
         """What is missing, what is left over, and what could not be read."""
         wanted: dict[str, int] = {}
         for shot in shots:
-            wanted[key(shot.prompt)] = max(shot.n, wanted.get(key(shot.prompt), 0))
+            prompt = key(self.prompt_of(shot))
+            wanted[prompt] = max(shot.n, wanted.get(prompt, 0))
         short = {shot.prompt: shot.n - len(self.of(shot)) for shot in shots}
         short = {prompt: n for prompt, n in short.items() if n > 0}
         spare = {p: n - wanted.get(key(p), 0) for p, n in self.source.counts.items()}
@@ -87,7 +95,7 @@ class ImportedRows:
     def refuse_none(self, shots: Sequence[Shot]) -> None:
         """Raise InvalidInput where no picture belongs to any of the shots."""
         if not any(self.of(shot) for shot in shots):
-            asked, given = _some([shot.prompt for shot in shots]), _some(list(self.source.counts))
+            asked, given = _some([self.prompt_of(shot) for shot in shots]), _some(list(self.source.counts))
             raise InvalidInput(
                 f"no picture of {self.source.name} has a prompt of this study. It asks for: {asked}. The "
                 f"pictures have: {given}"

@@ -41,11 +41,15 @@ def check_budget(
             f"{what} asks for {n_images:,} pictures, and one run may have at most {limits.max_images:,} here "
             f"(BIAS_MAX_IMAGES): {advice}"
         )
-    work = n_images * n_steps * pixels / 1e6
+    of = f"{n_images:,} pictures of {pixels:,} pixels in {n_steps} steps"
+    check_work(n_images * n_steps * pixels / 1e6, limits, what=what, of=of, advice=advice)
+
+
+def check_work(work: float, limits: Settings, *, what: str, of: str, advice: str) -> None:
+    """Refuse a run of more million pixels times steps than this process allows; ``of`` says of what."""
     if work > limits.max_megapixel_steps:
         raise InvalidInput(
-            f"{what} asks for {work:,.0f} million pixels times steps ({n_images:,} pictures of {pixels:,} "
-            f"pixels in {n_steps} steps), and one run may have at most "
+            f"{what} asks for {work:,.0f} million pixels times steps ({of}), and one run may have at most "
             f"{limits.max_megapixel_steps:,g} million here (BIAS_MAX_MEGAPIXEL_STEPS): {advice}, "
             "take fewer steps, or a model of smaller pictures"
         )

@@ -19,6 +19,7 @@ from bias_core.studies.oasis_cells import (
     nationality_shots,
     own_attributes,
     read_cells,
+    sample_of,
     wanted_nationalities,
 )
 from bias_core.studies.program import Measuring, Program
@@ -167,6 +168,7 @@ def _findings(cell: Cell, settings: StudySettings, published: Published) -> list
         published=published.share(cell, model, "prevalence"),
         expected=drawn,
         says=says_of_share(cell),
+        sample=sample_of(cell),
     )
     if reference is None:
         return [share]
@@ -178,6 +180,7 @@ def _findings(cell: Cell, settings: StudySettings, published: Published) -> list
         published=published.share(cell, model, "stereotype_score"),
         expected=None if drawn is None else stereotype_score(drawn, reference),
         says=_says_of_score(cell.prevalence, reference, settings.options.threshold),
+        sample=sample_of(cell, reference),
     )
     return [share, score]
 

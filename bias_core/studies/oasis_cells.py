@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.prompts import fill_template
+from bias_core.studies.arm_values import mean_sample
 from bias_core.studies.explore_scores import read_sentences, score_attributes
 from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.rows import scaled
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 
     from bias_core.studies.explore_types import AttributeScore
     from bias_core.studies.study_data import StudyData
-    from bias_core.types import Estimate
+    from bias_core.studies.study_types import Sample
+    from bias_core.types import Estimate, ReaderErrors
 
 FEWEST_PICTURES = 8
 
@@ -35,12 +38,16 @@ class Cell:
     ----------
     concept : a nationality, "doctor", ...
     score : OASIS's numbers, P and Ψ as read.
+    units : of its pictures, in the order of the score's similarities.
+    errors : of the reader, None where they are not known or were not used.
     neither : true share of pictures that neither sentence describes: readers call them the one or the
         other. None where nobody knows.
     """
 
     concept: str
     score: AttributeScore
+    units: tuple[str, ...] = ()
+    errors: ReaderErrors | None = None
     neither: float | None = None
 
     @property
@@ -55,6 +62,16 @@ class Cell:
         if self.score.corrected is None or reference is None:
             return self.score.stereotype
         return stereotype_estimate(self.score.corrected, reference)
+
+
+def sample_of(cell: Cell, reference: float | None = None) -> Sample | None:
+    """What P of a cell was computed from, or Ψ where P* is given; None where the reader tells nothing."""
+    score = cell.score
+    if math.isnan(score.prevalence.value) or not cell.units:
+        return None
+    seen = score.similarity_positive > score.similarity_negative
+    errors = None if score.corrected is None else cell.errors
+    return mean_sample(cell.units, seen, errors=errors, reference=reference)
 
 
 def nationality_shots(design: Design, settings: StudySettings, *, least: int = FEWEST_PICTURES) -> list[Shot]:
@@ -130,10 +147,11 @@ def read_cells(
     scores = score_attributes(attributes, rows, sentences, confidence=settings.confidence, seed=settings.seed)
     known = [truth for truth in truths if truth is not None]
     cells = []
-    for score in scores:
+    for score, errors in zip(scores, sentences.errors, strict=True):
         absent = data.services.shown(score.attribute.negative, known) if known else None
         neither = None if score.drawn is None or absent is None else max(0.0, 1 - score.drawn - absent)
-        cells.append(Cell(concept=concept, score=score, neither=neither))
+        units = tuple(frame["unit"])
+        cells.append(Cell(concept=concept, score=score, units=units, errors=errors, neither=neither))
     return cells
 
 

@@ -12,7 +12,14 @@ from bias_core.errors import InvalidInput
 from bias_core.prompts import fill_template
 from bias_core.statistics import benjamini_hochberg
 from bias_core.studies.oasis import columns, interval_row, or_nan, says_of_share
-from bias_core.studies.oasis_cells import FEWEST_PICTURES, Cell, keep_readings, read_cells, to_attribute
+from bias_core.studies.oasis_cells import (
+    FEWEST_PICTURES,
+    Cell,
+    keep_readings,
+    read_cells,
+    sample_of,
+    to_attribute,
+)
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import scaled
 from bias_core.studies.setting_fields import Options, setting, settings_class
@@ -152,6 +159,7 @@ def _finding(
         published=_published(cell, settings.options.published_model, printed),
         expected=cell.score.drawn,
         says=says,
+        sample=sample_of(cell),
     )
 
 

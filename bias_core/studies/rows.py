@@ -11,6 +11,7 @@ import numpy as np
 
 from bias_core.errors import HubNotReached, ModelUnavailable
 from bias_core.model_catalogue import check_condition
+from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings
 from bias_core.types import ImageRow
 
@@ -30,6 +31,11 @@ class Rows(Protocol):
     @property
     def revision(self) -> str:
         """Which weights, or which files."""
+        ...
+
+    @property
+    def has_seeds(self) -> bool:
+        """Whether the k-th picture of a shot has the seed that it has in every other arm."""
         ...
 
     def of(self, shot: Shot) -> list[ImageRow]:
@@ -66,6 +72,8 @@ class RowMaker:
     num_inference_steps: int
     guidance_scale: float
     negative_prompt: str = ""
+    template: str = ""
+    has_seeds: bool = True
 
     @classmethod
     def build(cls, settings: StudySettings, services: StudyServices, *, estimate: bool = False) -> RowMaker:
@@ -84,12 +92,13 @@ class RowMaker:
             num_inference_steps=0 if draws else info.default_steps if steps is None else steps,
             guidance_scale=0.0 if draws else float(info.default_guidance if guidance is None else guidance),
             negative_prompt="" if draws else settings.negative_prompt,
+            template=treatment(settings),
         )
 
     def of(self, shot: Shot) -> list[ImageRow]:
         """One row per picture of the shot."""
         first = ImageRow(
-            prompt=shot.prompt,
+            prompt=treated(shot.prompt, self.template),
             group=shot.group,
             seed=self.seed,
             model=self.info.id,
@@ -120,6 +129,22 @@ class RowMaker:
     def notes(self, shots: Sequence[Shot]) -> list[str]:  # noqa: ARG002
         """Nothing: what was asked for is drawn."""
         return []
+
+
+def treatment(settings: StudySettings) -> str:
+    """What is made of every prompt in a run of one arm; "" where prompts are drawn as they are."""
+    return (settings.arms[0].template or "") if len(settings.arms) == 1 else ""
+
+
+def treated(prompt: str, template: str) -> str:
+    """A prompt of the study as it is drawn.
+
+    Examples
+    --------
+    >>> treated("a photo of a doctor", "{}, whatever their gender"), treated("a doctor", "")
+    ('a photo of a doctor, whatever their gender', 'a doctor')
+    """
+    return fill_template(template, prompt) if template else prompt
 
 
 def drawn_info(services: StudyServices, name: str) -> ModelInfo:

@@ -6,7 +6,8 @@ import hashlib
 import json
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,21 +15,28 @@ from bias_core.errors import Cancelled, InvalidInput, StorageError
 from bias_core.given_values import check_texts
 from bias_core.model_catalogue import check_condition
 from bias_core.runs.manifests import STALE_SECONDS, Manifest
+from bias_core.studies.arm_runs import draw_arms, measure_arms, measure_one
+from bias_core.studies.arms import check_arms, check_arms_differ, each_arm
 from bias_core.studies.designs import program_of, typed_options
 from bias_core.studies.explore_plan import library_versions
 from bias_core.studies.files_read import read_files
 from bias_core.studies.imported_rows import ImportedRows
 from bias_core.studies.limits import TimeLimit, looks_at_stop
 from bias_core.studies.plain_values import encode
-from bias_core.studies.progress import Progress
-from bias_core.studies.prompt_notes import before_drawing, while_drawing
 from bias_core.studies.readers import check_readers
-from bias_core.studies.rows import RowMaker
+from bias_core.studies.rows import RowMaker, treated, treatment
 from bias_core.studies.saved_reports import keep_report
 from bias_core.studies.setting_fields import changed_settings, option_values
 from bias_core.studies.study_data import StudyData
-from bias_core.studies.study_size import MOST_ESTIMATED, check_import, check_size, n_asked
-from bias_core.studies.study_types import StudyReport
+from bias_core.studies.study_plan import StudyPlan
+from bias_core.studies.study_size import (
+    MOST_ESTIMATED,
+    check_import,
+    check_size,
+    check_size_of_arms,
+    check_work_of_arms,
+    n_asked,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -36,8 +44,9 @@ if TYPE_CHECKING:
     from bias_core.runs.manifests import Status
     from bias_core.studies.context import StudyServices
     from bias_core.studies.program import Program
+    from bias_core.studies.progress import Progress
     from bias_core.studies.rows import Rows
-    from bias_core.studies.study_types import Design, Results, Shot, StudySettings
+    from bias_core.studies.study_types import Design, Shot, StudyReport, StudySettings
     from bias_core.types import ImageRow, StoredImage
 
 T = TypeVar("T")
@@ -71,51 +80,15 @@ def run_study(
     started = time.monotonic()
     limit = TimeLimit(services.settings, cancelled)
     with limit.explained():
-        if not settings.images:
-            yield from read_files(services, settings.model, "", limit)
+        for name in dict.fromkeys(arm.model for arm in each_arm(settings) if not arm.images):
+            yield from read_files(services, name, "", limit)
         plan = plan_study(design, settings, services, session=session, cancelled=limit)
-        data = StudyData(plan.settings, services, plan.rows, cancelled=limit, ahead=plan.program.ahead)
-        results = yield from _on_record(_drawn_and_measured(plan, data), plan, services)
+        measure = measure_arms if plan.arms else measure_one
+        report = yield from _on_record(measure(plan, services, limit), plan, services)
     services.tidy()
-    report = StudyReport(
-        run_id=plan.manifest.id,
-        design=design,
-        settings=plan.settings,
-        results=results,
-        n_planned=data.n_planned,
-        n_images=len(data.frame),
-        n_blocked=data.n_blocked,
-        warning=plan.warning,
-        unknown_words=_unknown_words(plan.settings, services, plan.shots),
-        versions=plan.manifest.versions,
-        seconds=time.monotonic() - started,
-        pictures=data.frame,
-        stored=data.known,
-    )
+    report = replace(report, seconds=time.monotonic() - started)
     keep_report(report, services)
     return report
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyPlan:
-    """What a study would draw, found out without drawing.
-
-    Attributes
-    ----------
-    settings : with the design's options filled in.
-    rows : where the pictures come from.
-    shots : which.
-    manifest : with one row per picture; not yet saved.
-    warning : what the report must say first, "" for nothing.
-    """
-
-    design: Design
-    settings: StudySettings
-    program: Program
-    rows: Rows
-    shots: list[Shot]
-    manifest: Manifest
-    warning: str = ""
 
 
 def plan_study(
@@ -138,6 +111,14 @@ def plan_study(
     settings = with_options(design, settings)
     program = program_of(design)
     check = looks_at_stop(cancelled)
+    if settings.arms[1:]:
+        plan_arm = partial(plan_study, design, services=services, measure=measure, estimate=estimate)
+        if not estimate:
+            check_size_of_arms(design, settings, services.settings)
+        plans = tuple(plan_arm(settings=arm, cancelled=cancelled) for arm in each_arm(settings))
+        if not estimate:
+            check_work_of_arms(plans, services.settings)
+        return _plan_together(design, settings, plans, session)
     settings, rows, shots = _laid_out(design, settings, services, program, check, estimate=estimate)
     read = measure and not estimate
     warning = check_study_readers(program, settings, rows, shots, services) if read else ""
@@ -171,33 +152,45 @@ def check_study_readers(
     )
 
 
+def _plan_together(
+    design: Design, settings: StudySettings, plans: tuple[StudyPlan, ...], session: str
+) -> StudyPlan:
+    """One plan of several arms; InvalidInput where two of them draw the same."""
+    names = [arm.name for arm in settings.arms]
+    check_arms_differ(plans, names)
+    manifests = [plan.manifest for plan in plans]
+    revisions = dict.fromkeys(manifest.versions["model_revision"] for manifest in manifests)
+    rows = {(row.id, row.group): row for manifest in manifests for row in manifest.rows}
+    manifest = replace(
+        manifests[0],
+        id=_run_id(design, settings, session),
+        session=session,
+        title=f"{design.title}: {' against '.join(names)}",
+        settings=asdict(settings),
+        rows=tuple(rows.values()),
+        versions={**manifests[0].versions, "model_revision": " and ".join(filter(None, revisions))},
+    )
+    warning = " ".join(dict.fromkeys(plan.warning for plan in plans if plan.warning))
+    return replace(plans[0], settings=settings, manifest=manifest, warning=warning, arms=plans)
+
+
 def draw_study(
     plan: StudyPlan, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False
-) -> Generator[Progress, None, StudyData]:
-    """Draw the pictures of a plan and measure nothing; returns them.
+) -> Generator[Progress, None, list[StudyData]]:
+    """Draw the pictures of a plan and measure nothing; returns them, by arm.
 
     :func:`run_study` with the same settings finds them, and measures. Raises what it raises.
     """
-    data = StudyData(plan.settings, services, plan.rows, cancelled=cancelled, ahead=_read_nothing)
-    yield from _on_record(data.draw(plan.shots), plan, services)
-    return data
+    arms = [
+        StudyData(arm.settings, services, arm.rows, cancelled=cancelled, ahead=_read_nothing)
+        for arm in plan.arms or (plan,)
+    ]
+    yield from _on_record(draw_arms(plan, arms), plan, services)
+    return arms
 
 
 def _read_nothing(_data: StudyData, _images: Sequence[StoredImage]) -> None:
     """Nobody measures these pictures yet."""
-
-
-def _drawn_and_measured(plan: StudyPlan, data: StudyData) -> Generator[Progress, None, Results]:
-    repairs = data.services.repairs
-    n_before = repairs.n
-    notes = plan_notes(plan, data.services)
-    if notes:
-        yield Progress(done=0, total=0, seconds_left=float("nan"), message=" ".join(notes))
-    yield from data.draw(plan.shots)
-    results = yield from plan.program.measure(plan.design, plan.settings, data)
-    told = while_drawing(data.known.values())
-    said = (*repairs.since(n_before), *data.notes, *notes, *told)
-    return replace(results, notes=(*said, *results.notes))
 
 
 def _on_record(
@@ -253,7 +246,8 @@ def _laid_out(
     """Where the pictures come from, and which; imported ones take the place of the model's."""
     shots = program.shots(design, settings)
     if settings.images:
-        imported = ImportedRows.build(settings.images, check)
+        template = treatment(settings) if shots else ""  # without shots their prompts are the study's
+        imported = ImportedRows.build(settings.images, check, template)
         shots = shots or imported.shots(settings.scale, settings.seed)
         check_import(design, imported, shots, services)
         imported.refuse_none(shots)
@@ -265,10 +259,11 @@ def _laid_out(
             "of a dataset needs a folder or zip of pictures (images; in a terminal `study run` with --images)"
         )
     rows = RowMaker.build(settings, services, estimate=estimate)
+    check_texts("a negative prompt", rows.negative_prompt)
     if not estimate or n_asked(design, settings) > MOST_ESTIMATED:
         check_size(design, settings, services.settings, rows)
     for prompt in dict.fromkeys(shot.prompt for shot in shots):  # which may hold words of one's own
-        check_texts("a prompt", prompt)
+        check_texts("a prompt", treated(prompt, rows.template))
     for condition in dict.fromkeys(shot.condition for shot in shots if shot.condition):
         check_condition(rows.info, condition)
     return replace(settings, condition=rows.condition), rows, shots
@@ -282,7 +277,7 @@ def with_options(design: Design, settings: StudySettings) -> StudySettings:
     InvalidInput
         An option that the design does not have, a value that is not of its type or outside of its range.
     """
-    return replace(settings, options=typed_options(design, settings.options))
+    return check_arms(replace(settings, options=typed_options(design, settings.options)))
 
 
 _ADDED = ("arms", "negative_prompt")
@@ -297,13 +292,8 @@ def _manifest(
     session: str,
     check: Callable[[], None],
 ) -> Manifest:
-    # The design's data decides the numbers too, so it is part of what makes a run the same run.
-    values = {k: v for k, v in asdict(settings).items() if k not in _ADDED or v}
-    changed = changed_settings(settings.options)
-    values["options"] = {k: v for k, v in values["options"].items() if k in design.options or k in changed}
-    asked = json.dumps([session, asdict(design), values], sort_keys=True, default=str)
     return Manifest(
-        id=hashlib.sha256(asked.encode()).hexdigest()[:16],
+        id=_run_id(design, settings, session),
         study=design.name,
         session=session,
         title=design.title,
@@ -314,21 +304,16 @@ def _manifest(
     )
 
 
+def _run_id(design: Design, settings: StudySettings, session: str) -> str:
+    # The design's data decides the numbers too, so it is part of what makes a run the same run.
+    values = {k: v for k, v in asdict(settings).items() if k not in _ADDED or v}
+    changed = changed_settings(settings.options)
+    values["options"] = {k: v for k, v in values["options"].items() if k in design.options or k in changed}
+    asked = json.dumps([session, asdict(design), values], sort_keys=True, default=str)
+    return hashlib.sha256(asked.encode()).hexdigest()[:16]
+
+
 def _rows_of(shots: list[Shot], rows: Rows, check: Callable[[], None]) -> Iterator[ImageRow]:
     for shot in shots:
         check()
         yield from rows.of(shot)
-
-
-def _unknown_words(settings: StudySettings, services: StudyServices, shots: list[Shot]) -> tuple[str, ...]:
-    if settings.images:
-        return ()
-    words = {
-        w for prompt in {s.prompt for s in shots} for w in services.unknown_words(settings.model, prompt)
-    }
-    return tuple(sorted(words))
-
-
-def plan_notes(plan: StudyPlan, services: StudyServices) -> list[str]:
-    """What is known before drawing: settings without effect, and prompts that are not read to their end."""
-    return [] if plan.settings.images else before_drawing(services, plan.manifest.rows)

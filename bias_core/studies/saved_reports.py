@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bias_core.studies.context import StudyServices
-    from bias_core.studies.study_types import StudyFigure, StudySettings
+    from bias_core.studies.study_types import Results, StudyFigure, StudySettings
 
 Report = StudyReport | ExploreReport
 _FORM = 1  # of the file; one of another form is not read
@@ -124,8 +124,8 @@ def _with_what_is_there(saved: SavedReport) -> SavedReport:
 
 def _study_with_what_is_there(report: StudyReport) -> StudyReport:
     stored = {key: image for key, image in report.stored.items() if image.path.is_file()}
-    figures = tuple(map(_figure_with_what_is_there, report.results.figures))
-    results = replace(report.results, figures=figures)
+    results = _results_with_what_is_there(report.results)
+    arms = tuple(replace(arm, results=_results_with_what_is_there(arm.results)) for arm in report.arms)
     gone = len(report.stored) - len(stored)
     if gone:
         note = (
@@ -135,7 +135,11 @@ def _study_with_what_is_there(report: StudyReport) -> StudyReport:
     frame = report.pictures
     if frame is not None and gone:
         frame = frame[frame["image_id"].isin(list(stored))].reset_index(drop=True)
-    return replace(report, results=results, stored=stored, pictures=frame)
+    return replace(report, results=results, arms=arms, stored=stored, pictures=frame)
+
+
+def _results_with_what_is_there(results: Results) -> Results:
+    return replace(results, figures=tuple(map(_figure_with_what_is_there, results.figures)))
 
 
 def _figure_with_what_is_there(figure: StudyFigure) -> StudyFigure:

@@ -39,8 +39,9 @@ class StudyData:
 
     Attributes
     ----------
-    frame : one row per picture that can be scored: ``image_id, group, prompt, seed`` and the shots' facts.
-        A picture that two shots share has a row for each.
+    frame : one row per picture that can be scored: ``image_id, group, prompt, seed, unit`` and the shots'
+        facts. A picture that two shots share has a row for each. The prompt is the study's own, also where an
+        arm draws it in other words; the unit is the same in every arm that draws on the same seeds.
     n_planned, n_blocked : pictures asked for, and those that a safety checker blanked.
     notes : what is to be said of where the pictures come from.
     """
@@ -57,8 +58,8 @@ class StudyData:
         self.settings, self.services, self.rows = settings, services, rows
         self.cancelled = cancelled
         self._ahead = ahead or embed_ahead
-        self.frame = pd.DataFrame(columns=["image_id", "group", "prompt", "seed"])
-        self.n_planned = self.n_blocked = 0
+        self.frame = pd.DataFrame(columns=["image_id", "group", "prompt", "seed", "unit"])
+        self.n_planned = self.n_blocked = self._n_shots = 0
         self.notes: list[str] = []
         self._stored: dict[str, StoredImage] = {}
 
@@ -67,8 +68,13 @@ class StudyData:
 
         What is finished is read while the next pictures are drawn.
         """
-        planned = [(shot, row) for shot in shots for row in self.rows.of(shot)]
-        rows = [row for _, row in planned]
+        planned = [
+            (shot, row, self._unit(place, k, row))
+            for place, shot in enumerate(shots, start=self._n_shots)
+            for k, row in enumerate(self.rows.of(shot))
+        ]
+        self._n_shots += len(shots)
+        rows = [row for _, row, _ in planned]
         for event in self.rows.draw(rows, self.services, cancelled=self.cancelled):
             self._stored.update({stored.path.stem: stored for stored in event.images})
             yield Progress(
@@ -80,13 +86,17 @@ class StudyData:
             fresh = [] if event.reused else [stored for stored in event.images if not stored.blocked]
             if fresh and not self.cancelled():
                 self._ahead(self, fresh)
-        known = [(shot, row) for shot, row in planned if not self._stored[row.id].blocked]
+        known = [entry for entry in planned if not self._stored[entry[1].id].blocked]
         self.n_planned += sum(shot.n for shot in shots)
         self.notes += self.rows.notes(shots)
         self.n_blocked += len(planned) - len(known)
-        drawn = pd.DataFrame([_entry(shot, row) for shot, row in known])
+        drawn = pd.DataFrame([_entry(*entry) for entry in known])
         self.frame = pd.concat([self.frame, drawn], ignore_index=True) if len(self.frame) else drawn
         return drawn
+
+    def _unit(self, place: int, k: int, row: ImageRow) -> str:
+        """Shot and number of a picture; of one that has no seed in common with other arms also its id."""
+        return f"{place}:{k}" if self.rows.has_seeds else f"{place}:{k}:{row.id}"
 
     def embed(self, frame: pd.DataFrame, encoder: str = "") -> Steps[np.ndarray]:
         """Unit rows ``(len(frame), d)`` of the pictures, in the order of ``frame``."""
@@ -220,8 +230,15 @@ class StudyData:
         return join(parts)
 
 
-def _entry(shot: Shot, row: ImageRow) -> dict[str, Any]:
-    return {"image_id": row.id, "group": row.group, "prompt": shot.prompt, "seed": row.seed, **shot.facts}
+def _entry(shot: Shot, row: ImageRow, unit: str) -> dict[str, Any]:
+    return {
+        "image_id": row.id,
+        "group": row.group,
+        "prompt": shot.prompt,
+        "seed": row.seed,
+        "unit": unit,
+        **shot.facts,
+    }
 
 
 def embed_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:

@@ -6,30 +6,41 @@ import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import yaml
 
 from bias_core.runs.export import Export, ExportedImage
+from bias_core.studies.arms import arm_text
 from bias_core.studies.dataset_facts import facts_of_study
 from bias_core.studies.designs import STUDY_FOLDER, find_design, programs_by_kind, typed_options
 from bias_core.studies.figures import to_bytes
 from bias_core.studies.setting_fields import changed_settings, option_values, settings_of
-from bias_core.studies.study_report import finding_rows, plain, to_dict, to_markdown
-from bias_core.studies.study_types import Arm, StudySettings
+from bias_core.studies.study_report import arm_folder, finding_table, plain, to_dict, to_markdown
+from bias_core.studies.study_types import StudySettings
 
 if TYPE_CHECKING:
-    from bias_core.studies.study_types import Design, StudyReport
+    from bias_core.studies.study_types import Design, Results, StudyReport
 
 _DRAWN = {"model", "condition"}  # of imported pictures they say nothing
 
 
 def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
     """What ``write_zip`` and ``write_folder`` need; with the original pictures where they are asked for."""
-    figures = {f"figures/{figure.key}.svg": to_bytes(figure) for figure in report.results.figures}
-    tables = {f"tables/{table.key}": table.frame for table in report.results.tables}
+    parts: dict[str, Results] = {"": report.results}
+    parts |= {f"{arm_folder(report, arm)}/": arm.results for arm in report.arms}
+    figures = {
+        f"{folder}figures/{figure.key}.svg": to_bytes(figure)
+        for folder, results in parts.items()
+        for figure in results.figures
+    }
+    tables = {f"{folder}findings": finding_table(results) for folder, results in parts.items()}
+    tables |= {
+        f"{folder}tables/{table.key}": table.frame
+        for folder, results in parts.items()
+        for table in results.tables
+    }
     return Export(
         images=_pictures(report) if pictures else [],
-        tables={"findings": pd.DataFrame(finding_rows(report))} | tables,
+        tables=tables,
         report=to_dict(report),
         markdown=to_markdown(report),
         files=figures | _own_design(report.design),
@@ -63,16 +74,10 @@ def to_command(design: Design, settings: StudySettings) -> str:
                 word for key, item in value.items() for word in ("--option", f"{key}={declared.write(item)}")
             ]
         elif name == "arms":
-            parts += [word for arm in value for word in ("--arm", _arm_text(arm))]
+            parts += [word for arm in value for word in ("--arm", arm_text(arm))]
         else:
             parts += [declared.flag] if value is True else [declared.flag, declared.write(value)]
     return shlex.join(parts)
-
-
-def _arm_text(arm: Arm) -> str:
-    """An arm as the command line takes it."""
-    given = changed_settings(arm)
-    return "|".join(f"{settings_of(Arm)[name].key}={value}" for name, value in given.items())
 
 
 def _given(design: Design, settings: StudySettings) -> dict[str, Any]:

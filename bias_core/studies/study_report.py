@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,15 @@ from bias_core.studies.setting_fields import option_values
 from bias_core.studies.table_text import excerpt_lines
 
 if TYPE_CHECKING:
-    from bias_core.studies.study_types import Design, Finding, StudyReport, StudySettings, StudyTable
+    from bias_core.studies.study_types import (
+        ArmReport,
+        Design,
+        Finding,
+        Results,
+        StudyReport,
+        StudySettings,
+        StudyTable,
+    )
 
 Row = dict[str, Any]
 
@@ -31,6 +40,11 @@ Row = dict[str, Any]
 def finding_rows(report: StudyReport) -> list[Row]:
     """One row per finding: what every front end shows first."""
     return [_finding_row(finding) for finding in report.results.findings]
+
+
+def finding_table(results: Results) -> pd.DataFrame:
+    """The findings as a table of numbers."""
+    return pd.DataFrame([_finding_row(finding) for finding in results.findings])
 
 
 def _finding_row(finding: Finding) -> Row:
@@ -62,10 +76,7 @@ def to_dict(report: StudyReport) -> Row:
             "title": report.design.title,
             "reference": report.design.reference,
             "settings": asdict(report.settings),
-            "findings": finding_rows(report),
-            "tables": {t.key: _records(t.frame) for t in report.results.tables},
-            "figures": {f.key: {"kind": f.kind, "data": _records(f.data)} for f in report.results.figures},
-            "notes": list(report.results.notes),
+            **_results_dict(report.results),
             "n_planned": report.n_planned,
             "n_images": report.n_images,
             "n_blocked": report.n_blocked,
@@ -74,8 +85,30 @@ def to_dict(report: StudyReport) -> Row:
             "versions": dict(report.versions),
             "seconds": round(report.seconds, 3),
         }
+        | ({"arms": [_arm_dict(arm) for arm in report.arms]} if report.arms else {})
     )
     return values
+
+
+def _arm_dict(arm: ArmReport) -> Row:
+    return {
+        "name": arm.name,
+        "warning": arm.warning,
+        "settings": asdict(arm.settings),
+        **_results_dict(arm.results),
+        "n_planned": arm.n_planned,
+        "n_images": arm.n_images,
+        "n_blocked": arm.n_blocked,
+    }
+
+
+def _results_dict(results: Results) -> Row:
+    return {
+        "findings": [_finding_row(finding) for finding in results.findings],
+        "tables": {t.key: _records(t.frame) for t in results.tables},
+        "figures": {f.key: {"kind": f.kind, "data": _records(f.data)} for f in results.figures},
+        "notes": list(results.notes),
+    }
 
 
 def plain(value: Any) -> Any:
@@ -109,8 +142,6 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
     ``beside`` says that figures and tables stand beside it as files, as in a zip or folder.
     """
     design, settings = report.design, report.settings
-    condition = " and ".join(option_values(settings.options).get("conditions", ())) or settings.condition
-    model = f"{settings.model}, {condition}" if condition else settings.model
     source = f" After {design.reference}, {design.where}." if design.reference else ""
     size = f"; {size_in_words(design, settings)}" if design.reference else ""
     lines = [
@@ -119,23 +150,56 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
         *warning_lines(report.warning),
         f"{design.summary}{source}",
         "",
-        f"{report.n_images:,} of {report.n_planned:,} pictures of {model}, read by {settings.encoder}{size}. "
-        f"{report.n_blocked:,} were blocked.",
+        f"{report.n_images:,} of {report.n_planned:,} pictures of {drawn_by(report)}, read by "
+        f"{settings.encoder}{size}. {report.n_blocked:,} were blocked.",
         "",
         *excerpt_lines(finding_frame(report), "findings.csv" if beside else ""),
     ]
-    for figure in report.results.figures:
-        drawing = f"![{figure.title}](figures/{figure.key}.svg)" if beside else "Its drawing is in the zip."
-        lines += ["", f"## {figure.title}", "", drawing, "", figure.caption]
-    for table in report.results.tables:
-        file = f"tables/{table.key}.csv" if beside else ""
-        note = [table.note, ""] if table.note else []
-        lines += ["", f"## {table.title}", "", *note, *excerpt_lines(table.frame, file)]
+    lines += _figure_and_table_lines(report.results, "" if beside else None)
+    for arm in report.arms:
+        folder = f"{arm_folder(report, arm)}/" if beside else None
+        rows = pd.DataFrame([finding_text(_finding_row(finding)) for finding in arm.results.findings])
+        file = f"{folder}findings.csv" if beside else ""
+        lines += ["", f"# Arm: {arm.name}", "", *warning_lines(arm.warning)]
+        lines += [f"{arm.n_images:,} of {arm.n_planned:,} pictures. {arm.n_blocked:,} were blocked.", ""]
+        lines += [*excerpt_lines(rows, file), *_figure_and_table_lines(arm.results, folder)]
     notes = list(report.results.notes)
     if report.unknown_words:
         notes.append(f"This world does not know: {', '.join(report.unknown_words)}.")
     lines += ["", *[f"- {note}" for note in notes], "", LIMITS, ""]
     return "\n".join(lines)
+
+
+def drawn_by(report: StudyReport) -> str:
+    """What drew the pictures, in words: model and condition, or the names of the arms."""
+    settings = report.settings
+    if report.arms:
+        return f"{len(report.arms)} arms ({', '.join(arm.name for arm in report.arms)})"
+    condition = " and ".join(option_values(settings.options).get("conditions", ())) or settings.condition
+    return f"{settings.model}, {condition}" if condition else settings.model
+
+
+def arm_folder(report: StudyReport, arm: ArmReport) -> str:
+    """Where the files of an arm lie in an export."""
+    words = re.sub(r"[^\w-]+", "-", arm.name.lower()).strip("-")[:_LONGEST_FOLDER]
+    return f"arms/{report.arms.index(arm) + 1}-{words or 'arm'}"
+
+
+_LONGEST_FOLDER = 40
+
+
+def _figure_and_table_lines(results: Results, folder: str | None) -> list[str]:
+    """Figures and tables as Markdown; their files are below ``folder``, None: not beside the text."""
+    lines: list[str] = []
+    for figure in results.figures:
+        drawing = f"![{figure.title}]({folder}figures/{figure.key}.svg)"
+        drawing = drawing if folder is not None else "Its drawing is in the zip."
+        lines += ["", f"## {figure.title}", "", drawing, "", figure.caption]
+    for table in results.tables:
+        file = f"{folder}tables/{table.key}.csv" if folder is not None else ""
+        note = [table.note, ""] if table.note else []
+        lines += ["", f"## {table.title}", "", *note, *excerpt_lines(table.frame, file)]
+    return lines
 
 
 def finding_frame(report: StudyReport) -> pd.DataFrame:

@@ -6,14 +6,18 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bias_core.studies.arms import each_arm
 from bias_core.studies.designs import program_of
-from bias_core.studies.limits import check_budget
+from bias_core.studies.limits import check_budget, check_work
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bias_core.settings import Settings
     from bias_core.studies.context import StudyServices
     from bias_core.studies.imported_rows import ImportedRows
     from bias_core.studies.rows import RowMaker
+    from bias_core.studies.study_plan import StudyPlan
     from bias_core.studies.study_types import Design, Shot, StudySettings
 
 MOST_ESTIMATED = 100_000
@@ -46,9 +50,40 @@ def check_size(design: Design, settings: StudySettings, limits: Settings, rows: 
     )
 
 
+def check_size_of_arms(design: Design, settings: StudySettings, limits: Settings) -> None:
+    """Refuse arms that together draw more than one run may here, before any row of theirs is made."""
+    n = n_asked(design, settings)
+    if n > limits.max_images:
+        scale = _largest_scale(design, settings, limits.max_images)
+        smaller = f"a scale of {scale:g} ({100 * scale:g} % of the published size)" if scale else "fewer arms"
+        check_budget(
+            n,
+            limits,
+            what=f"{design.name} with {len(settings.arms)} arms at {100 * settings.scale:g} % of its size",
+            advice=f"ask for {smaller}, or raise the limit where this program is started",
+        )
+
+
+def check_work_of_arms(plans: Sequence[StudyPlan], limits: Settings) -> None:
+    """Refuse arms of more pictures, imported ones too, or of more steps than one run may have here."""
+    n, work = 0, 0.0
+    for plan in plans:
+        rows = plan.manifest.rows
+        later = 0 if plan.settings.images else plan.program.n_later(plan.design, plan.settings)
+        n += len(rows) + later
+        work += sum(row.num_inference_steps * row.width * row.height for row in rows) / 1e6
+        work += later * rows[0].num_inference_steps * rows[0].width * rows[0].height / 1e6
+    what = f"{plans[0].design.name} with {len(plans)} arms"
+    advice = "ask for a smaller scale or fewer arms, or raise the limit where this program is started"
+    check_budget(n, limits, what=what, advice=advice)
+    check_work(work, limits, what=what, of=f"{n:,} pictures of all arms", advice=advice)
+
+
 def n_asked(design: Design, settings: StudySettings) -> int:
-    """Pictures that a study may draw, those included that it draws while it measures."""
+    """Pictures that a study may draw in all its arms, those included that it draws while it measures."""
     program = program_of(design)
+    if settings.arms[1:]:
+        return sum(n_asked(design, arm) for arm in each_arm(settings) if not arm.images)
     return sum(shot.n for shot in program.shots(design, settings)) + program.n_later(design, settings)
 
 

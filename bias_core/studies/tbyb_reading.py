@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
 from bias_core.errors import InvalidInput
+from bias_core.metrics.evenness import FORMULAS
 from bias_core.metrics.object_bias import (
     GenderCounts,
     ObjectDistribution,
@@ -23,10 +24,13 @@ from bias_core.metrics.object_bias import (
     object_distribution,
     to_person,
 )
+from bias_core.metrics.object_distribution import presence_of
+from bias_core.studies.arm_values import mean_sample
 from bias_core.studies.program import encoder_of
 from bias_core.studies.readers import Reader
 from bias_core.studies.setting_fields import Options, setting, settings_class
 from bias_core.studies.study_data import embed_ahead
+from bias_core.studies.study_types import Sample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,11 +55,12 @@ class Reading:
 
     Attributes
     ----------
-    prompts, captions : of each picture.
+    units, prompts, captions : of each picture.
     prompt_objects, image_objects : that prompt and caption name.
     p_miss : by negative, the probability that the picture fits it rather than its prompt, ``(n,)``.
     """
 
+    units: tuple[str, ...]
     prompts: tuple[str, ...]
     captions: tuple[str, ...]
     prompt_objects: tuple[tuple[str, ...], ...]
@@ -66,6 +71,7 @@ class Reading:
         """The chosen pictures alone."""
         places = np.flatnonzero(np.asarray(chosen, dtype=bool))
         return Reading(
+            units=tuple(self.units[i] for i in places),
             prompts=tuple(self.prompts[i] for i in places),
             captions=tuple(self.captions[i] for i in places),
             prompt_objects=tuple(self.prompt_objects[i] for i in places),
@@ -91,6 +97,7 @@ class Scores:
     miss : M_G by negative.
     genders : Table IV.
     counts : in how many pictures each object is.
+    samples : what each measure was computed from, by its key in the table of measures or its negative.
     """
 
     n_images: int
@@ -100,6 +107,7 @@ class Scores:
     miss: Mapping[str, Estimate]
     genders: GenderCounts
     counts: Mapping[str, int]
+    samples: Mapping[str, Sample] = field(default_factory=dict)
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -148,6 +156,7 @@ def read_pictures(
     named = {prompt: tuple(extract_objects(prompt)) for prompt in set(prompts)}
     seen = {caption: tuple(extract_objects(caption)) for caption in set(captions)}
     return Reading(
+        units=tuple(data.frame["unit"]),
         prompts=tuple(prompts),
         captions=tuple(captions),
         prompt_objects=tuple(named[prompt] for prompt in prompts),
@@ -221,7 +230,37 @@ def score(reading: Reading, settings: StudySettings) -> Scores:
         },
         genders=count_gender_words(reading.captions, confidence=confidence),
         counts=counts,
+        samples=_samples(reading, exclude, has_objects=distribution is not None),
     )
+
+
+def _samples(reading: Reading, exclude: Any, *, has_objects: bool) -> dict[str, Sample]:
+    """Of every measure what it is computed from, so that arms can be compared."""
+    distances = reading.distances
+    defined = np.flatnonzero(~np.isnan(distances))
+    samples = {
+        negative: mean_sample(reading.units, values > _MISSED) for negative, values in reading.p_miss.items()
+    }
+    samples["jaccard_hallucination"] = mean_sample([reading.units[i] for i in defined], distances[defined])
+    if not has_objects:
+        return samples
+    _, presence = presence_of(reading.image_objects, exclude)
+    by_object, n = presence.T.tocsr(), len(reading.units)
+
+    def of(formula: Callable[[np.ndarray], np.ndarray]) -> Sample:
+        def statistic(places: np.ndarray) -> Any:
+            draws = np.atleast_2d(places)
+            flat = (draws + n * np.arange(len(draws))[:, None]).ravel()
+            times = np.bincount(flat, minlength=n * len(draws)).reshape(len(draws), n)
+            numbers = formula((by_object @ times.T).T)
+            return numbers if np.ndim(places) == 2 else float(numbers[0])
+
+        return Sample(units=reading.units, statistic=statistic, vectorised=True)
+
+    return samples | {key: of(formula) for key, formula in FORMULAS.items()}
+
+
+_MISSED = 0.5  # a picture misses its prompt above this probability, as M_G counts
 
 
 def men_drawn(data: StudyData, frame: pd.DataFrame) -> float | None:

@@ -47,6 +47,8 @@ def findings(name: str, scores: Scores, published: Mapping[str, str] | None = No
             estimate=estimate,
             published=printed.get("Dist. Bias") if key == "distribution_bias" else None,
             says=_in_words(key, estimate.value, scores.distribution.n_objects),
+            depends_on_n=True,
+            sample=scores.samples.get(key),
         )
         for key, title in _COMPANIONS.items()
         if scores.distribution is not None
@@ -60,6 +62,7 @@ def findings(name: str, scores: Scores, published: Mapping[str, str] | None = No
             estimate=scores.hallucination,
             published=printed.get("Hallucination"),
             says=_in_words("hallucination", scores.hallucination.value),
+            sample=scores.samples.get("jaccard_hallucination"),
         )
     )
     found += [
@@ -70,6 +73,7 @@ def findings(name: str, scores: Scores, published: Mapping[str, str] | None = No
             estimate=estimate,
             published=printed.get("Gen. Miss Rate") if negative == BLANK else None,
             says=_in_words(negative, estimate.value),
+            sample=scores.samples.get(negative),
         )
         for negative, estimate in scores.miss.items()
     ]

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bias_core.metrics.cards import METRICS, load_references
 from bias_core.studies.report import LIMITS
-from bias_core.studies.setting_fields import option_values
-from bias_core.studies.study_report import finding_rows, finding_text, is_known, size_in_words
+from bias_core.studies.study_report import (
+    drawn_by,
+    finding_rows,
+    finding_table,
+    finding_text,
+    is_known,
+    size_in_words,
+)
+from bias_core.studies.study_types import StudyTable
+from bias_core.ui.take import FINDINGS
 from bias_core.ui.templates import render, script
 
 if TYPE_CHECKING:
@@ -15,7 +24,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from bias_core.studies.study_types import StudyFigure, StudyReport, StudyTable
+    from bias_core.studies.study_types import StudyFigure, StudyReport
 
 NULL = "no bias reads"
 FEW = 14  # findings that are shown without being asked for
@@ -25,13 +34,12 @@ TAKE_JS = script("choose")
 def header_html(report: StudyReport, headline: str) -> str:
     """What was found, in a sentence; what it was found on, in a line; what must be known, in notes."""
     settings, design = report.settings, report.design
-    condition = ", ".join(option_values(settings.options).get("conditions", ())) or settings.condition
     scored = " scored" if report.results.findings or report.results.figures else ""
     lines = [
         report.design.title,
         f"{report.n_images:,} of {report.n_planned:,} pictures{scored}",
         *([f"{report.n_blocked:,} blocked by the model's safety checker"] if report.n_blocked else []),
-        " · ".join(filter(None, (settings.model, condition))),
+        drawn_by(report),
         f"read by {settings.encoder}",
         *([size_in_words(design, settings)] if report.design.reference else []),
         f"{settings.confidence:.0%} intervals",
@@ -82,6 +90,16 @@ def figures_html(figures: Sequence[StudyFigure]) -> str:
 def tables_html(tables: Sequence[StudyTable]) -> str:
     """Each table, closed until it is asked for, in its first rows."""
     return render("tables", tables=tables)
+
+
+def arms_html(report: StudyReport) -> str:
+    """What was found in each arm by itself, closed until it is asked for."""
+    parts = []
+    for number, arm in enumerate(report.arms, start=1):
+        findings = StudyTable(key=FINDINGS, title="Findings", frame=finding_table(arm.results))
+        tables = [replace(t, key=f"{number}/{t.key}") for t in (findings, *arm.results.tables)]
+        parts.append((arm, tables))
+    return render("arms", arms=parts)
 
 
 def frame_html(frame: pd.DataFrame, name: str) -> str:

@@ -149,12 +149,13 @@ class Opening:
 
 def by_name(report: StudyReport) -> StudyReport:
     """The report as a visitor may see it: where the server keeps an upload is nobody's business."""
-    settings = report.settings
-    return (
-        replace(report, settings=replace(settings, images=Path(settings.images).name))
-        if settings.images
-        else report
-    )
+    arms = tuple(replace(arm, settings=_by_name(arm.settings)) for arm in report.arms)
+    return replace(report, settings=_by_name(report.settings), arms=arms)
+
+
+def _by_name(settings: StudySettings) -> StudySettings:
+    arms = tuple(replace(arm, images=arm.images and Path(arm.images).name) for arm in settings.arms)
+    return replace(settings, images=settings.images and Path(settings.images).name, arms=arms)
 
 
 def example_html(saved: SavedReport) -> str:

@@ -1,8 +1,6 @@
 """What every study tab does: a preset or a form in, a run that can be stopped, a report out.
 
-A tab is a subclass that says its question, its presets and its studies, and adds what only it shows:
-``build_own`` and ``own_design`` for free input, ``build_extra`` and ``show_extra`` for its own view of
-the result. It stands in a file of its own beside this one.
+A tab is a subclass that says its question, presets and studies, and adds what only it shows.
 """
 
 from __future__ import annotations
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
 
 Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
+HIDDEN = gr.update(visible=False)
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 SHOWN = (
     "report", "status", "run", "stop", "results", "header", "findings", "figures", "tables", "notes", "shell",
@@ -370,21 +369,22 @@ class StudyTab(Opening):
             parts["results"]: gr.update(visible=True),
             **self.told(report),
             **show_pictures(self.pictures, report),
-            **self.show_extra(report),
+            **(dict.fromkeys(self.extra.values(), HIDDEN) if report.arms else self.show_extra(report)),
         }
 
     def told(self, report: StudyReport) -> Updates:
         """The numbers, figures and tables of a report, without its pictures."""
-        parts, design, settings = self.parts, report.design, report.settings
+        parts, asked = self.parts, (report.design, report.settings)
+        tab = StudyTab if report.arms else type(self)  # a comparison is shown alike in every tab
         return {
             parts["report"]: report,
-            parts["header"]: study_html.header_html(report, self.headline(report)),
+            parts["header"]: study_html.header_html(report, tab.headline(self, report)),
             parts["findings"]: study_html.findings_html(report, self.null_words),
-            parts["figures"]: study_html.figures_html(self.figures(report)),
-            parts["tables"]: study_html.tables_html(self.tables(report)),
+            parts["figures"]: study_html.figures_html(tab.figures(self, report)),
+            parts["tables"]: study_html.tables_html(tab.tables(self, report)) + study_html.arms_html(report),
             parts["notes"]: study_html.notes_html(report),
-            parts["shell"]: to_command(design, settings),
-            parts["python"]: to_python(design, settings),
+            parts["shell"]: to_command(*asked),
+            parts["python"]: to_python(*asked),
             parts["link"]: self.link(report),
         }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from bias_core.studies.arm_results import summary
 from bias_core.studies.number_text import format_estimate, format_given
 from bias_core.studies.study_report import finding_rows
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 def headline(report: StudyReport) -> str:
     """What stands out of a report: how many findings exclude their null value, and the clearest of them."""
+    if report.arms:
+        return summary(report)
     rows = [row for row in finding_rows(report) if _testable(row)]
     if not rows:
         return f"{report.n_images:,} pictures were measured; the figures and tables show what was found."

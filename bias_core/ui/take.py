@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -28,11 +29,17 @@ def take(report: StudyReport, what: str, folder: Path) -> Path:
     """Write what was asked for into ``folder`` and say where.
 
     ``what`` is ``figure:<key>:<form>``, ``table:<key>:<form>``, ``report::json``, ``report::md`` or
-    ``zip::zip``; it comes from the page, so anything else is an InvalidInput.
+    ``zip::zip``; what belongs to an arm alone has the key ``<number of the arm>/<key>``. It comes from the
+    page, so anything else is an InvalidInput.
     """
     kind, _, rest = what.partition(":")
     key, _, form = rest.rpartition(":")
-    name = f"{report.design.name}-{report.run_id}{'-' + key if key else ''}.{form}"
+    name = f"{report.design.name}-{report.run_id}{'-' + key.replace('/', '-') if key else ''}.{form}"
+    if "/" in key:
+        number, _, key = key.partition("/")
+        if number not in map(str, range(1, len(report.arms) + 1)):
+            raise InvalidInput(f"this report has no arm {number!r}")
+        report = replace(report, results=report.arms[int(number) - 1].results)
     if kind == "zip":
         return write_zip(
             to_export(report, pictures=True), folder / f"{report.design.name}-{report.run_id}.zip"

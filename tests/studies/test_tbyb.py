@@ -279,6 +279,7 @@ def test_the_manifest_of_the_controlled_experiment_holds_every_condition(service
 def test_two_equal_conditions_show_no_change():
     prompts = ("a cup", "a cup", "a dog", "a dog")
     part = Reading(
+        units=tuple("abcd"),
         prompts=prompts,
         captions=prompts,
         prompt_objects=(("cup",), ("cup",), ("dog",), ("dog",)),

@@ -1,0 +1,244 @@
+"""A run has arms: drawn once, measured alike, compared seed by seed, in one report from every door."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bias_core.cli import app
+from bias_core.errors import Cancelled, InvalidInput
+from bias_core.runs.export import write_folder
+from bias_core.settings import Settings
+from bias_core.studies.arm_results import summary
+from bias_core.studies.arms import arm_names, arm_text, each_arm, parse_arms
+from bias_core.studies.designs import find_design
+from bias_core.studies.history import go_on, list_runs
+from bias_core.studies.run_study import complete, plan_study, run_study
+from bias_core.studies.saved_reports import open_report
+from bias_core.studies.study_export import to_command, to_export
+from bias_core.studies.study_report import table_of, to_dict, to_markdown
+from bias_core.studies.study_types import Arm, StudySettings
+from tests.studies.scribe import ScribeServices
+
+GENERAL, ORIGINS = find_design("tbyb-general"), find_design("oasis-nationalities")
+CONDITIONS = tuple(Arm(condition=name) for name in ("fair", "published", "extreme"))
+NATIONALITIES = StudySettings(scale=0.01, options={"nationalities": ["Iranian"]})
+OBJECTS = StudySettings(scale=0.03, options={"sets": ["objects"]})
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory):
+    built = ScribeServices(Settings(data_dir=tmp_path_factory.mktemp("data"), offline=True))
+    yield built
+    built.close()
+
+
+@pytest.fixture(scope="module")
+def folder(services, tmp_path_factory):
+    """The pictures of a published run, exported as anybody would."""
+    parts = tmp_path_factory.mktemp("export")
+    for design, settings in ((GENERAL, OBJECTS), (ORIGINS, NATIONALITIES)):
+        report = complete(run_study(design, settings, services))
+        write_folder(to_export(report, pictures=True), parts / design.name)
+    return parts
+
+
+def four_arms(folder, design, settings):
+    return replace(settings, arms=(*CONDITIONS, Arm(name="brought along", images=str(folder / design.name))))
+
+
+@pytest.fixture(scope="module")
+def objects(services, folder):
+    return complete(run_study(GENERAL, four_arms(folder, GENERAL, OBJECTS), services, session="visitor"))
+
+
+@pytest.fixture(scope="module")
+def origins(services, folder):
+    return complete(run_study(ORIGINS, four_arms(folder, ORIGINS, NATIONALITIES), services))
+
+
+def without_seconds(report):
+    return {key: value for key, value in to_dict(report).items() if key != "seconds"}
+
+
+def test_each_arm_finds_what_it_finds_alone(services, objects):
+    alone = complete(run_study(GENERAL, replace(OBJECTS, condition="fair"), services))
+    assert objects.arms[0].results.findings == alone.results.findings
+    assert [arm.name for arm in objects.arms] == ["fair", "published", "extreme", "brought along"]
+    assert objects.n_images == sum(arm.n_images for arm in objects.arms) == len(objects.pictures)
+    assert set(objects.pictures["arm"]) == {arm.name for arm in objects.arms}
+
+
+def test_one_manifest_holds_the_rows_of_all_arms(services, objects):
+    manifest = services.manifests.get(objects.run_id)
+    assert manifest.status == "finished"
+    assert {row.condition for row in manifest.rows} == {"fair", "published", "extreme", ""}
+    assert len(manifest.rows) == objects.n_planned
+    assert [line.run_id for line in list_runs(services, "visitor")] == [objects.run_id]
+
+
+def test_equal_arms_on_equal_seeds_have_the_same_report_again(services, folder, objects):
+    n_bytes = services.images.n_bytes
+    again = complete(run_study(GENERAL, four_arms(folder, GENERAL, OBJECTS), services, session="visitor"))
+    assert without_seconds(again) == without_seconds(objects)
+    assert services.images.n_bytes == n_bytes
+    gone_on = complete(go_on(services, "visitor", objects.run_id))
+    assert without_seconds(gone_on) == without_seconds(objects)
+
+
+def test_differences_are_on_shared_seeds_and_an_imported_arm_is_resampled_on_its_own(origins):
+    frame = table_of(origins, "differences").frame
+    drawn = frame[frame["second"] != "brought along"]
+    assert set(drawn["compared on"]) == {"same seeds"}
+    assert set(frame[frame["second"] == "brought along"]["compared on"]) == {"no seed in common"}
+    turban = drawn[drawn["finding"] == "Iranian, turban: P"].set_index(["first", "second"])
+    turban = turban.loc["fair", "extreme"]
+    # P(turban | Iranian) is planted at 1 in the extreme world and at the base rate of the fair one.
+    assert turban["low"] > 0
+    assert turban["clear"] == "yes"
+    assert turban["drawn"] == pytest.approx(turban["difference"], abs=0.2)
+    values = turban["value second"] - turban["value first"]
+    assert turban["difference"] == pytest.approx(values)
+
+
+def test_every_arm_stands_beside_the_others_with_its_interval_and_its_rank(origins):
+    line = table_of(origins, "by_arm").frame.set_index("finding").loc["Iranian, turban: P"]
+    for arm in origins.arms:
+        finding = next(f for f in arm.results.findings if f.title == "Iranian, turban: P")
+        assert line[arm.name] == finding.estimate.value
+        assert line[f"{arm.name} low"] == finding.estimate.low
+        assert line[f"{arm.name} n"] == finding.estimate.n
+    ranks = table_of(origins, "ranks").frame.query("finding == 'Iranian, turban: P'").set_index("arm")
+    assert ranks.loc["extreme", ["rank", "low", "high"]].tolist() == [1, 1, 1]
+    assert ranks["rank"].sum() == 1 + 2 + 3 + 4
+    assert "turban" in summary(origins) or "clear" in summary(origins)
+
+
+def test_a_comparison_is_saved_whole_and_told_in_markdown(services, origins):
+    saved = open_report(origins.run_id, services).report
+    assert without_seconds(saved) == without_seconds(origins)
+    text = to_markdown(origins)
+    assert "4 arms (fair, published, extreme, brought along)" in text
+    assert "](arms/1-fair/figures/" in text
+
+
+def test_the_command_line_compares_four_arms_at_once_and_writes_a_folder_of_each(
+    services, origins, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("BIAS_DATA_DIR", str(services.settings.data_dir))
+    command = shlex.split(to_command(origins.design, origins.settings))[3:]
+    run = CliRunner().invoke(app, [*command, "--out", str(tmp_path)])
+    assert run.exit_code == 0, run.output
+    told = json.loads((tmp_path / "report.json").read_text())
+    assert told["tables"] == without_seconds(origins)["tables"]
+    assert [arm["name"] for arm in told["arms"]] == [arm.name for arm in origins.arms]
+    assert told["arms"][0]["findings"][0]["n"] > 0
+    for name in ("tables/differences.csv", "figures/arms-ranks.svg", "arms/1-fair/tables/table1.csv"):
+        assert (tmp_path / name).stat().st_size > 0
+
+
+def test_stopping_between_arms_keeps_what_is_finished(services, tmp_path):
+    fresh = ScribeServices(Settings(data_dir=tmp_path, offline=True))
+    settings = replace(NATIONALITIES, arms=CONDITIONS)
+    steps = run_study(ORIGINS, settings, fresh, cancelled=lambda: stop)
+    stop, seen = False, []
+    try:
+        for step in steps:
+            seen.append(step)
+            stop = step.message.startswith("extreme")
+    except Cancelled:
+        stop = False
+    else:
+        pytest.fail("the run was not stopped")
+    assert {step.total for step in seen} == {seen[-1].total}  # one progress over all arms
+    assert [step.done for step in seen] == sorted(step.done for step in seen)
+    (manifest,) = fresh.manifests.list()
+    assert manifest.status == "cancelled"
+    report = complete(run_study(ORIGINS, settings, fresh))
+    assert report.run_id == manifest.id
+    fresh.close()
+
+
+def test_a_treatment_is_drawn_but_the_studys_own_prompt_is_what_is_measured(services):
+    arms = (Arm(), Arm(template="{}, whatever their gender"))
+    plan = plan_study(ORIGINS, replace(NATIONALITIES, arms=arms), services)
+    plain, treated = ([row.prompt for row in arm.manifest.rows] for arm in plan.arms)
+    assert treated == [f"{prompt}, whatever their gender" for prompt in plain]
+    assert [arm.name for arm in plan.settings.arms] == ["plain prompts", "{}, whatever their gender"]
+    report = complete(run_study(ORIGINS, replace(NATIONALITIES, arms=arms), services))
+    assert set(report.pictures["prompt"]) == set(plain)
+    one, other = (report.pictures[report.pictures["arm"] == arm.name] for arm in report.arms)
+    assert one["unit"].tolist() == other["unit"].tolist()
+
+
+def test_one_arm_is_the_run_itself(services):
+    plan = plan_study(ORIGINS, replace(NATIONALITIES, arms=(Arm(condition="fair"),)), services)
+    assert plan.arms == ()
+    assert (
+        plan.manifest.id
+        == plan_study(ORIGINS, replace(NATIONALITIES, condition="fair"), services).manifest.id
+    )
+
+
+@pytest.mark.parametrize(
+    ("arms", "words"),
+    [
+        ((Arm(condition="fair"), Arm(condition="fair")), "differ"),
+        ((Arm(name="a"), Arm(name="b", guidance_scale=3.0)), "“a” and “b” draw the same pictures.*renderer"),
+        ((Arm(name="a"), Arm(name="a", condition="fair")), "names that differ"),
+        ((Arm(), Arm(template="a {} and a {}")), "one {}"),
+        (tuple(Arm(condition=str(i)) for i in range(9)), "up to 8"),
+        ((Arm(), Arm(images="nowhere")), "nowhere"),
+    ],
+)
+def test_arms_that_cannot_be_compared_are_refused_before_drawing(services, arms, words):
+    n_bytes = services.images.n_bytes
+    with pytest.raises(InvalidInput, match=words):
+        complete(run_study(ORIGINS, replace(NATIONALITIES, arms=arms), services))
+    assert services.images.n_bytes == n_bytes
+
+
+def test_the_limit_of_a_run_holds_for_all_arms_together(tmp_path):
+    alone = ScribeServices(Settings(data_dir=tmp_path, offline=True, max_images=20))
+    assert len(plan_study(ORIGINS, NATIONALITIES, alone).manifest.rows) <= 20
+    with pytest.raises(InvalidInput, match=r"3 arms .*BIAS_MAX_IMAGES"):
+        plan_study(ORIGINS, replace(NATIONALITIES, arms=CONDITIONS), alone)
+    alone.close()
+
+
+def test_an_arm_is_written_and_read_in_one_line():
+    arms = (
+        Arm(name="mine", condition="fair"),
+        Arm(template="{} | a photo", guidance_scale=2.5, num_inference_steps=7),
+        Arm(images="pictures.zip", negative_prompt="text"),
+    )
+    assert parse_arms([arm_text(arm) for arm in arms]) == arms
+    assert arm_names(StudySettings(arms=arms))[2] == "pictures.zip"
+    for text in ("colour=red", "fair", "guidance=much"):
+        with pytest.raises(InvalidInput, match=text.split("=")[-1]):
+            parse_arms([text])
+
+
+def test_what_an_arm_leaves_out_is_as_the_run_has_it():
+    settings = StudySettings(
+        condition="fair", guidance_scale=3.0, arms=(Arm(guidance_scale=5.0), Arm(model="x"))
+    )
+    assert [(one.model, one.condition, one.guidance_scale) for one in each_arm(settings)] == [
+        ("calibration-renderer", "fair", 5.0),
+        ("x", "fair", 3.0),
+    ]
+
+
+def test_every_sample_gives_the_number_of_its_finding(objects, origins):
+    for report in (objects, origins):
+        for arm in report.arms:
+            for finding in arm.results.findings:
+                sample = finding.sample
+                everything = np.arange(len(sample.units))
+                assert len(set(sample.units)) == len(sample.units), finding.title
+                assert sample.statistic(everything) == pytest.approx(finding.estimate.value), finding.title
