@@ -238,10 +238,8 @@ MARKUP_STILL_INSIDE = {
     "bias_core/ui/compare_view.py",
     "bias_core/ui/explore_layout.py",
     "bias_core/ui/groups.py",
-    "bias_core/ui/links.py",
     "bias_core/ui/plots.py",
     "bias_core/ui/results.py",
-    "bias_core/ui/study_form.py",
 }
 _TAG = re.compile(
     r"</[a-z]|<!--|(?<!\?P)<(a|article|aside|b|br|button|circle|code|dd|details|div|dl|dt|em|figcaption|figure|footer"

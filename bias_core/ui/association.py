@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
-from bias_core.studies.study_types import StudyReport  # noqa: TC001 (Gradio reads the handlers' annotations)
 from bias_core.studies.t2iat_own import own_association
 from bias_core.ui import association_view
-from bias_core.ui.study_extremes import opened_html
+from bias_core.ui.study_closer import CloserLook
 from bias_core.ui.study_form import Preset
-from bias_core.ui.study_html import TAKE_JS
-from bias_core.ui.study_tab import QUIET, StudyTab, Updates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bias_core.studies.study_types import Design, StudyFigure, StudySettings
+    from bias_core.studies.study_types import Design, StudyFigure, StudyReport, StudySettings
 
 _TESTS = "t2iat-tests"
 _EDITS = [
@@ -32,7 +29,7 @@ def _test(name: str, key: str, says: str, scale: float, condition: str = "publis
     return Preset(name=name, study=_TESTS, says=says, settings=settings)
 
 
-class AssociationTab(StudyTab):
+class AssociationTab(CloserLook):
     """Which of two concepts is drawn more like which of two attributes."""
 
     key: ClassVar = "association"
@@ -116,31 +113,6 @@ class AssociationTab(StudyTab):
         options = {name: value for name, value in settings.options.items() if name in known}
         return replace(settings, scale=1.0, options=options)
 
-    def build_extra(self) -> dict[str, Any]:
-        """A closer look at one test or occupation."""
-        extra: dict[str, Any] = {}
-        with gr.Row(elem_classes="closer"):
-            extra["closer"] = gr.Dropdown(label="Look closer at", elem_id=f"{self.key}-closer", visible=False)
-        extra["words"] = gr.HTML(js_on_load=TAKE_JS, elem_id=f"{self.key}-words", visible=False)
-        extra["behind"] = gr.HTML(js_on_load=TAKE_JS, elem_id=f"{self.key}-behind", visible=False)
-        extra["opened"] = gr.HTML(elem_id=f"{self.key}-opened")
-        return extra
-
-    def show_extra(self, report: StudyReport) -> Updates:
-        """Of a new report, the first test or occupation."""
-        choices = association_view.closer_looks(report)
-        first = choices[0][1] if choices else ""
-        closer = gr.update(choices=choices, value=first, visible=len(choices) > 1)
-        return {self.extra["closer"]: closer, **self._closer(report, first)}
-
-    def wire_extra(self) -> None:
-        """The menu, the pictures that open, and what can be taken along."""
-        report, extra = self.parts["report"], self.extra
-        shown = [extra[name] for name in ("words", "behind", "opened")]
-        extra["closer"].input(self.on_closer, [report, extra["closer"]], shown, **QUIET)
-        extra["behind"].select(self.on_open, report, extra["opened"], **QUIET)
-        self.wire_take(extra["words"])
-
     def headline(self, report: StudyReport) -> str:
         """One sentence on what was found."""
         return association_view.headline(report)
@@ -149,18 +121,14 @@ class AssociationTab(StudyTab):
         """All but the influence of prompts, which stands beside its test."""
         return [f for f in report.results.figures if not f.key.startswith(association_view.INFLUENCE)]
 
-    def on_closer(self, report: StudyReport | None, key: str) -> Updates:
-        """Another test or occupation."""
-        return {} if report is None else self._closer(report, key)
+    def closer_looks(self, report: StudyReport) -> Sequence[tuple[str, str]]:
+        """Tests, or occupations."""
+        return association_view.closer_looks(report)
 
-    def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
-        """One of the pictures behind the numbers, large."""
-        return opened_html(report, str(event.image))
+    def closer_html(self, report: StudyReport, key: str) -> str:
+        """One test in words."""
+        return association_view.closer_html(report, key)
 
-    def _closer(self, report: StudyReport, key: str) -> Updates:
-        words, behind = association_view.closer_html(report, key), association_view.behind_html(report, key)
-        return {
-            self.extra["words"]: gr.update(value=words, visible=bool(words)),
-            self.extra["behind"]: gr.update(value=behind, visible=bool(behind)),
-            self.extra["opened"]: "",
-        }
+    def behind_html(self, report: StudyReport, key: str) -> str:
+        """The pictures that lean most to either attribute."""
+        return association_view.behind_html(report, key)

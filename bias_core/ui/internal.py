@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import gradio as gr
 
 from bias_core.studies.internal_bias_own import own_targets
-from bias_core.studies.study_types import StudyReport  # noqa: TC001 (Gradio reads the handlers' annotations)
 from bias_core.ui import internal_view
-from bias_core.ui.study_extremes import opened_html
+from bias_core.ui.study_closer import CloserLook
 from bias_core.ui.study_form import Preset
-from bias_core.ui.study_html import TAKE_JS
-from bias_core.ui.study_tab import QUIET, StudyTab, Updates
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from bias_core.studies.study_types import Design, StudySettings
+    from bias_core.studies.study_types import Design, StudyReport, StudySettings
 
 _STUDY = "internal-bias"
 _FEW = "CEO, Engineer, Nurse, Librarian"
@@ -29,7 +26,7 @@ def _preset(name: str, says: str, scale: float, targets: str = "", condition: st
     return Preset(name=name, study=_STUDY, says=says, settings=settings)
 
 
-class InternalTab(StudyTab):
+class InternalTab(CloserLook):
     """What drawing adds to the lean of the words."""
 
     key: ClassVar = "internal"
@@ -82,44 +79,18 @@ class InternalTab(StudyTab):
         options = {name: value for name, value in settings.options.items() if name != "targets"}
         return replace(settings, scale=1.0, options=options)
 
-    def build_extra(self) -> dict[str, Any]:
-        """One target from text to picture."""
-        extra: dict[str, Any] = {}
-        with gr.Row(elem_classes="closer"):
-            extra["target"] = gr.Dropdown(label="Look closer at", elem_id=f"{self.key}-target")
-        extra["flow"] = gr.HTML(elem_id=f"{self.key}-flow")
-        extra["behind"] = gr.HTML(js_on_load=TAKE_JS, elem_id=f"{self.key}-behind")
-        extra["opened"] = gr.HTML(elem_id=f"{self.key}-opened")
-        return extra
-
-    def show_extra(self, report: StudyReport) -> Updates:
-        """Of a new report, the first target."""
-        targets = internal_view.targets_of(report)
-        menu = gr.update(choices=targets, value=targets[0], visible=len(targets) > 1)
-        return {self.extra["target"]: menu, **self._target(report, targets[0])}
-
-    def wire_extra(self) -> None:
-        """The menu and the pictures that open."""
-        report, extra = self.parts["report"], self.extra
-        shown = [extra[name] for name in ("flow", "behind", "opened")]
-        extra["target"].input(self.on_target, [report, extra["target"]], shown, **QUIET)
-        extra["behind"].select(self.on_open, report, extra["opened"], **QUIET)
-
     def headline(self, report: StudyReport) -> str:
         """One sentence on what was found."""
         return internal_view.headline(report)
 
-    def on_target(self, report: StudyReport | None, target: str) -> Updates:
-        """Another target."""
-        return {} if report is None else self._target(report, target)
+    def closer_looks(self, report: StudyReport) -> Sequence[tuple[str, str]]:
+        """The targets that were drawn."""
+        return [(target, target) for target in internal_view.targets_of(report)]
 
-    def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
-        """One of the pictures behind the numbers, large."""
-        return opened_html(report, str(event.image))
+    def closer_html(self, report: StudyReport, key: str) -> str:
+        """One target from text to picture."""
+        return internal_view.flow_html(report, key)
 
-    def _target(self, report: StudyReport, target: str) -> Updates:
-        return {
-            self.extra["flow"]: internal_view.flow_html(report, target),
-            self.extra["behind"]: internal_view.behind_html(report, target),
-            self.extra["opened"]: "",
-        }
+    def behind_html(self, report: StudyReport, key: str) -> str:
+        """Its pictures that are nearest to those of women and of men."""
+        return internal_view.behind_html(report, key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -12,6 +11,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import metric
 from bias_core.studies.study_export import is_shipped
 from bias_core.ui.messages import user_errors
+from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from bias_core.services import Services
@@ -84,10 +84,7 @@ def address_of(tab: str, report: StudyReport) -> str:
 
 def notice_html(link: Link) -> str:
     """What to tell of an address that asked for unknown things; "" where all is known."""
-    if not link.ignored:
-        return ""
-    what = escape(", ".join(link.ignored))
-    return f'<p class="notes" role="status">This link asks for what is not known here; left out: {what}.</p>'
+    return render("link_notice", ignored=link.ignored) if link.ignored else ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from bias_core.studies.explore_types import AssociationScore, AttributeScore
 
-# Stand-ins that matplotlib writes and that become CSS variables of assets/app.css.
+# Stand-ins that matplotlib writes and that become CSS variables of static/app.css.
 _INKS: Mapping[str, str] = {
     "#010101": "ink",
     "#020202": "muted",

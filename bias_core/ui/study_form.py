@@ -12,7 +12,7 @@ import gradio as gr
 from bias_core.errors import InvalidInput
 from bias_core.studies.study_types import StudySettings
 from bias_core.ui.model_menu import HINT, encoder_choices, force_box, model_choices
-from bias_core.ui.study_html import TAKE_JS
+from bias_core.ui.templates import render, script
 
 if TYPE_CHECKING:
     from bias_core.services import Services
@@ -226,20 +226,13 @@ def build_take(key: str) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     title = "Take it with you: zip, command, Python, link"
     with gr.Accordion(title, open=False, elem_classes="more", elem_id=f"{key}-command"):
-        parts["takes"] = gr.HTML(WHOLE, js_on_load=TAKE_JS, elem_id=f"{key}-takes")
+        parts["takes"] = gr.HTML(render("take_all"), js_on_load=script("choose"), elem_id=f"{key}-takes")
         copyable: dict[str, Any] = {"interactive": False, "buttons": ["copy"], "elem_classes": "code"}
         parts["shell"] = gr.Textbox(label="Command line", lines=2, max_lines=8, **copyable)
         parts["python"] = gr.Textbox(label="Python", lines=6, max_lines=20, **copyable)
         parts["link"] = gr.Textbox(label="Link to these settings", lines=1, max_lines=3, **copyable)
     parts["file"] = gr.DownloadButton("file", elem_id=f"{key}-file", elem_classes="hidden-file")
     return parts
-
-
-WHOLE = (
-    '<p class="takes"><button type="button" data-take="zip::zip">Everything as one zip</button>'
-    '<button type="button" data-take="report::json">Report, JSON</button>'
-    '<button type="button" data-take="report::md">Report, Markdown</button></p>'
-)
 
 
 def as_text(value: Any) -> str:

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import gradio as gr
 
-from bias_core.settings import ASSETS
 from bias_core.ui.templates import STATIC
 
-CSS: Path = ASSETS / "app.css"
-FAVICON: Path = ASSETS / "favicon.svg"
+CSS: Path = STATIC / "app.css"
+FAVICON: Path = STATIC / "favicon.svg"
 
 
 def build_theme() -> gr.themes.Base:

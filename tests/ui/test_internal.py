@@ -114,11 +114,11 @@ def test_own_targets_are_drawn_whole_and_shown_one_after_the_other(tab: Internal
     *_, last = tab.on_run(Visitor(), *asked)
     shown = last[tab.parts["report"]]
     assert shown.n_images == 2 * 3 + 8 * 2
-    assert last[tab.extra["target"]]["choices"] == ["judge", "man"]
-    assert "judge, from text to picture" in last[tab.extra["flow"]]
-    other = tab.on_target(shown, "man")
-    assert "man, from text to picture" in other[tab.extra["flow"]]
-    assert tab.on_target(None, "man") == {}
+    assert last[tab.extra["closer"]]["choices"] == [("judge", "judge"), ("man", "man")]
+    assert "judge, from text to picture" in last[tab.extra["words"]]["value"]
+    other = tab.on_closer(shown, "man")
+    assert "man, from text to picture" in other[tab.extra["words"]]["value"]
+    assert tab.on_closer(None, "man") == {}
     image_id = shown.pictures["image_id"].iloc[0]
     assert "<article" in tab.on_open(shown, SimpleNamespace(image=image_id))
 

@@ -33,7 +33,12 @@ def test_the_page_is_closed_to_frames_and_to_scripts_of_others(
 
 
 def test_nothing_else_of_the_folder_is_served(client: TestClient) -> None:
-    for path in ("/label/index.html", "/label/../app.css", "/label/%2e%2e/app.css", "/label/label.js/x"):
+    for path in (
+        "/label/index.html",
+        "/label/../models.yaml",
+        "/label/%2e%2e/models.yaml",
+        "/label/label.js/x",
+    ):
         assert client.get(path).status_code == 404
 
 
