@@ -30,12 +30,19 @@ def test_a_value_that_is_missing_is_an_error_and_not_an_empty_page():
         shown("<p>{{ missing }}</p>")
 
 
-def test_line_breaks_beside_tags_are_layout_and_between_words_a_space():
-    text = shown(
-        "<p>\n  <b>one</b>\n  <i>{{ two }}</i>\n  three\n  four\n  {% if 1 %}\n  five\n  {% endif %}\n</p>",
-        two=2,
+def test_line_breaks_are_layout_between_tags_and_a_space_in_a_sentence():
+    lines = (
+        "<p>",
+        "  <b>one</b>",
+        "  <i>{{ two }}</i>",
+        "  {{ two }}",
+        "  {% if 1 %}",
+        "  three",
+        "  {% endif %}",
     )
-    assert text == "<p><b>one</b><i>2</i>three fourfive</p>"
+    assert shown("\n".join((*lines, "</p>")), two=2) == "<p><b>one</b><i>2</i>2three</p>"
+    sentence = ("<p>", "three", "{{ two }}", "four", "<b>five</b>", "six <b>of</b>", "seven", "</p>")
+    assert shown("\n".join(sentence), two=2) == "<p>three 2 four <b>five</b> six <b>of</b> seven</p>"
 
 
 def test_numbers_are_written_as_in_reports():

@@ -1,7 +1,7 @@
 """The markup of the page: a Jinja template per part, and the scripts beside them in ``ui/static``.
 
-Values are escaped wherever they stand. A line break of a template beside a tag is layout and not shown, as
-in ``<b>one</b>`` and ``<small>two</small>`` on two lines; between words it is a space.
+Values are escaped wherever they stand. A line break of a template between tags, or between a tag and a value,
+is layout and not shown; between words, and between a word and a tag of its sentence, it is a space.
 """
 
 from __future__ import annotations
@@ -29,15 +29,24 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent
 STATIC = TEMPLATES.parent / "static"
 
-_BREAK_BESIDE_A_TAG = re.compile(r"(?<=[>])[ \t]*\n\s*|(?<=[%#]\})[ \t]*\n\s*|[ \t]*\n\s*(?=<|\{%|\{#)")
 _BREAK = re.compile(r"[ \t]*\n\s*")
+_CLOSING_TAG = re.compile(r"</[^<>]*>$")
 
 
 class _Layout(Extension):
     """Line breaks as the docstring of this file says."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:  # noqa: ARG002
-        return _BREAK.sub(" ", _BREAK_BESIDE_A_TAG.sub("", source.strip()))
+        return _BREAK.sub(_space, source.strip())
+
+
+def _space(found: re.Match[str]) -> str:
+    """What a line break stands for: a space between words, values, and words and a tag in the sentence."""
+    before, after = found.string[max(0, found.start() - 40) : found.start()], found.string[found.end() :][:2]
+    text_before, text_after = not before.endswith((">", "%}", "#}")), not after.startswith(("<", "{%", "{#"))
+    opens = after.startswith("<") and after != "</" and not before.endswith("}}")
+    closes = _CLOSING_TAG.search(before) is not None and after != "{{"
+    return " " if (text_before and (text_after or opens)) or (closes and text_after) else ""
 
 
 @cache
