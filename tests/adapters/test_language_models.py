@@ -171,7 +171,7 @@ def test_a_chat_model_is_asked_in_its_own_form(pieces, monkeypatch):
 
 
 def test_the_search_runs_on_the_real_classes(words, tiny_clip, pictures):
-    from bias_core.adapters.transformers_clip import TransformersEncoder
+    from bias_core.adapters.encoders import TransformersEncoder
 
     encoder = TransformersEncoder("tiny", str(tiny_clip), device="cpu", offline=True)
     found = optimise_prompts(
