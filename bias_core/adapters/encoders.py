@@ -98,8 +98,7 @@ class BatchedEncoder(HoldsWeights[tuple[Any, Any, Any, str]], ABC):
                 found = features().float()
             if half and not bool(torch.isfinite(found).all()):
                 found = features().float()
-            rows: np.ndarray = found.cpu().numpy()
-            return rows
+            return found.cpu().numpy()
 
     @abstractmethod
     def _load(self) -> tuple[Any, Any, Any, str]:
@@ -187,8 +186,7 @@ def to_unit_rows(features: np.ndarray, kind: str, encoder: str) -> np.ndarray:
     if bad.any():
         number = int(np.argmax(bad)) + 1
         raise InvalidInput(f"{encoder} gave a NaN or zero embedding for {kind} {number} of {len(rows)}")
-    unit: np.ndarray = rows / lengths
-    return unit
+    return rows / lengths
 
 
 class OpenClipEncoder(BatchedEncoder):

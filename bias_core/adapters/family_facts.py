@@ -305,8 +305,7 @@ def _multiples(way: Callable[[float], int], side: Callable[[Any], int]) -> Rule:
 
 def _nearest_shape(pipeline: Any, width: int, height: int) -> Size:
     shape = width / height
-    found: Size = min(pipeline.resolutions, key=lambda size: abs(size[0] / size[1] - shape))
-    return found
+    return min(pipeline.resolutions, key=lambda size: abs(size[0] / size[1] - shape))
 
 
 def _own_area(pipeline: Any, width: int, height: int) -> Size:
