@@ -1,4 +1,4 @@
-"""What is on record of a run: its manifest (what was asked, every row, how far it came) and its report."""
+"""One JSON file per run: what was asked, every row that it needs, and how far it came."""
 
 from __future__ import annotations
 
@@ -162,34 +162,3 @@ def _require_id(run_id: str) -> None:
     is_one = isinstance(run_id, str) and run_id.isascii() and run_id.isalnum() and len(run_id) <= _MOST_ID
     if not is_one:
         raise InvalidInput(f"a run id has letters and digits only, {_MOST_ID} at most; got {run_id!r:.80}")
-
-
-class ReportStore:
-    """Texts at ``<folder>/<run id>.json``; what is in them is the studies' business."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def save(self, run_id: str, text: str) -> None:
-        """Write it, whole or not at all; StorageError where the disk refuses."""
-        write_atomically(self._path(run_id), text.encode())
-
-    def find(self, run_id: str) -> str | None:
-        """The text, or None."""
-        try:
-            return self._path(run_id).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
-        except (OSError, UnicodeDecodeError) as error:
-            raise StorageError(f"cannot read the report of run {run_id}: {error}") from error
-
-    def __contains__(self, run_id: str) -> bool:
-        return self._path(run_id).is_file()
-
-    def delete(self, run_id: str) -> None:
-        """Forget it."""
-        self._path(run_id).unlink(missing_ok=True)
-
-    def _path(self, run_id: str) -> Path:
-        _require_id(run_id)
-        return self.folder / f"{run_id}.json"

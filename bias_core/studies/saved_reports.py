@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.runs.manifests import ReportStore
+from bias_core.runs.reports import ReportStore
 from bias_core.studies.designs import programs_by_kind, typed_options
 from bias_core.studies.explore_types import ExploreReport
 from bias_core.studies.plain_values import decode, encode
