@@ -151,4 +151,5 @@ class DeepFloydPipeline(DiffusionPipeline):
 
     def get_list_adapters(self) -> dict[str, list[str]]:
         """Of stage I, by component."""
-        return self.first.get_list_adapters()
+        found: dict[str, list[str]] = self.first.get_list_adapters()
+        return found

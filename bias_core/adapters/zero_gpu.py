@@ -152,7 +152,8 @@ def _load(model: Any) -> None:
 @cache
 def _gpu_call() -> Callable[[Job, int], Generator[_Event, None, None]]:
     spaces = importlib.import_module("spaces")
-    return spaces.GPU(duration=_asked_for)(run_job)
+    decorated: Callable[[Job, int], Generator[_Event, None, None]] = spaces.GPU(duration=_asked_for)(run_job)
+    return decorated
 
 
 def prepare() -> None:
@@ -267,4 +268,5 @@ class Borrower:
 
 def _refusal() -> type[Exception]:
     """What ``spaces`` raises: errors of gradio, which it brings and which only the page imports here."""
-    return importlib.import_module("gradio").Error
+    error: type[Exception] = importlib.import_module("gradio").Error
+    return error

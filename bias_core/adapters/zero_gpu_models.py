@@ -153,11 +153,13 @@ class ZeroGpuEncoder(_ZeroGpuReader):
 
     def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
         """Float32 array ``(n, d)``, rows of unit length."""
-        return self.one("encode_images", list(images), units=len(images))
+        rows: np.ndarray = self.one("encode_images", list(images), units=len(images))
+        return rows
 
     def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 array ``(n, d)``, rows of unit length."""
-        return self.one("encode_texts", list(texts), units=len(texts))
+        rows: np.ndarray = self.one("encode_texts", list(texts), units=len(texts))
+        return rows
 
 
 class ZeroGpuCaptioner(_ZeroGpuReader):
@@ -165,7 +167,8 @@ class ZeroGpuCaptioner(_ZeroGpuReader):
 
     def caption(self, images: Sequence[Image.Image]) -> list[str]:
         """One caption per picture."""
-        return self.one("caption", list(images), units=len(images))
+        said: list[str] = self.one("caption", list(images), units=len(images))
+        return said
 
 
 class ZeroGpuAnswerer(_ZeroGpuReader):
@@ -173,7 +176,8 @@ class ZeroGpuAnswerer(_ZeroGpuReader):
 
     def answer(self, images: Sequence[Image.Image], questions: Sequence[str]) -> list[str]:
         """One answer per (picture, question) pair."""
-        return self.one("answer", list(images), list(questions), units=len(images))
+        said: list[str] = self.one("answer", list(images), list(questions), units=len(images))
+        return said
 
 
 class ZeroGpuLanguageModel(_ZeroGpuReader):
@@ -181,11 +185,13 @@ class ZeroGpuLanguageModel(_ZeroGpuReader):
 
     def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
         """For each prefix, at most ``n`` texts that continue it by one token, likeliest first."""
-        return self.one("propose", list(prefixes), n, units=len(prefixes))
+        texts: list[list[str]] = self.one("propose", list(prefixes), n, units=len(prefixes))
+        return texts
 
     def complete(self, prompt: str, max_new_tokens: int) -> str:
         """The likeliest answer to ``prompt``, without the prompt."""
-        return self.one("complete", prompt, max_new_tokens, units=max_new_tokens)
+        text: str = self.one("complete", prompt, max_new_tokens, units=max_new_tokens)
+        return text
 
 
 READERS: Mapping[str, type[_ZeroGpuReader]] = {

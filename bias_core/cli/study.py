@@ -46,9 +46,8 @@ def list_studies() -> None:
 @app.command(name="show")
 def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]) -> None:
     """Show what a study draws and which options it has."""
-    from bias_core.studies.designs import find_design, program_of, typed_options
+    from bias_core.studies.designs import find_design, option_settings, program_of
     from bias_core.studies.run_study import with_options
-    from bias_core.studies.setting_fields import option_values, settings_of
     from bias_core.studies.study_types import StudySettings
 
     with user_errors():
@@ -61,10 +60,8 @@ def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`
         )
         for shot in shots[:: max(1, len(shots) // 5)][:5]:
             console.print(f"  {shot.prompt}  x {shot.n}", markup=False)
-        defaults = option_values(typed_options(design, {}))
-        for option, declared in settings_of(program_of(design).options).items():
-            value = declared.write(defaults[option])
-            console.print(f"--option {option}={value}  ({declared.says})", markup=False)
+        for name, one in option_settings(design).items():
+            console.print(f"--option {name}={one.write(one.default)}  ({one.says})", markup=False)
 
 
 @app.command(name="run")

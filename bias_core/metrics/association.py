@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bias_core.arrays import Floats, same_length, unit_sets
+from bias_core.arrays import Floats, same_dimension, same_length, unit_rows
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import (
@@ -261,7 +261,9 @@ def association_test(
 def _unit_sets(
     targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike
 ) -> tuple[Floats, Floats, Floats]:
-    x, a, b = unit_sets(targets=targets, attributes_a=attributes_a, attributes_b=attributes_b)
+    x = unit_rows(targets, "targets")
+    a, b = unit_rows(attributes_a, "attributes_a"), unit_rows(attributes_b, "attributes_b")
+    same_dimension(targets=x, attributes_a=a, attributes_b=b)
     return x, a, b
 
 
@@ -293,7 +295,8 @@ def _units(values: NDArray[np.float64], groups: ArrayLike | None, name: str) -> 
         raise InvalidInput(f"{name} must name one prompt per image, shape (n,); got shape {labels.shape}.")
     same_length(**{"images": values, name: labels})
     _, index = np.unique(labels, return_inverse=True)
-    return np.asarray(np.bincount(index, weights=values) / np.bincount(index))
+    means: NDArray[np.float64] = np.bincount(index, weights=values) / np.bincount(index)
+    return means
 
 
 def _mean_error(units: NDArray[np.float64], sets: tuple[Floats, Floats, Floats]) -> float:

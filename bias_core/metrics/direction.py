@@ -36,7 +36,8 @@ class KernelDirection:
         """Position of new images along the attribute, ``(n,)``; higher is towards a+."""
         rows = unit_rows(embeddings)
         same_dimension(embeddings=rows, support=self.support)
-        return np.asarray(_rbf(rows, self.support, self.gamma) @ self.coefficients)
+        positions: NDArray[np.float64] = _rbf(rows, self.support, self.gamma) @ self.coefficients
+        return positions
 
     def mean_gradient(self) -> NDArray[np.float64]:
         """Unit direction ``(d,)`` in which :meth:`project` rises, averaged over the support."""

@@ -172,7 +172,8 @@ def _area(counts: Counts) -> Counts:
 def _entropy(counts: Counts) -> Counts:
     total = counts.sum(axis=1, keepdims=True)
     shares = np.divide(counts, total, out=np.full(counts.shape, np.nan), where=total > 0)
-    return np.asarray(entr(shares).sum(axis=1))
+    entropy: Counts = entr(shares).sum(axis=1)
+    return entropy
 
 
 def _effective(counts: Counts) -> Counts:
@@ -193,7 +194,8 @@ def _gini(counts: Counts) -> Counts:
 
 
 def _ratio(above: Counts, below: Counts) -> Counts:
-    return np.asarray(np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0))
+    ratio: Counts = np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0)
+    return ratio
 
 
 FORMULAS: Mapping[str, Callable[[Counts], Counts]] = {

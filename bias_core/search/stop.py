@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -249,17 +249,22 @@ class _Comparison:
 
     def _mean(self, cosines: Floats, note: str, null_value: float | None = None) -> Estimate:
         estimate = bootstrap_interval(cosines, statistic=np.mean, rng=self._rng, null_value=null_value)
-        return estimate.with_note(note)
+        return _with_note(estimate, note)
 
     def _difference(self, inside: Floats, outside: Floats, note: str) -> Estimate:
         estimate = bootstrap_interval(
             inside, outside, statistic=_mean_difference, rng=self._rng, null_value=0.0
         )
-        return estimate.with_note(note)
+        return _with_note(estimate, note)
 
 
 def _mean_difference(x: Floats, y: Floats, axis: int) -> Floats:
-    return np.asarray(x.mean(axis=axis) - y.mean(axis=axis))
+    difference: Floats = x.mean(axis=axis) - y.mean(axis=axis)
+    return difference
+
+
+def _with_note(estimate: Estimate, note: str) -> Estimate:
+    return replace(estimate, note="; ".join(part for part in (estimate.note, note) if part))
 
 
 def _best_first(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bias_core.studies.program import Program
+    from bias_core.studies.setting_fields import Setting
 
 STUDY_FOLDER = ASSETS / "studies"
 PROGRAM_FILES = (
@@ -100,6 +101,12 @@ def typed_options(design: Design, given: Any) -> Any:
         known = ", ".join(declared) or "none"
         raise InvalidInput(f"{design.name} has no option {quoted(unknown[0])}; it has {known}")
     return kind(**{name: declared[name].read(value) for name, value in values.items()})
+
+
+def option_settings(design: Design) -> dict[str, Setting]:
+    """The options that are declared for the design's kind, by name, with the design's values as defaults."""
+    declared, defaults = settings_of(program_of(design).options), option_values(typed_options(design, {}))
+    return {name: replace(one, default=defaults[name]) for name, one in declared.items()}
 
 
 def programs_by_kind() -> Mapping[str, Program]:

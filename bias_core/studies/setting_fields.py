@@ -23,6 +23,7 @@ __all__ = [
     "Options",
     "Setting",
     "changed_settings",
+    "is_nothing",
     "option_values",
     "setting",
     "settings_class",
@@ -121,17 +122,16 @@ class Setting:
 
     @property
     def range_words(self) -> str:
-        """Its range in words, "" where it has none.
+        """Its range in words, as forms and addresses show values; "" where it has none.
 
         Examples
         --------
-        >>> Setting(label="Seed", sentence="", ge=0, le=9).range_words
-        '0 to 9'
+        >>> Setting(label="Seed", sentence="", ge=0, le=9999).range_words
+        '0 to 9,999'
         """
-        low = f"{self.ge:,g}" if self.ge is not None else f"above {self.gt:,g}" if self.gt is not None else ""
-        high = (
-            f"{self.le:,g}" if self.le is not None else f"below {self.lt:,g}" if self.lt is not None else ""
-        )
+        times = 100 if self.percent else 1
+        low = _end(self.ge, times) or (f"above {_end(self.gt, times)}" if self.gt is not None else "")
+        high = _end(self.le, times) or (f"below {_end(self.lt, times)}" if self.lt is not None else "")
         if low and high:
             return f"{low} to {high}"
         return f"at least {low}" if low else f"at most {high}" if high else ""
@@ -144,7 +144,7 @@ class Setting:
         InvalidInput
             It is no such value; the message quotes it. Ranges are left to the settings themselves.
         """
-        if self.may_be_left_out and _is_nothing(value):
+        if self.may_be_left_out and is_nothing(value):
             return None
         if self.kind is str:
             return "" if value is None else str(value).strip()
@@ -162,9 +162,34 @@ class Setting:
         except (ValidationError, OverflowError) as error:
             raise InvalidInput(self.refusal(value)) from error
 
+    def read_shown(self, value: object) -> Any:
+        """What forms and addresses show, as a value; InvalidInput where it is none."""
+        found = self.read(value)
+        return found / 100 if self.percent and found is not None else found
+
+    def shown(self, value: Any) -> Any:
+        """A value as forms and addresses show it."""
+        if isinstance(value, tuple):
+            return ", ".join(map(str, value))
+        number = round(100 * value, 6) if self.percent else value
+        if self.may_be_left_out:
+            return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        return int(number) if self.percent and number == int(number) else number
+
     def write(self, value: Any) -> str:
         """A value as the text that :meth:`read` takes."""
         return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+    @property
+    def may_be_linked(self) -> bool:
+        """Whether an address may ask for it: no file of this machine, and nobody's consent."""
+        return not self.local and self.kind is not object and self.name not in ("force", "arms")
+
+    @property
+    def info(self) -> str:
+        """One line for a form."""
+        listed = "with commas between" if self.kind is tuple else self.range_words
+        return ". ".join(filter(None, (self.sentence, listed[:1].upper() + listed[1:])))
 
     @property
     def says(self) -> str:
@@ -288,12 +313,15 @@ def _default(declared: Field[Any]) -> Any:
     return declared.default if made is MISSING else made()
 
 
-def _is_nothing(value: object) -> bool:
+def is_nothing(value: object) -> bool:
+    """Whether a field of a form is empty."""
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
 
 
-def _end(end: float | None) -> str:
-    return "" if end is None else f"{end:,.0f}" if float(end).is_integer() else f"{end:g}"
+def _end(end: float | None, times: int = 1) -> str:
+    if end is None:
+        return ""
+    return f"{times * end:,.0f}" if float(times * end).is_integer() else f"{times * end:g}"
 
 
 @cache

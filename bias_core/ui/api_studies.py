@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache, partial, wraps
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -19,10 +19,9 @@ from bias_core.studies.catalogue import find_attribute, load_attribute_sets, sug
 from bias_core.studies.compare import compare
 from bias_core.studies.compare_export import parse_arms
 from bias_core.studies.compare_types import CompareSettings
-from bias_core.studies.designs import find_design, list_designs, program_of, typed_options
+from bias_core.studies.designs import find_design, list_designs, option_settings, program_of
 from bias_core.studies.run_study import run_study, with_options
 from bias_core.studies.saved_reports import open_report
-from bias_core.studies.setting_fields import Setting, option_values, settings_of
 from bias_core.studies.study_report import plain, to_dict
 from bias_core.studies.study_types import StudyReport, StudySettings
 from bias_core.ui.messages import said
@@ -205,12 +204,13 @@ class StudyTools:
                 "reference": design.reference,
                 "redraws": design.where,
                 "pictures_at_full_size": _full_size(design.name),
-                "options": plain(option_values(typed_options(design, {}))),
-                "ranges": {one.name: one.told()["range"] for one in _options_of(design) if one.range_words},
-                "option_settings": [plain(one.told()) for one in _options_of(design)],
+                "options": {one.name: plain(one.default) for one in options},
+                "ranges": {one.name: one.told()["range"] for one in options if one.range_words},
+                "option_settings": [plain(one.told()) for one in options],
             }
             for design in list_designs()
             if _full_size(design.name)
+            for options in [option_settings(design).values()]
         ]
 
     def list_measures(self) -> list[dict[str, Any]]:
@@ -240,13 +240,6 @@ def _shipped(name: str) -> Design:
     if name not in known:
         raise InvalidInput(f"no study {quoted(name)}; there are {', '.join(known)}")
     return find_design(name)
-
-
-def _options_of(design: Design) -> list[Setting]:
-    """What may be asked of a design's kind, with the design's own values as defaults."""
-    defaults = option_values(typed_options(design, {}))
-    declared = settings_of(program_of(design).options)
-    return [replace(one, default=defaults[name]) for name, one in declared.items()]
 
 
 @cache

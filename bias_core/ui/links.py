@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import metric
+from bias_core.studies.designs import find_design, option_settings, typed_options
+from bias_core.studies.setting_fields import changed_settings, settings_of
 from bias_core.studies.study_export import is_shipped
+from bias_core.studies.study_types import StudySettings
 from bias_core.ui.messages import user_errors
+from bias_core.ui.study_form import OPTION
 from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
@@ -22,7 +25,7 @@ Tabs = Mapping[str, Sequence[str]]
 EXPLORE = "explore"
 _LONGEST = 200  # characters of a value
 _SHOWN = 60
-_SEEDS = 2**31
+_ALWAYS = ("model", "condition", "scale", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +35,8 @@ class Link:
     Attributes
     ----------
     tab : key of a tab that exists, "" for none.
-    values : by name, those that can stand in that tab's form: ``study``, ``model``, ``condition``,
-        ``percent``, ``seed``, ``concept``, ``measure``.
+    values : by name, those that can stand in that tab's form: ``study``, ``concept``, ``measure``, the
+        settings by their :attr:`~bias_core.studies.setting_fields.Setting.key`, and ``options``.
     ignored : what was asked for and is not known, in words.
     """
 
@@ -44,21 +47,24 @@ class Link:
 
 def read_link(query: Mapping[str, str], tabs: Tabs, services: Services) -> Link:
     """The tab and the values of an address; names that are not ours are other people's business."""
-    asked = {name: query[name] for name in ("tab", *_READ) if query.get(name)}
+    ours = ("tab", *_READ, *_SETTINGS, *(name for name in query if name.startswith(OPTION)))
+    asked = {name: query[name] for name in ours if query.get(name)}
     tab = asked.pop("tab", EXPLORE if asked else "")
     if tab not in tabs:
         return Link(ignored=(_quoted("tab", tab),) if tab else ())
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     ignored = []
     for name, text in asked.items():
         value = None
         with user_errors():
-            value = _READ[name](_Asked(text=text, studies=tabs[tab], services=services, found=found))
+            value = _read(name, _Asked(text=text, studies=tabs[tab], services=services, values=values))
         if value is None:
             ignored.append(_quoted(name, text))
+        elif name.startswith(OPTION):
+            values.setdefault("options", {})[name.removeprefix(OPTION)] = value
         else:
-            found[name] = value
-    return Link(tab=tab, values=found, ignored=tuple(ignored))
+            values[name] = value
+    return Link(tab=tab, values=values, ignored=tuple(ignored))
 
 
 def query_of(request: Any) -> Mapping[str, str]:
@@ -71,15 +77,21 @@ def address_of(tab: str, report: StudyReport) -> str:
     settings, design = report.settings, report.design
     if settings.images or not is_shipped(design):
         return f"?tab={tab}"
-    asked = {
-        "tab": tab,
-        "study": design.name,
-        "model": settings.model,
-        "condition": settings.condition,
-        "percent": f"{100 * settings.scale:g}",
-        "seed": settings.seed,
+    declared = settings_of(StudySettings)
+    chosen = [*_ALWAYS, *(name for name in changed_settings(settings) if name not in _ALWAYS)]
+    asked = {"tab": tab, "study": design.name}
+    asked |= {
+        declared[name].key: _text(declared[name].shown(getattr(settings, name)))
+        for name in chosen
+        if declared[name].may_be_linked
     }
-    return "?" + urlencode({k: v for k, v in asked.items() if v != ""})
+    options = option_settings(design)
+    asked |= {
+        OPTION + name: one.write(getattr(settings.options, name))
+        for name, one in options.items()
+        if getattr(settings.options, name) != one.default
+    }
+    return "?" + urlencode({name: text for name, text in asked.items() if text != ""})
 
 
 def notice_html(link: Link) -> str:
@@ -92,7 +104,7 @@ class _Asked:
     text: str
     studies: Sequence[str]
     services: Services
-    found: Mapping[str, Any]
+    values: Mapping[str, Any]
 
 
 def _study(asked: _Asked) -> str | None:
@@ -104,18 +116,25 @@ def _model(asked: _Asked) -> str:
 
 
 def _condition(asked: _Asked) -> str | None:
-    model = asked.found.get("model", "calibration-renderer")
+    model = asked.values.get("model", StudySettings().model)
     return asked.text if asked.text in asked.services.model_info(model).conditions else None
 
 
-def _percent(asked: _Asked) -> float | None:
-    number = _number(asked.text)
-    return number if 0 < number <= 100 else None
+def _setting(name: str, asked: _Asked) -> Any:
+    one = _SETTINGS[name]
+    if one.kind is str and len(asked.text) > _LONGEST:
+        return None
+    value = one.read_shown(asked.text)
+    StudySettings(**{one.name: value})  # raises where it is outside of its range
+    return one.shown(value)
 
 
-def _seed(asked: _Asked) -> int | None:
-    number = _number(asked.text)
-    return int(number) if number.is_integer() and 0 <= number < _SEEDS else None
+def _option(name: str, asked: _Asked) -> Any:
+    study = asked.values.get("study") or next(iter(asked.studies), "")
+    if not study:
+        return None
+    options = typed_options(find_design(study), {name: asked.text})
+    return getattr(options, name)
 
 
 def _concept(asked: _Asked) -> str | None:
@@ -127,22 +146,30 @@ def _measure(asked: _Asked) -> str:
     return metric(asked.text).key
 
 
+def _read(name: str, asked: _Asked) -> Any:
+    if name in _READ:
+        return _READ[name](asked)
+    return _option(name.removeprefix(OPTION), asked) if name.startswith(OPTION) else _setting(name, asked)
+
+
 _READ = {
     "study": _study,
     "model": _model,
     "condition": _condition,
-    "percent": _percent,
-    "seed": _seed,
     "concept": _concept,
     "measure": _measure,
-}  # a condition is read after its model
+}  # a condition is read after its model, and an option after its study
+_SETTINGS = {
+    one.key: one for one in settings_of(StudySettings).values() if one.may_be_linked and one.key not in _READ
+}
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise InvalidInput(f"not a number: {text!r}") from error
+LINK_NAMES = (*_READ, *_SETTINGS)
+"""What an address may say beside the tab, and beside options."""
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _quoted(name: str, text: str) -> str:

@@ -16,7 +16,7 @@ from bias_core.studies.study_types import (
     StudyReport,
 )
 from bias_core.types import Attribute
-from bias_core.ui import messages, origins_film, origins_stop, study_form
+from bias_core.ui import messages, origins_film, origins_stop
 from bias_core.ui.form import HEADERS, attribute_rows, read_attributes
 from bias_core.ui.messages import user_errors
 from bias_core.ui.origins_words import origins_headline
@@ -247,8 +247,7 @@ class OriginsTab(StudyTab):
 
     def on_study(self, name: str) -> Updates:
         """The options of another study; of SPI, with a predicted picture at every step."""
-        rows = study_form.option_rows(self.designs[name], _SHOWN_OPTIONS.get(name))
-        return super().on_study(name) | {self.form["options"]: rows}
+        return super().on_study(name) | self.options_of(name, _SHOWN_OPTIONS.get(name))
 
     def on_suit(self, study: str, model: str) -> Updates:
         """Choose a model with denoising steps where the study needs one, and say so."""

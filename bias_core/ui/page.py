@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bias_core.ui.links import LINK_NAMES
+from bias_core.ui.study_form import OPTION
 from bias_core.ui.templates import render, script
 
 HEADER = render("header")
@@ -11,7 +13,7 @@ HEADER = render("header")
 
 def header_js(titles: Mapping[str, str], tips: Mapping[str, str]) -> str:
     """What the page does by itself; ``titles`` of the tabs by their keys, ``tips`` of buttons by their id."""
-    return script("page", titles=titles, tips=tips)
+    return script("page", titles=titles, tips=tips, linkNames=LINK_NAMES, optionPrefix=OPTION)
 
 
 def address_js(key: str) -> str:

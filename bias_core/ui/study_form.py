@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
 from bias_core.errors import InvalidInput
+from bias_core.studies.designs import option_settings
+from bias_core.studies.setting_fields import Setting, is_nothing, option_values, settings_of
 from bias_core.studies.study_types import StudySettings
 from bias_core.ui.model_menu import HINT, encoder_choices, force_box, model_choices
 from bias_core.ui.templates import render, script
@@ -18,22 +20,20 @@ if TYPE_CHECKING:
     from bias_core.services import Services
     from bias_core.studies.study_types import Design
 
-FIELDS = (
-    "study",
-    "model",
-    "condition",
-    "encoder",
-    "percent",
-    "seed",
-    "steps",
-    "guidance",
-    "confidence",
-    "options",
-    "images",
-    "labels",
-    "force",
-)
-"""The form's values in the order in which handlers receive them; a tab's own inputs come after them."""
+FORM: Mapping[str, Setting] = {
+    one.key: one for one in settings_of(StudySettings).values() if one.name not in ("options", "arms")
+}
+"""The settings that stand in the form, by the names of their components."""
+FIELDS = ("study", *FORM)
+"""The form's components in the order in which handlers receive them; the options of the tab's studies come
+after them, and then the tab's own inputs."""
+LINKED = tuple(key for key in FIELDS if key == "study" or FORM[key].may_be_linked)
+"""Those that an address may fill."""
+OPTION = "option."
+"""The component of an option is called so, and then by its name."""
+_ABOVE = ("model", "condition", "percent")
+_READING = ("encoder", "force")
+_FILES = ("images", "labels")
 REMEMBERED = ("model", "condition", "encoder")
 
 
@@ -55,73 +55,51 @@ class Preset:
     settings: Mapping[str, Any]
 
 
-def read_settings(values: Sequence[Any]) -> StudySettings:
-    """The settings that the form asks for.
+def option_names(form: Mapping[str, Any]) -> list[str]:
+    """The names of the components of options, in their order."""
+    return [name for name in form if name.startswith(OPTION)]
+
+
+def read_settings(form: Mapping[str, Any], design: Design) -> StudySettings:
+    """The settings that the form asks for; of the options, those that the design has and that are not empty.
 
     Raises
     ------
     InvalidInput
-        A number that is none, or an option without a name; the message quotes it.
+        A value that is none; the message quotes it.
     """
-    form = dict(zip(FIELDS, values, strict=False))
-    return StudySettings(
-        model=as_text(form["model"]),
-        condition=as_text(form["condition"]),
-        encoder=as_text(form["encoder"]),
-        scale=as_number(form["percent"], "share of the full size") / 100,
-        seed=as_whole(form["seed"], "seed"),
-        num_inference_steps=as_whole(form["steps"], "denoising steps") if is_given(form["steps"]) else None,
-        guidance_scale=as_number(form["guidance"], "guidance") if is_given(form["guidance"]) else None,
-        confidence=as_number(form["confidence"], "confidence") / 100,
-        images=as_text(form["images"]),
-        labels=as_text(form["labels"]),
-        options=read_options(form["options"] or []),
-        force=bool(form["force"]),
-    )
-
-
-def read_options(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """Options from their table; an empty value leaves the design's own."""
-    found = {}
-    for row in rows:
-        name, value = (as_text(cell) for cell in (*row, "", "")[:2])
-        if value and not name:
-            raise InvalidInput(f"an option needs its name, got only the value {value!r}")
-        if value:
-            found[name] = value
-    return found
-
-
-def option_rows(design: Design, chosen: Mapping[str, Any] | None = None) -> list[list[str]]:
-    """The options of a design as rows of the table."""
-    options = {**design.options, **(chosen or {})}
-    return [[name, _shown(value)] for name, value in options.items()] or [["", ""]]
+    given = {one.name: one.read_shown(form[key]) for key, one in FORM.items()}
+    options = {
+        name: one.read_shown(form[OPTION + name])
+        for name, one in option_settings(design).items()
+        if not is_nothing(form.get(OPTION + name))
+    }
+    return StudySettings(**given, options=options)
 
 
 def form_values(design: Design, settings: StudySettings) -> dict[str, Any]:
-    """What the form shows for these settings."""
+    """What the form shows for these settings; files do not come back into it."""
+    shown = {key: one.shown(getattr(settings, one.name)) for key, one in FORM.items() if not one.local}
+    return {"study": design.name} | shown | option_updates(design, settings.options)
+
+
+def option_updates(design: Design, chosen: Any = None) -> dict[str, Any]:
+    """The options of a design in their components, with the values ``chosen`` before its own."""
+    given = option_values(chosen or {})
     return {
-        "study": design.name,
-        "model": settings.model,
-        "encoder": settings.encoder,
-        "percent": 100 * settings.scale,
-        "seed": settings.seed,
-        "steps": settings.num_inference_steps,
-        "guidance": settings.guidance_scale,
-        "confidence": round(100 * settings.confidence),
-        "options": option_rows(design, settings.options),
-        "force": settings.force,
+        OPTION + name: gr.update(
+            value=one.shown(one.read(given.get(name, one.default))),
+            visible=True,
+            label=one.label,
+            info=one.info,
+        )
+        for name, one in option_settings(design).items()
     }
 
 
-def _shown(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-
-
 def build_form(key: str, designs: Sequence[Design], services: Services) -> dict[str, Any]:
-    """The rows of the form that every study tab has."""
+    """The row of the form that every study tab has in sight."""
     form: dict[str, Any] = {}
-    defaults = StudySettings()
     with gr.Row(equal_height=True, elem_classes="line"):
         form["study"] = gr.Dropdown(
             [(design.title, design.name) for design in designs],
@@ -132,93 +110,110 @@ def build_form(key: str, designs: Sequence[Design], services: Services) -> dict[
             scale=4,
             min_width=240,
         )
-        form["model"] = gr.Dropdown(
-            model_choices(services),
-            value=defaults.model,
-            label="Model",
-            info=HINT,
-            allow_custom_value=True,
-            scale=4,
-            elem_id=f"{key}-model",
-            min_width=240,
-        )
-        form["condition"] = gr.Dropdown(
-            list(services.model_info(defaults.model).conditions),
-            value=defaults.condition,
-            scale=2,
-            label="Condition",
-            info="Bias planted in this world",
-            elem_id=f"{key}-condition",
-            min_width=150,
-        )
-        form["percent"] = gr.Slider(
-            1, 100, 10, step=1, label="Size, % of the full", elem_id=f"{key}-percent", scale=3,
-            min_width=200,
-        )  # fmt: skip
+        for name in _ABOVE:
+            form[name] = _component(key, name, FORM[name], services)
     return form
 
 
-def build_more(key: str, form: dict[str, Any], design: Design, services: Services) -> None:
+def build_more(key: str, form: dict[str, Any], designs: Sequence[Design], services: Services) -> None:
     """Sampling, reading, options and one's own files: what most visitors leave alone."""
-    defaults = StudySettings()
-    with gr.Accordion(
-        "Sampling, options, your own pictures", open=False, elem_classes="more", elem_id=f"{key}-more"
-    ):
+    title = "Sampling, options, your own pictures"
+    with gr.Accordion(title, open=False, elem_classes="more", elem_id=f"{key}-more"):
+        apart = (*_ABOVE, *_READING, *_FILES)
+        for names in ([name for name in FORM if name not in apart], _READING):
+            with gr.Row():
+                for name in names:
+                    form[name] = _component(key, name, FORM[name], services)
+        with gr.Row(elem_id=f"{key}-options"):
+            for design in designs:
+                for name, one in option_settings(design).items():
+                    if OPTION + name not in form:
+                        form[OPTION + name] = _component(key, OPTION + name, one, services)
+                        form[OPTION + name].visible = design is designs[0]
         with gr.Row():
-            form["seed"] = gr.Number(
-                defaults.seed,
-                label="Seed",
-                info="Picture i of a prompt: seed + i",
-                precision=0,
-                min_width=130,
-            )
-            form["steps"] = gr.Number(
-                None, label="Denoising steps", info="Empty: the model's own", precision=0, min_width=130
-            )
-            form["guidance"] = gr.Number(None, label="Guidance", info="Empty: the model's own", min_width=130)
-            form["confidence"] = gr.Dropdown(
-                [90, 95, 99], value=95, label="Confidence, %", info="Of every interval", min_width=130
-            )
-            form["encoder"] = gr.Dropdown(
-                encoder_choices(services),
-                value=defaults.encoder,
-                min_width=220,
-                label="Reader (encoder)",
-                info="Who reads the pictures",
-                allow_custom_value=True,
-            )
-            form["force"] = force_box(key)
-        _build_options(key, form, design)
+            for name in _FILES:
+                form[name] = _component(key, name, FORM[name], services)
 
 
-def _build_options(key: str, form: dict[str, Any], design: Design) -> None:
-    """The study's options, and one's own files."""
-    with gr.Row():
-        form["options"] = gr.Dataframe(
-            option_rows(design),
-            headers=["option", "value"],
-            datatype="str",
-            type="array",
-            interactive=True,
-            wrap=True,
-            label="Options of the study",
-            buttons=[],
-            elem_id=f"{key}-options",
-            max_height=260,
-        )
-        with gr.Column(min_width=240):
-            form["images"] = gr.File(
-                label="Your own pictures instead (zip with their prompts)",
-                file_types=[".zip"],
-                height=110,
-                elem_id=f"{key}-images",
-            )
-            form["labels"] = gr.File(
-                label="People's answers instead of automatic labels (CSV)",
-                file_types=[".csv"],
-                height=110,
-                elem_id=f"{key}-labels",
-            )
+def _component(key: str, name: str, one: Setting, services: Services) -> Any:
+    """The component that holds a setting: for some their own, for all others after the kind of value."""
+    if name in _OWN:
+        return _OWN[name](key, one, services)
+    more: dict[str, Any] = {
+        "value": one.shown(one.default),
+        "label": f"{one.label}, %" if one.percent else one.label,
+        "info": one.info,
+        "elem_id": f"{key}-{name.replace(OPTION, 'option-')}",
+        "min_width": 160,
+    }
+    if one.choices:
+        return gr.Dropdown(list(one.choices), **more)
+    if one.kind is bool:
+        return gr.Checkbox(**more)
+    if one.kind in (int, float) and not one.may_be_left_out:
+        return gr.Number(precision=0 if one.kind is int and not one.percent else None, **more)
+    # A gr.Number that holds nothing says 0 in the browser, so what may be left out is written as text.
+    return gr.Textbox(max_lines=3, placeholder="left out" if one.may_be_left_out else None, **more)
+
+
+def _model(key: str, one: Setting, services: Services) -> Any:
+    return gr.Dropdown(
+        model_choices(services),
+        value=one.default,
+        label=one.label,
+        info=HINT,
+        allow_custom_value=True,
+        scale=4,
+        elem_id=f"{key}-model",
+        min_width=240,
+    )
+
+
+def _condition(key: str, one: Setting, services: Services) -> Any:
+    return gr.Dropdown(
+        list(services.model_info(StudySettings().model).conditions),
+        value=one.default,
+        scale=2,
+        label=one.label,
+        info="Bias planted in this world",
+        elem_id=f"{key}-condition",
+        min_width=150,
+    )
+
+
+def _encoder(key: str, one: Setting, services: Services) -> Any:
+    return gr.Dropdown(
+        encoder_choices(services),
+        value=one.default,
+        min_width=220,
+        label=one.label,
+        info=one.info,
+        allow_custom_value=True,
+        elem_id=f"{key}-encoder",
+    )
+
+
+def _percent(key: str, one: Setting, _services: Services) -> Any:
+    return gr.Slider(
+        1, 100, _PERCENT, step=1, label=f"{one.label}, %", elem_id=f"{key}-percent", scale=3, min_width=200
+    )
+
+
+def _file(key: str, one: Setting, ending: str) -> Any:
+    label = f"{one.label} ({ending[1:]})"
+    return gr.File(label=label, file_types=[ending], height=110, elem_id=f"{key}-{one.key}", min_width=240)
+
+
+_PERCENT = 10  # of the full size: what a first click draws
+_OWN: Mapping[str, Callable[[str, Setting, Services], Any]] = {
+    "model": _model,
+    "condition": _condition,
+    "encoder": _encoder,
+    "percent": _percent,
+    "force": lambda key, _one, _services: force_box(key),
+    "images": lambda key, one, _services: _file(key, one, ".zip"),
+    "labels": lambda key, one, _services: _file(key, one, ".csv"),
+}
 
 
 def build_take(key: str) -> dict[str, Any]:
@@ -242,7 +237,7 @@ def as_text(value: Any) -> str:
 
 def is_given(value: Any) -> bool:
     """Whether a number field holds anything."""
-    return value is not None and value != "" and not (isinstance(value, float) and math.isnan(value))
+    return not is_nothing(value)
 
 
 def as_number(value: Any, what: str) -> float:

@@ -12,6 +12,7 @@ import gradio as gr
 from bias_core.studies.examples import list_examples, open_example
 from bias_core.studies.study_types import StudyReport
 from bias_core.ui import messages, study_form
+from bias_core.ui.links import query_of, read_link
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import model_hint
 from bias_core.ui.templates import render
@@ -39,6 +40,7 @@ class Opening:
     also: ClassVar[Sequence[str]] = ()
     key: ClassVar[str]
     services: Services
+    studies: ClassVar[Sequence[str]]
     designs: Mapping[str, Design]
     form: Mapping[str, Any]
     own: Mapping[str, Any]
@@ -74,7 +76,8 @@ class Opening:
     def form_of(self, design: Design, settings: StudySettings) -> Updates:
         """The form for these settings."""
         values = study_form.form_values(design, settings)
-        return {self.form[name]: value for name, value in values.items()} | {
+        hidden = dict.fromkeys(study_form.option_names(self.form), gr.update(visible=False))
+        return {self.form[name]: value for name, value in (hidden | values).items()} | {
             self.form["condition"]: self._conditions(settings.model, settings.condition),
             self.form["images"]: None,
             self.form["labels"]: None,
@@ -84,7 +87,7 @@ class Opening:
     def filled(self) -> list[Any]:
         """Everything that :meth:`form_of` changes."""
         use_own = [self.parts["use_own"]] if self.own else []
-        return [*(self.form[name] for name in study_form.FIELDS), *use_own]
+        return [*self.form.values(), *use_own]
 
     def suited(self) -> list[Any]:
         """Everything that :meth:`suited_to` changes."""
@@ -103,6 +106,31 @@ class Opening:
         info = self.services.model_info(model)
         chosen = condition if condition in info.conditions else next(iter(info.conditions), None)
         return gr.update(choices=list(info.conditions), value=chosen, visible=bool(info.conditions))
+
+    def options_of(self, name: str, chosen: Mapping[str, Any] | None = None) -> Updates:
+        """The options of a study in the form, and no others."""
+        shown = study_form.option_updates(self.designs[name], chosen)
+        hidden = gr.update(visible=False)
+        return {self.form[key]: shown.get(key, hidden) for key in study_form.option_names(self.form)}
+
+    def on_remember(self, *values: Any) -> dict[str, Any]:
+        """What this browser should know next time."""
+        return dict(zip(study_form.REMEMBERED, values, strict=True))
+
+    def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
+        """Put back what this browser chose last time, or fill in what the address asks for."""
+        kept = {k: str(v) for k, v in (remembered or {}).items() if k in study_form.REMEMBERED}
+        link = read_link(query_of(request), {self.key: self.studies}, self.services)
+        kept |= {k: v for k, v in link.values.items() if k in study_form.FIELDS}
+        with user_errors():
+            model = kept.get("model", self.form["model"].value)
+            filled: Updates = {self.form[k]: v for k, v in kept.items()}
+            if "study" in kept or "options" in link.values:
+                name = kept.get("study", next(iter(self.designs)))
+                filled |= self.options_of(name, link.values.get("options"))
+            condition = self._conditions(model, kept.get("condition", "published"))
+            return filled | {self.form["condition"]: condition}
+        return {self.parts["count"]: ""}
 
     # Examples.
 

@@ -15,7 +15,7 @@ from bias_core.studies.run_study import followed, run_study, with_options
 from bias_core.studies.study_export import to_command, to_python
 from bias_core.studies.study_types import StudyReport, StudySettings
 from bias_core.ui import messages, study_form, study_html
-from bias_core.ui.links import address_of, query_of, read_link
+from bias_core.ui.links import address_of
 from bias_core.ui.messages import user_errors
 from bias_core.ui.page import ABSOLUTE_JS
 from bias_core.ui.run_turns import RUN, in_line
@@ -146,8 +146,7 @@ class StudyTab(Opening):
                     container=False,
                 )
                 self.own = self.build_own()
-        first = next(iter(self.designs.values()))
-        study_form.build_more(self.key, self.form, first, self.services)
+        study_form.build_more(self.key, self.form, list(self.designs.values()), self.services)
         with gr.Row(elem_classes="tools"):
             self.parts["run"] = gr.Button(
                 "Run and measure", variant="primary", elem_id=f"{self.key}-run", scale=0, min_width=200
@@ -174,9 +173,13 @@ class StudyTab(Opening):
     # Wiring.
 
     def inputs(self) -> list[Any]:
-        """The form's components in the order of ``FIELDS``, then the tab's own and whether to use them."""
+        """The form's components in their order, then the tab's own and whether to use them."""
         own = [*self.own.values(), self.parts["use_own"]] if self.own else []
-        return [*(self.form[name] for name in study_form.FIELDS), *own]
+        return [*(self.form[name] for name in self.fields()), *own]
+
+    def fields(self) -> list[str]:
+        """The names of the form's components, in the order in which handlers receive their values."""
+        return [*study_form.FIELDS, *study_form.option_names(self.form)]
 
     def outputs(self) -> list[Any]:
         """Everything that a finished run changes."""
@@ -188,18 +191,19 @@ class StudyTab(Opening):
         if parts["chips"]:
             self._wire_run(self.on_any("click", parts["chips"], self.on_preset, None, self.filled()).then)
         parts["stop"].click(self.on_stop, parts["visitor"], parts["status"], queue=False, **QUIET)
-        changed = [form["options"], form["steps"], form["guidance"]]
+        options = [form[name] for name in study_form.option_names(form)]
+        changed = [*options, form["steps"], form["guidance"]]
         form["study"].input(self.on_study, form["study"], changed, **QUIET)
         form["model"].input(self.on_model, form["model"], self.suited(), **QUIET)
         counted = [
-            *(form[name] for name in ("study", "percent", "options")),
+            *(form[name] for name in ("study", "percent")),
             *self.inputs()[len(study_form.FIELDS) :],
         ]
         self.on_any("change", counted, self.on_count, self.inputs(), parts["count"])
         self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")))
         remembered = [form[name] for name in study_form.REMEMBERED]
         self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], queue=False)
-        linked = [form[name] for name in ("study", "options", "percent", "seed")]
+        linked = [*options, *(form[name] for name in study_form.LINKED if form[name] not in remembered)]
         demo.load(self.on_load, parts["remembered"], [*remembered, *linked, parts["count"]], **QUIET)
         parts["link"].change(None, parts["link"], parts["link"], js=ABSOLUTE_JS, **QUIET)
         wire_pictures(self.pictures)
@@ -305,9 +309,7 @@ class StudyTab(Opening):
 
     def on_study(self, name: str) -> Updates:
         """The options of another study."""
-        design = self.designs[name]
-        form = self.form
-        return {form["options"]: study_form.option_rows(design), form["steps"]: None, form["guidance"]: None}
+        return self.options_of(name) | {self.form["steps"]: None, self.form["guidance"]: None}
 
     def on_model(self, name: str) -> Updates:
         """The conditions of another model."""
@@ -324,24 +326,6 @@ class StudyTab(Opening):
             return f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
         return ""
 
-    def on_remember(self, *values: Any) -> dict[str, Any]:
-        """What this browser should know next time."""
-        return dict(zip(study_form.REMEMBERED, values, strict=True))
-
-    def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
-        """Put back what this browser chose last time, or fill in what the address asks for."""
-        kept = {k: str(v) for k, v in (remembered or {}).items() if k in study_form.REMEMBERED}
-        link = read_link(query_of(request), {self.key: self.studies}, self.services)
-        kept |= {k: v for k, v in link.values.items() if k in study_form.FIELDS}
-        with user_errors():
-            model = kept.get("model", self.form["model"].value)
-            filled: Updates = {self.form[k]: v for k, v in kept.items()}
-            if "study" in kept:
-                filled[self.form["options"]] = study_form.option_rows(self.designs[kept["study"]])
-            condition = self._conditions(model, kept.get("condition", "published"))
-            return filled | {self.form["condition"]: condition}
-        return {self.parts["count"]: ""}
-
     # Steps of the handlers.
 
     def steps(self, visitor: Visitor, values: Sequence[Any]) -> Generator[Progress, None, StudyReport]:
@@ -351,10 +335,11 @@ class StudyTab(Opening):
 
     def asked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """The design and the settings that stand in the form; InvalidInput where they cannot be used."""
-        n = len(study_form.FIELDS)
-        settings = study_form.read_settings(values[:n])
-        design = self.designs[str(values[0])]
-        *own, use_own = values[n:] or (False,)
+        names = self.fields()
+        form = dict(zip(names, values, strict=False))
+        design = self.designs[str(form["study"])]
+        settings = study_form.read_settings(form, design)
+        *own, use_own = values[len(names) :] or (False,)
         if not use_own:
             return design, settings
         return self.own_design(design, dict(zip(self.own, own, strict=True))), self.own_settings(settings)

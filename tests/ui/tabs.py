@@ -10,6 +10,8 @@ import gradio as gr
 from bias_core.ui.visitor import Visitor
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bias_core.services import Services
     from bias_core.ui.study_tab import StudyTab
 
@@ -29,7 +31,8 @@ def built(kind: type[T], services: Services) -> T:
     return asyncio.run(lay_out())
 
 
-def form_values(tab: StudyTab, **own: Any) -> list[Any]:
-    """What stands in the form at first; with words of one's own, these are the ones to run."""
-    named = {id(tab.own[name]): value for name, value in own.items()} | {id(tab.form["options"]): []}
-    return [*[named.get(id(c), c.value) for c in tab.inputs()][:-1], bool(own)]
+def form_values(tab: StudyTab, form: Mapping[str, Any] | None = None, **own: Any) -> list[Any]:
+    """The form as it is at first, but for ``form``; with words of one's own, these are the ones to run."""
+    changed = {id(tab.form[name]): value for name, value in (form or {}).items()}
+    changed |= {id(tab.own[name]): value for name, value in own.items()}
+    return [*[changed.get(id(c), c.value) for c in tab.inputs()][:-1], bool(own)]

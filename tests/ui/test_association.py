@@ -160,10 +160,9 @@ def test_a_preset_draws_a_few_hundred_pictures_at_most(tab: AssociationTab, plac
 
 
 def test_own_words_are_run_whole_whatever_study_size_and_options_stand_above(tab: AssociationTab) -> None:
-    asked = form_values(tab, x="A: rose, tulip, lily", n=2)
-    asked[:5] = ["t2iat-human", "calibration-renderer", "fair", "calibration-clip", 1]
-    asked[9] = [["tests", "science_arts"], ["n_images", "5"], ["crossing", "full"]]
-    design, settings = tab.asked(asked)
+    form = {"study": "t2iat-human", "condition": "fair", "percent": 1, "option.tests": "science_arts",
+            "option.n_images": 5, "option.crossing": "full"}  # fmt: skip
+    design, settings = tab.asked(form_values(tab, form, x="A: rose, tulip, lily", n=2))
     assert design.name == "own-association"
     assert settings.scale == 1.0
     assert settings.options == {"crossing": "full"}

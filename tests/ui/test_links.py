@@ -2,10 +2,15 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 import pytest
 
-from bias_core.ui.links import Link, notice_html, query_of, read_link
+from bias_core.studies.designs import find_design
+from bias_core.studies.run_study import with_options
+from bias_core.studies.study_types import StudySettings
+from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
+from bias_core.ui.study_form import FORM, read_settings
 
 if TYPE_CHECKING:
     from tests.ui.fakes import FakeServices
@@ -33,6 +38,27 @@ def test_a_link_fills_a_form_with_values_of_the_right_kind(fakes: FakeServices) 
     assert notice_html(link) == ""
 
 
+def test_every_setting_and_option_travels(fakes: FakeServices) -> None:
+    settings = StudySettings(
+        condition="fair", scale=0.25, num_inference_steps=9, guidance_scale=2.5, negative_prompt="a hat, ink",
+        confidence=0.9,
+        options={"tests": ["science_arts", "career_family"], "crossing": "full", "n_permutations": 50},
+    )  # fmt: skip
+    design = find_design("t2iat-tests")
+    settings = with_options(design, settings)
+    report: Any = SimpleNamespace(settings=settings, design=design)
+    link = read_link(dict(parse_qsl(address_of("association", report)[1:])), TABS, fakes)
+    assert notice_html(link) == ""
+    form = {key: one.shown(getattr(settings, one.name)) for key, one in FORM.items()}
+    form |= {key: value for key, value in link.values.items() if key != "options"}
+    form |= {f"option.{name}": value for name, value in link.values["options"].items()}
+    assert with_options(design, read_settings(form, design)) == settings
+
+
+def test_no_address_gives_files_or_consent(fakes: FakeServices) -> None:
+    assert read(fakes, tab="association", images="/etc", labels="/etc", force="true").values == {}
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -50,6 +76,16 @@ def test_a_link_fills_a_form_with_values_of_the_right_kind(fakes: FakeServices) 
         ("seed", "9" * 30),
         ("concept", "x" * 201),
         ("measure", "bias"),
+        ("steps", "0"),
+        ("steps", "2.5"),
+        ("guidance", "nan"),
+        ("guidance", "31"),
+        ("confidence", "100"),
+        ("encoder", "x" * 201),
+        ("negative", "a\x00"),
+        ("option.n_permutations", "0"),
+        ("option.crossing", "both"),
+        ("option.colour", "red"),
     ],
 )
 def test_what_is_not_known_is_left_out_and_said(fakes: FakeServices, name: str, text: str) -> None:

@@ -167,9 +167,10 @@ def test_the_steps_get_a_model_that_has_some(tab: OriginsTab) -> None:
     assert tab.on_suit("oasis-spi", "calibration-diffusion") == {}
     assert tab.on_suit("oasis-stop", "calibration-renderer") == {}
     assert tab.on_suit("oasis-spi", "no such model") == {}
-    rows = dict(tab.on_study("oasis-spi")[tab.form["options"]])
-    assert rows["n_samples"] == "3"
-    assert int(rows["n_predicted"]) > 100
+    shown = tab.on_study("oasis-spi")
+    assert shown[tab.form["option.n_samples"]]["value"] == 3
+    assert shown[tab.form["option.n_predicted"]]["value"] > 100
+    assert shown[tab.form["option.n_tokens"]] == {"visible": False, "__type__": "update"}
 
 
 def test_own_words_go_with_the_chosen_study(tab: OriginsTab) -> None:

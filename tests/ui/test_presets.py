@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import gradio as gr
+
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design
+from bias_core.studies.designs import find_design, option_settings
 from bias_core.studies.rows import RowMaker
 from bias_core.studies.run_study import with_options
 from bias_core.studies.study_size import check_size
 from bias_core.studies.study_types import StudySettings
 from bias_core.ui.build import TABS
+from bias_core.ui.study_form import option_updates, read_settings
+from bias_core.ui.study_tab import StudyTab
+from tests.ui.tabs import built
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,3 +37,19 @@ def test_every_preset_of_a_study_is_within_the_limits_of_a_space(
         settings = with_options(design, StudySettings(**preset.settings))
         check_size(design, settings, limits, RowMaker.build(settings, fakes))
     assert len(studies) > 15
+
+
+def test_an_untouched_form_asks_for_the_defaults_and_holds_every_option(fakes: FakeServices) -> None:
+    for kind in [tab for tab in TABS if issubclass(tab, StudyTab) and tab.studies]:
+        tab = built(kind, fakes)
+        for design in tab.designs.values():
+            form = {name: tab.form[name].value for name in tab.fields()} | {"study": design.name}
+            form |= {name: update["value"] for name, update in option_updates(design).items()}
+            settings = with_options(design, read_settings(form, design))
+            assert settings == with_options(design, StudySettings(scale=0.1)), (kind, design.name)
+            for name, one in option_settings(design).items():
+                held = tab.form[f"option.{name}"]
+                assert isinstance(held, gr.Number) == (one.kind in (int, float)), (kind, design.name, name)
+                assert getattr(held, "choices", None) in (None, [(c, c) for c in one.choices])
+        # In the browser an empty gr.Number says 0, which is no "left out".
+        assert all(c.value is not None for c in tab.form.values() if isinstance(c, gr.Number))

@@ -56,8 +56,8 @@ document.addEventListener('click', (event) => {
 window.nameTab = (key) => {
   const address = new URL(location.href);
   if (!window.linkIsRead || (address.searchParams.get('tab') || 'explore') === key) return;
-  for (const name of ['study', 'model', 'condition', 'percent', 'seed', 'concept', 'measure'])
-    address.searchParams.delete(name);
+  for (const name of [...address.searchParams.keys()])
+    if (linkNames.includes(name) || name.startsWith(optionPrefix)) address.searchParams.delete(name);
   address.searchParams.set('tab', key);
   history.replaceState(history.state, '', address);
 };
