@@ -8,13 +8,12 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import yaml
-from jinja2 import Template
+from jinja2 import Environment
 
 from bias_core.annotation.collected import LabelledItem, given_answers, labelled_items, task_progress
 from bias_core.annotation.label_pictures import read_picture
@@ -107,7 +106,7 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
         yield "excluded.csv", csv_bytes(excluded)
     ordinary = {name: one for name, one in by_name.items() if one.item.gold is None}
     yield "train/metadata.jsonl", _lines([_metadata(name, one, task) for name, one in ordinary.items()])
-    yield "label_studio/config.xml", _studio_config(task)
+    yield "label_studio/config.xml", _text_from("label_studio.xml", autoescape=True, task=task)
     yield "label_studio/tasks.json", _json([_studio_task(task, *pair) for pair in by_name.items()])
     yield "argilla/settings.json", _json(_argilla_settings(task))
     yield "argilla/records.json", _json([_argilla_record(task, *pair) for pair in by_name.items()])
@@ -134,34 +133,24 @@ def _metadata(name: str, one: LabelledItem, task: Task) -> dict[str, Any]:
 
 def _card(progress: TaskProgress) -> str:
     task = progress.task
-    questions = [f"- {position}: {_line(question)}" for position, question in task.questions.items()]
-    answers = "; ".join(f"{_line(answer.label)} (`{answer.key}`)" for answer in task.answers)
-    template = Template((ASSETS / "texts" / "label_card.md").read_text(encoding="utf-8"), trim_blocks=True)
-    card: str = template.render(
+    return _text_from(
+        "label_card.md",
         head=yaml.safe_dump({"pretty_name": task.title} | _HEAD, sort_keys=False, allow_unicode=True),
-        title=_line(task.title),
-        counts=_counts(progress),
-        questions="\n".join([*questions, f"- answers: {answers}"]),
-        instructions=_quotation(task.instructions),
-        consent=_quotation(task.consent),
-        columns="\n".join(f"- `{name}`: {meaning}" for name, meaning in COLUMNS.items()),
+        progress=progress,
+        task=task,
+        n_raters=sum(rater.n_answered > 0 for rater in progress.counted_raters),
+        n_excluded=len(progress.raters) - len(progress.counted_raters),
+        columns=COLUMNS,
     )
-    return card
 
 
-def _counts(progress: TaskProgress) -> str:
-    active = [rater for rater in progress.counted_raters if rater.n_answered]
-    n_deleted, n_excluded = progress.n_deleted_raters, len(progress.raters) - len(progress.counted_raters)
-    sentences = [
-        f"{progress.n_answers:,} answers of {len(active)} raters to {progress.n_items:,} pictures "
-        f"({progress.n_complete:,} have the {progress.task.raters_per_item} raters that were wanted); "
-        f"{progress.n_gold_items} more pictures had a known answer. The task was made on "
-        f"{progress.task.created[:10]}; this is version {progress.task.version}.",
-        f"{progress.n_deleted_answers} answers of {n_deleted} raters were deleted by them." * bool(n_deleted),
-        f"{progress.n_excluded_answers} answers of {n_excluded} raters were excluded by the owner."
-        * bool(n_excluded),
-    ]
-    return " ".join(filter(None, sentences))
+def _text_from(name: str, *, autoescape: bool = False, **values: Any) -> str:
+    """A template of ``assets/texts`` with these values; filters of its own keep markup out of a card."""
+    environment = Environment(autoescape=autoescape, trim_blocks=True, keep_trailing_newline=True)
+    environment.filters |= {"line": _line, "quotation": _quotation}
+    template = environment.from_string((ASSETS / "texts" / name).read_text(encoding="utf-8"))
+    text: str = template.render(values)
+    return text
 
 
 def _line(text: str) -> str:
@@ -174,19 +163,6 @@ def _quotation(text: str) -> str:
 
 # Label Studio: every rater's answer is an annotation. Pictures are files of a local storage whose folder is
 # the unpacked export.
-
-
-def _studio_config(task: Task) -> str:
-    options = "\n".join(
-        f'    <Choice value="{escape(a.key)}" html="{escape(escape(a.label))}"/>' for a in task.answers
-    )
-    lines = [
-        f'  <Header value="$question_{position}"/>\n'
-        f'  <Choices name="{position}" toName="image" choice="single" required="true">\n{options}\n'
-        "  </Choices>"
-        for position in task.positions
-    ]
-    return "\n".join(["<View>", '  <Image name="image" value="$image"/>', *lines, "</View>", ""])
 
 
 def _studio_task(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:

@@ -42,32 +42,15 @@ def progress_html(progress: TaskProgress, report: StudyReport, sync_error: str |
 
     ``sync_error`` is of the copying to a hub: None where there is no copying, "" while all is well.
     """
-    raters = progress.counted_raters
-    n_excluded = len(progress.raters) - len(raters)
-    seconds = [one.median_seconds for one in raters if not math.isnan(one.median_seconds)]
-    checks = sum(one.n_gold for one in raters)
-    wrong = checks - sum(one.n_gold_right for one in raters)
-    facts = [
-        f"{progress.n_answers:,} of {progress.n_wanted:,} answers",
-        f"{progress.n_complete:,} of {progress.n_items:,} pictures complete",
-        f"{len(raters):,} raters",
-    ]
-    if n_excluded:
-        facts.append(f"raters excluded: {n_excluded:,}, with {progress.n_excluded_answers:,} answers")
-    if seconds:
-        facts.append(f"{format_number(median(seconds))} s a picture (median of the raters' medians)")
-    if checks:
-        facts.append(f"{wrong:,} of {checks:,} attention checks failed")
-    if progress.n_deleted_raters:
-        facts.append(f"{progress.n_deleted_raters:,} raters deleted {progress.n_deleted_answers:,} answers")
+    seconds = [one.median_seconds for one in progress.counted_raters if one.n_answered]
     tables = [
         (table.title, Markup(frame_html(table.frame, table.title)), table.note)
         for table in report.results.tables
         if table.key in (RATERS, COVERAGE)
     ]
-    share = min(100.0, 100 * progress.n_answers / progress.n_wanted) if progress.n_wanted else 0.0
-    values = {"facts": facts, "tables": tables, "share": share, "sync_error": sync_error}
-    return render("label_progress", progress=progress, **values)
+    seconds_text = format_number(median(seconds)) if seconds else ""
+    values = {"progress": progress, "tables": tables, "seconds": seconds_text, "sync_error": sync_error}
+    return render("label_progress", **values)
 
 
 def agreement_html(report: StudyReport) -> str:
