@@ -5,7 +5,7 @@ import time
 import numpy as np
 import torch
 
-from bias_core.adapters.transformers_clip import TransformersEncoder
+from bias_core.adapters.encoders import TransformersEncoder
 from bias_core.calibration.captions import vocabulary
 from bias_core.search.stop import optimise_prompts
 from bias_core.settings import ASSETS

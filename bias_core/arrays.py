@@ -59,6 +59,24 @@ def unit_rows(x: ArrayLike, name: str = "embeddings", *, min_rows: int = 1) -> F
     return unit
 
 
+def unit_sets(min_rows: int = 1, /, **sets: ArrayLike) -> list[Floats]:
+    """:func:`unit_rows` of several sets of embeddings of one dimension, in their order.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`unit_rows` and :func:`same_dimension`.
+
+    Examples
+    --------
+    >>> [rows.shape for rows in unit_sets(targets=np.ones((3, 7)), attributes=np.ones((5, 7)))]
+    [(3, 7), (5, 7)]
+    """
+    rows = {name: unit_rows(array, name, min_rows=min_rows) for name, array in sets.items()}
+    same_dimension(**rows)
+    return list(rows.values())
+
+
 def unit_vector(x: ArrayLike, name: str = "direction") -> Floats:
     """A vector ``(d,)`` divided by its length.
 
@@ -77,8 +95,7 @@ def unit_vector(x: ArrayLike, name: str = "direction") -> Floats:
         raise InvalidInput(f"{name} must have shape (d,); got shape {vector.shape}.")
     if not vector.any():
         raise InvalidInput(f"{name} must not be zero; got {vector.size} zeros.")
-    unit: Floats = unit_rows(vector[np.newaxis], name)[0]
-    return unit
+    return np.asarray(unit_rows(vector[np.newaxis], name)[0])
 
 
 def finite_vector(x: ArrayLike, name: str = "values", *, min_size: int = 1) -> NDArray[np.float64]:
@@ -100,6 +117,43 @@ def finite_vector(x: ArrayLike, name: str = "values", *, min_size: int = 1) -> N
     if vector.size < min_size:
         raise InvalidInput(f"{name} needs at least {min_size} numbers; got {vector.size}.")
     return vector.astype(np.float64)
+
+
+def paired_vectors(**vectors: ArrayLike) -> list[NDArray[np.float64]]:
+    """:func:`finite_vector` of several lists of numbers, entry by entry of the same things, in their order.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`finite_vector` and :func:`same_length`.
+
+    Examples
+    --------
+    >>> paired_vectors(a=[1, 2], b=[3, 4])[1]
+    array([3., 4.])
+    """
+    numbers = {name: finite_vector(vector, name) for name, vector in vectors.items()}
+    same_length(**numbers)
+    return list(numbers.values())
+
+
+def cosines(x: ArrayLike, name: str = "similarities") -> NDArray[np.float64]:
+    """Cosines ``(n,)``, in [-1, 1] to the last digit.
+
+    Raises
+    ------
+    InvalidInput
+        For empty or not finite numbers, or such as are no cosines; float32 rounding is let through.
+
+    Examples
+    --------
+    >>> cosines([0.5, 1.0000001])
+    array([0.5, 1. ])
+    """
+    values = finite_vector(x, name)
+    if np.abs(values).max() > 1 + 1e-6:
+        raise InvalidInput(f"{name} must lie in [-1, 1]; got {values.min():.3f} to {values.max():.3f}.")
+    return np.clip(values, -1.0, 1.0)
 
 
 def same_dimension(**arrays: Floats) -> int:

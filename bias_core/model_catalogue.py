@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import yaml
 
 from bias_core.errors import StorageError, UnknownModel, quoted
-from bias_core.model_paths import AllowedNames, is_file, is_folder, real_path, refuse_folder
+from bias_core.model_paths import AllowedNames, is_file, is_folder, read_json, real_path, refuse_folder
 from bias_core.types import ModelInfo
 
 FolderOf = Callable[[str, str], Path | None]
@@ -314,14 +314,11 @@ def _levels(folder: Path | None) -> int:
     return len(blocks)
 
 
-def _read_json(folder: Path | None, file: str) -> dict[str, Any]:
-    if folder is None:
-        return {}
-    try:
-        found = json.loads((folder / file).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}  # the loader says what is wrong with it
-    return found if isinstance(found, dict) else {}
+def _read_json(folder: Path | None, file: str) -> Mapping[str, Any]:
+    if folder is not None:
+        with suppress(ValueError):  # the loader says what is wrong with it
+            return read_json(folder / file)
+    return {}
 
 
 def _lora(text: str) -> tuple[str, float]:

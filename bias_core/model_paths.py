@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from bias_core.errors import UnknownModel
 
@@ -84,3 +86,23 @@ def refuse_folder(name: str, files: str) -> None:
             f"the folder {name} has no {files}, so it is no model in a layout that can be read here; give a "
             "folder that save_pretrained has written"
         )
+
+
+def read_json(path: Path) -> Mapping[str, Any]:
+    """A JSON object of a model's folder.
+
+    Raises
+    ------
+    ValueError
+        It is not there, cannot be read, or holds something else; whoever loads says of which model.
+    """
+    failure = f"cannot read {path.parent.name}/{path.name}"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{failure}: {error.strerror or type(error).__name__}") from error
+    except ValueError as error:
+        raise ValueError(f"{failure}: it is not JSON") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{failure}: it is not a JSON object")
+    return content

@@ -131,8 +131,7 @@ def _differences(x: NDArray[np.float64], pooled: NDArray[np.float64]) -> NDArray
     """mean(x) - mean(rest) for each row of x, from the fixed sum of all."""
     n_x, n_y = x.shape[1], pooled.size - x.shape[1]
     sums = x.sum(axis=1)
-    result: NDArray[np.float64] = sums / n_x - (pooled.sum() - sums) / n_y
-    return result
+    return np.asarray(sums / n_x - (pooled.sum() - sums) / n_y)
 
 
 def _count_extreme(permuted: NDArray[np.float64], observed: float, alternative: Alternative) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -126,6 +127,20 @@ class Estimate:
     null_value: float | None = None
     method: str = ""
     note: str = ""
+
+    @classmethod
+    def undefined(cls, n: int, note: str, *, null_value: float | None = None) -> Estimate:
+        """Nan with nan ends, and why."""
+        return cls(value=math.nan, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
+
+    def scaled(self, factor: float, offset: float = 0.0) -> Estimate:
+        """The same in another unit: ``factor`` times, plus ``offset``."""
+        value, low, high = (factor * end + offset for end in (self.value, self.low, self.high))
+        return replace(self, value=value, low=low, high=high)
+
+    def with_note(self, note: str) -> Estimate:
+        """The same with a further note; "" adds none."""
+        return replace(self, note="; ".join(filter(None, [self.note, note])))
 
 
 @dataclass(frozen=True, kw_only=True)

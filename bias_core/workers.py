@@ -22,7 +22,7 @@ def draw_with_ray(services: Services, workers: int = 0) -> None:
     InvalidInput
         Ray is not installed; the message has the command.
     """
-    from bias_core.adapters.threads import cpu_threads
+    from bias_core.adapters.devices import cpu_threads
     from bias_core.engine.ray import RayEngine
 
     services.engine.close()
@@ -41,7 +41,7 @@ def worker_model(settings: Settings, threads: int, row: ImageRow) -> TextToImage
     ModelUnavailable
         This machine has other weights, or another version of the program.
     """
-    from bias_core.adapters.threads import use_cpu_threads
+    from bias_core.adapters.devices import use_cpu_threads
 
     use_cpu_threads(threads)
     services = Services(settings)

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters.devices import hide_progress_bars, offline_source, pick_device
-from bias_core.adapters.encoding import Batches, as_rgb
-from bias_core.adapters.residents import Weights
-from bias_core.adapters.whole_weights import check_tokenizer, load_whole, variant_of
+from bias_core.adapters.encoders import Batches, as_rgb
+from bias_core.adapters.weights import HoldsWeights, Weights, check_tokenizer, load_whole, variant_of
 from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -17,8 +16,16 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-class _Blip:
-    """A BLIP model with its processor, loaded with the first picture, and its pictures in batches."""
+class _Blip(HoldsWeights[tuple[Any, Any, str]]):
+    """A BLIP model with its processor; loads nothing before the first picture.
+
+    Parameters
+    ----------
+    name : for messages and reports.
+    source : hub id, or a folder in Hugging Face layout.
+    batch_size : pictures at once, at most; halved when memory runs out.
+    max_new_tokens : longest caption or answer.
+    """
 
     model_class: str
 
@@ -39,7 +46,7 @@ class _Blip:
         self._batches = Batches(name, batch_size)
         self._wanted_device = device
         self._offline = offline
-        self._parts: Weights[tuple[Any, Any, str]] = Weights(name, source, self._load, unchanged)
+        self._parts = Weights(name, source, self._load, unchanged)
 
     def _generate(self, images: Sequence[Image.Image], questions: Any = None) -> list[str]:
         """What the model says about each picture; ``questions`` are token ids ``(n_images, n_tokens)``."""
@@ -70,19 +77,6 @@ class _Blip:
         """Pictures at once, at most; it halves when memory runs out."""
         return self._batches.size
 
-    @property
-    def loaded(self) -> bool:
-        """Whether the weights are in memory."""
-        return self._parts.value is not None
-
-    def load(self) -> None:
-        """Read the weights now; ModelUnavailable where that fails."""
-        self._parts()
-
-    def unload(self) -> None:
-        """Forget the weights; the next picture loads them again."""
-        self._parts.drop()
-
     def _load(self) -> tuple[Any, Any, str]:
         import torch
         import transformers
@@ -102,15 +96,7 @@ class _Blip:
 
 
 class BlipCaptioner(_Blip):
-    """Captions by ``BlipForConditionalGeneration``; loads nothing before the first picture.
-
-    Parameters
-    ----------
-    name : for messages and reports.
-    source : hub id, or a folder in Hugging Face layout.
-    batch_size : pictures at once.
-    max_new_tokens : longest caption.
-    """
+    """Captions by ``BlipForConditionalGeneration``, see :class:`_Blip`."""
 
     model_class = "BlipForConditionalGeneration"
 
@@ -120,15 +106,7 @@ class BlipCaptioner(_Blip):
 
 
 class BlipAnswerer(_Blip):
-    """Answers by ``BlipForQuestionAnswering``; loads nothing before the first picture.
-
-    Parameters
-    ----------
-    name : for messages and reports.
-    source : hub id, or a folder in Hugging Face layout.
-    batch_size : pictures at once.
-    max_new_tokens : longest answer.
-    """
+    """Answers by ``BlipForQuestionAnswering``, see :class:`_Blip`."""
 
     model_class = "BlipForQuestionAnswering"
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput
-from bias_core.runs.png import RECORD_KEY
+from bias_core.runs.images import RECORD_KEY
 from bias_core.types import GeneratedImage, ImageRow
 
 if TYPE_CHECKING:

@@ -151,5 +151,4 @@ class DeepFloydPipeline(DiffusionPipeline):
 
     def get_list_adapters(self) -> dict[str, list[str]]:
         """Of stage I, by component."""
-        found: dict[str, list[str]] = self.first.get_list_adapters()
-        return found
+        return self.first.get_list_adapters()

@@ -16,6 +16,12 @@ from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+TROUBLES = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, NameError),
+    *(OSError, RuntimeError, TypeError, UnpicklingError, ValueError, struct.error),
+)
+"""What code of others raises where a model's files, or what is asked of it, are not what it expects."""
+
 
 def pick_device(wanted: str) -> str:
     """The device to use: for "auto", CUDA where there is one, else the CPU.
@@ -104,22 +110,7 @@ def _named_failures(name: str, source: str) -> Iterator[None]:
         raise
     except ImportError as error:
         raise ModelUnavailable(f"{name} needs a library that is not installed: {error}") from error
-    except (
-        OSError,
-        EOFError,
-        HTTPError,
-        SafetensorError,
-        UnpicklingError,
-        struct.error,
-        ValueError,
-        RuntimeError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ArithmeticError,
-        AssertionError,
-        StrictDataclassError,
-    ) as error:
+    except (*TROUBLES, HTTPError, SafetensorError, StrictDataclassError) as error:
         why = _why(source, error)
         kind = HubNotReached if why.endswith(_UNREACHED) else ModelUnavailable
         raise kind(f"{name} cannot be loaded{why}") from error
@@ -198,3 +189,17 @@ _PICKLE = (
     "it has no weights in safetensors, and a pickle, which may run any program when it is read, is never "
     "opened here; ask its makers for safetensors, convert it yourself, or choose another model"
 )
+
+
+def cpu_threads() -> int:
+    """Of this process."""
+    import torch
+
+    return int(torch.get_num_threads())
+
+
+def use_cpu_threads(n: int) -> None:
+    """From now on, in this process."""
+    import torch
+
+    torch.set_num_threads(n)

@@ -10,23 +10,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters import loras as lora_files
-from bias_core.adapters.call_record import errors_in_a_sentence, records, warnings_of_diffusers
-from bias_core.adapters.family_facts import facts_at, facts_of, unused_settings
-from bias_core.adapters.picture_sizes import drawn_size, drawn_size_at, other_size
+from bias_core.adapters.family_facts import (
+    drawn_size,
+    drawn_size_at,
+    facts_at,
+    facts_of,
+    other_size,
+    unused_settings,
+)
 from bias_core.adapters.pipeline_call import (
+    TextCache,
     after_each_step,
     blocked_flags,
     call_arguments,
     check_not_black,
+    errors_in_a_sentence,
     guiders_set,
     pictures_of,
+    records,
     report_steps,
     to_image,
+    warnings_of_diffusers,
 )
 from bias_core.adapters.pipeline_loader import first_batch_size, load_pipeline
 from bias_core.adapters.prompt_limits import prompt_limits, readers_at, readers_of
-from bias_core.adapters.residents import Weights
-from bias_core.adapters.text_cache import TextCache
+from bias_core.adapters.weights import Weights
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.machine import this_machine
 from bias_core.model_catalogue import split_revision

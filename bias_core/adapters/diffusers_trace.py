@@ -154,8 +154,7 @@ class Tracer:
             h, w = self.arguments["height"] // pixels, self.arguments["width"] // pixels
             squares = tensor.reshape(len(tensor), h, w, -1, 2, 2).permute(0, 3, 1, 4, 2, 5)
             tensor = squares.reshape(len(tensor), -1, 2 * h, 2 * w)
-        array: np.ndarray = tensor.float().cpu().numpy()
-        return array
+        return tensor.float().cpu().numpy()
 
     def _noise(self, index: int) -> float:
         """Standard deviation of the noise in what the denoiser sees at a step."""

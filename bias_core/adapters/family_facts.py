@@ -1,22 +1,27 @@
-"""What a pipeline's own files and signature say of it: how it is guided, its defaults, what it leaves out."""
+"""What a pipeline's own files and code say of it: how it is guided, its defaults, the size that it draws."""
 
 from __future__ import annotations
 
 import inspect
-import json
 import math
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import ModelUnavailable
+from bias_core.model_paths import read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from bias_core.types import ImageRow, ModelInfo
 
-_INDEX = "model_index.json"
+    Size = tuple[int, int]
+    Rule = Callable[[Any, int, int], Size]
+
+INDEX = "model_index.json"
 _DENOISERS = ("transformer", "unet", "prior", "decoder")
 _SCALES = ("guidance_scale", "true_cfg_scale", "distilled_guidance_scale", "prior_guidance_scale")
 # z + g (z - z0) where others compute z0 + g (z - z0): the weight of the text is 1 + g.
@@ -26,25 +31,20 @@ _GUIDER = "guider"
 # A picture of these does not depend, bit for bit, on what else is in its batch: their texts are padded to a
 # fixed length, and every picture has a generator of its own.
 _IN_BATCHES = {
-    "AuraFlowPipeline",
-    "ChromaPipeline",
-    "DeepFloydPipeline",
-    "Flux2KleinPipeline",
-    "Flux2Pipeline",
-    "FluxPipeline",
-    "KandinskyV22CombinedPipeline",
-    "LatentConsistencyModelPipeline",
-    "Lumina2Pipeline",
-    "OvisImagePipeline",
-    "PixArtAlphaPipeline",
-    "PixArtSigmaPipeline",
-    "SanaPipeline",
-    "SanaSprintPipeline",
-    "StableDiffusion3Pipeline",
-    "StableDiffusionPipeline",
-    "StableDiffusionXLPipeline",
+    *("AuraFlowPipeline", "ChromaPipeline", "DeepFloydPipeline", "Flux2KleinPipeline", "Flux2Pipeline"),
+    *("FluxPipeline", "KandinskyV22CombinedPipeline", "LatentConsistencyModelPipeline", "Lumina2Pipeline"),
+    *(
+        "OvisImagePipeline",
+        "PixArtAlphaPipeline",
+        "PixArtSigmaPipeline",
+        "SanaPipeline",
+        "SanaSprintPipeline",
+    ),
+    *("StableDiffusion3Pipeline", "StableDiffusionPipeline", "StableDiffusionXLPipeline"),
 }
 _STRUCTURED = {"BriaFiboPipeline", "BriaFibo2Pipeline", "Ideogram4Pipeline"}
+_DECODERS = ("vae", "movq")
+_MOST_ROUNDS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +67,7 @@ class PipelineFacts:
     @property
     def name(self) -> str:
         """Of the class."""
-        found: str = self.kind.__name__
-        return found
+        return str(self.kind.__name__)
 
     @property
     def in_batches(self) -> bool:
@@ -118,19 +117,13 @@ def facts_of(pipeline: Any) -> PipelineFacts:
 
 def facts_at(info: ModelInfo, source: str) -> PipelineFacts | None:
     """Facts from the files of a pipeline that is not loaded; None where they are not on this machine."""
-    try:
-        index = read_index(source, revision=info.revision or None, local_files_only=True)
-    except (OSError, ValueError):
-        return None
     import diffusers
 
+    index = read_config(info, source, INDEX)
     name = str(index.get("_class_name"))
     kind = getattr(diffusers, _COMBINED.get(name, name), None)
-    if not isinstance(kind, type):
-        return None
-    parts = (part for part in _DENOISERS if part in index)
-    denoiser = read_config(info, source, f"{next(parts, 'unet')}/config.json")
-    if not denoiser:
+    denoiser = read_config(info, source, f"{next((p for p in _DENOISERS if p in index), 'unet')}/config.json")
+    if not isinstance(kind, type) or not denoiser:
         return None
     return PipelineFacts(
         kind=kind,
@@ -144,12 +137,12 @@ def facts_at(info: ModelInfo, source: str) -> PipelineFacts | None:
 _COMBINED = {"KandinskyV22Pipeline": "KandinskyV22CombinedPipeline"}
 
 
-def read_index(source: str, *, revision: str | None, local_files_only: bool) -> dict[str, Any]:
+def read_index(source: str, *, revision: str | None, local_files_only: bool) -> Mapping[str, Any]:
     """``model_index.json`` of a folder or a hub id: the class of the pipeline and of its components."""
-    return _read(source, _INDEX, revision=revision, local_files_only=local_files_only)
+    return _read(source, INDEX, revision=revision, local_files_only=local_files_only)
 
 
-def read_config(info: ModelInfo, source: str, file: str) -> dict[str, Any]:
+def read_config(info: ModelInfo, source: str, file: str) -> Mapping[str, Any]:
     """A file of a pipeline that is on this machine; {} where it is not."""
     try:
         return _read(source, file, revision=info.revision or None, local_files_only=True)
@@ -157,14 +150,12 @@ def read_config(info: ModelInfo, source: str, file: str) -> dict[str, Any]:
         return {}  # the loader says what is wrong with it
 
 
-def _read(source: str, file: str, **how: Any) -> dict[str, Any]:
+def _read(source: str, file: str, **how: Any) -> Mapping[str, Any]:
     from huggingface_hub import hf_hub_download
 
-    path = Path(source) / file
-    if not Path(source).is_dir():
-        path = Path(hf_hub_download(source, file, **how))
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    return read_json(
+        Path(source, file) if Path(source).is_dir() else Path(hf_hub_download(source, file, **how))
+    )
 
 
 def guidance_of(facts: PipelineFacts, call: Mapping[str, Any] | None = None) -> Guidance:
@@ -203,8 +194,7 @@ def _embedded(has: object) -> Guidance:
 
 def _hunyuan(facts: PipelineFacts) -> Guidance:
     if facts.denoiser.get("guidance_embeds"):
-        found = _embedded(True)
-        return Guidance(argument="distilled_guidance_scale", least=-math.inf, negative=False, why=found.why)
+        return replace(_embedded(True), argument="distilled_guidance_scale")
     if facts.guided:
         return Guidance(argument=_GUIDER)
     return _unguided("its folder has no guider, and its weights have no guidance embedding")
@@ -215,15 +205,11 @@ def _true_cfg(facts: PipelineFacts, known: Mapping[str, Any], call: Mapping[str,
     embeds = facts.denoiser.get("guidance_embeds")
     if known.get("guidance_scale") is None and not embeds:
         return Guidance(argument="true_cfg_scale")
-    found = _embedded(embeds)
+    embedded = _embedded(embeds)
     if float(call.get("true_cfg_scale", 1.0)) > 1:
-        return Guidance(argument=found.argument, least=found.least, negative=True, why=found.why)
-    return Guidance(
-        argument=found.argument,
-        least=found.least,
-        negative=False,
-        why=f"{found.why}; set call: {{true_cfg_scale: 4.0}} in its options for one with a negative prompt",
-    )
+        return replace(embedded, negative=True)
+    how = "set call: {true_cfg_scale: 4.0} in its options for one with a negative prompt"
+    return replace(embedded, why=f"{embedded.why}; {how}")
 
 
 def unused_settings(facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]) -> tuple[str, ...]:
@@ -305,3 +291,116 @@ def own_defaults(class_name: str, index: Mapping[str, Any]) -> dict[str, float]:
         "size": index.get("default_sample_size") or known.get("height"),
     }
     return {name: value for name, value in found.items() if isinstance(value, (int, float))}
+
+
+def _rounded(multiple: int, sides: tuple[float, float], way: Callable[[float], int]) -> Size:
+    width, height = (way(side / multiple) * multiple for side in sides)
+    return width, height
+
+
+def _multiples(way: Callable[[float], int], side: Callable[[Any], int]) -> Rule:
+    """Multiples of what ``side`` says of a pipeline, in pixels: those below (floor) or above (ceil)."""
+    return lambda pipeline, width, height: _rounded(side(pipeline), (width, height), way)
+
+
+def _nearest_shape(pipeline: Any, width: int, height: int) -> Size:
+    shape = width / height
+    return min(pipeline.resolutions, key=lambda size: abs(size[0] / size[1] - shape))
+
+
+def _own_area(pipeline: Any, width: int, height: int) -> Size:
+    """Every shape at the area that it was trained at."""
+    factor = pipeline.vae_scale_factor
+    scale = math.sqrt((pipeline.default_sample_size * factor) ** 2 / (width * height))
+    return _rounded(2 * factor, (width * scale, height * scale), math.floor)
+
+
+# Latents are packed two by two, and what is left over is not drawn.
+_whole_patches = _multiples(math.floor, lambda pipeline: 2 * pipeline.vae_scale_factor)
+_begun_latents = _multiples(math.ceil, lambda p: getattr(p, "decoder_pipe", p).movq_scale_factor ** 2)
+# Families that draw another size without refusing the one that was asked for.
+_RULES: dict[str, Rule] = {
+    "ChromaPipeline": _whole_patches,
+    "Flux2KleinKVPipeline": _whole_patches,
+    "Flux2KleinPipeline": _whole_patches,
+    "Flux2Pipeline": _whole_patches,
+    "FluxPipeline": _whole_patches,
+    "HiDreamImagePipeline": _own_area,
+    "HunyuanImagePipeline": _multiples(math.floor, lambda pipeline: pipeline.vae_scale_factor),
+    "Kandinsky5T2IPipeline": _nearest_shape,
+    "KandinskyV22CombinedPipeline": _begun_latents,
+    "KandinskyV22Pipeline": _begun_latents,
+    "Krea2Pipeline": _multiples(math.ceil, lambda p: p.patch_size * p.vae_scale_factor),
+    "LongCatImagePipeline": _whole_patches,
+    "NucleusMoEImagePipeline": _multiples(
+        math.floor, lambda p: int(p.transformer.config.patch_size) * p.vae_scale_factor
+    ),
+    "OvisImagePipeline": _whole_patches,
+    "QwenImage21Pipeline": _whole_patches,
+    "QwenImagePipeline": _whole_patches,
+}
+
+
+def drawn_size(pipeline: Any, width: int, height: int) -> Size:
+    """Width and height of the picture that is drawn where these are asked for; themselves where not known.
+
+    It is a size that is drawn as it is where it is itself asked for.
+    """
+    rule, size = _RULES.get(type(pipeline).__name__), (width, height)
+    for _ in range(_MOST_ROUNDS if rule else 0):
+        if min(size) < 1 or (drawn := rule(pipeline, *size)) == size:  # type: ignore[misc]
+            break
+        size = drawn
+    return size if min(size) >= 1 else (width, height)  # too small to be drawn: the pipeline says so
+
+
+def drawn_size_at(info: ModelInfo, source: str, width: int, height: int) -> Size:
+    """The same of a pipeline that is not loaded; what is asked for where its files are not here."""
+    if read_config(info, source, INDEX).get("_class_name") not in _RULES:
+        return width, height
+    if (facts := facts_at(info, source)) is None:
+        return width, height
+    try:
+        return drawn_size(_without_weights(facts, info, source), width, height)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return width, height  # its files are damaged: the loader says how
+
+
+class _Network:
+    """A denoiser that has its configuration alone; of a class, as diffusers looks for its module."""
+
+    def __init__(self, config: SimpleNamespace) -> None:
+        self.config = config
+
+
+def _without_weights(facts: PipelineFacts, info: ModelInfo, source: str) -> Any:
+    """The pipeline as its constructor makes it of configurations alone: it knows its factors and sizes."""
+    import diffusers
+    import torch
+
+    kind = getattr(diffusers, str(facts.index["_class_name"]))
+    known = inspect.signature(kind.__init__).parameters
+    parts: dict[str, Any] = {}
+    for name in list(known)[1:]:
+        value, default = facts.index.get(name), known[name].default
+        is_setting = name in facts.index and not isinstance(value, list)
+        parts[name] = value if is_setting else None if default is inspect.Parameter.empty else default
+    for name in {"transformer", "unet"} & set(parts):
+        parts[name] = _Network(SimpleNamespace(**facts.denoiser))
+    for name in [name for name in _DECODERS if name in parts and isinstance(facts.index.get(name), list)]:
+        if not (config := read_config(info, source, f"{name}/config.json")):
+            raise LookupError(f"{name} has no configuration")
+        with torch.device("meta"):
+            parts[name] = getattr(diffusers, str(facts.index[name][1])).from_config(config)
+    pipeline = kind.__new__(kind)
+    with suppress(AttributeError):  # from one that goes on to read its tokenizer: factors are set before
+        pipeline.__init__(**parts)
+    return pipeline
+
+
+def other_size(model: str, asked: Size, drawn: Size) -> tuple[str, ...]:
+    """A sentence where a model draws another size than was asked for."""
+    if asked == drawn:
+        return ()
+    sizes = [f"{width}x{height}" for width, height in (drawn, asked)]
+    return (f"{model} draws {sizes[0]} pixels where {sizes[1]} were asked for, and is recorded with them.",)

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters.devices import loading
-from bias_core.adapters.whole_weights import check_finite, read_json, some_of
+from bias_core.adapters.weights import check_finite, some_of
 from bias_core.errors import ModelUnavailable
+from bias_core.model_paths import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

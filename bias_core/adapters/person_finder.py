@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters.devices import pick_device
-from bias_core.adapters.residents import Weights
+from bias_core.adapters.weights import HoldsWeights, Weights
 from bias_core.crops import person_halves
 from bias_core.errors import ModelUnavailable
 
@@ -49,7 +49,7 @@ class CalibrationPersonFinder:
         return person_halves(image) if closest == 1 else []
 
 
-class TorchvisionPersonFinder:
+class TorchvisionPersonFinder(HoldsWeights[tuple[Any, str]]):
     """People by one of torchvision's detectors trained on COCO; loads nothing before the first picture.
 
     Parameters
@@ -79,22 +79,7 @@ class TorchvisionPersonFinder:
         self.smallest = smallest
         self._wanted_device = device
         self._offline = offline
-        self._parts: Weights[tuple[Any, str]] = Weights(
-            name, weights or f"torchvision's {architecture}", self._load
-        )
-
-    @property
-    def loaded(self) -> bool:
-        """Whether the weights are in memory."""
-        return self._parts.value is not None
-
-    def load(self) -> None:
-        """Read the weights now; ModelUnavailable where that fails."""
-        self._parts()
-
-    def unload(self) -> None:
-        """Forget the weights; the next picture loads them again."""
-        self._parts.drop()
+        self._parts = Weights(name, weights or f"torchvision's {architecture}", self._load)
 
     def find(self, image: Image.Image) -> list[Box]:
         """Boxes from left to right by their middle, inside the picture.
@@ -137,9 +122,4 @@ def _inside(corners: list[float], size: tuple[int, int]) -> Box:
     """Whole pixels inside the picture that hold the box."""
     left, top, right, bottom = corners
     width, height = size
-    return (
-        max(0, int(left)),
-        max(0, int(top)),
-        min(width, -int(-right // 1)),
-        min(height, -int(-bottom // 1)),
-    )
+    return max(0, int(left)), max(0, int(top)), min(width, -int(-right // 1)), min(height, -int(-bottom // 1))

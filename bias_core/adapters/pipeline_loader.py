@@ -1,20 +1,22 @@
-"""Loads a diffusers pipeline: safetensors only, and as much of it at a time as the device holds."""
+"""Loads a diffusers pipeline: safetensors only, whole, and as much of it at a time as the device holds."""
 
 from __future__ import annotations
 
+import inspect
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bias_core.adapters.devices import hide_progress_bars, pick_device
-from bias_core.adapters.pipeline_families import pipeline_of
-from bias_core.adapters.residents import drop_longest_unused
-from bias_core.adapters.whole_weights import check_json
-from bias_core.errors import NotEnoughMemory
+from bias_core.adapters.family_facts import INDEX, PipelineFacts, accepted, check_parts, read_index
+from bias_core.adapters.weights import check_json, drop_longest_unused, load_whole, variant_of
+from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.machine import free_memory
+from bias_core.model_catalogue import split_revision
+from bias_core.model_paths import read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from bias_core.machine import Machine
     from bias_core.types import ModelInfo
@@ -33,6 +35,20 @@ _GB = 1e9
 _MOST_AT_ONCE = 8  # larger batches are hardly quicker, and Stop and progress come per batch
 
 _log = logging.getLogger(__name__)
+KANDINSKY_PRIOR = "kandinsky-community/kandinsky-2-2-prior"
+DEEPFLOYD_UPSCALER = "DeepFloyd/IF-II-L-v1.0"
+
+# Inputs of pipelines that edit a picture, or make a film or a sound.
+_NOT_FROM_TEXT = {
+    *("image", "mask_image", "control_image", "num_frames", "video_length", "audio_length_in_s"),
+    "source_prompt",
+}
+_NO_INPUTS = {"self", "prompt", "args", "kwargs"}
+# Parts of the names of classes that want a picture even where it may be None, or draw something else.
+_OTHER_WORK = (
+    *("Img2Img", "Inpaint", "Edit", "Control", "Refiner", "Upscale", "Instruct", "Fill", "Super"),
+    *("Video", "Adapter", "3D", "Pix2Pix", "GLIGEN", "Blip"),
+)
 
 
 def load_pipeline(
@@ -223,3 +239,211 @@ def speed_up(pipeline: Any, *, compiled: bool) -> None:
     denoiser = getattr(pipeline, "transformer", None) or getattr(pipeline, "unet", None)
     if compiled and denoiser is not None and getattr(denoiser, "_repeated_blocks", None):
         denoiser.compile_repeated_blocks()  # one block is compiled, all of its kind gain
+
+
+def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
+    """The pipeline of a hub id or folder, with what belongs to it from elsewhere.
+
+    Parameters
+    ----------
+    info : its ``options`` may hold ``prior`` (Kandinsky) and ``upscaler`` (DeepFloyd IF), as hub ids, with
+        "@revision" where that is pinned, or folders.
+    how : arguments of ``from_pretrained``.
+
+    Raises
+    ------
+    ModelUnavailable
+        It is not a pipeline that draws from text, or needs code of its own.
+    """
+    config = _config(source, how)
+    name, kind = _pipeline_class(info, config)
+    check_parts(PipelineFacts(kind=kind), _absent(config), info.id)
+    if name == "KandinskyV22Pipeline":
+        return _with_prior(info, source, how)
+    if name == "IFPipeline":
+        return _with_upscaler(info, source, how)
+    if "add_watermarker" in inspect.signature(kind.__init__).parameters:
+        how["add_watermarker"] = False  # else pixels would depend on whether a package is installed
+    return _load(info, source, how)
+
+
+def _config(source: str, how: dict[str, Any]) -> Mapping[str, Any]:
+    return read_index(source, revision=how["revision"], local_files_only=how["local_files_only"])
+
+
+def _load(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
+    """Load it without the components that its index says were never there; diffusers must be told each."""
+    return load_components(source, info.id, **_absent(_config(source, how)) | how)
+
+
+def _absent(config: Mapping[str, Any]) -> dict[str, None]:
+    """Components that the index names and says are not there."""
+    return {part: None for part, value in config.items() if value == [None, None]}
+
+
+def _pipeline_class(info: ModelInfo, config: Mapping[str, Any]) -> tuple[str, Any]:
+    import diffusers
+
+    name = config.get("_class_name")
+    if not isinstance(name, str) or not hasattr(diffusers, name):
+        raise ModelUnavailable(
+            f"{info.id} is a {name}, which this version of diffusers does not have; code that comes with a "
+            "model is never run: update diffusers, or choose another model"
+        )
+    kind = getattr(diffusers, name)
+    if packages := getattr(kind, "_backends", None):  # a stand-in for a class that could not be imported
+        raise ModelUnavailable(
+            f"{info.id} is a {name}, which needs packages that are not all installed: {', '.join(packages)}"
+        )
+    if "Prior" in name:
+        raise ModelUnavailable(
+            f"{info.id} is a {name}, a prior alone: what it draws is the embedding of a picture; choose the "
+            "decoder that belongs to it, such as kandinsky-community/kandinsky-2-2-decoder"
+        )
+    if name != "KandinskyV22Pipeline" and not _draws_from_text(name, kind):
+        raise ModelUnavailable(
+            f"{info.id} is a {name}, which does not draw pictures from a text alone; choose a "
+            "text-to-image model"
+        )
+    return name, kind
+
+
+def _draws_from_text(name: str, kind: Any) -> bool:
+    """Whether a prompt and a size are all that a class needs; a picture may be optional."""
+    inputs = accepted(kind)
+    others = {part for part in _NOT_FROM_TEXT & set(inputs) if part != "image" or inputs[part] is not None}
+    others |= {part for part, default in inputs.items() if default is inspect.Parameter.empty} - _NO_INPUTS
+    return {"prompt", "height"} <= set(inputs) and not others and not any(w in name for w in _OTHER_WORK)
+
+
+def _other_part(
+    info: ModelInfo, option: str, default: str, how: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Where the second pipeline is, and how to load it."""
+    source = str(info.options.get(option, default))
+    if Path(source).expanduser().is_dir():
+        return str(Path(source).expanduser()), how | {"revision": None, "local_files_only": True}
+    repo, revision = split_revision(source)
+    return repo, how | {"revision": revision or None}
+
+
+def _with_prior(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
+    """Kandinsky 2.2: the prior, which draws the embedding of a picture, and the decoder in one."""
+    from diffusers import KandinskyV22CombinedPipeline
+
+    decoder = _load(info, source, how)
+    prior = _load(info, *_other_part(info, "prior", KANDINSKY_PRIOR, how))
+    parts = {f"prior_{name}": part for name, part in prior.components.items()}
+    return KandinskyV22CombinedPipeline(**decoder.components, **parts)
+
+
+def _with_upscaler(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
+    """DeepFloyd IF: stage I, and stage II without the text encoder and the checker, which they share."""
+    from bias_core.adapters.deepfloyd import DeepFloydPipeline, SafetyChecker
+
+    checker = None
+    if _config(source, how).get("safety_checker", [None])[0]:
+        named = f"{info.id}: safety_checker"
+        checker = load_whole(SafetyChecker, source, name=named, subfolder="safety_checker", **how)
+    first = _load(info, source, how | {"watermarker": None, "safety_checker": checker})
+    other, how = _other_part(info, "upscaler", DEEPFLOYD_UPSCALER, how)
+    shared = ("tokenizer", "text_encoder", "safety_checker", "feature_extractor", "watermarker")
+    second = _load(info, other, how | dict.fromkeys(shared) | {"requires_safety_checker": False})
+    return DeepFloydPipeline.of(first, second)
+
+
+def load_components(source: str, name: str, **how: Any) -> Any:
+    """The pipeline of a hub id or a folder, as ``DiffusionPipeline.from_pretrained`` gives it.
+
+    Each network is loaded here, with its weights checked, and handed in.
+
+    Parameters
+    ----------
+    name : of the model, for messages.
+    how : arguments of ``from_pretrained``; components among them are taken as they are, None for without.
+
+    Raises
+    ------
+    ModelUnavailable
+        A component is missing, of a class that is not known, or its weights are not whole.
+    """
+    from diffusers import DiffusionPipeline
+
+    folder = Path(source)
+    if not folder.is_dir():
+        folder = _downloaded(source, how)
+    index = read_json(folder / INDEX)
+    variant, dtype = how.pop("variant", None), how.get("dtype")
+    for part, kind in _loadable_networks(folder, index, name, how):
+        how[part] = load_whole(
+            kind,
+            str(folder / part),
+            name=f"{name}: {part}",
+            variant=variant_of(folder / part, _stem(kind), variant),
+            use_safetensors=True,
+            local_files_only=True,
+            **({"dtype": dtype} if dtype is not None else {}),
+        )
+    return DiffusionPipeline.from_pretrained(folder, **how | {"revision": None, "local_files_only": True})
+
+
+def _downloaded(repo: str, how: Mapping[str, Any]) -> Path:
+    """Folder of the repository, downloaded where it is not here; in half precision where it has only that."""
+    from diffusers import DiffusionPipeline
+
+    options = {key: value for key, value in how.items() if key != "dtype"}
+    try:
+        return Path(DiffusionPipeline.download(repo, **options))
+    except OSError as error:
+        if "necessary `safetensors`" not in str(error) or how.get("variant"):
+            raise
+    return Path(DiffusionPipeline.download(repo, **options | {"variant": "fp16"}))
+
+
+def _names_class(entry: object) -> bool:
+    """Whether an entry of the index is a library and a class; a setting may be a list of two numbers."""
+    return isinstance(entry, list) and len(entry) == 2 and not any(isinstance(x, int) for x in entry)
+
+
+def _loadable_networks(
+    folder: Path, index: Mapping[str, Any], name: str, given: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    """Name and class of each component that has weights; all others are only looked at."""
+    import torch
+
+    for part, entry in index.items():
+        if part.startswith("_") or part in given or not _names_class(entry):
+            continue
+        library, class_name = entry
+        if class_name is None:
+            continue
+        if not (folder / part).is_dir():
+            raise ModelUnavailable(
+                f"{name} has no folder {part}, which its {INDEX} names; download the model again"
+            )
+        kind = _class(str(library), str(class_name))
+        if kind is None:
+            raise ModelUnavailable(
+                f"{name}: {part} is a {class_name} of {library}, which this version does not have; update "
+                "diffusers and transformers, or choose another model"
+            )
+        check_json(folder / part)
+        if isinstance(kind, type) and issubclass(kind, torch.nn.Module):
+            yield part, kind
+
+
+def _class(library: str, name: str) -> Any:
+    """The class of a component: of diffusers, of transformers, or of one of diffusers' pipelines."""
+    import diffusers
+    import transformers
+    from diffusers import pipelines
+
+    places = {"diffusers": diffusers, "transformers": transformers}
+    place = places.get(library) or getattr(pipelines, library, None)
+    return getattr(place, name, None)
+
+
+def _stem(kind: Any) -> str:
+    from transformers import PreTrainedModel
+
+    return "model" if issubclass(kind, PreTrainedModel) else "diffusion_pytorch_model"

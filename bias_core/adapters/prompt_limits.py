@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters.family_facts import read_index
-from bias_core.adapters.pipeline_families import KANDINSKY_PRIOR
+from bias_core.adapters.pipeline_loader import KANDINSKY_PRIOR
 from bias_core.model_catalogue import split_revision
 from bias_core.types import PromptLimit
 

@@ -53,14 +53,14 @@ class ReaderBuilder:
         """An encoder of open_clip or transformers."""
         where = self._where | {"unchanged": unchanged}
         if info.library == "open_clip":
-            from bias_core.adapters.open_clip_encoder import OpenClipEncoder
+            from bias_core.adapters.encoders import OpenClipEncoder
 
             architecture, _, weights = (
                 info.path.partition("/") if info.path != info.local else ("", "", info.path)
             )
             clip = OpenClipEncoder(_versioned(info, version), architecture, weights, **where)
             return self._placed("encoder", info, clip)
-        from bias_core.adapters.transformers_clip import TransformersEncoder
+        from bias_core.adapters.encoders import TransformersEncoder
 
         reader = TransformersEncoder(_versioned(info, version), self._source(info.path), **where)
         return self._placed("encoder", info, reader)

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters.devices import hide_progress_bars, offline_source, pick_device
-from bias_core.adapters.encoding import Batches
-from bias_core.adapters.residents import Weights
-from bias_core.adapters.whole_weights import load_whole, variant_of
+from bias_core.adapters.encoders import Batches
+from bias_core.adapters.weights import HoldsWeights, Weights, load_whole, variant_of
 from bias_core.errors import InvalidInput, ModelUnavailable
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 _BATCH = 32  # prefixes at once, at most
 
 
-class TransformersLanguageModel:
+class TransformersLanguageModel(HoldsWeights[tuple[Any, Any, Any, str]]):
     """Next tokens and whole answers by ``AutoModelForCausalLM``; loads nothing before the first use.
 
     Parameters
@@ -45,20 +44,7 @@ class TransformersLanguageModel:
         self._wanted_device = device
         self._offline = offline
         self._batches = Batches(name, _BATCH)
-        self._parts: Weights[tuple[Any, Any, Any, str]] = Weights(name, source, self._load, unchanged)
-
-    @property
-    def loaded(self) -> bool:
-        """Whether the weights are in memory."""
-        return self._parts.value is not None
-
-    def load(self) -> None:
-        """Read the weights now; ModelUnavailable where that fails."""
-        self._parts()
-
-    def unload(self) -> None:
-        """Forget the weights; the next text loads them again."""
-        self._parts.drop()
+        self._parts = Weights(name, source, self._load, unchanged)
 
     def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
         """For each prefix, its ``n`` likeliest continuations by one token, likeliest first.

@@ -152,8 +152,7 @@ def _load(model: Any) -> None:
 @cache
 def _gpu_call() -> Callable[[Job, int], Generator[_Event, None, None]]:
     spaces = importlib.import_module("spaces")
-    decorated: Callable[[Job, int], Generator[_Event, None, None]] = spaces.GPU(duration=_asked_for)(run_job)
-    return decorated
+    return spaces.GPU(duration=_asked_for)(run_job)
 
 
 def prepare() -> None:
@@ -268,5 +267,4 @@ class Borrower:
 
 def _refusal() -> type[Exception]:
     """What ``spaces`` raises: errors of gradio, which it brings and which only the page imports here."""
-    error: type[Exception] = importlib.import_module("gradio").Error
-    return error
+    return importlib.import_module("gradio").Error

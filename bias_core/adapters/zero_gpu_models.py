@@ -153,13 +153,11 @@ class ZeroGpuEncoder(_ZeroGpuReader):
 
     def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
         """Float32 array ``(n, d)``, rows of unit length."""
-        rows: np.ndarray = self.one("encode_images", list(images), units=len(images))
-        return rows
+        return self.one("encode_images", list(images), units=len(images))
 
     def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 array ``(n, d)``, rows of unit length."""
-        rows: np.ndarray = self.one("encode_texts", list(texts), units=len(texts))
-        return rows
+        return self.one("encode_texts", list(texts), units=len(texts))
 
 
 class ZeroGpuCaptioner(_ZeroGpuReader):
@@ -167,8 +165,7 @@ class ZeroGpuCaptioner(_ZeroGpuReader):
 
     def caption(self, images: Sequence[Image.Image]) -> list[str]:
         """One caption per picture."""
-        said: list[str] = self.one("caption", list(images), units=len(images))
-        return said
+        return self.one("caption", list(images), units=len(images))
 
 
 class ZeroGpuAnswerer(_ZeroGpuReader):
@@ -176,8 +173,7 @@ class ZeroGpuAnswerer(_ZeroGpuReader):
 
     def answer(self, images: Sequence[Image.Image], questions: Sequence[str]) -> list[str]:
         """One answer per (picture, question) pair."""
-        said: list[str] = self.one("answer", list(images), list(questions), units=len(images))
-        return said
+        return self.one("answer", list(images), list(questions), units=len(images))
 
 
 class ZeroGpuLanguageModel(_ZeroGpuReader):
@@ -185,13 +181,11 @@ class ZeroGpuLanguageModel(_ZeroGpuReader):
 
     def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
         """For each prefix, at most ``n`` texts that continue it by one token, likeliest first."""
-        texts: list[list[str]] = self.one("propose", list(prefixes), n, units=len(prefixes))
-        return texts
+        return self.one("propose", list(prefixes), n, units=len(prefixes))
 
     def complete(self, prompt: str, max_new_tokens: int) -> str:
         """The likeliest answer to ``prompt``, without the prompt."""
-        text: str = self.one("complete", prompt, max_new_tokens, units=max_new_tokens)
-        return text
+        return self.one("complete", prompt, max_new_tokens, units=max_new_tokens)
 
 
 READERS: Mapping[str, type[_ZeroGpuReader]] = {

@@ -158,8 +158,7 @@ def given_answers(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -
         row = owned_row(connection, key)
         acts = connection.execute(_acts_that_hold(row.id, "answer")).all()
     acts = [act for act in acts if (act.excluded_ms is not None) == excluded]
-    item_by_id = {act.item_id: act for act in acts}
-    item_of = {number: _item(act) for number, act in item_by_id.items()}
+    item_of = {number: _item(act) for number, act in {act.item_id: act for act in acts}.items()}
     return [
         GivenAnswer(
             item=item_of[act.item_id],

@@ -53,21 +53,15 @@ def answers_frame(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -
     As CSV it is what studies read as labels: ``image_id, position, answer, rater``. With ``excluded`` it is
     the answers of raters whom the owner has excluded.
     """
-    rows = [
-        {
-            "image_id": given.item.image_id,
-            "position": position,
-            "identity": given.item.identities.get(position, ""),
-            "answer": answer,
-            "rater": given.rater,
-            "known": (given.item.gold or {}).get(position, ""),
-            "task_version": given.task_version,
-            "seconds": given.seconds,
-            "at": given.at,
-        }
-        for given in given_answers(store, key, excluded=excluded)
-        for position, answer in given.choices.items()
-    ]
+    rows = []
+    for given in given_answers(store, key, excluded=excluded):
+        item, gold = given.item, given.item.gold or {}
+        last = (given.task_version, given.seconds, given.at)
+        for position, answer in given.choices.items():
+            identity = item.identities.get(position, "")
+            rows.append(
+                (item.image_id, position, identity, answer, given.rater, gold.get(position, ""), *last)
+            )
     return pd.DataFrame(rows, columns=[*COLUMNS])
 
 
@@ -168,18 +162,14 @@ def _quotation(text: str) -> str:
 def _studio_task(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
     data = {"image": f"/data/local-files/?d={name}", "image_id": one.item.image_id}
     data |= {f"question_{position}": text for position, text in _questions(task, one).items()}
-    annotations: list[dict[str, Any]] = [
-        {
-            "result": _studio_result(given.choices, meta={"text": [given.rater]}),
-            "lead_time": given.seconds,
-            "created_at": given.at,
-        }
-        for given in one.answers
-    ]
-    if one.item.gold is not None:
-        annotations.append({"result": _studio_result(one.item.gold), "ground_truth": True})
     usual = {"ground_truth": False, "was_cancelled": False}
-    return {"data": data, "annotations": [usual | annotation for annotation in annotations]}
+    annotations: list[dict[str, Any]] = []
+    for given in one.answers:
+        result = _studio_result(given.choices, meta={"text": [given.rater]})
+        annotations.append(usual | {"result": result, "lead_time": given.seconds, "created_at": given.at})
+    if one.item.gold is not None:
+        annotations.append(usual | {"result": _studio_result(one.item.gold), "ground_truth": True})
+    return {"data": data, "annotations": annotations}
 
 
 def _studio_result(choices: Mapping[str, str], **more: Any) -> list[dict[str, Any]]:

@@ -13,9 +13,9 @@ import os
 import threading
 import uuid
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import exists, insert, select
 
@@ -29,18 +29,6 @@ if TYPE_CHECKING:
 _AT_ONCE = 5000  # lines of one transaction
 
 
-class Scheduler(Protocol):
-    """What is used of ``huggingface_hub.CommitScheduler``: a lock around writing, and an upload now."""
-
-    lock: threading.Lock
-
-    def trigger(self) -> Future[Any]:
-        """Start an upload of what changed."""
-
-    def stop(self) -> None:
-        """No upload by the clock any more."""
-
-
 class LabelSync:
     """Copies new answers to a file and has it uploaded.
 
@@ -48,19 +36,20 @@ class LabelSync:
     ----------
     store : whose answers; every task of it.
     folder : of the files of all processes, such as ``data_dir / "label_sync"``.
-    schedule : makes the scheduler that uploads ``folder``, on the first copy.
+    schedule : makes the ``huggingface_hub.CommitScheduler`` that uploads ``folder``, on the first copy: a
+        lock around writing, ``trigger`` for an upload now, and ``stop``.
 
     Attributes
     ----------
     last_error : why the last upload or copy did not work, "" while all is well; for the owner's page.
     """
 
-    def __init__(self, store: LabelStore, folder: Path, schedule: Callable[[Path], Scheduler]) -> None:
+    def __init__(self, store: LabelStore, folder: Path, schedule: Callable[[Path], Any]) -> None:
         self.last_error = ""
         self._store = store
         self._file = folder / f"labels-{uuid.uuid4().hex}.jsonl"
         self._schedule = schedule
-        self._scheduler: Scheduler | None = None
+        self._scheduler: Any = None
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -72,7 +61,7 @@ class LabelSync:
     def flush(self) -> bool:
         """Copy what is new and upload it now; whether that worked (else see ``last_error``)."""
         error = self._connect()
-        if error is None and self._scheduler is not None:
+        if error is None:
             try:
                 while self._copy(self._scheduler.lock):
                     pass
@@ -136,12 +125,11 @@ class LabelSync:
 def hub_sync(store: LabelStore, folder: Path, *, repo: str, minutes: int) -> LabelSync:
     """A running copy to the dataset ``repo``, private when it is made, with the token of this machine."""
 
-    def schedule(path: Path) -> Scheduler:
+    def schedule(path: Path) -> Any:
         from huggingface_hub import CommitScheduler
 
         where: dict[str, Any] = {"repo_id": repo, "repo_type": "dataset", "path_in_repo": "labels"}
-        scheduler: Scheduler = CommitScheduler(folder_path=path, every=minutes, private=True, **where)
-        return scheduler
+        return CommitScheduler(folder_path=path, every=minutes, private=True, **where)
 
     sync = LabelSync(store, folder, schedule)
     sync.start(minutes)
@@ -159,12 +147,8 @@ _NEW = (
     .order_by(answers.c.id)
     .limit(_AT_ONCE)
 )
-_GONE = (
-    select(deletions)
-    .where(~exists().where(synced.c.kind == "delete", synced.c.row_id == deletions.c.id))
-    .order_by(deletions.c.id)
-    .limit(_AT_ONCE)
-)
+_is_copied = exists().where(synced.c.kind == "delete", synced.c.row_id == deletions.c.id)
+_GONE = select(deletions).where(~_is_copied).order_by(deletions.c.id).limit(_AT_ONCE)
 
 
 def _answer_line(row: Any) -> dict[str, Any]:

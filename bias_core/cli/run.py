@@ -30,7 +30,7 @@ from bias_core.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from bias_core.engine.cost import Cost
+    from bias_core.engine.rates import Cost
     from bias_core.services import Services
     from bias_core.studies.progress import Progress
     from bias_core.studies.study_plan import StudyPlan
@@ -168,7 +168,7 @@ def _find_rates(plans: Sequence[StudyPlan], services: Services) -> None:
 
 def _show_costs(plans: Sequence[StudyPlan], services: Services) -> bool:
     """The table of costs; whether the user should think about it."""
-    from bias_core.engine.cost import free_bytes
+    from bias_core.engine.rates import free_bytes
     from bias_core.studies.arm_runs import plan_notes
     from bias_core.studies.estimates import study_cost
 

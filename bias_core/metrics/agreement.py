@@ -174,7 +174,7 @@ def agreement_estimate(
     per_unit = _pattern_counts(index, len(patterns), _units_of(groups, len(codes))[several])
     value = statistic(patterns, per_unit.sum(axis=0))
     if math.isnan(value):
-        return Estimate(value=value, low=math.nan, high=math.nan, n=len(per_unit), note=_ALL_EQUAL)
+        return Estimate.undefined(len(per_unit), _ALL_EQUAL)
     # Few kinds of units exist: to resample units is to draw how many there are of each kind.
     kinds, frequency = np.unique(per_unit, axis=0, return_counts=True)
     n = len(per_unit)
@@ -187,8 +187,9 @@ def agreement_estimate(
     left_out = resampled.size - defined.size
     if not left_out:
         return estimate
-    note = f"{left_out} of {resampled.size} resamples had all ratings equal and were left out"
-    return Estimate(**{**vars(estimate), "note": "; ".join(filter(None, [estimate.note, note]))})
+    return estimate.with_note(
+        f"{left_out} of {resampled.size} resamples had all ratings equal and were left out"
+    )
 
 
 def _of_full_agreement(codes: Codes, n: int, confidence: float) -> Estimate:
@@ -283,8 +284,7 @@ def _statistic(
 
 def _counts(codes: Codes, n_answers: int) -> Codes:
     """How often each pattern has each answer, ``(n_patterns, n_answers)``."""
-    counts: Codes = (codes[:, :, np.newaxis] == np.arange(n_answers)).sum(axis=1)
-    return counts
+    return np.asarray((codes[:, :, np.newaxis] == np.arange(n_answers)).sum(axis=1))
 
 
 def _fleiss(codes: Codes, weights: Codes) -> float:
@@ -372,8 +372,7 @@ def _coded(ratings: ArrayLike | pd.DataFrame, *, complete: bool = False) -> tupl
 
 def _has_two_answers(codes: Codes) -> NDArray[np.bool_]:
     """Which items have two or more answers: a single one tells nothing about agreement."""
-    enough: NDArray[np.bool_] = (codes >= 0).sum(axis=1) >= 2
-    return enough
+    return np.asarray((codes >= 0).sum(axis=1) >= 2)
 
 
 def _two_raters(a: ArrayLike | pd.Series[Any], b: ArrayLike | pd.Series[Any]) -> NDArray[np.object_]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from bias_core.arrays import all_equal, same_dimension, unit_rows, unit_vector
+from bias_core.arrays import all_equal, same_dimension, unit_rows, unit_sets, unit_vector
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.direction import image_direction, kernel_direction, text_direction
@@ -227,7 +227,7 @@ def alignment_estimates(
     images, deltas = _checked_sets(image_embeddings, directions)
     undefined = _no_variety(images)
     if undefined:
-        return (_undefined(len(images), undefined),) * len(deltas)
+        return (Estimate.undefined(len(images), undefined),) * len(deltas)
     whole = decompose(images)
     k = None if n_components is None else _checked(n_components, whole)
     if whole.rows is None:
@@ -305,7 +305,7 @@ def spread_estimates(
     images, deltas = _checked_sets(image_embeddings, directions)
     undefined = _no_variety(images)
     if undefined:
-        return (_undefined(len(images), undefined),) * len(deltas)
+        return (Estimate.undefined(len(images), undefined),) * len(deltas)
     deviation = functools.partial(np.std, ddof=1)
     return tuple(
         bootstrap_interval(images @ delta, statistic=deviation, confidence=confidence, rng=rng)
@@ -334,22 +334,16 @@ def _checked(n_components: int | None, decomposition: Decomposition) -> int:
 def _checked_sets(
     image_embeddings: ArrayLike, directions: ArrayLike
 ) -> tuple[NDArray[np.floating], NDArray[np.float64]]:
-    images = unit_rows(image_embeddings, "image_embeddings")
-    deltas = np.asarray(unit_rows(directions, "directions"), dtype=np.float64)
+    images, deltas = unit_sets(image_embeddings=image_embeddings, directions=directions)
     if len(images) <= LARGE:  # a larger set is worked on in parts
         images = images.astype(np.float64)
-    same_dimension(image_embeddings=images, directions=deltas)
-    return images, deltas
+    return images, np.asarray(deltas, dtype=np.float64)
 
 
 def _no_variety(images: NDArray[np.floating]) -> str:
     if len(images) == 1:
         return "one image has no variety"
     return "all images have the same embedding" if all_equal(images) else ""
-
-
-def _undefined(n: int, note: str) -> Estimate:
-    return Estimate(value=math.nan, low=math.nan, high=math.nan, n=n, note=note)
 
 
 def _resampled_scores(

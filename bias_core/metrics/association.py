@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bias_core.arrays import Floats, same_dimension, same_length, unit_rows
+from bias_core.arrays import Floats, same_length, unit_sets
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import (
@@ -261,9 +261,7 @@ def association_test(
 def _unit_sets(
     targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike
 ) -> tuple[Floats, Floats, Floats]:
-    x = unit_rows(targets, "targets")
-    a, b = unit_rows(attributes_a, "attributes_a"), unit_rows(attributes_b, "attributes_b")
-    same_dimension(targets=x, attributes_a=a, attributes_b=b)
+    x, a, b = unit_sets(targets=targets, attributes_a=attributes_a, attributes_b=attributes_b)
     return x, a, b
 
 
@@ -295,8 +293,7 @@ def _units(values: NDArray[np.float64], groups: ArrayLike | None, name: str) -> 
         raise InvalidInput(f"{name} must name one prompt per image, shape (n,); got shape {labels.shape}.")
     same_length(**{"images": values, name: labels})
     _, index = np.unique(labels, return_inverse=True)
-    means: NDArray[np.float64] = np.bincount(index, weights=values) / np.bincount(index)
-    return means
+    return np.asarray(np.bincount(index, weights=values) / np.bincount(index))
 
 
 def _mean_error(units: NDArray[np.float64], sets: tuple[Floats, Floats, Floats]) -> float:

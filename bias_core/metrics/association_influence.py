@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from bias_core.arrays import Floats, same_dimension, same_length, unit_rows
+from bias_core.arrays import Floats, same_length, unit_sets
 from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -114,8 +114,7 @@ def _side(
 ) -> tuple[list[str], float, NDArray[np.float64]]:
     """Prompts of a concept, its mean association, and that without each of them, ``(n_prompts,)``."""
     names = ("targets", "attributes_a", "attributes_b")
-    rows = [unit_rows(array, name) for array, name in zip(images, names, strict=True)]
-    same_dimension(**dict(zip(names, rows, strict=True)))
+    rows = unit_sets(**dict(zip(names, images, strict=True)))
     labels = [np.asarray(group) for group in groups]
     for name, array, label in zip(names, rows, labels, strict=True):
         same_length(**{name: array, f"prompts of {name}": label})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bias_core.arrays import Floats, all_equal, same_dimension, unit_rows
+from bias_core.arrays import Floats, all_equal, same_dimension, unit_rows, unit_sets
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import normal_estimate
@@ -51,7 +51,7 @@ def even_mix_association(attributes_a: ArrayLike, attributes_b: ArrayLike) -> fl
     -0.5
     """
     a, b = _sets(attributes_a, attributes_b)
-    return (_alikeness(a) - _alikeness(b)) / 2
+    return float(_others(a).mean() - _others(b).mean()) / 2
 
 
 def association_beyond_even_mix(
@@ -103,17 +103,10 @@ def association_beyond_even_mix(
 
 
 def _sets(attributes_a: ArrayLike, attributes_b: ArrayLike) -> tuple[Floats, Floats]:
-    a = unit_rows(attributes_a, "attributes_a", min_rows=2)
-    b = unit_rows(attributes_b, "attributes_b", min_rows=2)
-    same_dimension(attributes_a=a, attributes_b=b)
+    a, b = unit_sets(2, attributes_a=attributes_a, attributes_b=attributes_b)
     if all_equal(np.vstack([a, b])):
         raise InvalidInput(f"All {len(a) + len(b)} attribute images are equal: they tell nothing apart.")
     return a, b
-
-
-def _alikeness(rows: Floats) -> float:
-    """Mean cosine of two different rows."""
-    return float(_others(rows).mean())
 
 
 def _others(rows: Floats) -> NDArray[np.float64]:

@@ -223,17 +223,13 @@ def internal_bias(
     )
     if math.isnan(alpha):
         note = f"TT is {texts:.4f}, nearer to 0 than {minimum_text_text:g}: the texts hardly lean"
-        amplification = Estimate(
-            value=alpha, low=alpha, high=alpha, n=sum(scores.n_units), null_value=1.0, note=note
-        )
+        amplification = Estimate.undefined(sum(scores.n_units), note, null_value=1.0)
     else:
         amplification = picture_estimate(
             alpha, np.abs((itp + it) / (2 * texts)), scores.n_units, confidence=confidence, null_value=1.0
         )
-    delta, signed = (
-        diffusion_bias(scores.image_image, texts),
-        signed_lean_difference(scores.image_image, texts),
-    )
+    delta = diffusion_bias(scores.image_image, texts)
+    signed = signed_lean_difference(scores.image_image, texts)
     return InternalBias(
         diffusion_bias=picture_estimate(
             delta, np.abs(np.abs(ii) - abs(texts)), scores.n_units, confidence=confidence
@@ -284,8 +280,7 @@ def summarise_internal_bias(
             defined, statistic=np.mean, confidence=confidence, rng=rng, null_value=1.0
         )
     else:
-        note = "no target has a bias amplification"
-        amplification = Estimate(value=math.nan, low=math.nan, high=math.nan, n=0, null_value=1.0, note=note)
+        amplification = Estimate.undefined(0, "no target has a bias amplification", null_value=1.0)
     return InternalBiasSummary(
         diffusion_bias=bootstrap_interval(
             deltas, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bias_core.arrays import Floats, all_equal, same_dimension, same_length, unit_rows
+from bias_core.arrays import Floats, all_equal, same_length, unit_sets
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import percentile_estimate
@@ -125,16 +125,15 @@ def composite_association(
     >>> round(scores.image_image, 6), scores.image_prompt, round(scores.mcas, 6)
     (-0.2, 1.0, 1.6)
     """
-    sets = {
-        "image_targets": unit_rows(image_targets, "image_targets"),
-        "text_targets": unit_rows(text_targets, "text_targets"),
-        "image_attributes_a": unit_rows(image_attributes_a, "image_attributes_a"),
-        "image_attributes_b": unit_rows(image_attributes_b, "image_attributes_b"),
-        "text_attributes_a": unit_rows(text_attributes_a, "text_attributes_a"),
-        "text_attributes_b": unit_rows(text_attributes_b, "text_attributes_b"),
-    }
-    same_dimension(**sets)
-    x, w, a, b, text_a, text_b = (rows.astype(np.float64) for rows in sets.values())
+    sets = unit_sets(
+        image_targets=image_targets,
+        text_targets=text_targets,
+        image_attributes_a=image_attributes_a,
+        image_attributes_b=image_attributes_b,
+        text_attributes_a=text_attributes_a,
+        text_attributes_b=text_attributes_b,
+    )
+    x, w, a, b, text_a, text_b = (rows.astype(np.float64) for rows in sets)
     _check_variety(x, {"image": (a, b), "text": (text_a, text_b)})
     target, text_lean = w.mean(axis=0), text_a.mean(axis=0) - text_b.mean(axis=0)  # (d,)
     units = (
@@ -277,8 +276,7 @@ def _units(images: Floats, groups: ArrayLike | None, name: str) -> NDArray[np.fl
     if labels.ndim != 1:
         raise InvalidInput(f"{name} must name one prompt per image, shape (n,); got shape {labels.shape}.")
     same_length(images=images, **{name: labels})
-    members: NDArray[np.float64] = (np.unique(labels)[:, np.newaxis] == labels).astype(np.float64)
-    return members
+    return np.asarray((np.unique(labels)[:, np.newaxis] == labels).astype(np.float64))
 
 
 def _resampled_weights(
@@ -287,8 +285,7 @@ def _resampled_weights(
     """Weight of each image in each resample of the units, rows adding up to 1, ``(n_resamples, n)``."""
     n_units = len(units)
     weights = rng.multinomial(n_units, np.full(n_units, 1 / n_units), size=n_resamples) @ units
-    result: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
-    return result
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def _picture_scores(

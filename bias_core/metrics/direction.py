@@ -36,8 +36,7 @@ class KernelDirection:
         """Position of new images along the attribute, ``(n,)``; higher is towards a+."""
         rows = unit_rows(embeddings)
         same_dimension(embeddings=rows, support=self.support)
-        positions: NDArray[np.float64] = _rbf(rows, self.support, self.gamma) @ self.coefficients
-        return positions
+        return np.asarray(_rbf(rows, self.support, self.gamma) @ self.coefficients)
 
     def mean_gradient(self) -> NDArray[np.float64]:
         """Unit direction ``(d,)`` in which :meth:`project` rises, averaged over the support."""

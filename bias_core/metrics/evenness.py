@@ -172,8 +172,7 @@ def _area(counts: Counts) -> Counts:
 def _entropy(counts: Counts) -> Counts:
     total = counts.sum(axis=1, keepdims=True)
     shares = np.divide(counts, total, out=np.full(counts.shape, np.nan), where=total > 0)
-    entropy: Counts = entr(shares).sum(axis=1)
-    return entropy
+    return np.asarray(entr(shares).sum(axis=1))
 
 
 def _effective(counts: Counts) -> Counts:
@@ -194,8 +193,7 @@ def _gini(counts: Counts) -> Counts:
 
 
 def _ratio(above: Counts, below: Counts) -> Counts:
-    ratio: Counts = np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0)
-    return ratio
+    return np.asarray(np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0))
 
 
 FORMULAS: Mapping[str, Callable[[Counts], Counts]] = {

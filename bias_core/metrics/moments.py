@@ -155,5 +155,4 @@ def jackknife_errors(
         k = n_components(spectrum.singular_values**2)
         sigma = spectrum.singular_values[:k]
         scores[group] = np.abs(directions @ spectrum.components[:k].T) @ sigma / sigma.sum()
-    errors: NDArray[np.float64] = np.sqrt((n_groups - 1) * scores.var(axis=0))
-    return errors
+    return np.asarray(np.sqrt((n_groups - 1) * scores.var(axis=0)))

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from bias_core.arrays import finite_vector, probability, same_length
+from bias_core.arrays import finite_vector, paired_vectors, probability
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.evenness import distribution_bias, effective_number, gini, normalised_entropy
@@ -180,10 +180,9 @@ def jaccard_hallucination_estimate(
     n_empty = distances.size - defined.size
     note = f"{n_empty} of {distances.size} images: neither prompt nor picture names an object"
     if not defined.size:
-        return Estimate(value=math.nan, low=math.nan, high=math.nan, n=0, null_value=0.0, note=note)
+        return Estimate.undefined(0, note, null_value=0.0)
     estimate = bootstrap_interval(defined, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0)
-    notes = [estimate.note, note if n_empty else ""]
-    return Estimate(**{**vars(estimate), "note": "; ".join(filter(None, notes))})
+    return estimate.with_note(note if n_empty else "")
 
 
 def miss_probability(
@@ -220,16 +219,15 @@ def miss_probability(
     >>> miss_probability([0.30, 0.20], [0.20, 0.20]).round(5)
     array([5.e-05, 5.e-01])
     """
-    prompt = finite_vector(similarity_prompt, "similarity_prompt")
-    negative = finite_vector(similarity_negative, "similarity_negative")
-    same_length(similarity_prompt=prompt, similarity_negative=negative)
+    prompt, negative = paired_vectors(
+        similarity_prompt=similarity_prompt, similarity_negative=similarity_negative
+    )
     largest = max(np.abs(prompt).max(), np.abs(negative).max())
     if largest > 1 + 1e-6:  # float32 cosines of equal vectors
         raise InvalidInput(f"Similarities must be cosines, from -1 to 1; got {largest:g}.")
     if not 0 < logit_scale < math.inf:
         raise InvalidInput(f"logit_scale must be positive; got {logit_scale}.")
-    missed: NDArray[np.float64] = expit(logit_scale * (negative - prompt))  # softmax of two
-    return missed
+    return np.asarray(expit(logit_scale * (negative - prompt)))  # softmax of two
 
 
 def generative_miss_rate(p_miss: ArrayLike, *, threshold: float | None = 0.5) -> float:
@@ -385,8 +383,7 @@ def _min_max(values: ArrayLike, name: str) -> NDArray[np.float64]:
             f"All {numbers.size} models have {name} {numbers[0]:g}: min-max is undefined. "
             "Leave it out of dimensions."
         )
-    scaled: NDArray[np.float64] = (numbers - numbers.min()) / np.ptp(numbers)
-    return scaled
+    return np.asarray((numbers - numbers.min()) / np.ptp(numbers))
 
 
 CARDS = (

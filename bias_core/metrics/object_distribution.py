@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,12 +15,12 @@ from bias_core.errors import InvalidInput
 from bias_core.intervals import percent
 from bias_core.metrics.evenness import FORMULAS, distribution_bias, positive_counts
 from bias_core.statistics import normal_estimate
-from bias_core.types import Estimate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bias_core.statistics import Seed
+    from bias_core.types import Estimate
 
     Counts = NDArray[np.float64]
 
@@ -301,7 +301,7 @@ def _normal(
     low, high = (float(np.clip(end, *bounds)) for end in (estimate.low, estimate.high))  # nan stays nan
     note = "a draw of images has equal counts: too few images" if math.isnan(error) else ""
     method = f"normal, SE from resampled images, {percent(confidence)}"
-    return Estimate(**{**vars(estimate), "low": low, "high": high, "method": method, "note": note})
+    return replace(estimate, low=low, high=high, method=method, note=note)
 
 
 def presence_of(

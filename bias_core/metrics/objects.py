@@ -6,13 +6,16 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.wordnet import PARTS_OF_SPEECH, Lexicon, PartOfSpeech, lexicon
 from bias_core.statistics import wilson_interval
-from bias_core.types import Estimate
+
+if TYPE_CHECKING:
+    from bias_core.types import Estimate
 
 _TOKEN = re.compile(r"'s\b|[^\W_]+(?:-[^\W_]+)*|[^\w\s]")
 _LONGEST_COMPOUND = 2  # words
@@ -169,9 +172,7 @@ def count_gender_words(
     n_unspecified = len(texts) - n_masculine - n_feminine - n_both
 
     def percentage(n: float) -> Estimate:
-        share = wilson_interval(n, len(texts), confidence=confidence)
-        ends = {"value": 100 * share.value, "low": 100 * share.low, "high": 100 * share.high}
-        return Estimate(**{**vars(share), **ends})
+        return wilson_interval(n, len(texts), confidence=confidence).scaled(100)
 
     return GenderCounts(
         n_images=len(texts),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from bias_core.arrays import same_dimension, same_length, unit_rows
+from bias_core.arrays import same_length, unit_sets
 from bias_core.intervals import check_confidence, percent
 from bias_core.metrics.association import association
 from bias_core.metrics.paired_prevalence import PairedTest
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+
+_SETS = ("targets", "attributes_a", "attributes_b")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,16 +68,13 @@ def association_difference_test(first: Neutral, second: Neutral, *, confidence: 
     """
     check_confidence(confidence)
     sides = [_checked(first), _checked(second)]
-    for name in ("targets", "attributes_a", "attributes_b"):
+    for name in _SETS:
         same_length(first=getattr(sides[0], name), second=getattr(sides[1], name))
     before, after = (association(s.targets, s.attributes_a, s.attributes_b) for s in sides)
     centres = [side.targets.mean(axis=0) for side in sides]
     terms = [
         after - before,
-        *(
-            getattr(sides[1], name) @ centres[1] - getattr(sides[0], name) @ centres[0]
-            for name in ("attributes_a", "attributes_b")
-        ),
+        *(getattr(sides[1], name) @ centres[1] - getattr(sides[0], name) @ centres[0] for name in _SETS[1:]),
     ]
     value, n, fewest = float(terms[0].mean()), len(before), min(map(len, terms))
     if fewest < 2:
@@ -97,9 +96,5 @@ def _test(
 
 
 def _checked(side: Neutral) -> Neutral:
-    parts = {
-        name: unit_rows(getattr(side, name), name).astype(np.float64)
-        for name in ("targets", "attributes_a", "attributes_b")
-    }
-    same_dimension(**parts)
-    return Neutral(**parts)
+    rows = unit_sets(**{name: getattr(side, name) for name in _SETS})
+    return Neutral(**{name: array.astype(np.float64) for name, array in zip(_SETS, rows, strict=True)})

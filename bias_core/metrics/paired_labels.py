@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.statistics import wilson_interval
-from bias_core.types import Estimate
+
+if TYPE_CHECKING:
+    from bias_core.types import Estimate
 
 GENDERS = ("masculine", "feminine")
 CANNOT_IDENTIFY = "cannot_identify"
@@ -144,46 +147,6 @@ def merge_ratings(ratings: pd.DataFrame, *, keep: Sequence[str] = ()) -> pd.Data
     )
 
 
-def mark_generation_failures(
-    labels: pd.DataFrame, n_people: Mapping[object, int] | pd.Series, *, expected: int = 2
-) -> pd.DataFrame:
-    """Labels in which each picture with another number of people reads "not_two_people".
-
-    An appendix of [wan2024pst] shows such pictures; the paper left the model out that made most of them.
-
-    Parameters
-    ----------
-    labels : DataFrame with ``image_id`` and ``perceived_gender``
-    n_people : mapping from ``image_id`` to the number of people found in the picture
-    expected : int
-        2 for the paired setting, 1 for the single setting.
-
-    Returns
-    -------
-    DataFrame
-        A copy.
-
-    Raises
-    ------
-    InvalidInput
-        For no rows, missing columns, or a picture whose number of people is not given.
-
-    Examples
-    --------
-    >>> labels = pd.DataFrame({"image_id": ["a", "b"], "perceived_gender": ["feminine", "masculine"]})
-    >>> mark_generation_failures(labels, {"a": 2, "b": 3})["perceived_gender"].tolist()
-    ['feminine', 'not_two_people']
-    """
-    _check_columns(labels, ("image_id", "perceived_gender"))
-    found = labels["image_id"].map(dict(n_people))
-    unknown = labels.loc[found.isna(), "image_id"].unique()
-    if len(unknown):
-        raise InvalidInput(
-            f"n_people must have every image_id; {len(unknown)} are missing, the first is {unknown[0]!r}."
-        )
-    return labels.assign(perceived_gender=labels["perceived_gender"].mask(found != expected, NOT_TWO_PEOPLE))
-
-
 def generation_failures(labels: pd.DataFrame, *, confidence: float = 0.95) -> GenerationFailures:
     """Share of the pictures that don't show exactly the people asked for.
 
@@ -215,10 +178,7 @@ def generation_failures(labels: pd.DataFrame, *, confidence: float = 0.95) -> Ge
     failed = checked_labels(labels).groupby("image")["failed"].first()
     n_failed, n_images = int(failed.sum()), len(failed)
     share = wilson_interval(n_failed, n_images, confidence=confidence)
-    percents = {name: 100 * getattr(share, name) for name in ("value", "low", "high")}
-    return GenerationFailures(
-        n_failed=n_failed, n_images=n_images, percent_failed=Estimate(**{**vars(share), **percents})
-    )
+    return GenerationFailures(n_failed=n_failed, n_images=n_images, percent_failed=share.scaled(100))
 
 
 def _present(frame: pd.DataFrame, columns: Sequence[str] | Mapping[str, None]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from bias_core.arrays import finite_vector, probability, same_length
+from bias_core.arrays import finite_vector, paired_vectors, probability
 from bias_core.errors import InvalidInput
 from bias_core.intervals import check_confidence, percent
 from bias_core.metrics.cards import Card, takes
@@ -297,7 +297,7 @@ def stereotype_difference_test(
     swapped = difference(first.mean() + moved, second.mean() - moved)
     if not (np.ptp(resampled) or np.ptp(swapped)):
         note = "neither set comes near P*" if gain.any() else "no seed changed"
-        nothing = Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=0.0, note=note)
+        nothing = replace(Estimate.undefined(n, note, null_value=0.0), value=value)
         return PairedTest(estimate=nothing, p_value=math.nan, test="")
     return PairedTest(
         estimate=excess_interval(value, resampled, n=n, confidence=confidence),
@@ -376,17 +376,14 @@ def _mcnemar(gained: int, lost: int) -> float:
 def _stereotype(
     prevalence: NDArray[np.float64] | np.floating, reference: float
 ) -> NDArray[np.float64] | np.floating:
-    excess: NDArray[np.float64] = np.maximum(0.0, prevalence - reference)
-    return excess
+    return np.asarray(np.maximum(0.0, prevalence - reference))
 
 
 def _seen(
     margins_first: ArrayLike, margins_second: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """1 or 0 per image of both sets, ``(n,)``."""
-    first = finite_vector(margins_first, "margins_first")
-    second = finite_vector(margins_second, "margins_second")
-    same_length(margins_first=first, margins_second=second)
+    first, second = paired_vectors(margins_first=margins_first, margins_second=margins_second)
     return (first > 0).astype(np.float64), (second > 0).astype(np.float64)
 
 

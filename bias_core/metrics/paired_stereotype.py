@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from bias_core.statistics import Seed
 
+    _By = str | Sequence[str]
+
 
 @dataclass(frozen=True, kw_only=True)
 class StereotypeTestScore:
@@ -65,21 +67,11 @@ class StereotypeGap:
 
 @overload
 def stereotype_test_score(
-    labels: pd.DataFrame,
-    *,
-    by: None = None,
-    confidence: float = 0.95,
-    n_resamples: int = 2000,
-    rng: Seed = 0,
+    labels: pd.DataFrame, *, by: None = None, confidence: float = ..., n_resamples: int = ..., rng: Seed = ...
 ) -> StereotypeTestScore: ...
 @overload
 def stereotype_test_score(
-    labels: pd.DataFrame,
-    *,
-    by: str | Sequence[str],
-    confidence: float = 0.95,
-    n_resamples: int = 2000,
-    rng: Seed = 0,
+    labels: pd.DataFrame, *, by: _By, confidence: float = ..., n_resamples: int = ..., rng: Seed = ...
 ) -> pd.DataFrame: ...
 def stereotype_test_score(
     labels: pd.DataFrame,
@@ -154,24 +146,14 @@ def stereotype_test_score(
 
 @overload
 def stereotype_gap(
-    labels_paired: pd.DataFrame,
-    labels_single: pd.DataFrame,
-    *,
-    by: None = None,
-    confidence: float = 0.95,
-    n_resamples: int = 2000,
-    rng: Seed = 0,
-) -> StereotypeGap: ...
+    labels_paired: pd.DataFrame, labels_single: pd.DataFrame, *,
+    by: None = None, confidence: float = ..., n_resamples: int = ..., rng: Seed = ...,
+) -> StereotypeGap: ...  # fmt: skip
 @overload
 def stereotype_gap(
-    labels_paired: pd.DataFrame,
-    labels_single: pd.DataFrame,
-    *,
-    by: str | Sequence[str],
-    confidence: float = 0.95,
-    n_resamples: int = 2000,
-    rng: Seed = 0,
-) -> pd.DataFrame: ...
+    labels_paired: pd.DataFrame, labels_single: pd.DataFrame, *,
+    by: _By, confidence: float = ..., n_resamples: int = ..., rng: Seed = ...,
+) -> pd.DataFrame: ...  # fmt: skip
 def stereotype_gap(
     labels_paired: pd.DataFrame,
     labels_single: pd.DataFrame,
@@ -270,13 +252,12 @@ def _score(people: pd.DataFrame, confidence: float, n_resamples: int, rng: Seed)
             rows[column].to_numpy(), rows["image"].to_numpy(), confidence, n_resamples, rng
         )
 
-    conforming = share(usable, "conforms")
-    score = replace(_rescaled(conforming, 200, -100), null_value=0.0)
+    score = replace(share(usable, "conforms").scaled(200, -100), null_value=0.0)
     return StereotypeTestScore(
         score=score.value,
         confidence_interval=score,
-        coverage=_rescaled(share(people, "usable"), 100, 0),
-        percent_feminine=_rescaled(share(usable, "feminine"), 100, 0),
+        coverage=share(people, "usable").scaled(100),
+        percent_feminine=share(usable, "feminine").scaled(100),
         n_usable=n_usable,
         n_cannot_identify=len(people) - n_usable - n_failed,
         n_failed_images=int(people.loc[people["failed"], "image"].nunique()),
@@ -292,7 +273,7 @@ def _share_over_images(
     pictures is to draw how many there are of each kind.
     """
     if not hits.size:
-        return Estimate(value=math.nan, low=math.nan, high=math.nan, n=0, note="nobody is usable")
+        return Estimate.undefined(0, "nobody is usable")
     _, number = np.unique(image, return_inverse=True)
     counts = np.column_stack([np.bincount(number, weights=hits), np.bincount(number)])  # (n_images, 2)
     kinds, frequency = np.unique(counts, axis=0, return_counts=True)
@@ -304,11 +285,6 @@ def _share_over_images(
         return replace(alike, note="all pictures are alike, so the interval is Wilson's over pictures")
     draws = np.random.default_rng(rng).multinomial(n_images, frequency / n_images, size=n_resamples) @ kinds
     return percentile_estimate(value, draws[:, 0] / draws[:, 1], n=n_images, confidence=confidence)
-
-
-def _rescaled(share: Estimate, factor: float, offset: float) -> Estimate:
-    value, low, high = (factor * end + offset for end in (share.value, share.low, share.high))
-    return replace(share, value=value, low=low, high=high)
 
 
 def _difference(a: Estimate, b: Estimate) -> Estimate:
@@ -362,7 +338,7 @@ def _row(result: StereotypeTestScore) -> dict[str, Any]:
 
 
 def _gap_row(paired: StereotypeTestScore | None, single: StereotypeTestScore | None) -> dict[str, Any]:
-    absent = Estimate(value=math.nan, low=math.nan, high=math.nan, n=0, note="not in this setting")
+    absent = Estimate.undefined(0, "not in this setting")
     a, b = (absent if side is None else side.confidence_interval for side in (paired, single))
     gap = _difference(a, b)
     return {

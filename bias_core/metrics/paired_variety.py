@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from bias_core.arrays import all_equal, finite_vector, same_dimension, same_length, unit_rows
-from bias_core.errors import InvalidInput
+from bias_core.arrays import all_equal, cosines, same_length, unit_sets
 from bias_core.intervals import bootstrap_interval, normal_estimate
 from bias_core.metrics.alignment import Decomposition, alignment_score, decompose, spread_along
 from bias_core.metrics.cards import Card, takes
@@ -178,10 +177,9 @@ def variety_difference_tests(
     >>> variety_difference_tests(one, one, [[0.0, 1.0]]).spread[0].estimate.note
     'one seed has no variety'
     """
-    rows = [unit_rows(x, name).astype(np.float64) for x, name in ((first, "first"), (second, "second"))]
-    deltas = unit_rows(directions, "directions").astype(np.float64)
+    sets = unit_sets(first=first, second=second, directions=directions)
+    *rows, deltas = (array.astype(np.float64) for array in sets)
     n = same_length(first=rows[0], second=rows[1])
-    same_dimension(first=rows[0], second=rows[1], directions=deltas)
     undefined = _undefined(rows)
     if undefined:
         nothing = _nothing(n, undefined)
@@ -232,7 +230,7 @@ def picture_change(similarities: ArrayLike) -> float:
     >>> picture_change([1.0, 0.5])
     0.25
     """
-    return float(_changes(similarities).mean())
+    return float((1 - cosines(similarities)).mean())
 
 
 def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
@@ -248,17 +246,7 @@ def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95
     >>> picture_change_estimate([1.0, 0.5]).n
     2
     """
-    return bootstrap_interval(_changes(similarities), statistic=np.mean, confidence=confidence, rng=rng)
-
-
-def _changes(similarities: ArrayLike) -> Floats:
-    cosines = finite_vector(similarities, "similarities")
-    if np.abs(cosines).max() > 1 + _ROUNDING:
-        raise InvalidInput(
-            f"similarities must lie in [-1, 1]; got {cosines.min():.3f} to {cosines.max():.3f}."
-        )
-    changes: Floats = 1 - np.clip(cosines, -1.0, 1.0)
-    return changes
+    return bootstrap_interval(1 - cosines(similarities), statistic=np.mean, confidence=confidence, rng=rng)
 
 
 def _common_components(first: Decomposition, second: Decomposition) -> int:
@@ -273,8 +261,7 @@ def _undefined(rows: Sequence[Floats]) -> str:
 
 
 def _nothing(n: int, note: str) -> PairedTest:
-    nothing = Estimate(value=math.nan, low=math.nan, high=math.nan, n=n, null_value=0.0, note=note)
-    return PairedTest(estimate=nothing, p_value=math.nan, test="")
+    return PairedTest(estimate=Estimate.undefined(n, note, null_value=0.0), p_value=math.nan, test="")
 
 
 def _tests(
@@ -316,8 +303,7 @@ def _weighted_alignments(points: Floats, targets: Floats, weights: NDArray[np.in
     sigma = np.sqrt(np.maximum(squares[:, : -k - 1 : -1], 0.0))  # (n_sets, k)
     sigma[sigma[:, 0] <= np.sqrt(n[:, 0]) * _ROUNDING] = np.nan  # it does not vary
     cosines = np.abs(targets @ axes[:, :, : -k - 1 : -1])  # (n_sets, n_attributes, k)
-    scores: Floats = (cosines * sigma[:, None, :]).sum(axis=2) / sigma.sum(axis=1, keepdims=True)
-    return scores
+    return np.asarray((cosines * sigma[:, None, :]).sum(axis=2) / sigma.sum(axis=1, keepdims=True))
 
 
 def _spreads(projections: Floats, weights: NDArray[np.int_]) -> Floats:
@@ -325,8 +311,7 @@ def _spreads(projections: Floats, weights: NDArray[np.int_]) -> Floats:
     n = weights.sum(axis=1, keepdims=True)
     centred = projections - projections.mean(axis=0)
     squares = weights @ centred**2 - (weights @ centred) ** 2 / n
-    spreads: Floats = np.sqrt(np.maximum(squares, 0.0) / (n - 1))
-    return spreads
+    return np.asarray(np.sqrt(np.maximum(squares, 0.0) / (n - 1)))
 
 
 _INPUTS = takes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,8 +79,8 @@ def kendall_tau(
     n = same_length(a=first, b=second)
     value = float(_taus(first[np.newaxis], second[np.newaxis])[0])
     if math.isnan(value):
-        note = "one of the scores is the same for all items"
-        return RankAgreement(tau=Estimate(value=value, low=value, high=value, n=n, note=note), p_value=value)
+        tau = Estimate.undefined(n, "one of the scores is the same for all items")
+        return RankAgreement(tau=tau, p_value=math.nan)
     generator = np.random.default_rng(rng)
     drawn = generator.integers(0, n, size=(n_resamples, n))
     resampled = _taus(first[drawn], second[drawn])
@@ -88,7 +88,7 @@ def kendall_tau(
     tau = percentile_estimate(value, defined, n=n, confidence=confidence)
     if left_out := n_resamples - defined.size:
         note = f"{left_out} of {n_resamples} resamples held one value only and were left out"
-        tau = replace(tau, note="; ".join(filter(None, [tau.note, note])))
+        tau = tau.with_note(note)
     orders = generator.permuted(np.tile(second, (n_resamples, 1)), axis=1)
     extreme = np.abs(_taus(np.broadcast_to(first, orders.shape), orders)) >= abs(value) - 1e-12
     return RankAgreement(tau=tau, p_value=(1 + int(extreme.sum())) / (1 + n_resamples))

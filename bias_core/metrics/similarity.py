@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bias_core.arrays import finite_vector
-from bias_core.errors import InvalidInput
+from bias_core.arrays import cosines
 from bias_core.intervals import bootstrap_interval
 from bias_core.metrics.cards import Card, takes
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from bias_core.statistics import Seed
     from bias_core.types import Estimate
@@ -43,7 +42,7 @@ def mean_similarity(similarities: ArrayLike) -> float:
     >>> mean_similarity([0.25, 0.5])
     0.375
     """
-    return float(_cosines(similarities).mean())
+    return float(cosines(similarities).mean())
 
 
 def similarity_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
@@ -70,14 +69,7 @@ def similarity_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rn
     >>> similarity_estimate([0.25, 0.5]).value
     0.375
     """
-    return bootstrap_interval(_cosines(similarities), statistic=np.mean, confidence=confidence, rng=rng)
-
-
-def _cosines(similarities: ArrayLike) -> NDArray[np.float64]:
-    values = finite_vector(similarities, "similarities")
-    if np.abs(values).max() > 1 + 1e-6:
-        raise InvalidInput(f"similarities must lie in [-1, 1]; got {values.min():.3f} to {values.max():.3f}.")
-    return np.clip(values, -1.0, 1.0)
+    return bootstrap_interval(cosines(similarities), statistic=np.mean, confidence=confidence, rng=rng)
 
 
 CARDS = (

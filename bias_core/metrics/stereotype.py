@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import expit
 
-from bias_core.arrays import finite_vector, probability, same_length
+from bias_core.arrays import paired_vectors, probability
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import bootstrap_interval, wilson_interval
-from bias_core.types import Estimate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from bias_core.statistics import Seed
+    from bias_core.types import Estimate
 
 
 def attribute_prevalence(
@@ -109,9 +110,7 @@ def prevalence_estimate(
         )
     share = wilson_interval(int(presence.sum()), presence.size, confidence=confidence, null_value=null)
     n_ties = count_ties(similarity_positive, similarity_negative)
-    if not n_ties:
-        return share
-    return Estimate(**{**vars(share), "note": f"{n_ties} of {share.n} images are ties, read as absent"})
+    return share.with_note(f"{n_ties} of {share.n} images are ties, read as absent" if n_ties else "")
 
 
 def count_ties(similarity_positive: ArrayLike, similarity_negative: ArrayLike) -> int:
@@ -127,7 +126,9 @@ def count_ties(similarity_positive: ArrayLike, similarity_negative: ArrayLike) -
     >>> count_ties([0.2, 0.3], [0.2, 0.1])
     1
     """
-    positive, negative = _similarities(similarity_positive, similarity_negative)
+    positive, negative = paired_vectors(
+        similarity_positive=similarity_positive, similarity_negative=similarity_negative
+    )
     return int(np.count_nonzero(positive == negative))
 
 
@@ -214,13 +215,10 @@ def signed_difference_estimate(prevalence: Estimate, reference: float) -> Estima
     0.0
     """
     rate = probability(reference, "reference")
-    moved = {
-        "value": signed_difference(prevalence.value, rate),
-        "low": prevalence.low - rate,
-        "high": prevalence.high - rate,
-        "null_value": 0.0,
-    }
-    return Estimate(**{**vars(prevalence), **moved})
+    value = signed_difference(prevalence.value, rate)
+    return replace(
+        prevalence, value=value, low=prevalence.low - rate, high=prevalence.high - rate, null_value=0.0
+    )
 
 
 def stereotype_estimate(prevalence: Estimate, reference: float) -> Estimate:
@@ -251,29 +249,21 @@ def stereotype_estimate(prevalence: Estimate, reference: float) -> Estimate:
     """
     signed = signed_difference_estimate(prevalence, reference)
     low, high = (bound if np.isnan(bound) else max(0.0, bound) for bound in (signed.low, signed.high))
-    return Estimate(**{**vars(signed), "value": max(0.0, signed.value), "low": low, "high": high})
-
-
-def _similarities(
-    similarity_positive: ArrayLike, similarity_negative: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    positive = finite_vector(similarity_positive, "similarity_positive")
-    negative = finite_vector(similarity_negative, "similarity_negative")
-    same_length(similarity_positive=positive, similarity_negative=negative)
-    return positive, negative
+    return replace(signed, value=max(0.0, signed.value), low=low, high=high)
 
 
 def _presence(
     similarity_positive: ArrayLike, similarity_negative: ArrayLike, soft: bool, temperature: float
 ) -> NDArray[np.float64]:
     """1 or 0 per image, or the softmax weight of the positive sentence, ``(n,)``."""
-    positive, negative = _similarities(similarity_positive, similarity_negative)
+    positive, negative = paired_vectors(
+        similarity_positive=similarity_positive, similarity_negative=similarity_negative
+    )
     if not soft:
         return (positive > negative).astype(np.float64)
     if not temperature > 0:
         raise InvalidInput(f"temperature must be positive; got {temperature}.")
-    weights: NDArray[np.float64] = expit((positive - negative) / temperature)  # softmax of two
-    return weights
+    return np.asarray(expit((positive - negative) / temperature))  # softmax of two
 
 
 _INPUTS = takes(

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
+import json
 import re
 import unicodedata
+import zipfile
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.runs.import_files import open_files
-from bias_core.runs.import_metadata import read_metadata
-from bias_core.runs.png import read_record
+from bias_core.runs.images import read_record
 from bias_core.types import GeneratedImage, ImageRow
 
 if TYPE_CHECKING:
     from bias_core.protocols import StepCallback
 
+MOST_BYTES = 64_000_000  # of one file, unpacked
+MOST_UNPACKED = 4_000_000_000  # of a whole zip
+MOST_FILES = 200_000
+# RuntimeError: it wants a password; NotImplementedError: a way of packing that Python does not know.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
+METADATA = ("metadata.csv", "metadata.jsonl")
+TEXTS = ("prompt", "text", "caption")
+"""Columns that hold the prompt, the first that there is."""
+WHOM = ("left", "right", "identity")
+"""Columns that name whom a picture was to show: two people side by side, or one; none is needed."""
 PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
 MOST_PICTURES = 100_000
 MOST_PIXELS = 50_000_000
@@ -35,6 +48,181 @@ _decoding_large = BoundedSemaphore()
 IMPORTED = "imported:"
 """Before the name of the folder or zip, in place of a model's name."""
 _FEWEST_WORDS = 3  # of a file name that is a prompt and no number
+
+
+class Files(Protocol):
+    """Files by their names, which are relative and use forward slashes."""
+
+    names: tuple[str, ...]
+    rejected: tuple[str, ...]
+
+    def read(self, name: str) -> bytes:
+        """The file's content; InvalidInput where it is too large or cannot be read."""
+        ...
+
+
+def open_files(path: Path) -> Files:
+    """The files of a folder or zip, in the order of their names; hidden ones are left out.
+
+    Raises
+    ------
+    InvalidInput
+        There is nothing at ``path``, it is neither, it is damaged, or a name in it leads out of it.
+    """
+    try:
+        path = path.expanduser()
+        if path.is_dir():
+            return _Folder(path)
+        if path.is_file():
+            return _Zip(path)
+    except (OSError, RuntimeError, ValueError) as error:  # too long a name, no such user, a lone surrogate
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{str(path)[:200]!r} cannot be opened: {error}") from error
+    raise InvalidInput(f"there is no folder or zip {str(path)[:200]!r}")
+
+
+def check_name(name: str) -> str:
+    """``name``, if it stays inside: relative, without "..", drive or backslash.
+
+    Raises
+    ------
+    InvalidInput
+        It does not.
+
+    Examples
+    --------
+    >>> check_name("train/1.png")
+    'train/1.png'
+    """
+    path = PurePosixPath(name)
+    drive = len(name) > 1 and name[1] == ":" and name[0].isalpha()
+    if not name or path.is_absolute() or ".." in path.parts or drive or "\\" in name or "\0" in name:
+        raise InvalidInput(f"the name {name[:200]!r} leads out of its folder")
+    return path.as_posix()
+
+
+class _Folder:
+    def __init__(self, path: Path) -> None:
+        self._root = path.resolve()
+        inside: list[str] = []
+        outside: list[str] = []
+        for file in sorted(self._root.rglob("*")):
+            name = file.relative_to(self._root).as_posix()
+            if _hidden(name) or not file.is_file():
+                continue
+            (inside if file.resolve().is_relative_to(self._root) else outside).append(name)
+        self.names = tuple(inside)
+        self.rejected = tuple(f"{name}: a link that leads out of the folder" for name in outside)
+
+    def read(self, name: str) -> bytes:
+        path = self._root / name
+        try:
+            if path.stat().st_size > MOST_BYTES:
+                raise InvalidInput(f"larger than {MOST_BYTES // 1_000_000} MB")
+            return path.read_bytes()
+        except OSError as error:
+            raise InvalidInput(f"cannot be read: {error.strerror}") from error
+
+
+class _Zip:
+    """Opened once, for each opening reads the whole directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.rejected: tuple[str, ...] = ()
+        try:
+            self._archive = zipfile.ZipFile(path)
+            files = [info for info in self._archive.infolist() if not info.is_dir()]
+        except _DAMAGE as error:
+            raise InvalidInput(f"{path.name} is no zip that can be read: {error}") from error
+        unpacked = sum(info.file_size for info in files)  # more than it says is not read of any file
+        if len(files) > MOST_FILES:
+            raise InvalidInput(
+                f"{path.name} has {len(files):,} files; at most {MOST_FILES:,} can be taken: divide it"
+            )
+        if unpacked > MOST_UNPACKED:
+            raise InvalidInput(
+                f"{path.name} would unpack to {unpacked / 1e9:.2f} GB; at most {MOST_UNPACKED / 1e9:g} GB "
+                "can be taken: divide it, or make the pictures smaller"
+            )
+        for info in files:
+            # zipfile cuts a name at NUL and turns the system's separators; the name as stored decides.
+            check_name(info.orig_filename)
+        self.names = tuple(sorted({info.filename for info in files if not _hidden(info.filename)}))
+
+    def read(self, name: str) -> bytes:
+        info = self._archive.getinfo(name)
+        if info.file_size > MOST_BYTES:
+            raise InvalidInput(f"larger than {MOST_BYTES // 1_000_000} MB")
+        try:
+            return self._archive.read(info)
+        except _DAMAGE as error:
+            raise InvalidInput(f"cannot be unpacked: {error}") from error
+
+
+def _hidden(name: str) -> bool:
+    """Files that systems leave behind: ``.DS_Store``, ``__MACOSX/``, ``Thumbs.db``."""
+    parts = PurePosixPath(name).parts
+    return any(part.startswith(".") for part in parts) or parts[0] == "__MACOSX" or parts[-1] == "Thumbs.db"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metadata:
+    """Prompts and people by file name, and the folders whose pictures they are about ("." is the whole)."""
+
+    prompts: Mapping[str, str]
+    whom: Mapping[str, Mapping[str, str]]
+    folders: frozenset[str]
+
+    def covers(self, name: str) -> bool:
+        """Whether a metadata file lies in the file's folder or above it."""
+        return any(parent.as_posix() in self.folders for parent in PurePosixPath(name).parents)
+
+
+def read_metadata(files: Files) -> Metadata:
+    """All metadata files among ``files``.
+
+    Raises
+    ------
+    InvalidInput
+        One cannot be read, has no ``file_name`` or none of the columns of a prompt, or names a file that
+        lies outside of its folder.
+    """
+    prompts: dict[str, str] = {}
+    whom: dict[str, dict[str, str]] = {}
+    folders = set()
+    for name in files.names:
+        path = PurePosixPath(name)
+        if path.name in METADATA:
+            folders.add(path.parent.as_posix())
+            for line in _lines(name, files):
+                picture = (path.parent / check_name(line["file_name"])).as_posix()
+                prompts[picture] = line["prompt"]
+                whom[picture] = {column: line[column] for column in WHOM if line[column]}
+    return Metadata(prompts=prompts, whom=whom, folders=frozenset(folders))
+
+
+def _lines(name: str, files: Files) -> list[dict[str, str]]:
+    try:
+        text = files.read(name).decode("utf-8-sig")
+        is_csv = name.endswith(".csv")
+        rows: list[Any] = (
+            list(csv.DictReader(io.StringIO(text, newline="")))
+            if is_csv
+            else [json.loads(line) for line in text.splitlines() if line.strip()]
+        )
+    except (UnicodeDecodeError, csv.Error, json.JSONDecodeError, InvalidInput, RecursionError) as error:
+        raise InvalidInput(f"{name} cannot be read: {error}") from error
+    return [_line(name, number, row) for number, row in enumerate(rows, start=1)]
+
+
+def _line(name: str, number: int, row: Any) -> dict[str, str]:
+    column = next((c for c in TEXTS if isinstance(row, dict) and row.get(c) is not None), "")
+    if not column or not isinstance(row.get("file_name"), str):
+        raise InvalidInput(f"{name}, line {number}: needs file_name and one of {', '.join(TEXTS)}")
+    people = {name: row[name] if isinstance(row.get(name), str) else "" for name in WHOM}
+    texts = {"prompt": str(row[column]), **people}
+    return {"file_name": row["file_name"]} | {name: " ".join(text.split()) for name, text in texts.items()}
 
 
 class ImportedImages:
@@ -143,14 +331,15 @@ class ImportedImages:
             raise InvalidInput(
                 f"{self.name} has {len(names):,} pictures; at most {MOST_PICTURES:,} can be taken"
             )
-        told = read_metadata(self._files)
-        self._whom = told.whom
-        absent = sorted(set(told.prompts) - set(names))
+        metadata = read_metadata(self._files)
+        self._whom = metadata.whom
+        absent = sorted(set(metadata.prompts) - set(names))
         self.rejected += [f"{name}: no such picture" for name in absent]
         found: dict[str, str] = {}
         wrapper = _wrapper(names)
         for name in names:
-            prompt = told.prompts.get(name, "") if told.covers(name) else _prompt_of_name(name, wrapper)
+            covered = metadata.covers(name)
+            prompt = metadata.prompts.get(name, "") if covered else _prompt_of_name(name, wrapper)
             if key(prompt):
                 found[name] = prompt
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -249,22 +249,17 @@ class _Comparison:
 
     def _mean(self, cosines: Floats, note: str, null_value: float | None = None) -> Estimate:
         estimate = bootstrap_interval(cosines, statistic=np.mean, rng=self._rng, null_value=null_value)
-        return _with_note(estimate, note)
+        return estimate.with_note(note)
 
     def _difference(self, inside: Floats, outside: Floats, note: str) -> Estimate:
         estimate = bootstrap_interval(
             inside, outside, statistic=_mean_difference, rng=self._rng, null_value=0.0
         )
-        return _with_note(estimate, note)
+        return estimate.with_note(note)
 
 
 def _mean_difference(x: Floats, y: Floats, axis: int) -> Floats:
-    difference: Floats = x.mean(axis=axis) - y.mean(axis=axis)
-    return difference
-
-
-def _with_note(estimate: Estimate, note: str) -> Estimate:
-    return replace(estimate, note="; ".join(part for part in (estimate.note, note) if part))
+    return np.asarray(x.mean(axis=axis) - y.mean(axis=axis))
 
 
 def _best_first(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bias_core.errors import UnknownModel
 from bias_core.model_catalogue import load_catalogue
-from bias_core.runs.dataset_card import DatasetFacts
+from bias_core.runs.export import DatasetFacts
 from bias_core.runs.imports import IMPORTED
 from bias_core.settings import ASSETS
 from bias_core.studies.report import LIMITS

@@ -6,7 +6,7 @@ import math
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from bias_core.engine.cost import Cost, estimate_cost
+from bias_core.engine.rates import Cost, estimate_cost
 from bias_core.studies.progress import Progress
 
 if TYPE_CHECKING:

@@ -182,22 +182,12 @@ def _raters_table(progress: TaskProgress, given: pd.DataFrame) -> StudyTable:
     for one in progress.raters:
         mine = by_rater.get(one.rater, [])
         equal, n = sum(mine), len(mine)
-        share = _share(equal, n, "agrees")
+        share, checks = _share(equal, n, "agrees"), _share(one.n_gold_right, one.n_gold, "right")
         others = (n_equal - equal) / (n_all - n) if n_all > n else _UNDEFINED
-        rows.append(
-            {
-                "rater": one.rater,
-                "answered": one.n_answered,
-                "skipped": one.n_skipped,
-                "median seconds": one.median_seconds,
-                "known right": f"{one.n_gold_right} of {one.n_gold}",
-                "fails checks": _share(one.n_gold_right, one.n_gold, "")["high"] < _FEWEST_RIGHT,
-                "compared": n,
-                **share,
-                "differs": bool(share["high"] < others),
-                "excluded": one.excluded,
-            }
-        )
+        row: dict[str, Any] = {"rater": one.rater, "answered": one.n_answered, "skipped": one.n_skipped}
+        row |= {"median seconds": one.median_seconds, "known right": f"{one.n_gold_right} of {one.n_gold}"}
+        row |= {"fails checks": checks["high"] < _FEWEST_RIGHT, "compared": n, **share}
+        rows.append(row | {"differs": share["high"] < others, "excluded": one.excluded})
     return StudyTable(key=RATERS, title="Raters", frame=pd.DataFrame(rows), note=_RATERS_NOTE)
 
 

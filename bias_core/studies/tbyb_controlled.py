@@ -15,7 +15,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.object_bias import DIMENSIONS, compare_models, distribution_bias_at
-from bias_core.runs.png import pixel_digest
+from bias_core.runs.images import pixel_digest
 from bias_core.statistics import mean_interval, wilson_interval
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import thinned

@@ -62,19 +62,7 @@ _LINKED_JS = "() => {{ if (location.hash.includes('owner=')) ({})(); }}"
 _SAVE_JS = "() => setTimeout(() => document.querySelector('#label-file')?.click(), 300)"
 _STATUSES = {"open": "Open for raters", "paused": "Pause", "closed": "Close"}
 _PARTS_TO_TAKE = ("takes", "findings", "tables", "figures")
-_SHOWN = (
-    "key",
-    "report",
-    "status",
-    "owned",
-    "header",
-    "progress",
-    "notes",
-    "memory",
-    "mine",
-    "rater",
-    "title",
-)
+_SHOWN = ("report", "status", "owned", "header", "progress", "notes", "memory", "key", "mine", "rater")
 
 
 class LabelTab:

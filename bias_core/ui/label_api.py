@@ -65,6 +65,7 @@ from bias_core.ui.address import network_of
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from bias_core.annotation.collected import TaskProgress
     from bias_core.annotation.label_store import LabelStore
     from bias_core.annotation.tasks import Task
     from bias_core.annotation.turns import Turn
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Handler = Callable[["Request"], Awaitable[Response]]
+View = Callable[[Any], dict[str, Any]]
+"""What an act gives, as JSON."""
 
 PAGE = ASSETS / "label"  # no framework, nothing from elsewhere, and nothing of the app
 _PAGE_FILES = {"/label": "index.html", "/label/label.css": "label.css", "/label/label.js": "label.js"}
@@ -120,7 +123,7 @@ class JoinBody(_Body):
 class UndoBody(_Body):
     """``id`` is made by the screen for each act; sent again, nothing happens twice."""
 
-    id: str
+    answer_id: str = Field(alias="id")
 
 
 class SkipBody(UndoBody):
@@ -163,21 +166,41 @@ class LabelDoor:
 
     def routes(self) -> list[Route]:
         """For ``launch(app_kwargs={"routes": ...})``, where they come before Gradio's own."""
-        rater, rater_turn, owner = self._rater, partial(self._rater, is_turn=True), self._owner
-        handlers: tuple[tuple[str, str, Handler], ...] = (
+        code, key = self._code, self._key
+        acts: tuple[tuple[Any, ...], ...] = (
+            ("GET", "/label/mine", code, task_of, None, lambda task_and_status: _task_json(*task_and_status)),
+            ("DELETE", "/label/mine", code, delete_my_answers, None, _deleted),
+            ("GET", "/label/next", code, next_item, None, _turn_json),
+            ("POST", "/label/answer", code, give_answer, AnswerBody, _turn_json),
+            ("POST", "/label/skip", code, skip, SkipBody, _turn_json),
+            ("POST", "/label/undo", code, undo, UndoBody, _turn_json),
+            ("POST", "/label/exclude", key, _exclude, ExcludeBody, _raters_json),
+            ("DELETE", "/label/task", key, delete_task, None, _deleted),
+        )
+        handlers = (
             ("GET", "/label/task/{code}", self._task),
             ("POST", "/label/join", self._join),
-            ("GET", "/label/mine", rater(lambda store, code, _: _task_json(*task_of(store, code)))),
-            ("DELETE", "/label/mine", rater(lambda *who: {"deleted": delete_my_answers(*who[:2])})),
-            ("GET", "/label/next", rater_turn(lambda store, code, _: next_item(store, code))),
-            ("POST", "/label/answer", rater_turn(_answer, AnswerBody)),
-            ("POST", "/label/skip", rater_turn(_skip, SkipBody)),
-            ("POST", "/label/undo", rater_turn(_undo, UndoBody)),
             ("GET", "/label/picture/{token}", self._picture),
-            ("POST", "/label/exclude", owner(_exclude, ExcludeBody)),
-            ("DELETE", "/label/task", owner(lambda store, key, _: {"deleted": delete_task(store, key)})),
+            *((method, path, self._acting(*how)) for method, path, *how in acts),
         )
         return [Route(path, _guarded(handler), methods=[method]) for method, path, handler in handlers]
+
+    def _acting(
+        self,
+        who: Callable[[Request], Any],
+        act: Callable[..., Any],
+        model: type[_Body] | None,
+        view: View,
+    ) -> Handler:
+        """What a rater or an owner does, known by a header; acts that give a turn share commits."""
+        run = self._together if view is _turn_json else self._alone
+
+        async def handle(request: Request) -> Response:
+            actor = who(request)
+            values = vars(await _read(request, model)) if model else {}
+            return _json(view(await run(lambda store: act(store, actor, **values))))
+
+        return handle
 
     async def _task(self, request: Request) -> Response:
         code = request.path_params["code"]
@@ -209,42 +232,6 @@ class LabelDoor:
 
         return Response(await self._alone(read), media_type="image/png", headers=_PICTURE)
 
-    def _rater(
-        self,
-        act: Callable[[LabelStore, str, Any], Any],
-        model: type[_Body] | None = None,
-        *,
-        is_turn: bool = False,
-    ) -> Handler:
-        """What a rater does, known by the code in the header; acts that give a turn share commits."""
-
-        async def handle(request: Request) -> Response:
-            code: str = request.headers.get(CODE_HEADER, "")
-            if not 1 <= len(code) <= 64:
-                raise NotAllowed(f"the header {CODE_HEADER} must hold your rater's code")
-            self._take(code, *_ACTS)
-            body = await _read(request, model) if model else None
-            if is_turn:
-                return _json(_turn_json(await self._together(lambda store: act(store, code, body))))
-            return _json(await self._alone(lambda store: act(store, code, body)))
-
-        return handle
-
-    def _owner(
-        self,
-        act: Callable[[LabelStore, OwnerKey, Any], dict[str, Any]],
-        model: type[_Body] | None = None,
-    ) -> Handler:
-        """What a task's owner does, known by the key in the header."""
-
-        async def handle(request: Request) -> Response:
-            self._take(f"owner {self._network(request)}", *_ACTS)
-            key = OwnerKey.parse(request.headers.get(KEY_HEADER, ""))
-            body = await _read(request, model) if model else None
-            return _json(await self._alone(lambda store: act(store, key, body)))
-
-        return handle
-
     async def _together(self, act: Callable[[LabelStore], T]) -> T:
         """With those of others in one commit, which the event loop does not wait for."""
         store = self._services.labels
@@ -254,6 +241,17 @@ class LabelDoor:
         """Off the event loop: the disk may be slow."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: act(self._services.labels))
+
+    def _code(self, request: Request) -> str:
+        code: str = request.headers.get(CODE_HEADER, "")
+        if not 1 <= len(code) <= 64:
+            raise NotAllowed(f"the header {CODE_HEADER} must hold your rater's code")
+        self._take(code, *_ACTS)
+        return code
+
+    def _key(self, request: Request) -> OwnerKey:
+        self._take(f"owner {self._network(request)}", *_ACTS)
+        return OwnerKey.parse(request.headers.get(KEY_HEADER, ""))
 
     def _network(self, request: Request) -> str:
         """Who joins shares an allowance with their network; its address is known to nobody, only alike."""
@@ -288,24 +286,18 @@ def page_routes() -> list[Route]:
     return [Route(path, partial(send, name=name), methods=["GET"]) for path, name in _PAGE_FILES.items()]
 
 
-def _answer(store: LabelStore, code: str, body: AnswerBody) -> Turn:
-    answer: dict[str, Any] = {"choices": body.choices, "duration_ms": body.duration_ms}
-    return give_answer(store, code, answer_id=body.id, item=body.item, **answer)
+def _exclude(store: LabelStore, key: OwnerKey, *, rater: str, excluded: bool) -> TaskProgress:
+    exclude_rater(store, key, rater, excluded=excluded)
+    return task_progress(store, key)
 
 
-def _skip(store: LabelStore, code: str, body: SkipBody) -> Turn:
-    return skip(store, code, answer_id=body.id, item=body.item)
-
-
-def _undo(store: LabelStore, code: str, body: UndoBody) -> Turn:
-    return undo(store, code, answer_id=body.id)
-
-
-def _exclude(store: LabelStore, key: OwnerKey, body: ExcludeBody) -> dict[str, Any]:
-    exclude_rater(store, key, body.rater, excluded=body.excluded)
+def _raters_json(progress: TaskProgress) -> dict[str, Any]:
     names = ("rater", "n_answered", "n_skipped", "excluded")
-    raters = task_progress(store, key).raters
-    return {"raters": [{name: getattr(one, name) for name in names} for one in raters]}
+    return {"raters": [{name: getattr(one, name) for name in names} for one in progress.raters]}
+
+
+def _deleted(n: int) -> dict[str, Any]:
+    return {"deleted": n}
 
 
 def _guarded(handler: Handler) -> Handler:

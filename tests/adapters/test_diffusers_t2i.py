@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
-from bias_core.adapters.residents import drop_longest_unused
+from bias_core.adapters.weights import drop_longest_unused
 from bias_core.errors import Cancelled, ModelUnavailable, NotEnoughMemory
 from bias_core.protocols import TextToImage
 from bias_core.types import ImageRow, ModelInfo

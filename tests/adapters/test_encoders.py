@@ -11,8 +11,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from bias_core.adapters.open_clip_encoder import OpenClipEncoder
-from bias_core.adapters.transformers_clip import TransformersEncoder
+from bias_core.adapters.encoders import OpenClipEncoder, TransformersEncoder
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.protocols import ImageTextEncoder
 from bias_core.settings import ASSETS

@@ -12,7 +12,7 @@ from bias_core.adapters.transformers_lm import TransformersLanguageModel, packag
 from bias_core.calibration.captions import vocabulary
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.protocols import LanguageModel
-from bias_core.search.candidates import propose_candidates
+from bias_core.search.candidates import candidate_prompt, parse_candidates
 from bias_core.search.stop import optimise_prompts
 
 PREFIXES = ["This is a photo of", "a doctor", "Generate a picture of one old man with a beard on the"]
@@ -171,7 +171,7 @@ def test_a_chat_model_is_asked_in_its_own_form(pieces, monkeypatch):
 
 
 def test_the_search_runs_on_the_real_classes(words, tiny_clip, pictures):
-    from bias_core.adapters.transformers_clip import TransformersEncoder
+    from bias_core.adapters.encoders import TransformersEncoder
 
     encoder = TransformersEncoder("tiny", str(tiny_clip), device="cpu", offline=True)
     found = optimise_prompts(
@@ -184,7 +184,7 @@ def test_the_search_runs_on_the_real_classes(words, tiny_clip, pictures):
 
 
 def test_candidates_survive_a_model_that_talks_nonsense(words):
-    found = propose_candidates("doctor", words, max_new_tokens=8)
+    found = parse_candidates(words.complete(candidate_prompt("doctor"), 8))
     assert found.attributes == ()
     assert found.answer
 

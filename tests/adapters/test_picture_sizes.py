@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bias_core.adapters import picture_sizes
+from bias_core.adapters import family_facts
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.adapters.pipeline_call import to_image
 from bias_core.engine.local import run_rows
@@ -120,7 +120,7 @@ def test_rows_reports_and_pictures_of_a_run_have_the_size_that_is_drawn(newer_pi
 def test_a_picture_of_a_size_that_was_not_foretold_is_kept_as_what_it_is(
     newer_pipeline, tmp_path, monkeypatch
 ):
-    monkeypatch.delitem(picture_sizes._RULES, "QwenImagePipeline")
+    monkeypatch.delitem(family_facts._RULES, "QwenImagePipeline")
     model, store = model_of("Qwen-Image", newer_pipeline("Qwen-Image")), ImageStore(tmp_path)
     asked = [row_of("Qwen-Image", width=44, height=36, seed=seed) for seed in range(3)]
     with pytest.raises(InvalidInput, match="drew 40x32 pixels where 44x36 were asked for"):

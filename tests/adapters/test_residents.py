@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from bias_core.adapters import residents
-from bias_core.adapters.residents import Weights, drop_longest_unused
+from bias_core.adapters import weights
+from bias_core.adapters.weights import Weights, drop_longest_unused
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 
 
@@ -87,7 +87,7 @@ def test_other_failures_cost_nobody_their_weights() -> None:
 def test_adapters_that_are_gone_are_forgotten() -> None:
     made = Machine(1).weights("a")
     made()
-    assert len(residents._last_used) == 1
+    assert len(weights._last_used) == 1
     del made
     gc.collect()
     assert not drop_longest_unused()

@@ -11,8 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bias_core.adapters.blip import BlipAnswerer, BlipCaptioner
-from bias_core.adapters.open_clip_encoder import OpenClipEncoder
-from bias_core.adapters.transformers_clip import TransformersEncoder
+from bias_core.adapters.encoders import OpenClipEncoder, TransformersEncoder
 from bias_core.adapters.transformers_lm import TransformersLanguageModel
 from bias_core.errors import ModelUnavailable
 from bias_core.settings import ASSETS

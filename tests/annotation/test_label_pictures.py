@@ -12,7 +12,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from bias_core.annotation.label_pictures import keep_picture, picture_path, read_picture
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.runs.png import encode_png
+from bias_core.runs.images import encode_png
 from bias_core.types import GeneratedImage, ImageRow
 
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.runs import import_files
+from bias_core.runs import imports
 from bias_core.runs.imports import LONGEST_SIDE, ImportedImages
 
 PROMPT = "a photo of a doctor"
@@ -93,14 +93,14 @@ def test_an_archive_is_opened_once_for_all_its_pictures(tmp_path, monkeypatch):
 
 
 def test_a_zip_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(import_files, "MOST_UNPACKED", 30_000_000)
+    monkeypatch.setattr(imports, "MOST_UNPACKED", 30_000_000)
     path = archive(tmp_path, [(f"{PROMPT}/{i}.bmp", bytes(10_000_000)) for i in range(4)])
     with pytest.raises(InvalidInput, match=r"would unpack to 0\.04 GB; at most 0\.03 GB .*: divide it"):
         ImportedImages(path)
 
 
 def test_too_many_files_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(import_files, "MOST_FILES", 3)
+    monkeypatch.setattr(imports, "MOST_FILES", 3)
     path = archive(tmp_path, [(f"{i}.txt", b"") for i in range(4)])
     with pytest.raises(InvalidInput, match="4 files; at most 3"):
         ImportedImages(path)

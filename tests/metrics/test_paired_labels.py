@@ -12,7 +12,6 @@ from bias_core.metrics.paired_labels import (
     ANSWERS,
     checked_labels,
     generation_failures,
-    mark_generation_failures,
     merge_ratings,
 )
 from bias_core.metrics.paired_stereotype import stereotype_test_score
@@ -108,8 +107,7 @@ def test_further_columns_keep_people_apart():
 
 def test_pictures_with_another_number_of_people_are_failures():
     # a: two people; b: three; c: none. Two of three pictures failed.
-    marked = mark_generation_failures(LABELS, {"a": 2, "b": 3, "c": 0})
-    assert marked["perceived_gender"].tolist() == ["feminine", "masculine", *["not_two_people"] * 4]
+    marked = LABELS.assign(perceived_gender=["feminine", "masculine", *["not_two_people"] * 4])
     failures = generation_failures(marked)
     assert (failures.n_failed, failures.n_images) == (2, 3)
     low, high = proportion_confint(2, 3, method="wilson")
@@ -118,18 +116,6 @@ def test_pictures_with_another_number_of_people_are_failures():
     score = stereotype_test_score(marked)
     assert (score.score, score.n_usable, score.n_failed_images) == (100, 2, 2)
     assert generation_failures(LABELS).n_failed == 0
-    assert "not_two_people" not in LABELS["perceived_gender"].tolist()
-
-
-def test_single_pictures_expect_one_person():
-    labels = LABELS[LABELS["identity"] == "nurse"]
-    marked = mark_generation_failures(labels, pd.Series({"a": 1, "b": 2, "c": 1}), expected=1)
-    assert marked["perceived_gender"].tolist() == ["feminine", "not_two_people", "masculine"]
-
-
-def test_a_picture_that_nobody_counted_is_refused():
-    with pytest.raises(InvalidInput, match=r"1 are missing, the first is 'c'"):
-        mark_generation_failures(LABELS, {"a": 2, "b": 2})
 
 
 @pytest.mark.parametrize("function", [checked_labels, generation_failures, stereotype_test_score])

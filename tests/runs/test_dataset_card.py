@@ -9,9 +9,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from bias_core.runs.croissant import column_kinds
-from bias_core.runs.dataset_card import DatasetFacts, dataset_card
-from bias_core.runs.export import write_folder, write_zip
+from bias_core.runs.export import DatasetFacts, column_kinds, dataset_card, write_folder, write_zip
 from bias_core.studies.designs import find_design
 from bias_core.studies.explore import explore
 from bias_core.studies.explore_export import to_export as explore_export

@@ -18,9 +18,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import StorageError
-from bias_core.runs import png
-from bias_core.runs.images import ImageStore
-from bias_core.runs.png import encode_png
+from bias_core.runs import images
+from bias_core.runs.images import ImageStore, encode_png
 from bias_core.types import GeneratedImage, ImageRow
 
 
@@ -105,14 +104,14 @@ def _with_other_pixels(data):
 
 
 def test_pictures_of_earlier_versions_have_no_digest_and_are_taken(store, monkeypatch):
-    monkeypatch.setattr(png, "_pixels_digest", lambda chunks: None)
+    monkeypatch.setattr(images, "_pixels_digest", lambda chunks: None)
     store.add([drawn(1)])
     data = store.path(drawn(1).row.id).read_bytes()
     monkeypatch.undo()
     assert b'"pixels": null' in data
-    chunks = list(png._chunks(data))
+    chunks = list(images._chunks(data))
     store.path(drawn(1).row.id).write_bytes(
-        png.SIGNATURE
+        images.SIGNATURE
         + b"".join(_chunk(kind, body.replace(b', "pixels": null', b"")) for kind, body in chunks)
     )
     assert list(find(store, drawn(1))) == [drawn(1).row.id]
@@ -194,9 +193,8 @@ def test_two_thousand_pictures_are_found_in_well_under_a_second(store):
 WRITER = """
 import sys
 from pathlib import Path
-from bias_core.runs import png
 from bias_core.runs.images import ImageStore
-from bias_core.runs.png import encode_png
+from bias_core.runs.images import encode_png
 from tests.runs.test_images import drawn
 store = ImageStore(Path(sys.argv[1]))
 for _ in range(3):

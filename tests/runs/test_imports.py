@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.runs import import_files, imports
+from bias_core.runs import imports
 from bias_core.runs.export import Export, ExportedImage, write_zip
 from bias_core.runs.images import ImageStore
 from bias_core.runs.imports import ImportedImages, decode, key
@@ -154,7 +154,7 @@ def test_pictures_too_large_are_left_out(tmp_path, monkeypatch):
     assert found.rows(DOCTOR, 2) == []
     assert "7 x 5" in found.rejected[0]
     monkeypatch.setattr(imports, "MOST_PIXELS", 35)
-    monkeypatch.setattr(import_files, "MOST_BYTES", 50)
+    monkeypatch.setattr(imports, "MOST_BYTES", 50)
     for source in (path, folder(tmp_path, LAYOUTS["folders"])):
         found = ImportedImages(source)
         assert found.rows(DOCTOR, 2) == []

@@ -1,30 +1,35 @@
-"""Weights are taken whole or not at all: nothing is filled in with random numbers, nothing is left over."""
+"""Weights: whole or not at all, loaded on first use, and let go of when others need the room."""
 
 from __future__ import annotations
 
-import json
+import gc
 import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
-from bias_core.errors import ModelUnavailable
+from bias_core.adapters.devices import loading
+from bias_core.errors import ModelUnavailable, NotEnoughMemory
+from bias_core.model_paths import read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
+T = TypeVar("T")
+
+_last_used: WeakKeyDictionary[Weights[Any], int] = WeakKeyDictionary()
+_clock = count()
 _SHOWN = 3  # keys named in a message
 _INDEX = ".safetensors.index"
 _TOKENIZER = "tokenizer.json"
 _VOCABULARIES = (_TOKENIZER, "vocab.txt", "vocab.json", "*.model")
 _JSON = (
-    "model_index.json",
-    "config.json",
-    "generation_config.json",
-    "scheduler_config.json",
-    "preprocessor_config.json",
-    "processor_config.json",
-    "tokenizer_config.json",
-    "vocab.json",
+    *("model_index.json", "config.json", "generation_config.json", "scheduler_config.json", "vocab.json"),
+    *("preprocessor_config.json", "processor_config.json", "tokenizer_config.json"),
 )
 _WHOLE_NUMBERS = {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64"}
 # Buffers that every model computes for itself and that older versions of the libraries wrote down.
@@ -36,6 +41,102 @@ _REST_OF = {
     "t5": re.compile(r"^(decoder|lm_head)\."),
     "umt5": re.compile(r"^(decoder|lm_head)\."),
 }
+
+
+class Weights(Generic[T]):
+    """What an adapter loads on first use.
+
+    Parameters
+    ----------
+    name : of the model, for messages.
+    source : where its files are, for messages.
+    load : reads them.
+    unchanged : called when they were read; raises where the files are no longer those that ``name`` means.
+    """
+
+    def __init__(
+        self, name: str, source: str, load: Callable[[], T], unchanged: Callable[[], None] = lambda: None
+    ) -> None:
+        self.name = name
+        self.source = source
+        self._load, self._unchanged = load, unchanged
+        self.value: T | None = None
+        self._running = threading.RLock()
+
+    def __call__(self) -> T:
+        """The weights, loaded now if they are not.
+
+        Raises
+        ------
+        ModelUnavailable
+            Missing or corrupt, or they do not fit even when nothing else is loaded.
+        """
+        value = self.value
+        if value is None:
+            with loading(self.name, self.source):
+                value = self._load_with_room()
+            self._unchanged()
+        self.keep(value)
+        return value
+
+    @contextmanager
+    def running(self) -> Iterator[T]:
+        """The weights, which stay until the block ends; for readers, which hold no ``model_lock``."""
+        with self._running:
+            yield self()
+
+    def keep(self, value: T) -> None:
+        """Have these from now on, as if they had been loaded."""
+        self.value = value
+        _last_used[self] = next(_clock)
+
+    def drop(self) -> None:
+        """Let go of them, once nobody runs them; the next use loads them again."""
+        with self._running:
+            self.value = None
+        _last_used.pop(self, None)
+
+    def _load_with_room(self) -> T:
+        import torch
+
+        try:
+            return self._load()
+        except (NotEnoughMemory, torch.OutOfMemoryError):
+            if not drop_longest_unused():
+                raise
+        return self._load_with_room()  # ends when nothing else is loaded
+
+
+class HoldsWeights(Generic[T]):
+    """An adapter with weights, ``_parts``, that load with its first input."""
+
+    _parts: Weights[T]
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the weights are in memory."""
+        return self._parts.value is not None
+
+    def load(self) -> None:
+        """Read the weights now; ModelUnavailable where that fails."""
+        self._parts()
+
+    def unload(self) -> None:
+        """Forget the weights; the next input loads them again."""
+        self._parts.drop()
+
+
+def drop_longest_unused() -> bool:
+    """Let go of the weights that were unused longest; False where none are loaded."""
+    if not _last_used:
+        return False
+    min(_last_used, key=_last_used.__getitem__).drop()
+    gc.collect()
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return True
 
 
 def load_whole(kind: Any, source: str, *, name: str, **how: Any) -> Any:
@@ -62,22 +163,22 @@ def load_whole(kind: Any, source: str, *, name: str, **how: Any) -> Any:
     check_json(folder)
     check_shards(folder, name)
     check_types(folder, name)
-    model, found = kind.from_pretrained(source, output_loading_info=True, ignore_mismatched_sizes=True, **how)
+    model, info = kind.from_pretrained(source, output_loading_info=True, ignore_mismatched_sizes=True, **how)
     rest = _REST_OF.get(str(getattr(model.config, "model_type", "")))
     left_over = [
-        key for key in found["unexpected_keys"] if not (_COMPUTED.search(key) or (rest and rest.search(key)))
+        key for key in info["unexpected_keys"] if not (_COMPUTED.search(key) or (rest and rest.search(key)))
     ]
-    sizes = [f"{key} is {list(has)}, not {list(wants)}" for key, has, wants in found["mismatched_keys"]]
-    missing = [key for key in found["missing_keys"] if not _COMPUTED.search(key)]
+    sizes = [f"{key} is {list(has)}, not {list(wants)}" for key, has, wants in info["mismatched_keys"]]
+    missing = [key for key in info["missing_keys"] if not _COMPUTED.search(key)]
     wrong = (
         ("lacks {} of its weights", missing),
         ("has {} that this kind of model does not take", left_over),
         ("has {} of another shape", sizes),
     )
-    said = [words.format(len(keys)) + f" ({some_of(keys)})" for words, keys in wrong if keys]
-    if said:
+    faults = [words.format(len(keys)) + f" ({some_of(keys)})" for words, keys in wrong if keys]
+    if faults:
         raise ModelUnavailable(
-            f"{name} {' and '.join(said)}: its weights and its config.json are not of one model; "
+            f"{name} {' and '.join(faults)}: its weights and its config.json are not of one model; "
             "download it again, or choose another model"
         )
     check_finite(model, name)
@@ -213,26 +314,6 @@ def _variant(file: str, stem: str) -> str:
         rf"{stem}{shard}(?:\.(\w+))?{shard}\.safetensors(?:\.index(?:\.(\w+))?\.json)?", file
     )
     return (match[1] or match[2] or "") if match else "?"
-
-
-def read_json(path: Path) -> Mapping[str, Any]:
-    """A JSON object of a model's folder.
-
-    Raises
-    ------
-    ValueError
-        It is not there, cannot be read, or holds something else; whoever loads says of which model.
-    """
-    said = f"cannot read {path.parent.name}/{path.name}"
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{said}: {error.strerror or type(error).__name__}") from error
-    except ValueError as error:
-        raise ValueError(f"{said}: it is not JSON") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{said}: it is not a JSON object")
-    return found
 
 
 def some_of(keys: Iterable[object]) -> str:
