@@ -34,7 +34,6 @@ class RaterProgress:
     n_answered, n_skipped : that hold now.
     median_seconds : a picture; nan where nothing was answered.
     n_gold, n_gold_right : items with a known answer: answered, and answered so in every position.
-    last : when the rater last did something; ISO 8601, UTC, "" for never.
     excluded : the owner lets nothing of this rater count.
     """
 
@@ -44,7 +43,6 @@ class RaterProgress:
     median_seconds: float
     n_gold: int
     n_gold_right: int
-    last: str
     excluded: bool = False
 
 
@@ -188,7 +186,7 @@ def labelled_items(store: LabelStore, key: OwnerKey) -> list[LabelledItem]:
     return [LabelledItem(item=item, answers=by_item.get(item.id, ())) for item in task_items(store, key)]
 
 
-_ITEM_NAMES = ("task_id", "picture", "image_id", "identities", "gold", "question")
+_ITEM_NAMES = ("picture", "image_id", "identities", "gold", "question")
 _ITEM_COLUMNS = (items.c.id.label("item_id"), *(items.c[name] for name in _ITEM_NAMES))
 
 
@@ -220,6 +218,5 @@ def _rater_progress(name: str, acts: Sequence[Row], *, excluded: bool) -> RaterP
         median_seconds=median(act.duration_ms for act in given) / 1000 if given else float("nan"),
         n_gold=len(checks),
         n_gold_right=sum(act.choices == act.gold for act in checks),
-        last=iso(max(act.at_ms for act in acts)) if acts else "",
         excluded=excluded,
     )

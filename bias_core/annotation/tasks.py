@@ -110,7 +110,6 @@ class Item:
     Attributes
     ----------
     id : number in the store.
-    task_id : of the task that it belongs to.
     picture : SHA-256 of the file that raters see: the pixels, without the record inside the original.
     image_id : of the original in the run or import that it came from; studies join answers by it.
     identities : by position, what the picture was asked to show there; "" where the question names nobody.
@@ -119,7 +118,6 @@ class Item:
     """
 
     id: int
-    task_id: str
     picture: str
     image_id: str
     identities: Mapping[str, str]
