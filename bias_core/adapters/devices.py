@@ -48,7 +48,7 @@ def hide_progress_bars() -> None:
     logging.disable_progress_bar()
 
 
-def offline_source(name: str, source: str, *, offline: bool, revision: str = "") -> str:
+def offline_source(name: str, source: str, *, offline: bool) -> str:
     """``source``; offline, the folder where an earlier download of a hub id lies.
 
     transformers asks the hub for adapters even where it is told to read local files only; of a folder it
@@ -65,7 +65,7 @@ def offline_source(name: str, source: str, *, offline: bool, revision: str = "")
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
-        return snapshot_download(source, revision=revision or None, local_files_only=True)
+        return snapshot_download(source, local_files_only=True)
     except LocalEntryNotFoundError as error:
         raise ModelUnavailable(f"{name} is not on this machine and BIAS_OFFLINE is set") from error
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters import loras as lora_files
+from bias_core.adapters import pipeline_call as calls
 from bias_core.adapters.family_facts import (
     drawn_size,
     drawn_size_at,
@@ -17,20 +18,6 @@ from bias_core.adapters.family_facts import (
     facts_of,
     other_size,
     unused_settings,
-)
-from bias_core.adapters.pipeline_call import (
-    TextCache,
-    after_each_step,
-    blocked_flags,
-    call_arguments,
-    check_not_black,
-    errors_in_a_sentence,
-    guiders_set,
-    pictures_of,
-    records,
-    report_steps,
-    to_image,
-    warnings_of_diffusers,
 )
 from bias_core.adapters.pipeline_loader import first_batch_size, load_pipeline
 from bias_core.adapters.prompt_limits import prompt_limits, readers_at, readers_of
@@ -99,7 +86,7 @@ class DiffusersTextToImage:
         self._wanted_device = device
         self._unchanged = unchanged
         self._weights: Weights[Any] = Weights(info.id, source, self._load, unchanged)
-        self._texts = TextCache()
+        self._texts = calls.TextCache()
         self._condition = self._base = str(info.options.get("base_condition", ""))
 
     def generate(
@@ -160,6 +147,8 @@ class DiffusersTextToImage:
         -----
         The batch has another size than a generation's, so latents can differ in their last bits.
         """
+        import torch
+
         from bias_core.adapters.diffusers_trace import Tracer, velocity_space
 
         pipeline = self._weights()
@@ -170,14 +159,17 @@ class DiffusersTextToImage:
         rows = [replace(row, prompt=text) for text in texts]
         tracer = Tracer(
             pipeline=pipeline,
-            arguments=call_arguments(pipeline, self.info, rows, output_type="latent"),
+            arguments=calls.call_arguments(pipeline, self.info, rows, output_type="latent"),
             space=space,
-            to_image=lambda pixels: to_image(pixels, self.info.id),
+            to_image=lambda pixels: calls.to_image(pixels, self.info.id),
             guided=guided,
             predicted=predicted,
         )
-        with self._enough_memory(rows), errors_in_a_sentence(pipeline, self.info.id, row):
-            yield from tracer.steps(on_step)
+        try:
+            with calls.errors_in_a_sentence(pipeline, self.info.id, row):
+                yield from tracer.steps(on_step)
+        except torch.OutOfMemoryError as error:
+            raise self._too_large(rows) from error
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
         """What each text encoder takes of each prompt, in order; no weights are loaded for this.
@@ -267,46 +259,37 @@ class DiffusersTextToImage:
         pipeline = self._weights()
         self._use_condition(rows[0].condition)
         full = rows + [rows[-1]] * (self._at_once() - len(rows))
-        arguments = call_arguments(pipeline, self.info, full)
+        arguments = calls.call_arguments(pipeline, self.info, full)
         with ExitStack() as call:
-            warnings = call.enter_context(warnings_of_diffusers())
-            call.enter_context(errors_in_a_sentence(pipeline, self.info.id, rows[0]))
+            warnings = call.enter_context(calls.warnings_of_diffusers())
+            call.enter_context(calls.errors_in_a_sentence(pipeline, self.info.id, rows[0]))
             if on_step is not None:
-                count = report_steps(pipeline, arguments, on_step)
-                arguments |= call.enter_context(after_each_step(pipeline, count))
+                count = calls.report_steps(pipeline, arguments, on_step)
+                arguments |= call.enter_context(calls.after_each_step(pipeline, count))
             call.enter_context(self._texts.of(pipeline))
-            call.enter_context(guiders_set(pipeline, full))
+            call.enter_context(calls.guiders_set(pipeline, full))
             call.enter_context(torch.random.fork_rng(devices=[]))  # some families seed for all
             call.enter_context(torch.inference_mode())
             output = pipeline(**arguments)
-        said = records(pipeline, arguments, output, warnings, rows)
+        said = calls.records(pipeline, arguments, output, warnings, rows)
         return [
             self._generated(row, pixels, blocked, drawn)
             for row, pixels, blocked, drawn in zip(
-                rows, pictures_of(output), blocked_flags(output, len(rows)), said, strict=False
+                rows, calls.pictures_of(output), calls.blocked_flags(output, len(rows)), said, strict=False
             )
         ]
 
     def _generated(
         self, row: ImageRow, pixels: np.ndarray, blocked: bool, drawn: dict[str, Any]
     ) -> GeneratedImage:
-        image = to_image(pixels, self.info.id)
+        image = calls.to_image(pixels, self.info.id)
         if not blocked:
-            check_not_black(image, self.info.id)
+            calls.check_not_black(image, self.info.id)
         width, height = image.size
         row = replace(row, width=width, height=height)  # by a rule of the family's that is not known here
         return GeneratedImage(
             row=row, image=image, blocked=blocked, drawn=drawn | {"width": width, "height": height}
         )
-
-    @contextmanager
-    def _enough_memory(self, rows: list[ImageRow]) -> Iterator[None]:
-        import torch
-
-        try:
-            yield
-        except torch.OutOfMemoryError as error:
-            raise self._too_large(rows) from error
 
     def _too_large(self, rows: list[ImageRow]) -> ModelUnavailable:
         return NotEnoughMemory(
@@ -315,15 +298,22 @@ class DiffusersTextToImage:
         )
 
     def _load(self) -> Any:
+        device, compiled = self._wanted_device, self.compiled
         pipeline = load_pipeline(
-            self.info,
-            self.source,
-            device=self._wanted_device,
-            offline=self.offline,
-            compiled=self.compiled,
+            self.info, self.source, device=device, offline=self.offline, compiled=compiled
         )
         if lora := str(self.info.options.get("lora", "")):
-            self._put_on_lora(pipeline, lora)
+            source, revision = split_revision(lora)
+            weight = float(self.info.options.get("lora_weight", 1.0))
+            lora_files.put_on(
+                pipeline,
+                self.info.id,
+                source,
+                name="lora",
+                revision=revision,
+                weight=weight,
+                offline=self.offline,
+            )
         self._start_over()
         return pipeline
 
@@ -331,19 +321,6 @@ class DiffusersTextToImage:
         """Fresh weights have no condition's adapter, and nothing is known of what they answer."""
         self._condition = self._base
         self._texts.clear()
-
-    def _put_on_lora(self, pipeline: Any, lora: str) -> None:
-        source, revision = split_revision(lora)
-        weight = float(self.info.options.get("lora_weight", 1.0))
-        lora_files.put_on(
-            pipeline,
-            self.info.id,
-            source,
-            name="lora",
-            revision=revision,
-            weight=weight,
-            offline=self.offline,
-        )
 
     def _use_condition(self, condition: str) -> None:
         """Switch the LoRA; the one before is removed altogether, so that nothing of it stays."""
@@ -362,13 +339,8 @@ class DiffusersTextToImage:
                 )
             pipeline = self._weights()
             self._weights.drop()  # a half-loaded adapter must not stay in use
-            lora_files.put_on(
-                pipeline,
-                f"{self.info.id}, condition {condition}",
-                str(folder),
-                name=condition,
-                file=_LORA_FILE,
-            )
+            model = f"{self.info.id}, condition {condition}"
+            lora_files.put_on(pipeline, model, str(folder), name=condition, file=_LORA_FILE)
             self._unchanged()
             self._weights.keep(pipeline)
             self._condition = condition

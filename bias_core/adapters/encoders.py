@@ -312,13 +312,8 @@ class TransformersEncoder(BatchedEncoder):
     ----------
     name : identity for caches and reports; changes with the weights.
     source : hub id, or a folder in Hugging Face layout.
-    revision : of the hub's files; "" for the newest.
     options : of :class:`bias_core.adapters.encoders.BatchedEncoder`.
     """
-
-    def __init__(self, name: str, source: str, *, revision: str = "", **options: Any) -> None:
-        super().__init__(name, source, **options)
-        self._revision = revision
 
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
         import torch
@@ -346,9 +341,8 @@ class TransformersEncoder(BatchedEncoder):
         from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
         hide_progress_bars()
-        source = offline_source(self.name, self.source, offline=self._offline, revision=self._revision)
+        source = offline_source(self.name, self.source, offline=self._offline)
         local = Path(source).is_dir()
-        options = {} if local or not self._revision else {"revision": self._revision}
         device = pick_device(self._wanted_device)
         model = load_whole(
             AutoModel,
@@ -358,10 +352,9 @@ class TransformersEncoder(BatchedEncoder):
             variant=variant_of(Path(source), "model", None),
             use_safetensors=True,
             local_files_only=local,
-            **options,
         )
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local, **options)
-        processor = AutoImageProcessor.from_pretrained(source, local_files_only=local, **options)
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local)
+        processor = AutoImageProcessor.from_pretrained(source, local_files_only=local)
         # Convolutional towers run up to twice as fast in this layout on a CPU; others do not mind.
         model = model.to(device, memory_format=torch.channels_last).eval()
         return model, processor, tokenizer, device

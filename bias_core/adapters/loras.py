@@ -185,11 +185,11 @@ def _check_whole(loader: Any, wanted: Mapping[str, set[str]], name: str, said: s
             module = getattr(loader, part)
             check_finite(module, said)
             keys = get_peft_model_state_dict(module, adapter_name=name)
-            there |= {f"{part}.{_bare(key)}" for key in keys}
+            there |= {f"{part}.{key.removesuffix('.weight')}" for key in keys}
     if not there:
         raise ModelUnavailable(misfit)
     asked = {
-        f"{part}.{_bare(key)}".lstrip(".")
+        f"{part}.{key.removesuffix('.weight')}".lstrip(".")
         for part, keys in wanted.items()
         for key in keys
         if not key.endswith(".alpha")
@@ -204,10 +204,6 @@ def _check_whole(loader: Any, wanted: Mapping[str, set[str]], name: str, said: s
                 f"{said} fits only in part: {words.format(len(keys), len(asked))} ({some_of(keys)}); it was "
                 "made for another model, or is damaged"
             )
-
-
-def _bare(key: str) -> str:
-    return key.removesuffix(".weight")
 
 
 def _misfit(model: str, said: str) -> str:

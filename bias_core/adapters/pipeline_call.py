@@ -349,24 +349,23 @@ class TextCache:
             if kind is None:  # an answer of a form that we do not know
                 return output
             for i, key in enumerate(keys):
-                self._keep(key, (kind, _row(fields, i)))
+                self._keep(key, (kind, _each(lambda tensor, i=i: tensor[i].detach().cpu().clone(), fields)))
             return output
         import torch
 
-        rows = [self._rows[key] for key in keys]
         for key in keys:
             self._rows.move_to_end(key)
-        kind, first = rows[0]
-        return kind(**_join(first, [row for _, row in rows], lambda parts: torch.stack(parts).to(ids.device)))
+        kinds, rows = zip(*(self._rows[key] for key in keys), strict=True)
+        return kinds[0](**_each(lambda *parts: torch.stack(parts).to(ids.device), *rows))
 
     def _keep(self, key: Any, row: tuple[Any, dict[str, Any]]) -> None:
         if key in self._rows:
             return
         self._rows[key] = row
-        self.n_bytes += _size(row[1])
+        self.n_bytes += sum(int(tensor.nbytes) for tensor in _leaves(row[1]))
         while self.n_bytes > self.max_bytes and len(self._rows) > 1:
             _, (_, dropped) = self._rows.popitem(last=False)
-            self.n_bytes -= _size(dropped)
+            self.n_bytes -= sum(int(tensor.nbytes) for tensor in _leaves(dropped))
 
 
 def _keys(ids: Any, kwargs: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -394,33 +393,23 @@ def _tensors_of(output: Any) -> tuple[Any, dict[str, Any]]:
     """The class of an answer, and those of its fields that are tensors; memories of past tokens go."""
     if not hasattr(output, "items"):
         return None, {}
-    fields = {name: value for name, value in output.items() if _is_tensors(value)}
-    return type(output), fields
+    plain = {name: value for name, value in output.items() if not isinstance(value, dict)}
+    return type(output), {n: v for n, v in plain.items() if all(hasattr(x, "shape") for x in _leaves(v))}
 
 
-def _is_tensors(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(_is_tensors(part) for part in value)
-    return hasattr(value, "shape")
-
-
-def _row(value: Any, i: int) -> Any:
-    """What is said of one text, in main memory."""
-    if isinstance(value, dict):
-        return {name: _row(part, i) for name, part in value.items()}
-    if isinstance(value, tuple):
-        return tuple(_row(part, i) for part in value)
-    return value[i].detach().cpu().clone()
-
-
-def _join(like: Any, rows: list[Any], join: Callable[[list[Any]], Any]) -> Any:
-    if isinstance(like, dict):
-        return {name: _join(part, [row[name] for row in rows], join) for name, part in like.items()}
-    if isinstance(like, tuple):
-        return tuple(_join(part, [row[i] for row in rows], join) for i, part in enumerate(like))
-    return join(rows)
-
-
-def _size(value: Any) -> int:
+def _leaves(value: Any) -> Iterator[Any]:
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else None
-    return int(value.nbytes) if parts is None else sum(_size(part) for part in parts)
+    if parts is None:
+        yield value
+    for part in parts or ():
+        yield from _leaves(part)
+
+
+def _each(work: Callable[..., Any], *values: Any) -> Any:
+    """``work`` of the tensors that stand at the same place of all values, in the form of the first."""
+    first = values[0]
+    if isinstance(first, dict):
+        return {name: _each(work, *(value[name] for value in values)) for name in first}
+    if isinstance(first, tuple):
+        return tuple(_each(work, *parts) for parts in zip(*values, strict=True))
+    return work(*values)

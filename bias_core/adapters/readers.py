@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     )
     from bias_core.settings import Settings
 
+    ReaderInfo = EncoderInfo | ToolInfo
+
 R = TypeVar("R")
 
 
@@ -27,7 +29,7 @@ Unchanged = Callable[[], None]
 class Placing(Protocol):
     """Decides where a reader works."""
 
-    def __call__(self, role: str, info: EncoderInfo | ToolInfo, local: R) -> R:
+    def __call__(self, role: str, info: ReaderInfo, local: R) -> R:
         """What does the work."""
         ...
 
@@ -51,35 +53,27 @@ class ReaderBuilder:
 
     def encoder(self, info: EncoderInfo, version: str, unchanged: Unchanged) -> ImageTextEncoder:
         """An encoder of open_clip or transformers."""
+        from bias_core.adapters.encoders import OpenClipEncoder, TransformersEncoder
+
+        if info.library != "open_clip":
+            return self._of_folder("encoder", TransformersEncoder, info, version, unchanged)
+        whole = ("", "", info.path)
+        architecture, _, weights = whole if info.path == info.local else info.path.partition("/")
         where = self._where | {"unchanged": unchanged}
-        if info.library == "open_clip":
-            from bias_core.adapters.encoders import OpenClipEncoder
-
-            architecture, _, weights = (
-                info.path.partition("/") if info.path != info.local else ("", "", info.path)
-            )
-            clip = OpenClipEncoder(_versioned(info, version), architecture, weights, **where)
-            return self._placed("encoder", info, clip)
-        from bias_core.adapters.encoders import TransformersEncoder
-
-        reader = TransformersEncoder(_versioned(info, version), self._source(info.path), **where)
-        return self._placed("encoder", info, reader)
+        clip = OpenClipEncoder(_versioned(info, version), architecture, weights, **where)
+        return self._placed("encoder", info, clip)
 
     def captioner(self, info: ToolInfo, version: str, unchanged: Unchanged) -> Captioner:
         """A captioner."""
         from bias_core.adapters.blip import BlipCaptioner
 
-        where = self._where | {"unchanged": unchanged}
-        reader = BlipCaptioner(_versioned(info, version), self._source(info.path), **where)
-        return self._placed("captioner", info, reader)
+        return self._of_folder("captioner", BlipCaptioner, info, version, unchanged)
 
     def answerer(self, info: ToolInfo, version: str, unchanged: Unchanged) -> VisualQuestionAnswerer:
         """An answerer of questions."""
         from bias_core.adapters.blip import BlipAnswerer
 
-        where = self._where | {"unchanged": unchanged}
-        reader = BlipAnswerer(_versioned(info, version), self._source(info.path), **where)
-        return self._placed("answerer", info, reader)
+        return self._of_folder("answerer", BlipAnswerer, info, version, unchanged)
 
     def language_model(self, info: ToolInfo, version: str, unchanged: Unchanged) -> LanguageModel:  # noqa: ARG002
         """A language model of a folder, a hub, a package, a GGUF file or a server."""
@@ -105,6 +99,12 @@ class ReaderBuilder:
             return CalibrationPersonFinder(encoder(info.path))
         return TorchvisionPersonFinder(info.id, info.path, **self._where)
 
+    def _of_folder(
+        self, role: str, kind: Callable[..., R], info: ReaderInfo, version: str, unchanged: Unchanged
+    ) -> R:
+        where = self._where | {"unchanged": unchanged}
+        return self._placed(role, info, kind(_versioned(info, version), self._source(info.path), **where))
+
     def _endpoint(self, info: ToolInfo) -> LanguageModel:
         from bias_core.adapters.endpoint_lm import Endpoint, EndpointLanguageModel, check_url
 
@@ -113,6 +113,6 @@ class ReaderBuilder:
         return EndpointLanguageModel(info.name, Endpoint(url=url, model=settings.llm_model, key=key))
 
 
-def _versioned(info: EncoderInfo | ToolInfo, version: str) -> str:
+def _versioned(info: ReaderInfo, version: str) -> str:
     """The id with the fingerprint of local weights: what was read is kept under this name."""
     return f"{info.id}@{version}" if version else info.id
