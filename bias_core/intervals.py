@@ -197,11 +197,7 @@ def normal_estimate(
 
 
 def mean_interval(
-    x: ArrayLike,
-    y: ArrayLike | None = None,
-    *,
-    confidence: float = 0.95,
-    null_value: float | None = None,
+    x: ArrayLike, y: ArrayLike | None = None, *, confidence: float = 0.95, null_value: float | None = None
 ) -> Estimate:
     """A mean, or a difference of two, with the interval of Student's t.
 

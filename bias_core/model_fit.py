@@ -76,11 +76,7 @@ def model_fit(
 
 
 def fitting_readers(
-    listed: Iterable[EncoderInfo | ToolInfo],
-    machine: Machine,
-    *,
-    here: Callable[[str], bool],
-    free_disk: int,
+    listed: Iterable[EncoderInfo | ToolInfo], machine: Machine, *, here: Callable[[str], bool], free_disk: int
 ) -> tuple[str, ...]:
     """Names of the readers of any pictures that this machine has room for, those that are here first.
 

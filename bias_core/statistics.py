@@ -11,38 +11,21 @@ from scipy import stats
 
 from bias_core.arrays import finite_vector, probability
 from bias_core.errors import InvalidInput
-from bias_core.intervals import (
-    bootstrap_interval,
-    check_confidence,
-    mean_interval,
-    normal_estimate,
-    percent,
-    percentile_estimate,
-    wilson_interval,
-)
-from bias_core.permutation import Alternative, PermutationTest, Seed, permutation_test
+from bias_core.intervals import bootstrap_interval as bootstrap_interval
+from bias_core.intervals import check_confidence, percent
+from bias_core.intervals import mean_interval as mean_interval
+from bias_core.intervals import normal_estimate as normal_estimate
+from bias_core.intervals import percentile_estimate as percentile_estimate
+from bias_core.intervals import wilson_interval as wilson_interval
+from bias_core.permutation import Alternative as Alternative
+from bias_core.permutation import PermutationTest as PermutationTest
+from bias_core.permutation import Seed as Seed
+from bias_core.permutation import permutation_test as permutation_test
 from bias_core.types import Estimate, ReaderErrors
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "Alternative",
-    "EffectSizeSD",
-    "FalseDiscoveries",
-    "PermutationTest",
-    "Seed",
-    "benjamini_hochberg",
-    "bootstrap_interval",
-    "corrected_prevalence",
-    "effect_size",
-    "images_needed",
-    "mean_interval",
-    "normal_estimate",
-    "percentile_estimate",
-    "permutation_test",
-    "wilson_interval",
-]
 
 EffectSizeSD = Literal["pooled", "union"]
 

@@ -239,7 +239,6 @@ def _latent_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _pick(value: Any, rows: list[int], n_rows: int) -> Any:
-    """Some rows of everything that has a row per picture."""
     if isinstance(value, dict):
         return {key: _pick(entry, rows, n_rows) for key, entry in value.items()}
     return value[rows] if getattr(value, "shape", ())[:1] == (n_rows,) else value

@@ -233,10 +233,7 @@ class OpenClipEncoder(BatchedEncoder):
         device, folder = pick_device(self._wanted_device), Path(self.weights).is_dir()
         how = self._folder() if folder else self._architecture()
         model, _, preprocess = open_clip.create_model_and_transforms(
-            **how,
-            device=device,
-            precision="fp32",
-            weights_only=True,
+            **how, device=device, precision="fp32", weights_only=True
         )
         check_finite(model, self.name)
         foreign = open_clip.get_model_config(how["model_name"])["text_cfg"].get("hf_tokenizer_name")
@@ -255,7 +252,6 @@ class OpenClipEncoder(BatchedEncoder):
         return {"model_name": f"local-dir:{folder}"}
 
     def _architecture(self) -> dict[str, Any]:
-        """How to build a model of open_clip's list."""
         import open_clip
 
         if open_clip.get_model_config(self.architecture) is None:

@@ -243,7 +243,6 @@ class EndpointLanguageModel:
         ) from error
 
     def _host(self) -> str:
-        """The address without what may be secret in it."""
         parts = urlsplit(self.endpoint.url)
         return f"{parts.hostname or '?'}" + (f":{parts.port}" if parts.port else "")
 
@@ -325,7 +324,6 @@ def _shows_something(token: str) -> bool:
 
 
 def _error_text(response: httpx.Response) -> str:
-    """The reason that a server gives, in whatever form."""
     try:
         body = response.json()
         error = body.get("error", body.get("detail", body.get("message", "")))

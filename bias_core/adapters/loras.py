@@ -137,7 +137,6 @@ def _load_peft(loader: Any, folder: Path, name: str) -> dict[str, set[str]]:
 
 
 def _networks(loader: Any) -> list[str]:
-    """Names of the components that a LoRA may be for."""
     import torch
 
     kinds = ("unet", "transformer", "text_encoder")
@@ -211,7 +210,6 @@ def _misfit(model: str, said: str) -> str:
 
 
 def _only_file(folder: Path) -> str:
-    """Which file of a folder to take."""
     found = sorted(path.name for path in folder.glob("*.safetensors"))
     for usual in (_STANDARD, _PEFT):
         if usual in found:

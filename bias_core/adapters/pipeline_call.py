@@ -131,7 +131,6 @@ def after_each_step(pipeline: Any, done: Callable[[], None]) -> Iterator[dict[st
 
 @contextmanager
 def _scheduler_watched(scheduler: Any, done: Callable[[], None]) -> Iterator[None]:
-    """Have ``done`` called after each step of the scheduler."""
     step = scheduler.step
 
     def watched(*args: Any, **kwargs: Any) -> Any:

@@ -277,7 +277,6 @@ def _load(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
 
 
 def _absent(config: Mapping[str, Any]) -> dict[str, None]:
-    """Components that the index names and says are not there."""
     return {part: None for part, value in config.items() if value == [None, None]}
 
 
@@ -319,7 +318,6 @@ def _draws_from_text(name: str, kind: Any) -> bool:
 def _other_part(
     info: ModelInfo, option: str, default: str, how: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Where the second pipeline is, and how to load it."""
     source = str(info.options.get(option, default))
     if Path(source).expanduser().is_dir():
         return str(Path(source).expanduser()), how | {"revision": None, "local_files_only": True}

@@ -53,7 +53,6 @@ class Reader:
         return PromptLimit(prompt=prompt, reader=self.name, n_tokens=n_tokens, limit=self.limit, cut=cut)
 
     def _past(self, text: str, limit: int) -> str:
-        """The end of a text that is not read."""
         how = {"truncation": True, "max_length": limit}
         if self.tokenizer.is_fast:
             offsets = self.tokenizer(text, return_offsets_mapping=True, **how).offset_mapping

@@ -60,31 +60,18 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ready:
-    """The model is there, after so many seconds."""
+class _Event:
+    """What comes back: a result, a step done, or that the model is there, after so many seconds.
 
-    seconds: float
+    An error comes in it, too: of those that are raised ``spaces`` tells only the name.
+    """
 
-
-@dataclass(frozen=True, kw_only=True)
-class _StepDone:
-    step: int
-    n_steps: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Item:
-    value: Any
+    value: Any = None
+    step: tuple[int, int] | None = None
+    ready: float | None = None
+    error: BiasCoreError | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Failed:
-    """``spaces`` tells only the name of an error; ours has a message for the user."""
-
-    error: BiasCoreError
-
-
-_Event = _Ready | _StepDone | _Item | _Failed
 _models: dict[str, Any] = {}  # of a process that has the GPU
 
 
@@ -100,14 +87,14 @@ def run_job(job: Job, seconds: int) -> Generator[_Event, None, None]:  # noqa: A
     def on_step(step: int, n_steps: int) -> None:
         if abandoned.is_set():
             raise Cancelled("stopped; what was finished is kept")
-        events.put(_StepDone(step=step, n_steps=n_steps))
+        events.put(_Event(step=(step, n_steps)))
 
     def work() -> None:
         try:
             for event in _work(job, on_step):
                 events.put(event)
         except BiasCoreError as error:
-            events.put(_Failed(error=error))
+            events.put(_Event(error=error))
         finally:
             events.put(None)
 
@@ -122,31 +109,22 @@ def run_job(job: Job, seconds: int) -> Generator[_Event, None, None]:  # noqa: A
 
 
 def _work(job: Job, on_step: StepCallback) -> Iterator[_Event]:
-    started = time.monotonic()
-    if job.key not in _models:
-        _one_thread()
-        _models[job.key] = job.build()
-        _load(_models[job.key])
-    model = _models[job.key]
-    yield _Ready(seconds=time.monotonic() - started)
-    found = getattr(model, job.method)
-    if not job.steps:
-        yield _Item(value=found(*job.arguments, **job.options))
-        return
-    for value in found(*job.arguments, **job.options, on_step=on_step):
-        yield _Item(value=value)
-
-
-def _one_thread() -> None:
-    """A forked process must not wait for threads that only its parent has (those of OpenMP)."""
     import torch
 
-    torch.set_num_threads(1)
-
-
-def _load(model: Any) -> None:
-    if load := getattr(model, "load", None):
-        load()
+    started = time.monotonic()
+    if job.key not in _models:
+        torch.set_num_threads(1)  # a fork must not wait for threads that only its parent has (OpenMP)
+        _models[job.key] = job.build()
+        if load := getattr(_models[job.key], "load", None):
+            load()
+    model = _models[job.key]
+    yield _Event(ready=time.monotonic() - started)
+    found = getattr(model, job.method)
+    if not job.steps:
+        yield _Event(value=found(*job.arguments, **job.options))
+        return
+    for value in found(*job.arguments, **job.options, on_step=on_step):
+        yield _Event(value=value)
 
 
 @cache
@@ -220,12 +198,12 @@ class Borrower:
         events = _gpu_call()(job, self._pace.seconds(units))
         try:
             for event in events:
-                if isinstance(event, _Ready):
-                    load, started = event.seconds, time.monotonic()
-                elif isinstance(event, _StepDone):
+                if event.ready is not None:
+                    load, started = event.ready, time.monotonic()
+                elif event.step is not None:
                     if on_step is not None:
-                        on_step(event.step, event.n_steps)
-                elif isinstance(event, _Failed):
+                        on_step(*event.step)
+                elif event.error is not None:
                     raise event.error
                 else:
                     yield event.value

@@ -229,11 +229,9 @@ class _Board:
         return self._stopped
 
     def end(self, batch: int) -> None:
-        """A batch is stored, or was given up."""
         self._at_work.pop(batch, None)
 
     def stop(self) -> None:
-        """Nobody waits any more."""
         self._stopped = True
 
     def at_work(self) -> list[tuple[int, int, int]]:

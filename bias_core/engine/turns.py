@@ -52,9 +52,6 @@ class ReadersTurn:
             held.pop_all()  # all are ready: the lock stays until the turn ends
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._reader_lock.release()

@@ -13,7 +13,9 @@ from threadpoolctl import threadpool_limits
 from bias_core.arrays import all_equal, same_dimension, unit_rows, unit_sets, unit_vector
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
-from bias_core.metrics.direction import image_direction, kernel_direction, text_direction
+from bias_core.metrics.direction import image_direction as image_direction
+from bias_core.metrics.direction import kernel_direction as kernel_direction
+from bias_core.metrics.direction import text_direction as text_direction
 from bias_core.metrics.moments import LARGE, group_moments, jackknife_errors, n_for_energy
 from bias_core.statistics import bootstrap_interval, normal_estimate, percentile_estimate
 from bias_core.types import Estimate
@@ -23,18 +25,6 @@ if TYPE_CHECKING:
 
     from bias_core.statistics import Seed
 
-__all__ = [
-    "Decomposition",
-    "alignment_estimates",
-    "alignment_score",
-    "decompose",
-    "image_direction",
-    "kernel_direction",
-    "spread_along",
-    "spread_estimates",
-    "text_direction",
-    "weighted_alignment_score",
-]
 
 ENERGY = 0.9
 """Share of the squared singular values that the default number of components must reach."""
@@ -377,8 +367,7 @@ def _resampled_scores(
 
 
 _INPUTS = takes(
-    image_embeddings="embeddings: images of the concept",
-    direction="direction: direction of the attribute",
+    image_embeddings="embeddings: images of the concept", direction="direction: direction of the attribute"
 )
 CARDS = (
     Card(

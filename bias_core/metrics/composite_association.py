@@ -11,12 +11,10 @@ import numpy as np
 from bias_core.arrays import finite_vector
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
-from bias_core.metrics.composite_scores import (
-    CompositeAssociation,
-    composite_association,
-    mean_over_encoders,
-    picture_estimate,
-)
+from bias_core.metrics.composite_scores import CompositeAssociation as CompositeAssociation
+from bias_core.metrics.composite_scores import composite_association as composite_association
+from bias_core.metrics.composite_scores import mean_over_encoders as mean_over_encoders
+from bias_core.metrics.composite_scores import picture_estimate
 from bias_core.statistics import bootstrap_interval
 from bias_core.types import Estimate
 
@@ -25,19 +23,6 @@ if TYPE_CHECKING:
 
     from bias_core.statistics import Seed
 
-__all__ = [
-    "MINIMUM_TEXT_TEXT",
-    "CompositeAssociation",
-    "InternalBias",
-    "InternalBiasSummary",
-    "bias_amplification",
-    "composite_association",
-    "diffusion_bias",
-    "internal_bias",
-    "mean_over_encoders",
-    "signed_lean_difference",
-    "summarise_internal_bias",
-]
 
 MINIMUM_TEXT_TEXT = 0.002
 """|TT| below which α is not reported: every published α above 10 has a smaller one, about 0.001."""
@@ -139,11 +124,7 @@ def signed_lean_difference(image_image: float, text_text: float) -> float:
 
 
 def bias_amplification(
-    image_prompt: float,
-    image_text: float,
-    text_text: float,
-    *,
-    minimum_text_text: float = MINIMUM_TEXT_TEXT,
+    image_prompt: float, image_text: float, text_text: float, *, minimum_text_text: float = MINIMUM_TEXT_TEXT
 ) -> float:
     """How many times as strongly pictures lean as the texts they are drawn from.
 
@@ -184,10 +165,7 @@ def bias_amplification(
 
 
 def internal_bias(
-    scores: CompositeAssociation,
-    *,
-    minimum_text_text: float = MINIMUM_TEXT_TEXT,
-    confidence: float = 0.95,
+    scores: CompositeAssociation, *, minimum_text_text: float = MINIMUM_TEXT_TEXT, confidence: float = 0.95
 ) -> InternalBias:
     """δ and α with their intervals, and what is needed to judge them.
 
@@ -297,7 +275,6 @@ def _range(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _score(value: float, name: str) -> float:
-    """One difference of two mean cosines."""
     number = np.asarray(value)
     if number.ndim or number.dtype.kind not in "fiu" or not abs(float(number)) <= 2:
         raise InvalidInput(f"{name} must be one number from -2 to 2; got {value!r}.")

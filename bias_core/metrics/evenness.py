@@ -204,9 +204,7 @@ FORMULAS: Mapping[str, Callable[[Counts], Counts]] = {
 }
 """The same measures for many counts at once, ``(b, k)`` -> ``(b,)``: zeros are left out, undefined is nan."""
 
-_INPUTS = takes(
-    counts="counts: in how many images each object appears",
-)
+_INPUTS = takes(counts="counts: in how many images each object appears")
 CARDS = (
     Card(
         function=distribution_bias,

@@ -139,11 +139,7 @@ def prevalence_difference_test(
         method=f"adjusted Wald for pairs {percent(confidence)}",
     )
     return PrevalenceTest(
-        estimate=estimate,
-        p_value=_mcnemar(gained, lost),
-        test="McNemar, exact",
-        n_gained=gained,
-        n_lost=lost,
+        estimate=estimate, p_value=_mcnemar(gained, lost), test="McNemar, exact", n_gained=gained, n_lost=lost
     )
 
 

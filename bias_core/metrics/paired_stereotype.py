@@ -365,9 +365,7 @@ CARDS = (
         bounds=(-100.0, 100.0),
         null_value=0.0,
         higher_means="conforms to the stereotype; negative: goes against it",
-        inputs=takes(
-            labels="labels: perceived gender of each person",
-        ),
+        inputs=takes(labels="labels: perceived gender of each person"),
         limits="People who cannot be identified are left out: read it with its coverage.",
     ),
     Card(

@@ -350,9 +350,7 @@ CARDS = (
         bounds=(0.0, 2.0),
         null_value=None,
         higher_means="the pictures changed more",
-        inputs=takes(
-            similarities="similarities: cosine of the two images of a seed",
-        ),
+        inputs=takes(similarities="similarities: cosine of the two images of a seed"),
         limits="Its scale is the encoder's own: compare with how far images of different seeds lie apart.",
     ),
 )

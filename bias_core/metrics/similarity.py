@@ -82,7 +82,7 @@ CARDS = (
         null_value=None,
         higher_means="closer",
         inputs=takes(
-            similarities="similarities: cosine of each image to the text, or its mean cosine to the set",
+            similarities="similarities: cosine of each image to the text, or its mean cosine to the set"
         ),
         limits="Its scale is the encoder's own: compare texts and sets within one encoder only.",
     ),

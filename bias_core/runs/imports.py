@@ -325,7 +325,6 @@ class ImportedImages:
         return self._whom.get(self._names.get(image_id, ""), {})
 
     def _find(self) -> dict[str, str]:
-        """Names of files and their prompts, in the order of the names."""
         names = [name for name in self._files.names if PurePosixPath(name).suffix.lower() in PICTURES]
         if len(names) > MOST_PICTURES:
             raise InvalidInput(

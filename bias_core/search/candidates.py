@@ -140,7 +140,6 @@ class _Reading:
         self._said: set[str] = set()
 
     def read(self, line: str) -> None:
-        """Take one line."""
         indent = len(line) - len(line.lstrip())
         tabs = line.strip().split("\t")
         plain = " ".join(line.replace("**", "").replace("__", "").split())
@@ -162,7 +161,6 @@ class _Reading:
             self._open(_NAME_LABEL.sub("", body, count=1), plain, indent=indent, numbered=numbered)
 
     def reject(self, line: str, reason: str) -> None:
-        """Report a line."""
         self.rejected.append(RejectedLine(line=line, reason=reason))
 
     def close(self, *, last: bool = False) -> None:
