@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bias_core.errors import InvalidInput
 
+Array = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]
 _PART = 4096  # rows of a large set that are looked at together
 
@@ -98,7 +99,7 @@ def unit_vector(x: ArrayLike, name: str = "direction") -> Floats:
     return np.asarray(unit_rows(vector[np.newaxis], name)[0])
 
 
-def finite_vector(x: ArrayLike, name: str = "values", *, min_size: int = 1) -> NDArray[np.float64]:
+def finite_vector(x: ArrayLike, name: str = "values", *, min_size: int = 1) -> Array:
     """Numbers ``(n,)`` as float64.
 
     Raises
@@ -119,7 +120,7 @@ def finite_vector(x: ArrayLike, name: str = "values", *, min_size: int = 1) -> N
     return vector.astype(np.float64)
 
 
-def paired_vectors(**vectors: ArrayLike) -> list[NDArray[np.float64]]:
+def paired_vectors(**vectors: ArrayLike) -> list[Array]:
     """:func:`finite_vector` of several lists of numbers, entry by entry of the same things, in their order.
 
     Raises
@@ -137,7 +138,7 @@ def paired_vectors(**vectors: ArrayLike) -> list[NDArray[np.float64]]:
     return list(numbers.values())
 
 
-def cosines(x: ArrayLike, name: str = "similarities") -> NDArray[np.float64]:
+def cosines(x: ArrayLike, name: str = "similarities") -> Array:
     """Cosines ``(n,)``, in [-1, 1] to the last digit.
 
     Raises

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from bias_core.arrays import finite_vector
+from bias_core.arrays import Array, finite_vector
 from bias_core.errors import InvalidInput
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from bias_core.permutation import Seed
 
@@ -264,12 +264,7 @@ def percent(confidence: float) -> str:
 
 
 def _scipy_bootstrap(
-    vectors: list[NDArray[np.float64]],
-    statistic: Statistic,
-    confidence: float,
-    n_resamples: int,
-    rng: Seed,
-    method: str,
+    vectors: list[Array], statistic: Statistic, confidence: float, n_resamples: int, rng: Seed, method: str
 ) -> tuple[float, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # shows as nan, which is checked

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from bias_core.arrays import finite_vector
+from bias_core.arrays import Array, finite_vector
 from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
 Seed = int | np.random.Generator
 Alternative = Literal["two-sided", "greater", "less"]
@@ -111,15 +111,13 @@ def permutation_test(
     )
 
 
-def _all_splits(pooled: NDArray[np.float64], n_x: int) -> Iterator[NDArray[np.float64]]:
+def _all_splits(pooled: Array, n_x: int) -> Iterator[Array]:
     """Differences of means of every split that keeps the sizes, the observed one among them."""
     chosen = np.array(list(itertools.combinations(range(pooled.size), n_x)))  # (n_splits, n_x)
     yield _differences(pooled[chosen], pooled)
 
 
-def _random_splits(
-    pooled: NDArray[np.float64], n_x: int, n_permutations: int, rng: np.random.Generator
-) -> Iterator[NDArray[np.float64]]:
+def _random_splits(pooled: Array, n_x: int, n_permutations: int, rng: np.random.Generator) -> Iterator[Array]:
     """Differences of means of random splits that keep the sizes, in blocks."""
     block = max(1, _LARGEST_BLOCK // pooled.size)
     for start in range(0, n_permutations, block):
@@ -127,14 +125,14 @@ def _random_splits(
         yield _differences(rng.permuted(copies, axis=1, out=copies)[:, :n_x], pooled)
 
 
-def _differences(x: NDArray[np.float64], pooled: NDArray[np.float64]) -> NDArray[np.float64]:
+def _differences(x: Array, pooled: Array) -> Array:
     """mean(x) - mean(rest) for each row of x, from the fixed sum of all."""
     n_x, n_y = x.shape[1], pooled.size - x.shape[1]
     sums = x.sum(axis=1)
     return np.asarray(sums / n_x - (pooled.sum() - sums) / n_y)
 
 
-def _count_extreme(permuted: NDArray[np.float64], observed: float, alternative: Alternative) -> int:
+def _count_extreme(permuted: Array, observed: float, alternative: Alternative) -> int:
     if alternative == "two-sided":
         return int(np.count_nonzero(np.abs(permuted) >= abs(observed) - TIE))
     sign = 1 if alternative == "greater" else -1

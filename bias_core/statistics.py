@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from scipy import stats
 
-from bias_core.arrays import finite_vector, probability
+from bias_core.arrays import Array, finite_vector, probability
 from bias_core.errors import InvalidInput
 from bias_core.intervals import bootstrap_interval as bootstrap_interval
 from bias_core.intervals import check_confidence, percent
@@ -43,7 +43,7 @@ class FalseDiscoveries:
     rate : accepted share of false discoveries among the rejected.
     """
 
-    adjusted: NDArray[np.float64]
+    adjusted: Array
     rejected: NDArray[np.bool_]
     rate: float
 

@@ -18,6 +18,7 @@ from bias_core.types import Estimate, ReaderErrors
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from bias_core.arrays import Array
     from bias_core.statistics import Seed
 
 Codes = np.ndarray[Any, np.dtype[np.int64]]
@@ -305,7 +306,7 @@ def _cohen(codes: Codes, weights: Codes) -> float:
     return float(cohens_kappa(table, return_results=False))
 
 
-def _alpha(codes: Codes, weights: Codes, positions: NDArray[np.float64], level: Level) -> float:
+def _alpha(codes: Codes, weights: Codes, positions: Array, level: Level) -> float:
     counts = _counts(codes, len(positions))
     scaled = counts * (weights / (counts.sum(axis=1) - 1))[:, np.newaxis]
     coincidences = counts.T @ scaled - np.diag(scaled.sum(axis=0))  # (n_answers, n_answers)
@@ -319,9 +320,7 @@ def _alpha(codes: Codes, weights: Codes, positions: NDArray[np.float64], level: 
     return float(1 - observed / expected)
 
 
-def _differences(
-    positions: NDArray[np.float64], n_answers: NDArray[np.float64], level: Level
-) -> NDArray[np.float64]:
+def _differences(positions: Array, n_answers: Array, level: Level) -> Array:
     """δ² of every two answers, ``(n_answers, n_answers)``."""
     if level == "nominal":
         return 1 - np.eye(len(positions))
@@ -333,7 +332,7 @@ def _differences(
     return np.asarray((positions[:, np.newaxis] - positions) ** 2)
 
 
-def _positions(answers: list[Any], level: Level) -> NDArray[np.float64]:
+def _positions(answers: list[Any], level: Level) -> Array:
     """The answers as numbers, or their order of appearance where only equality counts."""
     if level not in ("nominal", "ordinal", "interval"):
         raise InvalidInput(f'level must be "nominal", "ordinal" or "interval"; got {level!r}.')

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from bias_core.arrays import all_equal, same_dimension, unit_rows, unit_sets, unit_vector
+from bias_core.arrays import Array, all_equal, same_dimension, unit_rows, unit_sets, unit_vector
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.direction import image_direction as image_direction
@@ -46,9 +46,9 @@ class Decomposition:
     centred : whether the mean embedding was taken off first.
     """
 
-    rows: NDArray[np.float64] | None
-    singular_values: NDArray[np.float64]
-    components: NDArray[np.float64]
+    rows: Array | None
+    singular_values: Array
+    components: Array
     centred: bool
 
     def n_components(self, energy: float = ENERGY) -> int:
@@ -321,9 +321,7 @@ def _checked(n_components: int | None, decomposition: Decomposition) -> int:
     return n_components
 
 
-def _checked_sets(
-    image_embeddings: ArrayLike, directions: ArrayLike
-) -> tuple[NDArray[np.floating], NDArray[np.float64]]:
+def _checked_sets(image_embeddings: ArrayLike, directions: ArrayLike) -> tuple[NDArray[np.floating], Array]:
     images, deltas = unit_sets(image_embeddings=image_embeddings, directions=directions)
     if len(images) <= LARGE:  # a larger set is worked on in parts
         images = images.astype(np.float64)
@@ -337,13 +335,13 @@ def _no_variety(images: NDArray[np.floating]) -> str:
 
 
 def _resampled_scores(
-    rows: NDArray[np.float64],
+    rows: Array,
     whole: Decomposition,
-    deltas: NDArray[np.float64],
+    deltas: Array,
     n_components: int | None,
     n_resamples: int,
     rng: np.random.Generator,
-) -> NDArray[np.float64]:
+) -> Array:
     """WALS of every resample that varies and every direction, ``(<= n_resamples, n_attributes)``."""
     n = len(rows)
     kept = max(n_components or 0, whole.n_components(_KEPT_ENERGY))

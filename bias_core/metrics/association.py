@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bias_core.arrays import Floats, same_length, unit_sets
+from bias_core.arrays import Array, Floats, same_length, unit_sets
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import (
@@ -50,8 +50,8 @@ class AssociationTest:
     p_value: float
     effect_size: float
     effect_size_sd: EffectSizeSD
-    associations_x: NDArray[np.float64]
-    associations_y: NDArray[np.float64]
+    associations_x: Array
+    associations_y: Array
     n_units_x: int
     n_units_y: int
     n_permutations: int
@@ -61,7 +61,7 @@ class AssociationTest:
     confidence_interval: Estimate
 
 
-def association(targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike) -> NDArray[np.float64]:
+def association(targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike) -> Array:
     """How much closer each target is to attribute A than to attribute B.
 
     Asc(x, X^A, X^B) = E_a cos(x, a) - E_b cos(x, b)   [wang2023t2iat, Eq. 2]
@@ -265,7 +265,7 @@ def _unit_sets(
     return x, a, b
 
 
-def _associations(x: Floats, a: Floats, b: Floats) -> NDArray[np.float64]:
+def _associations(x: Floats, a: Floats, b: Floats) -> Array:
     """Eq. 2 of unit rows: one dot product with the difference of the two mean rows."""
     lean = a.mean(axis=0, dtype=np.float64) - b.mean(axis=0, dtype=np.float64)  # (d,)
     return np.asarray(x @ lean, dtype=np.float64)
@@ -284,7 +284,7 @@ def _check_units(
         )
 
 
-def _units(values: NDArray[np.float64], groups: ArrayLike | None, name: str) -> NDArray[np.float64]:
+def _units(values: Array, groups: ArrayLike | None, name: str) -> Array:
     """One value per sampling unit: the values themselves, or their mean per group, ``(n_groups,)``."""
     if groups is None:
         return values
@@ -296,7 +296,7 @@ def _units(values: NDArray[np.float64], groups: ArrayLike | None, name: str) -> 
     return np.asarray(np.bincount(index, weights=values) / np.bincount(index))
 
 
-def _mean_error(units: NDArray[np.float64], sets: tuple[Floats, Floats, Floats]) -> float:
+def _mean_error(units: Array, sets: tuple[Floats, Floats, Floats]) -> float:
     """Standard error of a concept's mean association over targets and attribute images; nan for one image.
 
     The mean is linear in the mean row of each set, so the variances of independent sets add up.
@@ -311,7 +311,7 @@ def _mean_error(units: NDArray[np.float64], sets: tuple[Floats, Floats, Floats])
 
 def _whole_prompts(
     sets: tuple[Floats, Floats, Floats], groups: ArrayLike | None, attribute_groups: Sequence[ArrayLike]
-) -> NDArray[np.float64]:
+) -> Array:
     """What each prompt adds to a concept's mean association, with its edited images, ``(n_prompts,)``.
 
     Their mean is the mean over prompts of Eq. 2. Edited images count by how far they lie from the mean of

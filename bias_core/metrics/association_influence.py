@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from bias_core.arrays import Floats, same_length, unit_sets
+from bias_core.arrays import Array, Floats, same_length, unit_sets
 from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class LeaveOneOut:
     score: float
     prompts: tuple[str, ...]
     sides: tuple[Side, ...]
-    scores: NDArray[np.float64]
-    influences: NDArray[np.float64]
+    scores: Array
+    influences: Array
 
 
 def leave_one_out(
@@ -109,9 +109,7 @@ def leave_one_out(
     )
 
 
-def _side(
-    images: Sequence[ArrayLike], groups: Sequence[ArrayLike]
-) -> tuple[list[str], float, NDArray[np.float64]]:
+def _side(images: Sequence[ArrayLike], groups: Sequence[ArrayLike]) -> tuple[list[str], float, Array]:
     """Prompts of a concept, its mean association, and that without each of them, ``(n_prompts,)``."""
     names = ("targets", "attributes_a", "attributes_b")
     rows = unit_sets(**dict(zip(names, images, strict=True)))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bias_core.arrays import Floats, all_equal, same_dimension, unit_rows, unit_sets
+from bias_core.arrays import Array, Floats, all_equal, same_dimension, unit_rows, unit_sets
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import normal_estimate
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from bias_core.types import Estimate
 
@@ -109,14 +109,14 @@ def _sets(attributes_a: ArrayLike, attributes_b: ArrayLike) -> tuple[Floats, Flo
     return a, b
 
 
-def _others(rows: Floats) -> NDArray[np.float64]:
+def _others(rows: Floats) -> Array:
     """Mean cosine of each row to the other rows, ``(n,)``."""
     n = len(rows)
     total = rows.sum(axis=0, dtype=np.float64)
     return np.asarray((rows @ total - 1) / (n - 1))  # a unit row has cosine 1 to itself
 
 
-def _influence(rows: Floats, centre: NDArray[np.float64]) -> NDArray[np.float64]:
+def _influence(rows: Floats, centre: Array) -> Array:
     """What each attribute picture adds to the mean association beyond the even mix, ``(n,)``."""
     return np.asarray(rows @ centre - _others(rows))
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse.linalg import lobpcg
 from threadpoolctl import threadpool_limits
 
-from bias_core.arrays import all_equal, unit_rows
+from bias_core.arrays import Array, all_equal, unit_rows
 from bias_core.errors import InvalidInput
 from bias_core.metrics.alignment import decompose
 
@@ -38,8 +38,8 @@ class ClusterResult:
     """
 
     labels: NDArray[np.int_]
-    coordinates: NDArray[np.float64]
-    eigenvalues: NDArray[np.float64]
+    coordinates: Array
+    eigenvalues: Array
     n_clusters: int
     note: str = ""
 
@@ -119,19 +119,17 @@ def _one_cluster(n: int) -> ClusterResult:
     )
 
 
-def _affinity(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+def _affinity(squares: Array) -> Array:
     """W from squared distances, with local scales and no self-loops."""
     neighbour = max(1, min(_NEIGHBOUR, (len(squares) - 1) // 2))
     scales = np.sqrt(np.partition(squares, neighbour, axis=1)[:, neighbour])
     scales = np.maximum(scales, 1e-2 * np.sqrt(squares.max()))  # more than seven copies of one image
-    affinity: NDArray[np.float64] = np.exp(-squares / np.outer(scales, scales))
+    affinity: Array = np.exp(-squares / np.outer(scales, scales))
     np.fill_diagonal(affinity, 0)
     return affinity
 
 
-def _spectrum(
-    affinity: NDArray[np.float64], k: int, seed: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _spectrum(affinity: Array, k: int, seed: int) -> tuple[Array, Array]:
     """Smallest eigenvalues of the normalised Laplacian and their vectors, ``(k,)`` and ``(n, k)``."""
     n = len(affinity)
     degrees = np.maximum(affinity.sum(axis=1), np.finfo(np.float64).tiny)  # an image far from all others
@@ -148,12 +146,12 @@ def _spectrum(
     return np.maximum(1 - values[order], 0), vectors[:, order]
 
 
-def _largest_gap(eigenvalues: NDArray[np.float64]) -> int:
+def _largest_gap(eigenvalues: Array) -> int:
     gaps = np.diff(eigenvalues[: MAX_CLUSTERS + 1])
     return int(gaps.argmax()) + 1
 
 
-def _k_means(vectors: NDArray[np.float64], seed: int) -> NDArray[np.int_]:
+def _k_means(vectors: Array, seed: int) -> NDArray[np.int_]:
     """k-means on the rows of the eigenvectors, each scaled to length 1 [ng2001]."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -176,7 +174,7 @@ def _by_size(labels: NDArray[np.int_]) -> NDArray[np.int_]:
     return ranks[index]
 
 
-def _principal_plane(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _principal_plane(rows: Array) -> Array:
     """Coordinates on the first two principal components, with zeros for a missing second one."""
     plane = decompose(rows).components[:2]
     coordinates = np.zeros((len(rows), 2))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bias_core.arrays import finite_vector
+from bias_core.arrays import Array, finite_vector
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.composite_scores import CompositeAssociation as CompositeAssociation
@@ -19,7 +19,7 @@ from bias_core.statistics import bootstrap_interval
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from bias_core.statistics import Seed
 
@@ -270,7 +270,7 @@ def summarise_internal_bias(
     )
 
 
-def _range(values: NDArray[np.float64]) -> tuple[float, float]:
+def _range(values: Array) -> tuple[float, float]:
     return (float(values.min()), float(values.max())) if values.size else (math.nan, math.nan)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bias_core.arrays import Floats, all_equal, same_length, unit_sets
+from bias_core.arrays import Array, Floats, all_equal, same_length, unit_sets
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import percentile_estimate
@@ -16,7 +16,7 @@ from bias_core.statistics import percentile_estimate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from bias_core.types import Estimate
 
@@ -51,7 +51,7 @@ class CompositeAssociation:
     image_prompt_interval: Estimate
     image_text_interval: Estimate
     mcas_interval: Estimate
-    resamples: NDArray[np.float64]
+    resamples: Array
     n_units: tuple[int, int, int]
     n_encoders: int
     seed: int
@@ -196,7 +196,7 @@ def mean_over_encoders(
         )
     weights = [one.n_encoders for one in scores]
 
-    def mean(values: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    def mean(values: list[Array]) -> Array:
         return np.asarray(np.average(values, axis=0, weights=weights), dtype=np.float64)
 
     return _summary(
@@ -270,7 +270,7 @@ def _seed(rng: int, n_resamples: int) -> tuple[int, np.random.Generator]:
     return rng, np.random.default_rng(rng)
 
 
-def _units(images: Floats, groups: ArrayLike | None, name: str) -> NDArray[np.float64]:
+def _units(images: Floats, groups: ArrayLike | None, name: str) -> Array:
     """Which sampling unit, a row, holds which image, a column: ones and zeros, ``(n_units, n)``."""
     labels = np.arange(len(images)) if groups is None else np.asarray(groups)
     if labels.ndim != 1:
@@ -279,9 +279,7 @@ def _units(images: Floats, groups: ArrayLike | None, name: str) -> NDArray[np.fl
     return np.asarray((np.unique(labels)[:, np.newaxis] == labels).astype(np.float64))
 
 
-def _resampled_weights(
-    units: NDArray[np.float64], n_resamples: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
+def _resampled_weights(units: Array, n_resamples: int, rng: np.random.Generator) -> Array:
     """Weight of each image in each resample of the units, rows adding up to 1, ``(n_resamples, n)``."""
     n_units = len(units)
     weights = rng.multinomial(n_units, np.full(n_units, 1 / n_units), size=n_resamples) @ units
@@ -289,11 +287,8 @@ def _resampled_weights(
 
 
 def _picture_scores(
-    images: tuple[Floats, Floats, Floats],
-    weights: Sequence[NDArray[np.float64]],
-    target: Floats,
-    text_lean: Floats,
-) -> NDArray[np.float64]:
+    images: tuple[Floats, Floats, Floats], weights: Sequence[Array], target: Floats, text_lean: Floats
+) -> Array:
     """II, ITP and IT for each row of weights of the image targets and attributes, ``(n_rows, 3)``."""
     (x, a, b), (weights_x, weights_a, weights_b) = images, weights
     to_a = ((weights_x @ (x @ a.T)) * weights_a).sum(axis=1)
@@ -303,9 +298,9 @@ def _picture_scores(
 
 
 def _summary(
-    scores: NDArray[np.float64],
+    scores: Array,
     text_text: float,
-    resamples: NDArray[np.float64],
+    resamples: Array,
     *,
     n_units: tuple[int, int, int],
     seed: int,

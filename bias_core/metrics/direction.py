@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from bias_core.arrays import Floats, same_dimension, same_length, unit_rows, unit_vector
+from bias_core.arrays import Array, Floats, same_dimension, same_length, unit_rows, unit_vector
 from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -28,24 +28,24 @@ class KernelDirection:
     gamma : of k(x, z) = exp(-gamma |x - z|²), > 0.
     """
 
-    coefficients: NDArray[np.float64]
+    coefficients: Array
     support: Floats
     gamma: float
 
-    def project(self, embeddings: ArrayLike) -> NDArray[np.float64]:
+    def project(self, embeddings: ArrayLike) -> Array:
         """Position of new images along the attribute, ``(n,)``; higher is towards a+."""
         rows = unit_rows(embeddings)
         same_dimension(embeddings=rows, support=self.support)
         return np.asarray(_rbf(rows, self.support, self.gamma) @ self.coefficients)
 
-    def mean_gradient(self) -> NDArray[np.float64]:
+    def mean_gradient(self) -> Array:
         """Unit direction ``(d,)`` in which :meth:`project` rises, averaged over the support."""
         kernel = _rbf(self.support, self.support, self.gamma)
         weights = self.coefficients * kernel.sum(axis=1) - kernel @ self.coefficients  # (m,)
         return np.asarray(unit_vector(weights @ self.support, "mean gradient"), dtype=np.float64)
 
 
-def text_direction(positive: ArrayLike, negative: ArrayLike) -> NDArray[np.float64]:
+def text_direction(positive: ArrayLike, negative: ArrayLike) -> Array:
     """Unit direction of an attribute from its two sentences.
 
     δA = E_T(d+) - E_T(d-), divided by its length   [dehdashtian2025oasis, Eq. 6]
@@ -81,7 +81,7 @@ def image_direction(
     *,
     kernel: Literal["linear", "rbf"] = "linear",
     gamma: float | None = None,
-) -> NDArray[np.float64]:
+) -> Array:
     """Unit direction of an attribute from labelled images, by supervised principal components.
 
     Linear: first eigenvector of Z H K_Y H Zᵀ [dehdashtian2025oasis, Eq. 14]; with two labels that is the
@@ -162,7 +162,7 @@ def kernel_direction(
     return KernelDirection(coefficients=np.asarray(coefficients, dtype=np.float64), support=rows, gamma=width)
 
 
-def _difference(towards: Floats, away: Floats, equal: str) -> NDArray[np.float64]:
+def _difference(towards: Floats, away: Floats, equal: str) -> Array:
     difference = np.asarray(towards, dtype=np.float64) - away
     if np.linalg.norm(difference) <= _ROUNDING:
         raise InvalidInput(f"{equal}: their difference has no direction.")
@@ -180,7 +180,7 @@ def _labelled(embeddings: ArrayLike, labels: ArrayLike) -> tuple[Floats, NDArray
     return rows, present.astype(bool)
 
 
-def _rbf(x: Floats, z: Floats, gamma: float) -> NDArray[np.float64]:
+def _rbf(x: Floats, z: Floats, gamma: float) -> Array:
     from sklearn.metrics.pairwise import rbf_kernel
 
     return np.asarray(rbf_kernel(x, z, gamma=gamma), dtype=np.float64)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import entr
 
-from bias_core.arrays import finite_vector
+from bias_core.arrays import Array, finite_vector
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    Counts = NDArray[np.float64]
+    Counts = Array
 
 
 def distribution_bias(counts: ArrayLike) -> float:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from bias_core.arrays import Array
     from bias_core.statistics import Seed
 
 LARGE = 10_000
@@ -32,8 +33,8 @@ class Moments:
     """
 
     counts: NDArray[np.int_]
-    sums: NDArray[np.float64]
-    grams: NDArray[np.float64]
+    sums: Array
+    grams: Array
 
     def spectrum(self, *, without: int | None = None, centred: bool = True) -> Spectrum:
         """Singular values and vectors of all groups together, or of all but one."""
@@ -53,8 +54,8 @@ class Moments:
 class Spectrum:
     """Singular values ``(d,)``, descending, and their right singular vectors ``(d, d)``, one a row."""
 
-    singular_values: NDArray[np.float64]
-    components: NDArray[np.float64]
+    singular_values: Array
+    components: Array
 
 
 def group_moments(
@@ -95,7 +96,7 @@ def group_moments(
     return Moments(counts=np.bincount(groups, minlength=n_groups), sums=sums, grams=grams)
 
 
-def n_for_energy(squares: NDArray[np.float64], energy: float) -> int:
+def n_for_energy(squares: Array, energy: float) -> int:
     """Fewest leading entries of ``squares (r,)`` that reach a share of their sum.
 
     Raises
@@ -116,12 +117,12 @@ def n_for_energy(squares: NDArray[np.float64], energy: float) -> int:
 
 def jackknife_errors(
     rows: NDArray[np.floating],
-    directions: NDArray[np.float64],
-    n_components: Callable[[NDArray[np.float64]], int],
+    directions: Array,
+    n_components: Callable[[Array], int],
     *,
     n_groups: int = 25,
     rng: Seed = 0,
-) -> NDArray[np.float64]:
+) -> Array:
     """Standard error of WALS of each direction, leaving out one random group of images at a time.
 
     Parameters

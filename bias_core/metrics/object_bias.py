@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from bias_core.arrays import finite_vector, paired_vectors, probability
+from bias_core.arrays import Array, finite_vector, paired_vectors, probability
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.evenness import distribution_bias as distribution_bias
@@ -37,7 +37,7 @@ from bias_core.statistics import bootstrap_interval, wilson_interval
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from bias_core.statistics import Seed
 
@@ -49,9 +49,7 @@ Words = Collection[str] | Sequence[Collection[str]]
 """The words of one image, or one collection of words per image."""
 
 
-def jaccard_distances(
-    prompt_objects: Words, image_objects: Words, *, fold_person: bool = True
-) -> NDArray[np.float64]:
+def jaccard_distances(prompt_objects: Words, image_objects: Words, *, fold_person: bool = True) -> Array:
     """Share of the objects of prompt and image that only one of them has, per image.
 
     1 − |X_i ∩ Y_i| / |X_i ∪ Y_i|   [vice2023tbyb, Eq. 4]
@@ -167,7 +165,7 @@ def jaccard_hallucination_estimate(
 
 def miss_probability(
     similarity_prompt: ArrayLike, similarity_negative: ArrayLike, *, logit_scale: float = 100.0
-) -> NDArray[np.float64]:
+) -> Array:
     """CLIP's probability that a picture fits the negative sentence rather than its prompt.
 
     P_1 = softmax(s · [cos(I, prompt), cos(I, negative)])_1   [vice2023tbyb, 3.2 (3)]
@@ -346,7 +344,7 @@ def _per_image(objects: Words, name: str) -> list[frozenset[str]]:
     return word_sets([objects] if single else objects, name)  # type: ignore[list-item, arg-type]
 
 
-def _missed(p_miss: ArrayLike, threshold: float | None) -> NDArray[np.float64]:
+def _missed(p_miss: ArrayLike, threshold: float | None) -> Array:
     """1 where the prompt is missed and 0 elsewhere, or the probabilities themselves, ``(n,)``."""
     values = finite_vector(p_miss, "p_miss")
     probability(float(values.min()), "p_miss")
@@ -356,7 +354,7 @@ def _missed(p_miss: ArrayLike, threshold: float | None) -> NDArray[np.float64]:
     return (values > probability(threshold, "threshold")).astype(np.float64)
 
 
-def _min_max(values: ArrayLike, name: str) -> NDArray[np.float64]:
+def _min_max(values: ArrayLike, name: str) -> Array:
     numbers = finite_vector(values, name)
     if np.ptp(numbers) == 0:
         raise InvalidInput(

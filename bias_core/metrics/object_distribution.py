@@ -19,10 +19,11 @@ from bias_core.statistics import normal_estimate
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bias_core.arrays import Array
     from bias_core.statistics import Seed
     from bias_core.types import Estimate
 
-    Counts = NDArray[np.float64]
+    Counts = Array
 
 ImageObjects = Sequence[Collection[str]]
 """The objects of each image, as :func:`bias_core.metrics.objects.extract_objects` lists them."""

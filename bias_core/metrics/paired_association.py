@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from bias_core.arrays import same_length, unit_sets
+from bias_core.arrays import Array, same_length, unit_sets
 from bias_core.intervals import check_confidence, percent
 from bias_core.metrics.association import association
 from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    Floats = Array
 
 _SETS = ("targets", "attributes_a", "attributes_b")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from bias_core.arrays import finite_vector, paired_vectors, probability
+from bias_core.arrays import Array, finite_vector, paired_vectors, probability
 from bias_core.errors import InvalidInput
 from bias_core.intervals import check_confidence, percent
 from bias_core.metrics.cards import Card, takes
@@ -21,7 +21,7 @@ from bias_core.statistics import percentile_estimate
 from bias_core.types import Estimate, ReaderErrors
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from bias_core.statistics import Seed
 
@@ -369,15 +369,11 @@ def _mcnemar(gained: int, lost: int) -> float:
     return min(1.0, float(mcnemar([[0, gained], [lost, 0]], exact=True).pvalue))
 
 
-def _stereotype(
-    prevalence: NDArray[np.float64] | np.floating, reference: float
-) -> NDArray[np.float64] | np.floating:
+def _stereotype(prevalence: Array | np.floating, reference: float) -> Array | np.floating:
     return np.asarray(np.maximum(0.0, prevalence - reference))
 
 
-def _seen(
-    margins_first: ArrayLike, margins_second: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _seen(margins_first: ArrayLike, margins_second: ArrayLike) -> tuple[Array, Array]:
     """1 or 0 per image of both sets, ``(n,)``."""
     first, second = paired_vectors(margins_first=margins_first, margins_second=margins_second)
     return (first > 0).astype(np.float64), (second > 0).astype(np.float64)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from bias_core.arrays import all_equal, cosines, same_length, unit_sets
+from bias_core.arrays import Array, all_equal, cosines, same_length, unit_sets
 from bias_core.intervals import bootstrap_interval, normal_estimate
 from bias_core.metrics.alignment import Decomposition, alignment_score, decompose, spread_along
 from bias_core.metrics.cards import Card, takes
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bias_core.statistics import Seed
 
-    Floats = NDArray[np.float64]
+    Floats = Array
 
 N_RESAMPLES = 999
 _KEPT_ENERGY = 0.99  # what resampling keeps of both image sets

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 from scipy import stats
 
-from bias_core.arrays import Floats, finite_vector, probability, unit_rows
+from bias_core.arrays import Array, Floats, finite_vector, probability, unit_rows
 from bias_core.errors import InvalidInput
 from bias_core.intervals import check_confidence, percent
 from bias_core.metrics.cards import Card, takes
 from bias_core.types import Estimate, VelocitySpace
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
 _ALIKE = 1e-6  # velocities this close, relative to their size, differ by float32 rounding only
 
 
 def stereotype_propagation_index(
     velocity: ArrayLike, velocity_positive: ArrayLike, velocity_negative: ArrayLike
-) -> float | NDArray[np.float64]:
+) -> float | Array:
     """How much a denoising step moves the picture towards an attribute.
 
     SPI(A, t) = cos(v(x_t, prompt), v(x_t, d+) - v(x_t, d-))   [dehdashtian2025oasis, Eq. 11]
@@ -85,7 +85,7 @@ def stereotype_propagation_index(
 
 def predicted_sample(
     xt: ArrayLike, velocity: ArrayLike, sigma: float, *, space: VelocitySpace = "flow"
-) -> NDArray[np.float64]:
+) -> Array:
     """The finished latent that a step's velocity points to, x̂_0.
 
     flow: x̂_0 = x_t - σ v   [dehdashtian2025oasis, 4.6]
@@ -199,7 +199,7 @@ def _student_estimate(mean: float, error: float, n: int, confidence: float) -> E
     )
 
 
-def _axes_of_one_velocity(velocity: NDArray[np.float64]) -> int:
+def _axes_of_one_velocity(velocity: Array) -> int:
     """1 for (d,) and (n, d), 3 for (c, h, w) and (n, c, h, w)."""
     if velocity.ndim in (1, 2):
         return 1
@@ -210,7 +210,7 @@ def _axes_of_one_velocity(velocity: NDArray[np.float64]) -> int:
     )
 
 
-def _attribute_changes(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> Floats:
+def _attribute_changes(positive: Array, negative: Array) -> Floats:
     """Unit rows of v(d+) - v(d-), (m, size)."""
     largest = np.maximum(_row_sizes(positive, "velocity_positive"), _row_sizes(negative, "velocity_negative"))
     change = positive - negative
@@ -223,15 +223,15 @@ def _attribute_changes(positive: NDArray[np.float64], negative: NDArray[np.float
     return unit_rows(change, "velocity_positive - velocity_negative")
 
 
-def _row_sizes(rows: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+def _row_sizes(rows: Array, name: str) -> Array:
     """Largest absolute entry of each row, none of which may be zero: no model predicts exactly nothing."""
-    sizes: NDArray[np.float64] = np.abs(rows).max(axis=1)
+    sizes: Array = np.abs(rows).max(axis=1)
     if not sizes.all():
         raise InvalidInput(f"{name} must not be zero; velocity {int(np.argmin(sizes))} of {len(rows)} is.")
     return sizes
 
 
-def _finite_array(x: ArrayLike, name: str) -> NDArray[np.float64]:
+def _finite_array(x: ArrayLike, name: str) -> Array:
     """Real numbers of any shape but a single one, as float64, none missing."""
     try:
         array = np.asarray(x)

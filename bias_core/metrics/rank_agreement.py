@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bias_core.arrays import finite_vector, same_length
+from bias_core.arrays import Array, finite_vector, same_length
 from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import percentile_estimate
 from bias_core.types import Estimate
@@ -94,7 +94,7 @@ def kendall_tau(
     return RankAgreement(tau=tau, p_value=(1 + int(extreme.sum())) / (1 + n_resamples))
 
 
-def _taus(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+def _taus(a: Array, b: Array) -> Array:
     """τ_b of each row, ``(n_rows,)``; nan where a row of either does not vary."""
     i, j = np.triu_indices(a.shape[1], k=1)
     rows = max(1, _LARGEST_BLOCK // len(i))
@@ -102,17 +102,15 @@ def _taus(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]
     return np.concatenate([_block_taus(a[block], b[block], i, j) for block in blocks])
 
 
-def _block_taus(
-    a: NDArray[np.float64], b: NDArray[np.float64], i: NDArray[np.int64], j: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _block_taus(a: Array, b: Array, i: NDArray[np.int64], j: NDArray[np.int64]) -> Array:
     signs_a, signs_b = (_signs(x[:, i] - x[:, j]) for x in (a, b))  # (n_rows, n_pairs)
     differing = np.abs(signs_a).sum(axis=1) * np.abs(signs_b).sum(axis=1)
     with np.errstate(invalid="ignore"):  # 0/0 where nothing varies
-        taus: NDArray[np.float64] = (signs_a * signs_b).sum(axis=1) / np.sqrt(differing)
+        taus: Array = (signs_a * signs_b).sum(axis=1) / np.sqrt(differing)
     return taus
 
 
-def _signs(differences: NDArray[np.float64]) -> NDArray[np.float64]:
+def _signs(differences: Array) -> Array:
     """-1, 0 or 1; 0 also where two scores are equal up to rounding."""
     return np.sign(differences) * (np.abs(differences) > _ROUNDING)
 

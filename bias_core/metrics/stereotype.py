@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import expit
 
-from bias_core.arrays import paired_vectors, probability
+from bias_core.arrays import Array, paired_vectors, probability
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.statistics import bootstrap_interval, wilson_interval
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from bias_core.statistics import Seed
     from bias_core.types import Estimate
@@ -254,7 +254,7 @@ def stereotype_estimate(prevalence: Estimate, reference: float) -> Estimate:
 
 def _presence(
     similarity_positive: ArrayLike, similarity_negative: ArrayLike, soft: bool, temperature: float
-) -> NDArray[np.float64]:
+) -> Array:
     """1 or 0 per image, or the softmax weight of the positive sentence, ``(n,)``."""
     positive, negative = paired_vectors(
         similarity_positive=similarity_positive, similarity_negative=similarity_negative

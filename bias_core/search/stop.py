@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from bias_core.arrays import same_dimension, unit_rows
+from bias_core.arrays import Array, same_dimension, unit_rows
 from bias_core.errors import InvalidInput
 from bias_core.statistics import bootstrap_interval
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from bias_core.arrays import Floats
     from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
@@ -158,7 +158,7 @@ def cluster_average_image(images: Iterable[Image.Image]) -> Image.Image:
     >>> cluster_average_image([black, white, white]).getpixel((0, 0))
     (170, 170, 170)
     """
-    total: NDArray[np.float64] | None = None
+    total: Array | None = None
     n_images, size = 0, (0, 0)
     for image in images:
         picture = image.convert("RGB")
@@ -229,9 +229,9 @@ class _Comparison:
         same_dimension(image_embeddings=cluster, other_embeddings=outside, text_embeddings=prefix)
         self._cluster, self._outside, self._prefix, self._rng = cluster, outside, prefix, rng
 
-    def target(self, *, contrast: bool) -> NDArray[np.float64]:
+    def target(self, *, contrast: bool) -> Array:
         """The vector ``(d,)`` whose dot product with a unit text embedding is searched for."""
-        mean: NDArray[np.float64] = self._cluster.mean(axis=0, dtype=np.float64)
+        mean: Array = self._cluster.mean(axis=0, dtype=np.float64)
         return mean - self._outside.mean(axis=0, dtype=np.float64) if contrast else mean
 
     def judge(self, text: str, row: Floats, note: str) -> OptimisedPrompt:
@@ -262,9 +262,7 @@ def _mean_difference(x: Floats, y: Floats, axis: int) -> Floats:
     return np.asarray(x.mean(axis=axis) - y.mean(axis=axis))
 
 
-def _best_first(
-    texts: Sequence[str], rows: Floats, target: NDArray[np.float64], prefix: str
-) -> tuple[list[str], Floats]:
+def _best_first(texts: Sequence[str], rows: Floats, target: Array, prefix: str) -> tuple[list[str], Floats]:
     """Texts and rows by falling dot product with ``target``; of equal words only the best."""
     order = np.argsort(-(rows @ target), kind="stable")
     said, kept = {_words(prefix)}, []
