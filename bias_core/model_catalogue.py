@@ -174,22 +174,19 @@ class Catalogue:
         Open_clip's are "open_clip:ARCHITECTURE/TAG", "open_clip:ARCHITECTURE/PATH" with a checkpoint (.pt,
         .bin or .safetensors) and "open_clip:FOLDER" with open_clip_config.json, or that folder alone.
         """
-        self.names.check(name, (info.id for info in self.encoders))
-        for info in self.encoders:
-            if info.id == name:
-                return info
+        listed = {info.id: info for info in self.encoders}
+        self.names.check(name, listed)
+        if name in listed:
+            return listed[name]
         if name.startswith(_OPEN_CLIP):
             return _open_clip(name)
-        if is_folder(name, "config.json"):
-            return EncoderInfo(id=real_path(name), name=name, library="transformers", path=real_path(name))
+        if path := _transformers_path(name):
+            return EncoderInfo(id=path, name=name, library="transformers", path=path)
         if is_folder(name, _OPEN_CLIP_CONFIG):
             return _open_clip_folder(name)
-        if is_hub_id(name):
-            return EncoderInfo(id=name, name=name, library="transformers", path=name)
         refuse_folder(name, f"config.json or {_OPEN_CLIP_CONFIG}")
-        known = ", ".join(info.id for info in self.encoders)
         raise UnknownModel(
-            f"no encoder {quoted(name)}; there are {known}, any hub CLIP as org/name, a folder "
+            f"no encoder {quoted(name)}; there are {', '.join(listed)}, any hub CLIP as org/name, a folder "
             f"with config.json or {_OPEN_CLIP_CONFIG}, open_clip:ARCHITECTURE/TAG or "
             "open_clip:ARCHITECTURE/FILE"
         )
@@ -199,26 +196,28 @@ class Catalogue:
 
         Plain entries are for an ``org/name`` and a folder, and as language model a GGUF file.
         """
-        listed = self.tools.get(role, ())
-        self.names.check(name, (info.id for info in listed))
-        for info in listed:
-            if info.id == name:
-                return info
+        listed = {info.id: info for info in self.tools.get(role, ())}
+        self.names.check(name, listed)
+        if name in listed:
+            return listed[name]
         library = _HUB_LIBRARY.get(role, "")
         if role == "language_model" and name.endswith(".gguf") and is_file(name):
             path = real_path(name)
             return ToolInfo(id=path, name=name, library="gguf", path=path, local=path)
-        if library and is_folder(name, "config.json"):
-            return ToolInfo(id=real_path(name), name=name, library=library, path=real_path(name))
-        if library and is_hub_id(name):
-            return ToolInfo(id=name, name=name, library=library, path=name)
+        if library and (path := _transformers_path(name)):
+            return ToolInfo(id=path, name=name, library=library, path=path)
         if library:
             refuse_folder(name, "config.json")
-        known = ", ".join(info.id for info in listed)
+        known = ", ".join(listed)
         others = ", any hub model as org/name, or a folder with config.json" if library else ""
         gguf = ", or a file.gguf" if role == "language_model" else ""
         kind = role.replace("_", " ")
         raise UnknownModel(f"no {kind} {quoted(name)}; there are {known}{others}{gguf}")
+
+
+def _transformers_path(name: str) -> str:
+    """A folder in the layout of transformers, or a hub id; "" for other names."""
+    return real_path(name) if is_folder(name, "config.json") else name if is_hub_id(name) else ""
 
 
 def _open_clip(name: str) -> EncoderInfo:

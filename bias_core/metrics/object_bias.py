@@ -18,21 +18,17 @@ from scipy.special import expit
 from bias_core.arrays import Array, finite_vector, paired_vectors, probability
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
-from bias_core.metrics.evenness import distribution_bias as distribution_bias
-from bias_core.metrics.evenness import effective_number as effective_number
-from bias_core.metrics.evenness import gini as gini
-from bias_core.metrics.evenness import normalised_entropy as normalised_entropy
-from bias_core.metrics.object_distribution import ObjectDistribution as ObjectDistribution
-from bias_core.metrics.object_distribution import distribution_bias_at as distribution_bias_at
-from bias_core.metrics.object_distribution import distribution_bias_estimate as distribution_bias_estimate
-from bias_core.metrics.object_distribution import object_counts as object_counts
-from bias_core.metrics.object_distribution import object_distribution as object_distribution
-from bias_core.metrics.object_distribution import top_objects as top_objects
-from bias_core.metrics.object_distribution import word_sets
-from bias_core.metrics.objects import GenderCounts as GenderCounts
-from bias_core.metrics.objects import count_gender_words as count_gender_words
-from bias_core.metrics.objects import extract_objects as extract_objects
-from bias_core.metrics.objects import to_person as to_person
+from bias_core.metrics.evenness import distribution_bias, effective_number, gini, normalised_entropy
+from bias_core.metrics.object_distribution import (
+    ObjectDistribution,
+    distribution_bias_at,
+    distribution_bias_estimate,
+    object_counts,
+    object_distribution,
+    top_objects,
+    word_sets,
+)
+from bias_core.metrics.objects import GenderCounts, count_gender_words, extract_objects, to_person
 from bias_core.statistics import bootstrap_interval, wilson_interval
 from bias_core.types import Estimate
 
@@ -41,6 +37,30 @@ if TYPE_CHECKING:
 
     from bias_core.statistics import Seed
 
+__all__ = [
+    "DIMENSIONS",
+    "GenderCounts",
+    "ObjectDistribution",
+    "compare_models",
+    "count_gender_words",
+    "distribution_bias",
+    "distribution_bias_at",
+    "distribution_bias_estimate",
+    "effective_number",
+    "extract_objects",
+    "generative_miss_rate",
+    "gini",
+    "jaccard_distances",
+    "jaccard_hallucination",
+    "jaccard_hallucination_estimate",
+    "miss_probability",
+    "miss_rate_estimate",
+    "normalised_entropy",
+    "object_counts",
+    "object_distribution",
+    "to_person",
+    "top_objects",
+]
 
 DIMENSIONS = ("distribution_bias", "hallucination", "miss_rate")
 """Columns of the table that :func:`compare_models` takes."""
