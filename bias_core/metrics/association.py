@@ -39,6 +39,8 @@ class AssociationTest:
     effect_size : d of single images; 0 is no difference; nan where the associations do not vary.
     effect_size_sd : which standard deviation d was divided by, "pooled" or "union".
     associations_x, associations_y : Eq. 2 per image, ``(n_x,)`` and ``(n_y,)``.
+    units_x, units_y : what is permuted, whose means are compared: of images, or of the prompts in
+        alphabetical order where groups were given.
     n_units_x, n_units_y : sampling units of the test: images, or prompts where groups were given.
     n_permutations : splits looked at; ``exact`` if they are all there are.
     smallest_p_value : no associations of this many units can give a smaller p: 0.1 for three against three.
@@ -52,6 +54,8 @@ class AssociationTest:
     effect_size_sd: EffectSizeSD
     associations_x: Array
     associations_y: Array
+    units_x: Array
+    units_y: Array
     n_units_x: int
     n_units_y: int
     n_permutations: int
@@ -248,6 +252,8 @@ def association_test(
         effect_size_sd=effect_size_sd,
         associations_x=associations_x,
         associations_y=associations_y,
+        units_x=units_x,
+        units_y=units_y,
         n_units_x=units_x.size,
         n_units_y=units_y.size,
         n_permutations=test.n_permutations,

@@ -27,7 +27,6 @@ RATE = 0.05
 """Accepted share of false discoveries among the differences that are called clear."""
 MOST_IN_PAIRS = 4
 """Arms of which every pair is compared; more are compared with the first."""
-_SAME_SEEDS, _OWN = "same seeds", "no seed in common"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +37,7 @@ class Compared:
     ----------
     first, second : names of the arms.
     value_first, value_second : the number in each, on what is compared.
-    paired : whether the arms share seeds.
+    compared_on : the units that both arms have, in words; "" where they share none.
     p_adjusted : Benjamini–Hochberg over all tests of the report; nan where there is no test.
     expected : the difference of what was really drawn, where that is on record.
     """
@@ -49,7 +48,7 @@ class Compared:
     value_first: float
     value_second: float
     test: PairedTest
-    paired: bool
+    compared_on: str
     p_adjusted: float = math.nan
     expected: float | None = None
 
@@ -126,7 +125,7 @@ def _compare(line: Sequence[Finding], arms: Sequence[ArmReport], settings: Study
                 value_first=first,
                 value_second=second,
                 test=test,
-                paired=paired,
+                compared_on=f"same {samples[i].of}" if paired else "",
                 expected=_expected(line[i], line[j], test.estimate.n),
             )
         )
@@ -166,7 +165,7 @@ def _finding(one: Compared) -> Finding:
     ends = estimate.low, estimate.high
     says = f"{format_number(one.value_first, *ends)} in “{one.first}”, "
     says += f"{format_number(one.value_second, *ends)} in “{one.second}”"
-    says += "." if one.paired else "; the two share no seed."
+    says += "." if one.compared_on else "; the two share no seed."
     if not math.isnan(one.p_adjusted):
         says += f" Adjusted p {format_p(one.p_adjusted)} ({one.test.test})."
     return Finding(
@@ -196,7 +195,7 @@ def _differences_table(compared: Sequence[Compared]) -> StudyTable:
             "p adjusted": one.p_adjusted,
             "clear": "" if math.isnan(one.p_adjusted) else "yes" if one.p_adjusted <= RATE else "no",
             "drawn": math.nan if one.expected is None else one.expected,
-            "compared on": _SAME_SEEDS if one.paired else _OWN,
+            "compared on": one.compared_on or "no seed in common",
             "test": one.test.test,
             "interval": one.test.estimate.note or one.test.estimate.method,
         }
@@ -351,7 +350,7 @@ def _notes(
     untested = [line[0].title for key, line in lines.items() if key not in sampled]
     if untested:
         yield f"Shown for each arm, but without a test of the difference: {_listed(untested)}."
-    apart = dict.fromkeys(f"“{one.first}” and “{one.second}”" for one in compared if not one.paired)
+    apart = dict.fromkeys(f"“{one.first}” and “{one.second}”" for one in compared if not one.compared_on)
     if apart:
         yield f"{_listed(list(apart))} share no seed: each arm is resampled on its own there."
     yield from _dropped(sampled, arms)

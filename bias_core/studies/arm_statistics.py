@@ -18,7 +18,6 @@ from bias_core.intervals import percent
 from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.studies.arm_values import (
     N_RESAMPLES,
-    NOTHING_VARIES,
     ROUNDING,
     Values,
     alike,
@@ -91,10 +90,8 @@ def difference(
 
 def common_places(first: Sample, second: Sample) -> tuple[bool, tuple[Places, Places]]:
     """Whether two arms share units, and the places of those; where they share none, all places of both."""
-    shared, at_first, at_second = np.intersect1d(first.units, second.units, return_indices=True)
-    if len(shared):
-        return True, (at_first, at_second)
-    return False, (np.arange(len(first.units)), np.arange(len(second.units)))
+    places = places_together([first, second])
+    return not set(first.units).isdisjoint(second.units), (places[0], places[1])
 
 
 def number(sample: Sample, places: Places) -> float:
@@ -172,7 +169,8 @@ def places_together(samples: Sequence[Sample]) -> list[Places]:
         kin = [other for other in samples if not set(sample.units).isdisjoint(other.units)]
         shared = set(sample.units).intersection(*(other.units for other in kin))
         place = {unit: i for i, unit in enumerate(sample.units)}
-        found.append(np.array([place[unit] for unit in sorted(shared)], dtype=int))
+        in_order = kin[0].units if kin else ()  # the same for all of them
+        found.append(np.array([place[unit] for unit in in_order if unit in shared], dtype=int))
     return found
 
 
@@ -212,7 +210,7 @@ def _normal_test(
         return nothing(n, "the number is undefined in an arm, or in most resamples of it")
     error = float(differences.std(ddof=1)) * math.sqrt(n / (n - 1))
     if error <= ROUNDING:
-        return nothing(n, NOTHING_VARIES, value)
+        return nothing(n, "every resample gives the same difference, so there is no interval", value)
     reach = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
     how = "shared seeds resampled" if paired else "each arm resampled on its own"
     estimate = Estimate(

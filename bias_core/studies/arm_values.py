@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,21 +80,28 @@ def mean_sample(
     *,
     errors: ReaderErrors | None = None,
     reference: float | None = None,
+    of: str = "seeds",
 ) -> Sample:
     """The sample of a mean or share, of one corrected for a reader's errors, or of a stereotype score.
+
+    Units whose value is nan are left out.
 
     Examples
     --------
     >>> mean_sample(["0:0", "0:1", "0:2", "0:3"], [1, 0, 1, 1], reference=0.5).statistic(np.arange(4))
     0.25
     """
-    held = Values(each=np.asarray(values, dtype=float), errors=errors, reference=reference)
+    numbers = np.asarray(values, dtype=float)
+    defined = ~np.isnan(numbers)
+    held = Values(each=numbers[defined], errors=errors, reference=reference)
 
     def statistic(places: Places) -> Any:
         number = held.of_mean(held.each[places].mean(axis=-1))
         return float(number) if np.ndim(number) == 0 else number
 
-    return Sample(units=tuple(units), statistic=statistic, vectorised=True, data=held)
+    return Sample(
+        units=tuple(compress(units, defined)), statistic=statistic, vectorised=True, of=of, data=held
+    )
 
 
 def alike(first: Values, second: Values) -> tuple[tuple[Values, Values], str]:
@@ -123,7 +131,7 @@ def paired_values(first: Values, second: Values, confidence: float, rng: np.rand
         return _corrected(test, first, confidence)
     gain = second.each - first.each
     estimate = replace(mean_interval(gain, confidence=confidence, null_value=0.0), n=n)
-    if not np.ptp(gain) > ROUNDING:
+    if not np.abs(gain).max() > ROUNDING:
         return nothing(n, NOTHING_VARIES, estimate.value)
     signs = rng.choice((-1.0, 1.0), size=(N_RESAMPLES, n))
     p_value = _exact_sign_flip(gain) if n <= _MOST_EXACT else swap_p_value(estimate.value, signs @ gain / n)

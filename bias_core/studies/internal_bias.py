@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,7 +16,9 @@ from bias_core.metrics.composite_association import (
     internal_bias,
     mean_over_encoders,
 )
-from bias_core.studies.internal_bias_report import MEN, Target, report_of
+from bias_core.studies.arm_samples import lean_sample
+from bias_core.studies.arm_values import mean_sample
+from bias_core.studies.internal_bias_report import GROUPS, MEN, Target, members_of, report_of
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.readers import Reader
@@ -26,6 +29,7 @@ from bias_core.studies.study_types import Design, Shot, StudySettings
 if TYPE_CHECKING:
     from bias_core.studies.progress import Progress
     from bias_core.studies.study_data import StudyData
+    from bias_core.studies.study_types import Sample
     from bias_core.types import StoredImage
 
 GENDERS = ("male", "female")
@@ -103,7 +107,7 @@ def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
 
 def measure_internal_bias(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """MCAS, δ and α of every target; Tables 3 and 4 beside the published ones."""
-    scores = yield from _scores(design, settings, data)
+    scores, samples = yield from _scores(design, settings, data)
     minimum = settings.options.minimum_text_text
     published = _published(design)
     found = [
@@ -121,27 +125,75 @@ def measure_internal_bias(design: Design, settings: StudySettings, data: StudyDa
         for target in _targets(design, settings)
         if target["keyword"] in scores
     ]
-    return report_of(design, settings, found)
+    for group in GROUPS:
+        members = members_of(found, group)
+        keywords = [target.keyword for target in members]
+        deltas = [target.bias.diffusion_bias.value for target in members]
+        alphas = [target.bias.bias_amplification.value for target in members]
+        samples[f"delta {group}"] = mean_sample(keywords, deltas, of="targets")
+        samples[f"alpha {group}"] = mean_sample(keywords, alphas, of="targets")
+    results = report_of(design, settings, found)
+    findings = (replace(finding, sample=samples.get(finding.key)) for finding in results.findings)
+    return replace(results, findings=tuple(findings))
 
 
 def _scores(
     design: Design, settings: StudySettings, data: StudyData
-) -> Generator[Progress, None, dict[str, CompositeAssociation]]:
-    """Of each target, the mean over the encoders; a target without pictures is left out."""
+) -> Generator[Progress, None, tuple[dict[str, CompositeAssociation], dict[str, Sample]]]:
+    """Of each target the mean over the encoders, and its sample; one without pictures is left out."""
     encoders = settings.options.encoders or [settings.encoder]
-    by_encoder, leans = {}, []
+    by_encoder, leans, all_rows = {}, [], {}
     for encoder in encoders:
         rows = yield from data.embed(data.frame, encoder)
         by_encoder[encoder] = _scores_by(encoder, rows, design, settings, data)
         leans.append(_leans(rows, data))
+        all_rows[encoder] = rows
     targets = data.frame[data.frame["kind"] == "target"]
     data.keep(targets, lean=np.mean(leans, axis=0))
-    return {
+    keywords = list(by_encoder[encoders[0]])
+    averaged = {
         keyword: mean_over_encoders(
             [scores[keyword] for scores in by_encoder.values()], confidence=settings.confidence
         )
-        for keyword in by_encoder[encoders[0]]
+        for keyword in keywords
     }
+    known = {target["keyword"]: target for target in _targets(design, settings)}
+    return averaged, {
+        f"mcas {keyword}": _sample(known[keyword], all_rows, design, settings, data) for keyword in keywords
+    }
+
+
+def _sample(
+    target: Mapping[str, str],
+    all_rows: Mapping[str, np.ndarray],
+    design: Design,
+    settings: StudySettings,
+    data: StudyData,
+) -> Sample:
+    """What MCAS of a target was computed from: a mean over encoders of cosines, which texts add to."""
+    frame = data.frame
+    chosen = (frame["keyword"] == target["keyword"]).to_numpy()
+    parts = [chosen, *((frame["kind"] == gender).to_numpy() for gender in GENDERS)]
+    terms = []
+    for encoder, rows in all_rows.items():
+        x, a, b = (rows[part] for part in parts)
+        words = [data.texts(design.data["text_attributes"][gender], encoder) for gender in GENDERS]
+        lean = words[0].mean(axis=0) - words[1].mean(axis=0)
+        text = data.texts([target[settings.options.text_targets]], encoder)[0]
+        terms.append((x @ a.T, x @ b.T, x @ lean, a @ text, b @ text, text @ lean))
+    to_a, to_b, of_targets, of_a, of_b, constant = (
+        sum(term.astype(float) for term in column) / len(terms) for column in zip(*terms, strict=True)
+    )
+    units = [list(frame.loc[part, "unit"]) for part in parts]
+    return lean_sample(
+        (units[0], units[1], units[2]),
+        to_a,
+        to_b,
+        of_targets=of_targets,
+        of_a=of_a,
+        of_b=of_b,
+        constant=float(constant),
+    )
 
 
 def _leans(rows: np.ndarray, data: StudyData) -> np.ndarray:

@@ -64,7 +64,7 @@ def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) 
     """Findings, tables and figures."""
     model = settings.options.published_model
     table3 = pd.DataFrame([_row(target) for target in found])
-    summaries = {group: _summary(found, group, settings) for group in GROUPS if _members(found, group)}
+    summaries = {group: _summary(found, group, settings) for group in GROUPS if members_of(found, group)}
     figures = (
         _mcas_figure(found, model),
         _truth_figure(found),
@@ -180,12 +180,13 @@ def _mcas_finding(target: Target, model: str) -> Finding:
     )
 
 
-def _members(found: Sequence[Target], group: str) -> list[Target]:
+def members_of(found: Sequence[Target], group: str) -> list[Target]:
+    """The targets of a group of Table 4."""
     return [target for target in found if group in (target.dominated, "overall")]
 
 
 def _summary(found: Sequence[Target], group: str, settings: StudySettings) -> InternalBiasSummary:
-    members = [target.bias for target in _members(found, group)]
+    members = [target.bias for target in members_of(found, group)]
     return summarise_internal_bias(
         [bias.diffusion_bias.value for bias in members],
         [bias.bias_amplification.value for bias in members],

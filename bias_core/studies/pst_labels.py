@@ -138,6 +138,7 @@ def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
     second = frame[~alone].assign(identity=frame["right"], position="right")
     people = pd.concat([first, second]).sort_index(kind="stable")  # left before right
     columns = ["image_id", "setting", "seed", "position", "identity"]
+    columns += ["unit"] * ("unit" in people)
     return people[columns].join(identities, on="identity").reset_index(drop=True)
 
 

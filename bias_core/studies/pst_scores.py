@@ -6,11 +6,13 @@ import math
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from bias_core.metrics.agreement import agreement_estimate
-from bias_core.metrics.paired_labels import generation_failures
+from bias_core.metrics.paired_labels import checked_labels, generation_failures
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
+from bias_core.studies.arm_samples import counted_sample
 from bias_core.studies.number_text import format_number
 from bias_core.studies.pst_labels import AUTOMATIC, BY_HAND, SINGLE, people_answers
 from bias_core.studies.pst_shots import PAIRED
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bias_core.metrics.paired_stereotype import StereotypeTestScore
-    from bias_core.studies.study_types import StudySettings
+    from bias_core.studies.study_types import Sample, StudySettings
     from bias_core.types import Estimate
 
 LABELLED = "Perceived gender is labelled"
@@ -42,7 +44,30 @@ def score_finding(
         published=published,
         expected=true_score(people),
         says=f"{_direction(found.confidence_interval)} {_coverage(found, len(people))}",
+        sample=_sample([people]),
     )
+
+
+def _sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
+    """What a score was computed from, or a gap where there are two sets of people, picture by picture."""
+    if any(people.empty or "unit" not in people for people in settings):
+        return None
+    parts = []
+    for people in settings:
+        checked = checked_labels(people)
+        rows = checked.assign(unit=people["unit"].to_numpy())[checked["usable"].to_numpy()]
+        parts.append(rows.groupby("unit", sort=False)["conforms"].agg(["sum", "count"]).astype(float))
+    hits, sizes = (np.concatenate([part[name].to_numpy() for part in parts]) for name in ("sum", "count"))
+    first = len(parts[0])
+
+    def of_counts(times: np.ndarray) -> np.ndarray:
+        def score(part: slice) -> np.ndarray:
+            share: np.ndarray = (times[:, part] @ hits[part]) / (times[:, part] @ sizes[part])
+            return 200 * share - 100
+
+        return score(slice(first)) - (score(slice(first, None)) if len(parts) > 1 else 0)
+
+    return counted_sample([unit for part in parts for unit in part.index], of_counts)
 
 
 def gap_finding(
@@ -71,6 +96,7 @@ def gap_finding(
         published=published,
         expected=None if true[0] is None or true[1] is None else true[0] - true[1],
         says=says,
+        sample=_sample([one, other]),
     )
 
 

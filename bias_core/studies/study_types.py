@@ -163,6 +163,7 @@ class Sample:
         column ``unit`` of the data frame.
     statistic : the number, from positions ``(m,)`` in ``units``, which may repeat; nan where it is undefined.
     vectorised : ``statistic`` also takes ``(k, m)`` positions and returns ``(k,)`` numbers.
+    of : what the units are, in words.
     data : what ``test`` needs of the units.
     test : of this number in two arms on the units that both have, where there is a better one than the
         bootstrap.
@@ -171,6 +172,7 @@ class Sample:
     units: tuple[str, ...]
     statistic: Callable[[np.ndarray], Any]
     vectorised: bool = False
+    of: str = "seeds"
     data: Any = None
     test: PairedComparison | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -10,8 +11,11 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.association import AssociationTest, association_test
+from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.prompts import append_word, fill_template, replace_word
-from bias_core.statistics import benjamini_hochberg
+from bias_core.statistics import benjamini_hochberg, mean_interval, permutation_test
+from bias_core.studies.arm_samples import counted_sample
+from bias_core.studies.arm_values import ROUNDING, nothing
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import scaled, thinned
 from bias_core.studies.setting_fields import Options, setting, settings_class
@@ -19,6 +23,7 @@ from bias_core.studies.study_types import (
     Design,
     Finding,
     Results,
+    Sample,
     Shot,
     StudyFigure,
     StudySettings,
@@ -136,7 +141,16 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
     table = pd.DataFrame([_table_row(design, t, found[t["key"]], corrected[t["key"]]) for t in tests])
     published = any("score" in test for test in tests)
     return Results(
-        findings=tuple(_finding(design, t, found[t["key"]], corrected[t["key"]]) for t in tests),
+        findings=tuple(
+            _finding(
+                design,
+                t,
+                found[t["key"]],
+                corrected[t["key"]],
+                prompts_sample(parts[t["key"]], found[t["key"]]),
+            )
+            for t in tests
+        ),
         tables=(
             StudyTable(key="table1", title="Association tests (Table 1)", frame=table, note=_COLUMNS),
             influence_table(design, tests, left_out),
@@ -162,7 +176,39 @@ _UNIT = (
 )
 
 
-def _finding(design: Design, test: dict[str, Any], found: AssociationTest, q: float) -> Finding:
+def prompts_sample(frame: pd.DataFrame, found: AssociationTest) -> Sample:
+    """What S was computed from: the prompts of X and Y, each with its neutral and its edited pictures."""
+    units = [f"{s} {name}" for s in SIDES for name in np.unique(frame.loc[frame["side"] == s, "stimulus"])]
+    values = np.concatenate([found.units_x, found.units_y])
+    signs = np.repeat([1.0, -1.0], [found.n_units_x, found.n_units_y])
+
+    def of_counts(times: np.ndarray) -> np.ndarray:
+        sides = [times * (signs == sign) for sign in (1.0, -1.0)]
+        means = [side @ values / side.sum(axis=1) for side in sides]
+        return np.asarray(means[0] - means[1])
+
+    sample = counted_sample(units, of_counts)
+    return replace(sample, of="prompts", data=(values, signs), test=_test_of_prompts)
+
+
+def _test_of_prompts(
+    first: Sample, second: Sample, at_first: np.ndarray, at_second: np.ndarray, confidence: float, seed: int
+) -> PairedTest:
+    """S of two arms: their difference of each prompt, permuted and resampled as S itself is."""
+    gain = second.data[0][at_second] - first.data[0][at_first]
+    x, y = (gain[first.data[1][at_first] == sign] for sign in (1.0, -1.0))
+    if min(len(x), len(y)) < 2:
+        return nothing(len(gain), "fewer than two prompts of a concept are in both arms")
+    estimate = mean_interval(x, y, confidence=confidence, null_value=0.0)
+    if np.ptp(gain) <= ROUNDING:
+        return nothing(len(gain), estimate.note, estimate.value)
+    p_value = permutation_test(x, y, rng=seed).p_value
+    return PairedTest(estimate=estimate, p_value=p_value, test="permutation of prompts")
+
+
+def _finding(
+    design: Design, test: dict[str, Any], found: AssociationTest, q: float, sample: Sample
+) -> Finding:
     return Finding(
         key=test["key"],
         title=_title(design, test),
@@ -171,6 +217,7 @@ def _finding(design: Design, test: dict[str, Any], found: AssociationTest, q: fl
         p_value=found.p_value,
         published=float(test["score"]) if "score" in test else None,
         says=_reading(design, test, found, q),
+        sample=sample,
     )
 
 

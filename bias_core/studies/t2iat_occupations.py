@@ -11,12 +11,14 @@ import pandas as pd
 from bias_core.metrics.association import association, mean_association
 from bias_core.metrics.association_null import association_beyond_even_mix, even_mix_association
 from bias_core.prompts import fill_template
+from bias_core.studies.arm_samples import lean_sample
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.rows import scaled
 from bias_core.studies.study_types import (
     Design,
     Finding,
     Results,
+    Sample,
     Shot,
     StudyFigure,
     StudySettings,
@@ -73,7 +75,10 @@ def measure_occupations(design: Design, settings: StudySettings, data: StudyData
     )
     points = pd.DataFrame([{"group": name, "value": value} for name in sets for value in singles[name]])
     return Results(
-        findings=tuple(_finding(name, mean, _side(beyond[name])) for name, mean in means.items()),
+        findings=tuple(
+            _finding(name, mean, _side(beyond[name]), _sample(data, name, sets[name]))
+            for name, mean in means.items()
+        ),
         tables=(StudyTable(key="occupations", title="Associations of occupations", frame=table, note=_EVEN),),
         figures=(
             StudyFigure(
@@ -122,7 +127,13 @@ def measure_amplification(design: Design, settings: StudySettings, data: StudyDa
     )
     return Results(
         findings=tuple(
-            _finding(name, mean, f"Its prompt alone leans by {texts[name]:+.4f}.", printed.get("image"))
+            _finding(
+                name,
+                mean,
+                f"Its prompt alone leans by {texts[name]:+.4f}.",
+                _sample(data, name, sets[name]),
+                printed.get("image"),
+            )
             for name, mean in means.items()
             for printed in [published.get(name, {})]
         ),
@@ -184,8 +195,23 @@ def _spread(mean: Estimate, values: np.ndarray) -> dict[str, float]:
     }
 
 
-def _finding(name: str, mean: Estimate, says: str, published: float | None = None) -> Finding:
-    return Finding(key=name, title=name, metric="association", estimate=mean, published=published, says=says)
+def _sample(data: StudyData, occupation: str, sets: tuple[np.ndarray, ...]) -> Sample:
+    """What a mean association was computed from: the neutral pictures and those of both attributes."""
+    mine = data.frame[data.frame["occupation"] == occupation]
+    neutral, a, b = (list(mine.loc[mine["set"] == kind, "unit"]) for kind in SETS)
+    return lean_sample((neutral, a, b), sets[0] @ sets[1].T, sets[0] @ sets[2].T)
+
+
+def _finding(name: str, mean: Estimate, says: str, sample: Sample, published: float | None = None) -> Finding:
+    return Finding(
+        key=name,
+        title=name,
+        metric="association",
+        estimate=mean,
+        published=published,
+        says=says,
+        sample=sample,
+    )
 
 
 def _side(beyond: Estimate) -> str:

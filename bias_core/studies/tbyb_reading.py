@@ -25,12 +25,12 @@ from bias_core.metrics.object_bias import (
     to_person,
 )
 from bias_core.metrics.object_distribution import presence_of
+from bias_core.studies.arm_samples import counted_sample
 from bias_core.studies.arm_values import mean_sample
 from bias_core.studies.program import encoder_of
 from bias_core.studies.readers import Reader
 from bias_core.studies.setting_fields import Options, setting, settings_class
 from bias_core.studies.study_data import embed_ahead
-from bias_core.studies.study_types import Sample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bias_core.studies.context import StudyServices
     from bias_core.studies.progress import Progress
     from bias_core.studies.study_data import StudyData
-    from bias_core.studies.study_types import StudySettings
+    from bias_core.studies.study_types import Sample, StudySettings
     from bias_core.types import Estimate, StoredImage
 
 BLANK, STRONGER = "blank", "stronger"
@@ -236,28 +236,19 @@ def score(reading: Reading, settings: StudySettings) -> Scores:
 
 def _samples(reading: Reading, exclude: Any, *, has_objects: bool) -> dict[str, Sample]:
     """Of every measure what it is computed from, so that arms can be compared."""
-    distances = reading.distances
-    defined = np.flatnonzero(~np.isnan(distances))
     samples = {
         negative: mean_sample(reading.units, values > _MISSED) for negative, values in reading.p_miss.items()
     }
-    samples["jaccard_hallucination"] = mean_sample([reading.units[i] for i in defined], distances[defined])
+    samples["jaccard_hallucination"] = mean_sample(reading.units, reading.distances)
     if not has_objects:
         return samples
     _, presence = presence_of(reading.image_objects, exclude)
-    by_object, n = presence.T.tocsr(), len(reading.units)
+    by_object = presence.T.tocsr()
 
-    def of(formula: Callable[[np.ndarray], np.ndarray]) -> Sample:
-        def statistic(places: np.ndarray) -> Any:
-            draws = np.atleast_2d(places)
-            flat = (draws + n * np.arange(len(draws))[:, None]).ravel()
-            times = np.bincount(flat, minlength=n * len(draws)).reshape(len(draws), n)
-            numbers = formula((by_object @ times.T).T)
-            return numbers if np.ndim(places) == 2 else float(numbers[0])
+    def sample(formula: Callable[[np.ndarray], np.ndarray]) -> Sample:
+        return counted_sample(reading.units, lambda times: formula((by_object @ times.T).T))
 
-        return Sample(units=reading.units, statistic=statistic, vectorised=True)
-
-    return samples | {key: of(formula) for key, formula in FORMULAS.items()}
+    return samples | {key: sample(formula) for key, formula in FORMULAS.items()}
 
 
 _MISSED = 0.5  # a picture misses its prompt above this probability, as M_G counts
