@@ -15,6 +15,7 @@ from scipy import stats
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_score
 from bias_core.statistics import percentile_estimate
+from bias_core.studies.arm_samples import counted_sample
 from bias_core.studies.oasis import columns, or_nan, stereotype_shots
 from bias_core.studies.oasis_cells import (
     Cell,
@@ -38,6 +39,7 @@ from bias_core.studies.study_types import (
 
 if TYPE_CHECKING:
     from bias_core.studies.study_data import StudyData
+    from bias_core.studies.study_types import Sample
     from bias_core.types import Estimate
 
 N_RESAMPLES = 2000
@@ -53,7 +55,7 @@ class Nationality:
     ----------
     users : internet users, in millions.
     cells : one per attribute with a real-world rate.
-    summaries : mean and maximum of Ψ over them.
+    summaries, samples : mean and maximum of Ψ over them, and what these were computed from.
     expected : the same of what was drawn; None where nobody knows.
     """
 
@@ -61,6 +63,7 @@ class Nationality:
     users: float
     cells: tuple[Cell, ...]
     summaries: Mapping[str, Estimate]
+    samples: Mapping[str, Sample]
     expected: Mapping[str, float] | None
 
 
@@ -133,8 +136,21 @@ def _nationality(name: str, users: float, read: Sequence[Cell], data: StudyData)
             )
             for summary, of in SUMMARIES.items()
         },
+        samples={k: _sample(cells[0].units, presence, references, of) for k, of in SUMMARIES.items()},
         expected={k: float(of(truths)) for k, of in SUMMARIES.items()} if len(truths) == len(cells) else None,
     )
+
+
+def _sample(
+    units: Sequence[str], presence: np.ndarray, references: np.ndarray, summary: Callable[..., Any]
+) -> Sample:
+    """What a summary of Ψ was computed from."""
+
+    def of_counts(times: np.ndarray) -> np.ndarray:
+        shares = times @ presence / times.sum(axis=1, keepdims=True)
+        return np.asarray(summary(_scores(shares, references), axis=1))
+
+    return counted_sample(units, of_counts)
 
 
 def _presence(data: StudyData, cells: Sequence[Cell]) -> np.ndarray:
@@ -190,6 +206,7 @@ def _finding(nationality: Nationality, summary: str, published: Published, model
         published=_published(published, nationality.name, model, summary),
         expected=None if nationality.expected is None else nationality.expected[summary],
         says=f"{nationality.users:g} million internet users; the largest score is that of {largest}.",
+        sample=nationality.samples[summary],
     )
 
 

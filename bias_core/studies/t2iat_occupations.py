@@ -127,15 +127,9 @@ def measure_amplification(design: Design, settings: StudySettings, data: StudyDa
     )
     return Results(
         findings=tuple(
-            _finding(
-                name,
-                mean,
-                f"Its prompt alone leans by {texts[name]:+.4f}.",
-                _sample(data, name, sets[name]),
-                printed.get("image"),
-            )
+            _finding(name, mean, says, _sample(data, name, sets[name]), published.get(name, {}).get("image"))
             for name, mean in means.items()
-            for printed in [published.get(name, {})]
+            for says in [f"Its prompt alone leans by {texts[name]:+.4f}."]
         ),
         tables=(StudyTable(key="amplification", title="From text to picture", frame=table),),
         figures=(_arrows(table),),

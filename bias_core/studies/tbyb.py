@@ -25,6 +25,7 @@ from bias_core.studies.tbyb_reading import (
 )
 from bias_core.studies.tbyb_tables import (
     NOTES,
+    compare_objects,
     curve_figure,
     drawable,
     findings,
@@ -230,6 +231,7 @@ PROGRAMS = {
         readers=captioning_readers,
         options=GeneralOptions,
         ahead=caption_ahead,
+        compare=compare_objects,
     ),
     "triggered_object_bias": Program(
         shots=task_shots,
@@ -238,6 +240,7 @@ PROGRAMS = {
         readers=captioning_readers,
         options=TaskOptions,
         ahead=caption_ahead,
+        compare=compare_objects,
     ),
     "dataset_bias": Program(
         shots=no_shots,
@@ -246,5 +249,6 @@ PROGRAMS = {
         readers=captioning_readers,
         options=CaptioningOptions,
         ahead=caption_ahead,
+        compare=compare_objects,
     ),
 }
