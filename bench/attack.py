@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -25,6 +25,7 @@ from tests.annotation.raters import CHOICES, new_id, open_task, to_join
 from tests.attack.page import PREFIX, PageVisitor
 
 ROOT = Path(__file__).parent.parent
+MODEL = "calibration-renderer"  # who draws for the other visitor
 HUGE = {"n_images": 10**9, "num_inference_steps": 10**9, "seed": 10**30}
 
 
@@ -106,40 +107,53 @@ def measure(url, attack, me, length):
     visitor = PageVisitor(url)
     opened = visitor.open()
     begun = time.monotonic()
-    *_, last = visitor.press(
-        "generate", concept=f"nurse {secrets.token_hex(2)}", model="calibration-renderer"
-    )
+    *_, last = visitor.press("generate", concept=f"nurse {secrets.token_hex(2)}", model=MODEL)
     drawn = time.monotonic() - begun
+    is_right = last["success"] and f"--model {MODEL}" in str(last["output"])
     for thread in threads:
         thread.join()
     p99 = 1000 * np.percentile(waits, 99)
-    return f"page {opened:5.1f} s   16 pictures {drawn:6.1f} s ({last['success']})   rater p99 {p99:5.0f} ms"
+    return f"page {opened:5.1f} s   16 pictures {drawn:6.1f} s ({is_right})   rater p99 {p99:5.0f} ms"
+
+
+@contextmanager
+def serving_app(folder, **environment):
+    """The app as it is started for visitors, on this machine only: its address and its process."""
+    port = free_port()
+    own = {"BIAS_DATA_DIR": str(folder / "data"), "BIAS_PORT": str(port), "BIAS_DEVICE": "cpu"}
+    own |= {"GRADIO_TEMP_DIR": str(folder / "cache"), "GRADIO_SERVER_NAME": "127.0.0.1"}
+    app = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=os.environ | own | environment)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        while not answers(url):
+            time.sleep(0.5)
+        yield url, app.pid
+    finally:
+        app.terminate()
+        app.wait(60)
 
 
 def main():
-    length, port = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0, free_port()
-    with tempfile.TemporaryDirectory() as folder:
-        services = Services(Settings(data_dir=Path(folder) / "data"))
-        task = open_task(services.labels, Path(folder), 500)
+    length = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        services = Services(Settings(data_dir=folder / "data"))
+        task = open_task(services.labels, folder, 500)
         services.close()
-        own = {
-            "BIAS_DATA_DIR": str(Path(folder) / "data"),
-            "HF_ENDPOINT": silent_hub(),
-            "BIAS_PORT": str(port),
-        }
-        own |= {"GRADIO_TEMP_DIR": f"{folder}/cache", "GRADIO_SERVER_NAME": "127.0.0.1", "BIAS_DEVICE": "cpu"}
-        app = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=os.environ | own)
-        url = f"http://127.0.0.1:{port}"
-        try:
-            while not answers(url):
-                time.sleep(0.5)
+        with serving_app(folder, HF_ENDPOINT=silent_hub()) as (url, _):
             with httpx.Client(base_url=url, timeout=30) as client:
                 code = client.post("/label/join", json=to_join(client, task.join_code)).json()["code"]
+            warm_up(url)
             for name, attack in ATTACKS.items():
                 print(f"{name:15}", measure(url, attack, {"X-Rater-Code": code}, length), flush=True)
-        finally:
-            app.terminate()
-            app.wait(60)
+
+
+def warm_up(url):
+    """Have the models loaded that every visitor uses: the first one waits for that, attack or none."""
+    for concept in ("ceo", "doctor"):
+        visitor = PageVisitor(url)
+        visitor.open()
+        list(visitor.press("generate", concept=concept, model=MODEL))
 
 
 def answers(url):

@@ -228,7 +228,7 @@ class BuiltOnce:
         self._at_work[kind, name, version] = future
 
         def work() -> None:
-            with _HandOver(future, lambda: self._end(kind, name, version)):
+            with HandOver(future, lambda: self._end(kind, name, version)):
                 made = build()
                 self._built[kind, name] = version, made
                 future.set_result(made)
@@ -242,7 +242,7 @@ class BuiltOnce:
             del self._at_work[kind, name, version]
 
 
-class _HandOver:
+class HandOver:
     """What is raised inside reaches those who wait for the future."""
 
     def __init__(self, future: Future[Any], end: Callable[[], None]) -> None:

@@ -6,8 +6,9 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from bias_core.engine.runs_at_work import RunAtWork
 from bias_core.errors import Cancelled, RunLineFull
 from bias_core.waiting import stoppable
 
@@ -21,6 +22,7 @@ R = TypeVar("R")
 
 _SIGN_SECONDS = 1.0  # between two signs of life of who waits
 _LOOK_SECONDS = 0.1
+_PATIENCE_SECONDS = 600.0  # with a visitor of a public server who left while a run of theirs was at work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,21 +69,53 @@ class RunLine:
     at_once : runs at work together; they take turns at the models.
     waiting : places in line.
     of_one_address : places that one address may take, so that others find one.
+    patience : seconds for which a run goes on after its page was left.
     """
 
-    def __init__(self, at_once: int, waiting: int, of_one_address: int | None = None) -> None:
+    def __init__(
+        self, at_once: int, waiting: int, of_one_address: int | None = None, patience: float = float("inf")
+    ) -> None:
         self._at_once, self._most, self._of_one_address = at_once, waiting, of_one_address or waiting
         self._changed = threading.Condition()
         self._at_work: list[_Ticket] = []
         self._waiting: list[_Ticket] = []
         self._last: dict[str, int] = {}  # when a name or an address had its last turn
         self._clock = count(1)
+        self._patience = patience
+        self._begun: dict[str, RunAtWork[Any, Any]] = {}  # by name, the newest
 
     @classmethod
     def of(cls, settings: Settings) -> RunLine:
-        """As the settings say; on a public server half the places are for other addresses."""
-        share = max(1, settings.runs_waiting // 2) if settings.public else None
-        return cls(settings.runs_at_once, settings.runs_waiting, share)
+        """As the settings say; a public server has half its places for other addresses, and less patience."""
+        if not settings.public:
+            return cls(settings.runs_at_once, settings.runs_waiting)
+        share = max(1, settings.runs_waiting // 2)
+        return cls(settings.runs_at_once, settings.runs_waiting, share, _PATIENCE_SECONDS)
+
+    def begin(
+        self, steps: Callable[[], Generator[T, None, R]], asker: Asker, stop: threading.Event, place: str = ""
+    ) -> RunAtWork[T | Place, R]:
+        """:meth:`run` in a thread of its own, so that it goes on while the page is loaded anew.
+
+        Parameters
+        ----------
+        stop : set to end it.
+        place : of the page, where it is looked for again (:meth:`find`); where "" it ends when it is left.
+        """
+
+        def work() -> Generator[T | Place, None, R]:
+            return self.run(steps, asker, stop.is_set)
+
+        run = RunAtWork(work, stop, place=place, patience=self._patience if place else 0.0)
+        with self._changed:
+            self._begun = {name: one for name, one in self._begun.items() if not one.ended}
+            self._begun[asker.name] = run
+        return run
+
+    def find(self, name: str) -> RunAtWork[Any, Any] | None:
+        """The newest run of this name, where it is at work or waits."""
+        run = self._begun.get(name)
+        return None if run is None or run.ended else run
 
     def run(
         self,

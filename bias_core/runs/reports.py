@@ -19,25 +19,26 @@ class ReportStore:
 
     def save(self, run_id: str, text: str) -> None:
         """Write it, whole or not at all; StorageError where the disk refuses."""
-        write_atomically(self._path(run_id), text.encode())
+        write_atomically(self.path(run_id), text.encode())
 
     def find(self, run_id: str) -> str | None:
         """The text, or None."""
         try:
-            return self._path(run_id).read_text(encoding="utf-8")
+            return self.path(run_id).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
             raise StorageError(f"cannot read the report of run {run_id}: {error}") from error
 
     def __contains__(self, run_id: str) -> bool:
-        return self._path(run_id).is_file()
+        return self.path(run_id).is_file()
 
     def delete(self, run_id: str) -> None:
         """Forget it."""
-        self._path(run_id).unlink(missing_ok=True)
+        self.path(run_id).unlink(missing_ok=True)
 
-    def _path(self, run_id: str) -> Path:
+    def path(self, run_id: str) -> Path:
+        """Its file, which may not be there."""
         # The id becomes a file name and may come from a visitor.
         if not run_id.isalnum():
             raise InvalidInput(f"a run id has letters and digits only, got {run_id!r}")

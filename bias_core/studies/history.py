@@ -89,6 +89,11 @@ def open_run(services: StudyServices, session: str, run_id: str) -> SavedReport:
     return saved
 
 
+def design_of(services: StudyServices, session: str, run_id: str) -> Design:
+    """What a run of this visitor is a run of; InvalidInput where there is none, or no design is on record."""
+    return _design(_mine(services, session, run_id))
+
+
 def keep_run(services: StudyServices, session: str, run_id: str, kept: bool) -> None:
     """Protect the run's pictures and report from making room for others, or no longer."""
     _mine(services, session, run_id)
@@ -164,11 +169,7 @@ def _study(
 ) -> Generator[Progress, None, Report]:
     from bias_core.studies.run_study import run_study
 
-    design = decode(manifest.design, Path())
-    if not isinstance(design, Design):
-        raise InvalidInput(
-            f"the run {manifest.id} was made by an older version, which did not keep its design"
-        )
+    design = _design(manifest)
     settings = _settings(manifest.settings)
     for one in each_arm(settings):
         if one.images and not Path(one.images).exists():
@@ -176,6 +177,15 @@ def _study(
                 f"the pictures {Path(one.images).name!r} of this run are no longer here: import them again"
             )
     return (yield from run_study(design, settings, services, cancelled=cancelled, session=manifest.session))
+
+
+def _design(manifest: Manifest) -> Design:
+    design = decode(manifest.design, Path())
+    if not isinstance(design, Design):
+        raise InvalidInput(
+            f"the run {manifest.id} was made by an older version, which did not keep its design"
+        )
+    return design
 
 
 def _settings(values: Any) -> StudySettings:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,8 +96,16 @@ def report_store(services: StudyServices) -> ReportStore:
 
 def keep_report(report: Report, services: StudyServices) -> None:
     """Save it under its run; a full disk must not take the report from who waits for it."""
+    store, saved = report_store(services), SavedReport(report=report, created=time.time())
     with suppress(StorageError):
-        report_store(services).save(report.run_id, to_text(report, services.settings.data_dir))
+        store.save(report.run_id, to_text(report, services.settings.data_dir, created=saved.created))
+        _LATEST.put(store, saved)
+
+
+def is_saved(report: Report, services: StudyServices) -> bool:
+    """Whether :func:`open_report` would give this report, and not one that has other numbers."""
+    saved = _LATEST.find(report_store(services), report.run_id)
+    return saved is not None and _numbers(saved.report) is _numbers(report)
 
 
 def open_report(run_id: str, services: StudyServices) -> SavedReport | None:
@@ -106,10 +116,52 @@ def open_report(run_id: str, services: StudyServices) -> SavedReport | None:
     StorageError
         It cannot be read, or its pictures are gone and it makes no sense without.
     """
-    text = report_store(services).find(run_id)
-    if text is None:
-        return None
-    return _with_what_is_there(from_text(text, services.settings.data_dir))
+    store = report_store(services)
+    saved = _LATEST.find(store, run_id)
+    if saved is None:
+        text = store.find(run_id)
+        if text is None:
+            return None
+        saved = from_text(text, services.settings.data_dir)
+        _LATEST.put(store, saved)
+    return _with_what_is_there(saved)
+
+
+class _Latest:
+    """The reports that were saved or opened last, of all visitors; they are asked for again and again."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._reports: OrderedDict[Path, tuple[int, SavedReport]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def put(self, store: ReportStore, saved: SavedReport) -> None:
+        with self._lock:
+            path = store.path(saved.report.run_id)
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                self._reports[path] = path.stat().st_mtime_ns, saved
+                self._reports.move_to_end(path)
+            while len(self._reports) > self._most:
+                self._reports.popitem(last=False)
+
+    def find(self, store: ReportStore, run_id: str) -> SavedReport | None:
+        """The report as its file has it now; None where it has to be read."""
+        with self._lock:
+            path = store.path(run_id)
+            written, saved = self._reports.get(path, (0, None))
+            if saved is None or not path.is_file() or path.stat().st_mtime_ns != written:
+                self._reports.pop(path, None)
+                return None
+            self._reports.move_to_end(path)
+            return saved
+
+
+_LATEST = _Latest(8)
+
+
+def _numbers(report: Report) -> object:
+    """The part of a report that says which one it is: it is never changed, only replaced."""
+    return report.results if isinstance(report, StudyReport) else report
 
 
 def _with_what_is_there(saved: SavedReport) -> SavedReport:
@@ -124,6 +176,9 @@ def _with_what_is_there(saved: SavedReport) -> SavedReport:
 
 def _study_with_what_is_there(report: StudyReport) -> StudyReport:
     stored = {key: image for key, image in report.stored.items() if image.path.is_file()}
+    shown = (report.results, *(arm.results for arm in report.arms))
+    if len(stored) == len(report.stored) and all(_is_there(one) for part in shown for one in part.figures):
+        return report
     results = _results_with_what_is_there(report.results)
     arms = tuple(replace(arm, results=_results_with_what_is_there(arm.results)) for arm in report.arms)
     gone = len(report.stored) - len(stored)
@@ -142,8 +197,12 @@ def _results_with_what_is_there(results: Results) -> Results:
     return replace(results, figures=tuple(map(_figure_with_what_is_there, results.figures)))
 
 
+def _is_there(figure: StudyFigure) -> bool:
+    return "path" not in figure.data or all(Path(path).is_file() for path in figure.data["path"])
+
+
 def _figure_with_what_is_there(figure: StudyFigure) -> StudyFigure:
-    if "path" not in figure.data:
+    if _is_there(figure):
         return figure
     there: pd.Series[bool] = figure.data["path"].map(lambda path: Path(path).is_file()).astype(bool)
-    return figure if there.all() else replace(figure, data=figure.data[there].reset_index(drop=True))
+    return replace(figure, data=figure.data[there].reset_index(drop=True))

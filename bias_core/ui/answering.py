@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import gradio as gr
 from starlette.responses import JSONResponse
 
 from bias_core.given_values import check_texts
 from bias_core.ui.messages import user_errors
+from bias_core.ui.page_state import PageConfig, PageStates
 
 if TYPE_CHECKING:
     from gradio.block_function import BlockFunction
     from gradio.state_holder import SessionState
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from bias_core.services import Services
 
 _MOST_BYTES = 5_000_000  # of a call over MCP
 
@@ -25,7 +29,22 @@ _UNREADABLE = (
 
 
 class AnsweringBlocks(gr.Blocks):
-    """Blocks that say so where inputs cannot even be read; Gradio alone answers with an empty error."""
+    """Blocks that say so where inputs cannot even be read, and keep little of each open page.
+
+    Gradio alone answers with an empty error, and keeps all of a page and every report that it shows.
+    """
+
+    def __init__(self, services: Services, **options: Any) -> None:
+        super().__init__(**options)
+        self._page_states = PageStates(services)
+        self.default_config = PageConfig(self)
+
+    async def process_api(
+        self, *args: Any, session_hash: str | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """As Gradio does it, knowing which page asks."""
+        with self._page_states.event_of(session_hash):
+            return await super().process_api(*args, session_hash=session_hash, **options)
 
     async def preprocess_data(
         self,
@@ -34,13 +53,23 @@ class AnsweringBlocks(gr.Blocks):
         state: SessionState | None,
         explicit_call: bool = False,
     ) -> list[Any]:
-        """As Gradio does it, with an error that has a message."""
+        """As Gradio does it, with an error that has a message, and with the reports of the page's state."""
         try:
-            return await super().preprocess_data(block_fn, inputs, state, explicit_call)
+            values = await super().preprocess_data(block_fn, inputs, state, explicit_call)
         except gr.Error:
             raise
         except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError) as error:
             raise gr.Error(_UNREADABLE, print_exception=False) from error
+        return await anyio.to_thread.run_sync(self._page_states.given, block_fn.inputs, values)
+
+    async def postprocess_data(
+        self, block_fn: BlockFunction, predictions: list[Any] | dict[Any, Any], state: SessionState | None
+    ) -> list[Any]:
+        """As Gradio does it; then the page's state keeps only what later events need of this."""
+        shown = await super().postprocess_data(block_fn, predictions, state)
+        if state is not None:
+            self._page_states.keep_little(state, block_fn.outputs)
+        return shown
 
 
 class ReadableJson:

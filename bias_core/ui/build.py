@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 from starlette.middleware import Middleware
 
+from bias_core.machine import share_freed_memory
 from bias_core.ui import api, explore
 from bias_core.ui.answering import AnsweringBlocks, ReadableJson
 from bias_core.ui.arrival import build_visitor
 from bias_core.ui.association import AssociationTab
 from bias_core.ui.calibration import CalibrationTab
+from bias_core.ui.coming_back import ComingBack
 from bias_core.ui.compare import CompareTab
 from bias_core.ui.hosts import HostCheck, allowed_hosts
 from bias_core.ui.internal import InternalTab
@@ -30,7 +32,7 @@ from bias_core.ui.origins import OriginsTab
 from bias_core.ui.page import HEADER, LINK_IS_READ_JS, address_js, header_js
 from bias_core.ui.paired import PairedTab
 from bias_core.ui.runs import RunsTab
-from bias_core.ui.study_tab import QUIET
+from bias_core.ui.study_tab import QUIET, StudyTab
 from bias_core.ui.theme import CSS, FAVICON, build_theme
 from bias_core.ui.uploads import UploadQuota
 
@@ -59,7 +61,7 @@ def build_app(services: Services) -> gr.Blocks:
     """The page; no model is loaded for it."""
     titles = {EXPLORE: "Explore", **{tab.key: tab.title for tab in TABS}}
     with AnsweringBlocks(
-        title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
+        services, title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
     ) as demo:
         gr.HTML(HEADER, js_on_load=header_js(titles, _tips()))
         notice = gr.HTML(visible=False, elem_id="link-notice")
@@ -76,10 +78,10 @@ def build_app(services: Services) -> gr.Blocks:
                 with gr.Tab(tab.title, id=key) as places[key]:
                     tab.build(demo, visitor)
                 places[key].select(None, js=address_js(key), **QUIET)
-        for key, tab in built.items():
-            if isinstance(tab, RunsTab):
-                tab.connect(tabs, places[key], built, explorer)
-                tab.list_after(arrived)
+        runs = next(tab for tab in built.values() if isinstance(tab, RunsTab))
+        runs.connect(tabs, places[runs.key], built, explorer)
+        studies = [tab for tab in runs.others if isinstance(tab, StudyTab)]
+        ComingBack(services, explorer, runs, studies).wire(arrived, visitor)
         read = demo.load(_link_reader(services), None, [tabs, notice], **QUIET)
         read.then(None, js=LINK_IS_READ_JS, **QUIET)
         api.add_tools(services)
@@ -154,6 +156,7 @@ def launch_options(services: Services) -> dict[str, Any]:
 
 def launch(services: Services) -> None:
     """Build and serve until interrupted; says where."""
+    share_freed_memory()
     options = launch_options(services)
     print(f"{TITLE}: http://{options['server_name']}:{options['server_port']}", flush=True)
     services.label_sync()

@@ -53,16 +53,27 @@ class Handlers:
         """Run the exploration and show it grow."""
         from bias_core.studies.explore import explore
 
-        cancelled, grid, pace = visitor.stop.is_set, GrowingGrid(), messages.Pace()
-        yield self.show.started()
         with user_errors() as problem:
             settings = read_form(values)
+            cancelled = visitor.stop.is_set
             start = partial(explore, settings, self.services, cancelled=cancelled, session=visitor.key)
-            for step in in_line(self.services, visitor, start):
+            yield from self.following(visitor, in_line(self.services, visitor, start, EXPLORE), last=last)
+        if problem:
+            yield self.show.failed(problem.message, last)
+
+    def following(
+        self, visitor: Visitor, steps: Iterator[Any], note: str = "", *, last: View | None = None
+    ) -> Iterator[Updates]:
+        """A run on its way, with a note below, and then its report; where there is none, the last one."""
+        grid, pace = GrowingGrid(), messages.Pace()
+        yield self.show.started() | ({self.ui.status: note} if note else {})
+        with user_errors() as problem:
+            for step in steps:
                 if isinstance(step, ExploreReport):
                     yield self.show.finished(step, visitor.folder)
                 elif pace.is_due():
-                    yield self.show.running(step, grid)
+                    shown = self.show.running(step, grid)
+                    yield shown | {self.ui.status: shown[self.ui.status] + note}
         if problem:
             yield self.show.failed(problem.message, last)
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 _PAUSE = 0.25  # seconds
 _PATH = re.compile(r"(?<![\w.:/])~?(?:/[^\s/'\"`:;,]+)+/([^\s/'\"`:;,]+)")
-NOTHING_DONE = "Nothing has been measured yet: press “Generate and measure” first."
+NOTHING_DONE = (
+    "There is no report here, or it is no longer stored: run this first; no picture is drawn twice."
+)
 
 
 def warning_html(warning: str) -> str:
@@ -36,6 +38,9 @@ READY = done_html("Ready. The defaults give a full result in one click.")
 STOPPING = done_html("Stopping after this denoising step …")
 LOADING = done_html("Loading the model; the first time takes a few seconds …")
 QUEUED = done_html("Waiting for a turn: one run at a time …")
+GOES_ON = done_html(
+    "Your run went on while the page was loaded anew. When it is done its result is here, and in Runs."
+)
 WAITING = done_html("The numbers follow when the pictures are there.")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from gradio.context import LocalContext
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import gradio as gr
 
+    from bias_core.engine.runs_at_work import RunAtWork
     from bias_core.services import Services
     from bias_core.ui.visitor import Visitor
 
@@ -27,16 +28,24 @@ _PLACES_OF_PROGRAMS = 8  # of one address
 
 
 def in_line(
-    services: Services, visitor: Visitor, start: Callable[[], Generator[S, None, R]]
+    services: Services, visitor: Visitor, start: Callable[[], Generator[S, None, R]], place: str = ""
 ) -> Generator[S | Progress, None, R]:
-    """A visitor's run when it is its turn; until then, how many are before it."""
+    """A visitor's run when it is its turn; until then, how many are before it.
+
+    With the ``place`` on the page where it was asked for, it goes on when the page is loaded anew.
+    """
     asker = Asker(name=visitor.key, address=visitor.address)
-    steps = services.run_line.run(start, asker, visitor.stop.is_set)
+    return told(services.run_line.begin(start, asker, visitor.stop, place))
+
+
+def told(run: RunAtWork[S | Place, R]) -> Generator[S | Progress, None, R]:
+    """The newest steps of a run, its place in line in words."""
+    steps = run.follow()
     while True:
         try:
             step = next(steps)
         except StopIteration as end:
-            return end.value
+            return cast("R", end.value)
         yield _told(step) if isinstance(step, Place) else step
 
 

@@ -81,7 +81,7 @@ class RunsTab(StudyTab):
         everywhere = [tabs, parts["list"], *explorer.outputs(), *self.outputs()]
         for tab in self.others:
             everywhere += tab.opened_outputs()
-        everywhere = list(dict.fromkeys(everywhere))
+        self.everywhere = everywhere = list(dict.fromkeys(everywhere))
         shown.select(self.on_list, visitor, parts["list"], **QUIET)
         parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
         buttons = [parts["status"], parts["run"], parts["stop"]]
@@ -101,10 +101,6 @@ class RunsTab(StudyTab):
 
     def build_memory(self) -> None:
         """There is no form to remember."""
-
-    def list_after(self, arrived: Any) -> None:
-        """Show the list as soon as it is known whose it is."""
-        arrived.then(self.on_list, self.parts["visitor"], self.parts["list"], **QUIET)
 
     def headline(self, report: StudyReport) -> str:
         """One sentence on what was found, or on what is kept."""
@@ -292,14 +288,19 @@ class RunsTab(StudyTab):
     # Steps of the handlers.
 
     def _follow(self, visitor: Visitor, start: Any, show: Any = None) -> Iterator[Updates]:
-        """A run's progress in this tab, then its report where it belongs."""
+        yield from self.following(visitor, in_line(self.services, visitor, start, self.key), show=show)
+
+    def following(
+        self, visitor: Visitor, steps: Generator[Progress, None, Any], note: str = "", *, show: Any = None
+    ) -> Iterator[Updates]:
+        """A run's progress in this tab, with a note below, then its report where it belongs."""
         parts, pace = self.parts, messages.Pace()
         found: list[Any] = []
-        yield self._buttons(running=True) | {parts["status"]: messages.LOADING}
+        yield self._buttons(running=True) | {parts["status"]: note or messages.LOADING}
         with user_errors() as problem:
-            for step in followed(in_line(self.services, visitor, start), found):
+            for step in followed(steps, found):
                 if pace.is_due():
-                    yield {parts["status"]: messages.progress_html(step)}
+                    yield {parts["status"]: messages.progress_html(step) + note}
         ended = self._buttons(running=False) | {parts["list"]: self._list(visitor)}
         if found and show:
             yield ended | show(found[0])

@@ -283,13 +283,20 @@ class StudyTab(Opening):
 
     def on_run(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
         """Run the study and show where it is, then what it found."""
+        steps = in_line(self.services, visitor, lambda: self.steps(visitor, values), self.key)
+        yield from self.following(visitor, steps)
+
+    def following(
+        self, _visitor: Visitor, steps: Generator[Progress, None, Any], note: str = ""
+    ) -> Iterator[Updates]:
+        """A run on its way, with a note below, and then its report."""
         found: list[StudyReport] = []
         pace = messages.Pace()
-        yield self._buttons(running=True) | {self.parts["status"]: messages.LOADING}
+        yield self._buttons(running=True) | {self.parts["status"]: note or messages.LOADING}
         with user_errors() as problem:
-            for step in followed(in_line(self.services, visitor, lambda: self.steps(visitor, values)), found):
+            for step in followed(steps, found):
                 if pace.is_due():
-                    yield {self.parts["status"]: messages.progress_html(step)}
+                    yield {self.parts["status"]: messages.progress_html(step) + note}
         if found:
             yield self.finished(found[0])
         else:

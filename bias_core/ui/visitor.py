@@ -9,6 +9,7 @@ from collections import OrderedDict
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from weakref import WeakValueDictionary
 
 from gradio.context import LocalContext
 
@@ -40,9 +41,11 @@ class _Pages:
 
 
 _PAGES = _Pages()
+_STOPS: WeakValueDictionary[str, threading.Event] = WeakValueDictionary()
+"""By key, of the visitor's newest run, as long as anybody holds it: a page that was loaded anew stops it."""
 
 
-def _open_page() -> str:
+def open_page() -> str:
     """Which page the event at work comes from; "" outside of events."""
     return str(getattr(LocalContext.request.get(None), "session_hash", None) or "")
 
@@ -55,13 +58,12 @@ class Visitor:
     key : 128 random bits in hex; run ids are derived from it. The visitor's browser keeps it, so that a
         reload of the page finds the same runs; nothing but 32 hex digits is taken for one.
     address : where the visitor's requests come from, "" where that says nothing.
-    stop : of the newest run; set when the visitor presses Stop or has left.
     """
 
     def __init__(self) -> None:
         self._key = ""
         self.address = ""
-        self.stop = threading.Event()
+        self._stop = threading.Event()
 
     def __deepcopy__(self, memo: object) -> Visitor:
         return Visitor()
@@ -70,7 +72,7 @@ class Visitor:
     def key(self) -> str:
         """Whose runs these are; that of the open page, even where its state had to make room for others."""
         if not self._key:
-            self.key = _PAGES.key_of(_open_page()) or secrets.token_hex(_KEY_BYTES)
+            self.key = _PAGES.key_of(open_page()) or secrets.token_hex(_KEY_BYTES)
         return self._key
 
     @key.setter
@@ -78,12 +80,18 @@ class Visitor:
         if not isinstance(key, str) or not re.fullmatch(rf"[0-9a-f]{{{2 * _KEY_BYTES}}}", key):
             raise InvalidInput("a visitor's key has 32 hex digits")
         self._key = key
-        _PAGES.keep(_open_page(), key)
+        _PAGES.keep(open_page(), key)
+
+    @property
+    def stop(self) -> threading.Event:
+        """Of the newest run, on whichever page of this visitor it began; set when Stop is pressed."""
+        self._stop = _STOPS.setdefault(self.key, self._stop)
+        return self._stop
 
     def start(self) -> None:
         """Make way for a new run: an older one is told to stop and keeps its own flag."""
         self.stop.set()
-        self.stop = threading.Event()
+        self._stop = _STOPS[self.key] = threading.Event()
 
     @cached_property
     def _folder(self) -> TemporaryDirectory[str]:
@@ -95,7 +103,6 @@ class Visitor:
         return Path(self._folder.name)
 
     def leave(self) -> None:
-        """Stop what runs and delete the folder."""
-        self.stop.set()
+        """Delete the folder; a run that nobody looks at any more ends by itself."""
         if "_folder" in self.__dict__:
             self._folder.cleanup()

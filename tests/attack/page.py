@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 PREFIX = "/gradio_api"
 
@@ -20,27 +20,61 @@ class PageVisitor:
 
     def __init__(self, url: str, *, patience: float = 60) -> None:
         self.client = httpx.Client(base_url=url, timeout=patience)
-        self.session = secrets.token_hex(6)
+        self.session = ""
         self.config: dict[str, Any] = {}
+        self.key = ""
+        self.shown: dict[str, Any] = {}
+        self.on_step: Callable[[str], object] = lambda _output: None
 
     def open(self) -> float:
-        """Load the page and all its first events; seconds until everything was there."""
-        begun = time.monotonic()
+        """Load the page, again with the key that it gave; all that comes by itself; how long that took, in s.
+
+        What the page then shows is in ``shown``, by element id.
+        """
+        begun, self.session, self.shown = time.monotonic(), secrets.token_hex(6), {}
         self.client.get("/").raise_for_status()
         self.config = self.client.get("/config").raise_for_status().json()
         loads = [d["id"] for d in self.config["dependencies"] if any(t[1] == "load" for t in d["targets"])]
         events = {self._join(fn): fn for fn in loads if self._dependency(fn)["backend_fn"]}
         for message in self._messages():
+            if message["msg"] == "process_generating" and message["event_id"] in events:
+                self.on_step(str(message["output"]))
             if message["msg"] == "process_completed" and message["event_id"] in events:
                 assert message["success"], message
-                del events[message["event_id"]]
+                fn = events.pop(message["event_id"])
+                self._show(fn, message["output"])
+                for follower in self._followers(fn, message["output"]):
+                    events[self._join(follower)] = follower
             if not events:
                 break
         return time.monotonic() - begun
 
+    def _followers(self, fn: int, output: dict[str, Any]) -> list[int]:
+        """What the page then does by itself: what follows the event, and states that it changed."""
+        changed = [[number, "change"] for number in output.get("changed_state_ids", ())]
+        return [
+            d["id"]
+            for d in self.config["dependencies"]
+            if d["backend_fn"] and (d["trigger_after"] == fn or any(t in changed for t in d["targets"]))
+        ]
+
+    def _show(self, fn: int, output: dict[str, Any]) -> None:
+        by_id = {c["id"]: c for c in self.config["components"]}
+        for number, value in zip(self._dependency(fn)["outputs"], output["data"], strict=True):
+            component = by_id[number]
+            if (
+                component["type"] == "browserstate"
+                and component["props"]["storage_key"] == "t2i-bias-visitor"
+            ):
+                self.key = value
+            is_update = isinstance(value, dict) and value.get("__type__") == "update"
+            if not is_update or "value" in value:
+                name = component["props"].get("elem_id") or str(number)
+                self.shown[name] = value["value"] if is_update else value
+
     def press(self, button: str, **values: Any) -> Iterator[Any]:
         """Press a button and what follows it; yields the messages of the run."""
-        clicked = self._after(button)
+        clicked = self.button(button)
         self._immediately(clicked)
         run = next(d["id"] for d in self.config["dependencies"] if d["trigger_after"] == clicked)
         event = self._join(run, values)
@@ -50,7 +84,22 @@ class PageVisitor:
                 if message["msg"] == "process_completed":
                     return
 
-    def _after(self, button: str) -> int:
+    def chosen(self, button: str) -> None:
+        """Press a button that has one event, and wait for what the page then shows."""
+        fn = self.button(button)
+        event = self._join(fn)
+        for message in self._messages():
+            if message.get("event_id") == event and message["msg"] == "process_completed":
+                assert message["success"], message
+                self._show(fn, message["output"])
+                return
+
+    def immediately(self, button: str) -> None:
+        """Press a button whose event waits in no queue."""
+        self._immediately(self.button(button))
+
+    def button(self, button: str) -> int:
+        """The event of a press."""
         (component,) = (c["id"] for c in self.config["components"] if c["props"].get("elem_id") == button)
         return next(d["id"] for d in self.config["dependencies"] if [component, "click"] in d["targets"])
 
@@ -69,16 +118,18 @@ class PageVisitor:
         for number in self._dependency(fn)["inputs"]:
             props = by_id[number]["props"]
             name = (props.get("elem_id") or "").replace("-", "_")
-            data.append(values.get(name, props.get("value")))
+            is_key = props.get("storage_key") == "t2i-bias-visitor"
+            data.append(self.key if is_key else values.get(name, props.get("value")))
         return {"data": data, "fn_index": fn, "session_hash": self.session, "event_data": None}
 
     def _dependency(self, fn: int) -> dict[str, Any]:
         return next(d for d in self.config["dependencies"] if d["id"] == fn)
 
     def _messages(self) -> Iterator[dict[str, Any]]:
-        with self.client.stream(
-            "GET", f"{PREFIX}/queue/data", params={"session_hash": self.session}
-        ) as lines:
-            for line in lines.iter_lines():
-                if line.startswith("data:"):
-                    yield json.loads(line[5:])
+        while True:  # the server ends the stream when nothing is under way, and what follows needs another
+            with self.client.stream(
+                "GET", f"{PREFIX}/queue/data", params={"session_hash": self.session}
+            ) as lines:
+                for line in lines.iter_lines():
+                    if line.startswith("data:"):
+                        yield json.loads(line[5:])

@@ -195,12 +195,23 @@ def test_a_new_run_stops_the_one_before() -> None:
     assert not visitor.stop.is_set()
 
 
-def test_leaving_stops_the_run_and_deletes_the_downloads() -> None:
+def test_leaving_deletes_the_downloads() -> None:
     visitor = Visitor()
     folder = visitor.folder
     visitor.leave()
-    assert visitor.stop.is_set()
     assert not folder.exists()
+
+
+def test_a_page_that_was_loaded_anew_stops_the_run_of_the_page_before() -> None:
+    before, after, stranger = Visitor(), Visitor(), Visitor()
+    before.start()
+    flag = before.stop  # a run holds it
+    after.key = before.key
+    after.stop.set()
+    assert flag.is_set()
+    assert not stranger.stop.is_set()
+    after.start()
+    assert not before.stop.is_set()  # of the newest run
 
 
 def test_signs_of_life_come_at_most_four_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,125 @@
+"""A page that is loaded anew shows in each tab what its visitor ran there last, or what is still at work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from bias_core.studies.explore_types import ExploreReport
+from bias_core.studies.history import EXPLORE, design_of, list_runs, open_run
+from bias_core.ui import messages
+from bias_core.ui.links import query_of, read_link
+from bias_core.ui.messages import user_errors
+from bias_core.ui.run_turns import RUN, told
+from bias_core.ui.study_open import when
+from bias_core.ui.study_tab import PRIVATE, QUIET, StudyTab, Updates
+from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
+
+if TYPE_CHECKING:
+    from bias_core.services import Services
+    from bias_core.studies.history import RunLine
+    from bias_core.ui.explore import Handlers
+    from bias_core.ui.links import Link
+    from bias_core.ui.runs import RunsTab
+
+_AT_WORK = "at work"
+_MOST_LOOKED_AT = 50  # runs, the newest first
+
+
+class ComingBack:
+    """What happens once it is known whose page this is.
+
+    Parameters
+    ----------
+    explorer, runs : these two tabs.
+    others : the tabs of studies.
+    """
+
+    def __init__(self, services: Services, explorer: Handlers, runs: RunsTab, others: list[StudyTab]) -> None:
+        self._services, self._explorer, self._runs = services, explorer, runs
+        self._tabs: dict[str, StudyTab] = {tab.key: tab for tab in (*others, runs)}
+
+    def wire(self, arrived: Any, visitor: Any) -> None:
+        """The list of runs, and of each tab the last one."""
+        last = {key: gr.State("") for key in (EXPLORE, *self._tabs)}
+        listed = [self._runs.parts["list"], *last.values()]
+        arrived.then(self.on_arrived, visitor, listed, **QUIET)
+        for key, run in last.items():
+            # Only of a tab that has a run: a state that stays as it was is no change.
+            run.change(
+                partial(self.on_last, key),
+                [visitor, run],
+                self._outputs(key),
+                show_progress="hidden",
+                trigger_mode="multiple",
+                **RUN,
+                **PRIVATE,
+            )
+
+    def on_arrived(self, visitor: Visitor, request: gr.Request | None = None) -> list[Any]:
+        """The list as it is now; for each tab the id of its last run, or that one is at work."""
+        with user_errors():
+            last = self._last_runs(visitor)
+            last |= dict.fromkeys(self._at_work(visitor), _AT_WORK)
+            tabs = {EXPLORE: (), **{key: tab.studies for key, tab in self._tabs.items()}}
+            link = read_link(query_of(request), tabs, self._services)
+            if not self._is_asked(last.get(link.tab, ""), link):
+                last.pop(link.tab, None)
+            return [self._runs.on_list(visitor), *(last.get(key, "") for key in (EXPLORE, *self._tabs))]
+        return [self._runs.on_list(visitor), *[""] * (1 + len(self._tabs))]
+
+    def on_last(self, key: str, visitor: Visitor, run_id: str) -> Iterator[Updates]:
+        """Show a tab's last run with its settings, or follow the one that is at work."""
+        tab = self._explorer if key == EXPLORE else self._tabs[key]
+        at_work = self._services.run_line.find(visitor.key)
+        if run_id == _AT_WORK and at_work is not None:
+            yield from tab.following(visitor, told(at_work), messages.GOES_ON)
+            return
+        with user_errors():  # one that cannot be opened is in the list of runs, which says why
+            if run_id == _AT_WORK:  # it has ended since
+                run_id = self._last_runs(visitor).get(key, "")
+            if run_id:
+                saved = open_run(self._services, visitor.key, run_id)
+                if isinstance(tab, StudyTab):
+                    yield tab.opened(saved)
+                elif isinstance(saved.report, ExploreReport):
+                    says = messages.done_html(f"Opened: a run of {when(saved.created)}.")
+                    yield tab.opened(saved.report, visitor.folder) | {tab.ui.status: says}
+
+    def _outputs(self, key: str) -> list[Any]:
+        if key == EXPLORE:
+            return self._explorer.outputs()
+        tab = self._tabs[key]
+        return self._runs.everywhere if tab is self._runs else tab.opened_outputs()
+
+    def _at_work(self, visitor: Visitor) -> list[str]:
+        run = self._services.run_line.find(visitor.key)
+        return [run.place] if run is not None and run.place else []
+
+    def _is_asked(self, run_id: str, link: Link) -> bool:
+        """Whether a run has what the address asks for; a form that it fills in otherwise is left as it is."""
+        if not link.values or run_id == _AT_WORK:
+            return True
+        run = self._services.manifests.find(run_id) if run_id else None
+        has = {} if run is None else {**run.settings, "study": run.study}
+        has["percent"] = round(100 * has.get("scale", 0), 6)
+        return all(has.get(name) == value for name, value in link.values.items())
+
+    def _last_runs(self, visitor: Visitor) -> dict[str, str]:
+        """By tab the id of the newest run that has a report."""
+        lines = [line for line in list_runs(self._services, visitor.key) if line.saved]
+        last: dict[str, str] = {}
+        for line in lines[:_MOST_LOOKED_AT]:
+            last.setdefault(self._tab_of(visitor, line), line.run_id)
+        return last
+
+    def _tab_of(self, visitor: Visitor, line: RunLine) -> str:
+        if line.study == EXPLORE:
+            return EXPLORE
+        with user_errors():
+            design = design_of(self._services, visitor.key, line.run_id)
+            return next((key for key, tab in self._tabs.items() if tab.claims(design)), self._runs.key)
+        return ""

@@ -1,0 +1,130 @@
+"""What a page shows after it was loaded anew, and after many others were opened meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import httpx
+from gradio.state_holder import SessionState
+
+from bias_core.studies.explore import explore
+from bias_core.studies.explore_types import ExploreReport, ExploreSettings
+from bias_core.studies.saved_reports import is_saved
+from bias_core.ui.build import build_app
+from bias_core.ui.explore_view import View
+from bias_core.ui.page_state import with_reports, without_reports
+from tests.attack.page import PREFIX, PageVisitor
+from tests.ui.fakes import FakeServices  # noqa: TC001
+from tests.ui.served import Served  # noqa: TC001
+
+
+def others_come(page: PageVisitor, n: int) -> None:
+    """So many other pages that Gradio lets go of the states of this one."""
+    stop = page.button("stop")
+    for _ in range(n):
+        body = {"data": [None], "fn_index": stop, "session_hash": secrets.token_hex(6), "event_data": None}
+        page.client.post(f"{PREFIX}/run/predict", json=body).raise_for_status()
+
+
+def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile(served: Served) -> None:
+    page, stranger = PageVisitor(served.url), PageVisitor(served.url)
+    page.open()
+    *_, done = page.press("generate", concept="surgeon", n_images=4, model="calibration-renderer")
+    assert done["success"]
+    options = {"headers": ["option", "value"], "data": [["tests", "science_arts"]], "metadata": None}
+    *_, done = page.press(
+        "association-run", association_model="calibration-renderer", association_percent=2,
+        association_seed=11, association_options=options,
+    )  # fmt: skip
+    assert done["success"]
+    others_come(page, 210)
+    page.chosen("zip")  # the open page still has its report
+    assert "explore-" in str(page.shown["zip-file"])
+    page.open()
+    assert "a photo of a surgeon" in page.shown["header"]
+    assert "Opened: a run of" in page.shown["status"]
+    assert page.shown["concept"] == "surgeon"
+    assert page.shown["model"] == "calibration-renderer"
+    assert "Opened: a run of" in page.shown["association-status"]
+    assert page.shown["association-header"]
+    assert page.shown["association-percent"] == 2
+    assert "paired-header" not in page.shown
+    stranger.open()
+    assert "header" not in stranger.shown
+    stranger.chosen("zip")  # nor is another's report taken for that of a page without one
+    assert "no report here" in stranger.shown["status"]
+    for visitor in (page, stranger):
+        visitor.client.close()
+
+
+def test_a_run_at_work_is_followed_after_a_reload_and_can_be_stopped(served: Served) -> None:
+    page = PageVisitor(served.url)
+    page.open()
+    messages = page.press("generate", concept="slow judge", n_images=200, seed=5)
+    while "process_generating" not in next(messages)["msg"]:
+        pass
+    messages.close()
+    page.client.close()
+    again = PageVisitor(served.url)
+    again.key = page.key
+    steps = []
+
+    def on_step(output: str) -> None:
+        steps.append(output)
+        if len(steps) == 3:
+            again.immediately("stop")
+
+    again.on_step = on_step
+    again.open()
+    assert "went on while the page was loaded anew" in steps[0]
+    assert "slow judge" in again.shown["header"]  # what was finished when Stop was pressed
+    assert "Stopped" in str(again.shown)
+    again.client.close()
+
+
+def test_an_open_page_costs_the_server_little(fakes: FakeServices) -> None:
+    async def laid_out() -> Any:  # Gradio's queue wants a running loop
+        return build_app(fakes)
+
+    demo = asyncio.run(laid_out())
+    described = SessionState(demo).config_values
+    assert len(described) > 500
+    assert not any(described.values())  # Gradio would describe every component once more: 1.4 MB
+    assert demo.default_config.get_config()["components"][5]["props"]  # the page itself is described
+    assert copy(copy(demo.default_config)).fns.keys() == demo.fns.keys()
+
+
+def explored(services: FakeServices) -> ExploreReport:
+    settings = ExploreSettings(
+        concept="nurse", model="calibration-renderer", n_images=3, n_attribute_images=1
+    )
+    *_, report = explore(settings, services, session="me")
+    assert isinstance(report, ExploreReport)
+    return report
+
+
+def test_of_a_saved_report_the_page_keeps_the_id(fakes: FakeServices) -> None:
+    report = explored(fakes)
+    little = without_reports(View(report=report, page=2), fakes)
+    assert not isinstance(little.report, ExploreReport)
+    assert with_reports(little, fakes) == View(report=report, page=2)
+    (fakes.settings.data_dir / "reports" / f"{report.run_id}.json").unlink()
+    assert with_reports(little, fakes) is None
+
+
+def test_a_report_that_nothing_would_open_again_stays_with_the_page(fakes: FakeServices) -> None:
+    report = explored(fakes)
+    other = replace(report, seconds=report.seconds + 1)  # of the same run, with something changed by hand
+    assert is_saved(report, fakes)
+    assert not is_saved(other, fakes)
+    assert without_reports(other, fakes) is other
+    assert with_reports(other, fakes) is other
+
+
+def test_the_refusal_of_what_cannot_be_read_is_as_before(served: Served) -> None:
+    answer = httpx.post(f"{served.url}{PREFIX}/queue/join", content=b"{", timeout=30)
+    assert answer.status_code == 422
