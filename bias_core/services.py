@@ -192,7 +192,7 @@ class Services:
 
     def reading(self, *readers: object) -> ReadersTurn:
         """Held while these readers run, a batch at a time; entered as often as one likes."""
-        return ReadersTurn(readers, reader_lock=self._reader_lock, model_lock=self.model_lock)
+        return ReadersTurn(readers, self._reader_lock, self.model_lock, downloads=self._built)
 
     def encoder(self, name: str) -> ImageTextEncoder:
         """The encoder of this name; its weights load with the first input, and again when they changed."""

@@ -38,7 +38,8 @@ class Lock(Protocol):
 
 
 TURN_SECONDS = 5.0
-HUB_SECONDS = 30.0  # for what a hub says of a model; its weights may take longer
+HUB_SECONDS = 30.0  # for what a hub says of a model
+WEIGHTS_SECONDS = 3600.0  # for its weights
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 2.0  # a stopped run may wait this long for what its last numbers need
 _ABSENT_SECONDS = 1.0  # who has not asked for this long is no longer in line

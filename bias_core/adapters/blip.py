@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.devices import hide_progress_bars, offline_source, pick_device
+from bias_core.adapters.devices import fetched_source, hide_progress_bars, offline_source, pick_device
 from bias_core.adapters.encoders import Batches, as_rgb
 from bias_core.adapters.weights import HoldsWeights, Weights, check_tokenizer, load_whole, variant_of
 from bias_core.errors import InvalidInput
@@ -46,6 +46,7 @@ class _Blip(HoldsWeights[tuple[Any, Any, str]]):
         self._batches = Batches(name, batch_size)
         self._wanted_device = device
         self._offline = offline
+        self._fetched = ""
         self._parts = Weights(name, source, self._load, unchanged)
 
     def _generate(self, images: Sequence[Image.Image], questions: Any = None) -> list[str]:
@@ -77,12 +78,16 @@ class _Blip(HoldsWeights[tuple[Any, Any, str]]):
         """Pictures at once, at most; it halves when memory runs out."""
         return self._batches.size
 
+    def fetch(self) -> None:
+        """Download what is missing on this machine; nothing is loaded."""
+        self._fetched = fetched_source(self.name, self.source, offline=self._offline)
+
     def _load(self) -> tuple[Any, Any, str]:
         import torch
         import transformers
 
         hide_progress_bars()
-        source = offline_source(self.name, self.source, offline=self._offline)
+        source = self._fetched or offline_source(self.name, self.source, offline=self._offline)
         local = {"local_files_only": Path(source).is_dir()}
         device = pick_device(self._wanted_device)
         kind = getattr(transformers, self.model_class)

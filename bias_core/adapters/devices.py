@@ -12,10 +12,12 @@ from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
 from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable
+from bias_core.model_catalogue import is_hub_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_OF_READERS = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
 TROUBLES = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, NameError),
     *(OSError, RuntimeError, TypeError, UnpicklingError, ValueError, struct.error),
@@ -46,6 +48,25 @@ def hide_progress_bars() -> None:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+
+
+def fetched_source(name: str, source: str, *, offline: bool = False) -> str:
+    """The folder of a reader's files, downloaded where they are not here; nothing of them is loaded.
+
+    ``source`` itself where it is a folder, or a repository without safetensors, whose loading says so.
+
+    Raises
+    ------
+    ModelUnavailable
+        No such repository, no access to it, or no network.
+    """
+    if offline or Path(source).is_dir() or not is_hub_id(source):
+        return offline_source(name, source, offline=offline)
+    from huggingface_hub import snapshot_download
+
+    with loading(name, source):
+        folder = snapshot_download(source, allow_patterns=_OF_READERS, ignore_patterns=["*/*"])
+    return folder if any(Path(folder).glob("*.safetensors")) else source
 
 
 def offline_source(name: str, source: str, *, offline: bool) -> str:

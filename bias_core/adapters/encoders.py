@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from bias_core.adapters.devices import hide_progress_bars, offline_source, pick_device
+from bias_core.adapters.devices import (
+    fetched_source,
+    hide_progress_bars,
+    loading,
+    offline_source,
+    pick_device,
+)
 from bias_core.adapters.weights import HoldsWeights, Weights, check_finite, load_whole, variant_of
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.model_paths import read_json
@@ -211,6 +217,15 @@ class OpenClipEncoder(BatchedEncoder):
         super().__init__(name, weights if local else f"open_clip {architecture}/{weights}", **options)
         self.architecture = architecture
         self.weights = weights
+        self._fetched: dict[str, Any] = {}
+
+    def fetch(self) -> None:
+        """Download what is missing on this machine; nothing is loaded."""
+        if not Path(self.weights).exists():
+            with loading(self.name, self.source):
+                how = self._architecture()
+                self._tokenizer(how["model_name"], here=self._offline)
+            self._fetched = how
 
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
         import torch
@@ -231,15 +246,20 @@ class OpenClipEncoder(BatchedEncoder):
 
         hide_progress_bars()
         device, folder = pick_device(self._wanted_device), Path(self.weights).is_dir()
-        how = self._folder() if folder else self._architecture()
+        how = self._folder() if folder else self._fetched or self._architecture()
         model, _, preprocess = open_clip.create_model_and_transforms(
             **how, device=device, precision="fp32", weights_only=True
         )
         check_finite(model, self.name)
-        foreign = open_clip.get_model_config(how["model_name"])["text_cfg"].get("hf_tokenizer_name")
-        here_only = {"local_files_only": True} if foreign and (self._offline or folder) else {}
-        tokenizer = open_clip.get_tokenizer(how["model_name"], **here_only)
+        tokenizer = self._tokenizer(how["model_name"], here=self._offline or folder or bool(self._fetched))
         return model.to(memory_format=torch.channels_last).eval(), preprocess, tokenizer, device
+
+    def _tokenizer(self, model: str, *, here: bool) -> Any:
+        """The model's tokenizer; one of a hub only as it is on this machine where ``here`` is true."""
+        import open_clip
+
+        foreign = open_clip.get_model_config(model)["text_cfg"].get("hf_tokenizer_name")
+        return open_clip.get_tokenizer(model, **({"local_files_only": True} if foreign and here else {}))
 
     def _folder(self) -> dict[str, Any]:
         """How to build what a folder describes; open_clip itself would do with random weights."""
@@ -311,6 +331,12 @@ class TransformersEncoder(BatchedEncoder):
     options : of :class:`bias_core.adapters.encoders.BatchedEncoder`.
     """
 
+    _fetched = ""
+
+    def fetch(self) -> None:
+        """Download what is missing on this machine; nothing is loaded."""
+        self._fetched = fetched_source(self.name, self.source, offline=self._offline)
+
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
         import torch
 
@@ -337,7 +363,7 @@ class TransformersEncoder(BatchedEncoder):
         from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
         hide_progress_bars()
-        source = offline_source(self.name, self.source, offline=self._offline)
+        source = self._fetched or offline_source(self.name, self.source, offline=self._offline)
         local = Path(source).is_dir()
         device = pick_device(self._wanted_device)
         model = load_whole(

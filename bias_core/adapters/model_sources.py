@@ -14,7 +14,7 @@ from bias_core.errors import ModelUnavailable
 from bias_core.hub import download_gb, is_cached
 from bias_core.model_catalogue import is_hub_id, split_revision
 from bias_core.settings import ASSETS
-from bias_core.waiting import HUB_SECONDS, BuiltOnce
+from bias_core.waiting import HUB_SECONDS, WEIGHTS_SECONDS, BuiltOnce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +127,7 @@ class ModelSources:
         fetch = partial(
             fetch_pipeline, replace(pinned_info, options={**pinned_info.options, "variant": variant})
         )
-        self._known.get("files", info.id, fetch, version=version, limit=float("inf"))
+        self._known.get("files", info.id, fetch, version=version, limit=WEIGHTS_SECONDS)
 
     def files(self, info: ModelInfo) -> tuple[Path, ...]:
         """The folders and files that :meth:`version` reads; no hub is asked."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.devices import pick_device
+from bias_core.adapters.devices import loading, pick_device
 from bias_core.adapters.weights import HoldsWeights, Weights
 from bias_core.crops import person_halves
 from bias_core.errors import ModelUnavailable
@@ -81,6 +81,18 @@ class TorchvisionPersonFinder(HoldsWeights[tuple[Any, str]]):
         self._offline = offline
         self._parts = Weights(name, weights or f"torchvision's {architecture}", self._load)
 
+    def fetch(self) -> None:
+        """Download the weights where they are not on this machine."""
+        import torch
+
+        if self.weights or self._offline:
+            return
+        url, saved = self._published()
+        if not saved.is_file():
+            saved.parent.mkdir(parents=True, exist_ok=True)
+            with loading(self.name, url):
+                torch.hub.download_url_to_file(url, str(saved), saved.stem.rpartition("-")[2], progress=False)
+
     def find(self, image: Image.Image) -> list[Box]:
         """Boxes from left to right by their middle, inside the picture.
 
@@ -102,20 +114,33 @@ class TorchvisionPersonFinder(HoldsWeights[tuple[Any, str]]):
 
     def _load(self) -> tuple[Any, str]:
         import torch
-        from torchvision.models import detection, get_model, get_model_weights, list_models
+        from torchvision.models import get_model, get_model_weights
 
-        if self.architecture not in list_models(module=detection):
-            raise ModelUnavailable(f"torchvision knows no detector {self.architecture!r}")
+        self._check_architecture()
         device = pick_device(self._wanted_device)
         if self.weights:
             model = get_model(self.architecture, weights=None, weights_backbone=None)
             model.load_state_dict(torch.load(self.weights, map_location="cpu", weights_only=True))
             return model.to(device).eval(), device
         weights = get_model_weights(self.architecture).DEFAULT
-        saved = Path(torch.hub.get_dir()) / "checkpoints" / Path(weights.url).name
-        if self._offline and not saved.is_file():
+        if self._offline and not self._published()[1].is_file():
             raise ModelUnavailable(f"{self.name} is not on this machine and BIAS_OFFLINE is set")
         return get_model(self.architecture, weights=weights).to(device).eval(), device
+
+    def _check_architecture(self) -> None:
+        from torchvision.models import detection, list_models
+
+        if self.architecture not in list_models(module=detection):
+            raise ModelUnavailable(f"torchvision knows no detector {self.architecture!r}")
+
+    def _published(self) -> tuple[str, Path]:
+        """Where torchvision's own weights come from, and where they are kept here."""
+        import torch
+        from torchvision.models import get_model_weights
+
+        self._check_architecture()
+        url = get_model_weights(self.architecture).DEFAULT.url
+        return url, Path(torch.hub.get_dir()) / "checkpoints" / Path(url).name
 
 
 def _inside(corners: list[float], size: tuple[int, int]) -> Box:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from bias_core.waiting import WEIGHTS_SECONDS
+
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from bias_core.waiting import Lock
+    from bias_core.waiting import BuiltOnce, Lock
 
 
 @runtime_checkable
@@ -25,24 +27,44 @@ class Loadable(Protocol):
         ...
 
 
+@runtime_checkable
+class Fetchable(Loadable, Protocol):
+    """One whose weights may have to be downloaded."""
+
+    name: str
+
+    def fetch(self) -> None:
+        """Do so, and load nothing."""
+        ...
+
+
 class ReadersTurn:
     """Held by whoever asks readers (encoders, captioners, language models); can be entered again and again.
 
     A reader works while a generator draws the next pictures. It loads while none does: then what a
-    generator holds can leave the memory to make room.
+    generator holds can leave the memory to make room. It is downloaded before, while nobody waits for it.
 
     Parameters
     ----------
     readers : that will be asked; those that load by themselves (or hold no weights) may be among them.
     reader_lock : one for all readers.
     model_lock : that generators hold.
+    downloads : in which each reader's files are got once, whoever asks.
     """
 
-    def __init__(self, readers: tuple[object, ...], *, reader_lock: Lock, model_lock: Lock) -> None:
+    def __init__(
+        self, readers: tuple[object, ...], reader_lock: Lock, model_lock: Lock, *, downloads: BuiltOnce
+    ) -> None:
         self._readers = [reader for reader in readers if isinstance(reader, Loadable)]
-        self._reader_lock, self._model_lock = reader_lock, model_lock
+        self._reader_lock, self._model_lock, self._downloads = reader_lock, model_lock, downloads
 
     def __enter__(self) -> None:
+        for reader in self._readers:
+            if isinstance(reader, Fetchable) and not reader.loaded:
+                which = f"{id(reader)}"  # another one of this name has to know its files, too
+                self._downloads.get(
+                    "files of a reader", reader.name, reader.fetch, version=which, limit=WEIGHTS_SECONDS
+                )
         with ExitStack() as held:
             held.enter_context(self._reader_lock)
             for reader in self._readers:

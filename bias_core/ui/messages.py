@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 _PAUSE = 0.25  # seconds
 _PATH = re.compile(r"(?<![\w.:/])~?(?:/[^\s/'\"`:;,]+)+/([^\s/'\"`:;,]+)")
-NOTHING_DONE = (
-    "There is no report here, or it is no longer stored: run this first; no picture is drawn twice."
-)
+NOTHING_DONE = "Nothing has been measured here yet, or its report is no longer stored: run this first."
 
 
 def warning_html(warning: str) -> str:

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bias_core.engine.turns import Loadable, ReadersTurn
+from bias_core.engine.turns import Fetchable, Loadable, ReadersTurn
+from bias_core.waiting import BuiltOnce
 
 
 class Reader:
@@ -31,7 +32,9 @@ def test_a_reader_loads_once_under_the_generators_lock_and_reads_without_it():
     held = locks()
     reader = Reader(held["model_lock"])
     assert isinstance(reader, Loadable)
-    turn = ReadersTurn((reader, object()), **held)  # what has nothing to load is asked nothing
+    turn = ReadersTurn(
+        (reader, object()), **held, downloads=BuiltOnce()
+    )  # what has nothing to load is asked nothing
     for _ in range(2):
         with turn:
             assert held["reader_lock"].locked()
@@ -44,7 +47,7 @@ def test_a_reader_that_is_ready_does_not_wait_for_the_drawing():
     held = locks()
     reader = Reader(held["model_lock"])
     reader.loaded = True
-    with held["model_lock"], ReadersTurn((reader,), **held):
+    with held["model_lock"], ReadersTurn((reader,), **held, downloads=BuiltOnce()):
         pass  # else this would hang
 
 
@@ -53,7 +56,7 @@ def test_a_reader_that_must_load_waits_for_the_drawing():
     reader = Reader(held["model_lock"])
 
     def read() -> None:
-        with ReadersTurn((reader,), **held):
+        with ReadersTurn((reader,), **held, downloads=BuiltOnce()):
             pass
 
     with ThreadPoolExecutor(1) as pool:
@@ -70,7 +73,43 @@ def test_a_reader_that_cannot_load_leaves_no_lock_behind():
     held = locks()
     with (
         pytest.raises(OSError, match="no weights"),
-        ReadersTurn((Reader(held["model_lock"], OSError("no weights")),), **held),
+        ReadersTurn((Reader(held["model_lock"], OSError("no weights")),), **held, downloads=BuiltOnce()),
     ):
         pass
     assert not any(lock.locked() for lock in held.values())
+
+
+class Downloaded(Reader):
+    """One of a hub, which answers when it likes."""
+
+    name = "org/reader"
+
+    def __init__(self, models: threading.Lock) -> None:
+        super().__init__(models)
+        self.asked, self.answers = threading.Event(), threading.Event()
+
+    def fetch(self) -> None:
+        self.asked.set()
+        assert self.answers.wait(20)
+        assert not self.models.locked()
+
+
+def test_who_reads_and_draws_goes_on_while_the_files_of_a_reader_are_downloaded():
+    held, downloads = locks(), BuiltOnce()
+    slow, quick = Downloaded(held["model_lock"]), Reader(held["model_lock"])
+    assert isinstance(slow, Fetchable)
+    assert not isinstance(quick, Fetchable)
+
+    def read() -> bool:
+        with ReadersTurn((slow,), **held, downloads=downloads):
+            return slow.loaded
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read)
+        assert slow.asked.wait(5)
+        with ReadersTurn((quick,), **held, downloads=downloads):  # loads and reads meanwhile
+            assert quick.loaded
+        assert held["model_lock"].acquire(timeout=1)
+        held["model_lock"].release()
+        slow.answers.set()
+        assert reading.result(timeout=5)

@@ -56,7 +56,7 @@ def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile
     stranger.open()
     assert "header" not in stranger.shown
     stranger.chosen("zip")  # nor is another's report taken for that of a page without one
-    assert "no report here" in stranger.shown["status"]
+    assert "Nothing has been measured here yet" in stranger.shown["status"]
     for visitor in (page, stranger):
         visitor.client.close()
 
