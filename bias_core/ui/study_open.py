@@ -52,24 +52,6 @@ class Opening:
             {}, storage_key=f"t2i-bias-{self.key}", secret=_STORAGE_SECRET
         )
 
-    def on_remember(self, *values: Any) -> dict[str, Any]:
-        """What this browser should know next time."""
-        return dict(zip(study_form.REMEMBERED, values, strict=True))
-
-    def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
-        """Put back what this browser chose last time, or fill in what the address asks for."""
-        kept = {k: str(v) for k, v in (remembered or {}).items() if k in study_form.REMEMBERED}
-        link = read_link(query_of(request), {self.key: self.studies}, self.services)
-        kept |= {k: v for k, v in link.values.items() if k in study_form.FIELDS}
-        with user_errors():
-            model = kept.get("model", self.form["model"].value)
-            filled: Updates = {self.form[k]: v for k, v in kept.items()}
-            if "study" in kept:
-                filled[self.form["options"]] = study_form.option_rows(self.designs[kept["study"]])
-            condition = self._conditions(model, kept.get("condition", "published"))
-            return filled | {self.form["condition"]: condition}
-        return {self.parts["count"]: ""}
-
     def claims(self, design: Design) -> bool:
         """Whether this tab shows reports of such a design."""
         return design.kind in {*self.also, *(known.kind for known in self.designs.values())}
