@@ -192,8 +192,8 @@ def same_length(**arrays: NDArray[Any]) -> int:
     """
     lengths = {len(array) for array in arrays.values()}
     if len(lengths) != 1:
-        found = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
-        raise InvalidInput(f"One entry per image is needed everywhere; got lengths {found}.")
+        shown = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
+        raise InvalidInput(f"One entry per image is needed everywhere; got lengths {shown}.")
     return lengths.pop()
 
 

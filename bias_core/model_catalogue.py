@@ -138,16 +138,16 @@ class Catalogue:
         listed = self.pipelines.get(kind, {})
         own = {} if not index or "steps" in listed else defaults_of(kind, index)
         side = int(own.get("size") or native_size(folder) or listed.get("size", 1024 if own else 512))
-        known = {**own, **listed}
+        settings = {**own, **listed}
         return ModelInfo(
             id=name,
             name=name,
-            family=known.get("family", "diffusers"),
-            default_steps=int(known.get("steps", 30)),
-            default_guidance=known.get("guidance", 1.0 if own else 7.5),
+            family=settings.get("family", "diffusers"),
+            default_steps=int(settings.get("steps", 30)),
+            default_guidance=settings.get("guidance", 1.0 if own else 7.5),
             width=side,
             height=side,
-            traceable=known.get("traceable", False),
+            traceable=settings.get("traceable", False),
             options={"path": path or name},
         )
 
@@ -157,15 +157,16 @@ class Catalogue:
                 f"{name} is a single file; convert it once, with diffusers' StableDiffusionPipeline."
                 "from_single_file(file).save_pretrained(folder) or that of its kind, and give the folder"
             )
-        known = ", ".join(info.id for info in self.models)
+        listed = ", ".join(info.id for info in self.models)
         if is_folder(name, ""):
             return (
                 f"the folder {name} has no {_INDEX}, so it is no pipeline in the layout of diffusers; give "
                 "a folder that save_pretrained of a diffusers pipeline has written"
             )
         return (
-            f"no model {quoted(name)}; there are {known}, any hub model as org/name or org/name@revision, or "
-            "a folder with model_index.json; a LoRA on top as base+org/lora:0.8 or base+/path/to.safetensors"
+            f"no model {quoted(name)}; there are {listed}, any hub model as org/name or org/name@revision, "
+            "or a folder with model_index.json; a LoRA on top as base+org/lora:0.8 or "
+            "base+/path/to.safetensors"
         )
 
     def encoder(self, name: str) -> EncoderInfo:
@@ -208,11 +209,11 @@ class Catalogue:
             return ToolInfo(id=path, name=name, library=library, path=path)
         if library:
             refuse_folder(name, "config.json")
-        known = ", ".join(listed)
+        ids = ", ".join(listed)
         others = ", any hub model as org/name, or a folder with config.json" if library else ""
         gguf = ", or a file.gguf" if role == "language_model" else ""
         kind = role.replace("_", " ")
-        raise UnknownModel(f"no {kind} {quoted(name)}; there are {known}{others}{gguf}")
+        raise UnknownModel(f"no {kind} {quoted(name)}; there are {ids}{others}{gguf}")
 
 
 def _transformers_path(name: str) -> str:
@@ -259,8 +260,8 @@ def check_condition(info: ModelInfo, condition: str) -> str:
             return ""
         raise UnknownModel(f"{info.id} has no conditions, got {quoted(condition)}; leave the condition empty")
     if condition not in info.conditions:
-        known = ", ".join(info.conditions)
-        raise UnknownModel(f"{info.id} has no condition {quoted(condition)}; choose among its {known}")
+        conditions = ", ".join(info.conditions)
+        raise UnknownModel(f"{info.id} has no condition {quoted(condition)}; choose among its {conditions}")
     return condition
 
 
@@ -359,7 +360,7 @@ def _with_tuples(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked(entry: dict[str, Any], kind: type[ModelInfo | EncoderInfo | ToolInfo]) -> dict[str, Any]:
-    known = {f.name for f in fields(kind)}
-    if unknown := set(entry) - known:
+    names = {f.name for f in fields(kind)}
+    if unknown := set(entry) - names:
         raise StorageError(f"models.yaml, {entry.get('id')}: unknown keys {sorted(unknown)}")
     return entry

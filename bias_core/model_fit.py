@@ -113,11 +113,11 @@ def _memory(info: ModelInfo, machine: Machine, *, on_cpu: bool) -> tuple[bool, s
             f"It needs {needed:g} GB and the GPU has {gpu:.0f}: its parts take turns there, which is slower."
         )
         return True, "slow here: larger than the GPU", says
-    memory, wanted = machine.memory / _GB, needed * _ON_CPU
-    if needed and math.isfinite(wanted) and wanted > memory:
+    memory, on_cpu_gb = machine.memory / _GB, needed * _ON_CPU
+    if needed and math.isfinite(on_cpu_gb) and on_cpu_gb > memory:
         says = (
-            f"Without a GPU it needs about {wanted:.0f} GB of memory, and this machine has {memory:.0f} GB; "
-            "choose a smaller model or a machine with a GPU."
+            f"Without a GPU it needs about {on_cpu_gb:.0f} GB of memory, and this machine has {memory:.0f} "
+            "GB; choose a smaller model or a machine with a GPU."
         )
         return False, "too large for this machine", says
     return True, "slow without a GPU", "Without a GPU a picture takes minutes."

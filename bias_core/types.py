@@ -103,8 +103,8 @@ class Attribute:
     @property
     def has_source(self) -> bool:
         """Whether P* was measured somewhere, and is no assumption or choice."""
-        said = self.reference_source.lower()
-        return self.reference is not None and bool(said.strip()) and not re.search("assum|choice", said)
+        source = self.reference_source.lower()
+        return self.reference is not None and bool(source.strip()) and not re.search("assum|choice", source)
 
 
 @dataclass(frozen=True, kw_only=True)

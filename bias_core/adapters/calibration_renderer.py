@@ -121,10 +121,10 @@ def shown_share(sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | N
     alone = len(request.people) == 1 and all(truth.get("n_people") == 1 for truth in truths)
     if not truths or not alone or request.people[0].parts or request.unknown_words:
         return None
-    wanted = dict(request.people[0].allowed)
+    allowed = dict(request.people[0].allowed)
     if request.light is not None:
-        wanted["light"] = request.light
-    if not wanted:
+        allowed["light"] = request.light
+    if not allowed:
         return None
-    n_shown = sum(all(truth[name] in values for name, values in wanted.items()) for truth in truths)
+    n_shown = sum(all(truth[name] in values for name, values in allowed.items()) for truth in truths)
     return n_shown / len(truths)

@@ -187,11 +187,11 @@ class DiffusersTextToImage:
         """
         if (facts := self._facts()) is None:
             return ()
-        size, asked = (row.width, row.height), (self.info.width, self.info.height)
-        told = other_size(row.model, size, self.drawn_size(*size))
-        if not told and self.drawn_size(*asked) == size:
-            told = other_size(row.model, asked, size)
-        return (*unused_settings(facts, row, self.info.options.get("call", {})), *told)
+        size, own_size = (row.width, row.height), (self.info.width, self.info.height)
+        notes = other_size(row.model, size, self.drawn_size(*size))
+        if not notes and self.drawn_size(*own_size) == size:
+            notes = other_size(row.model, own_size, size)
+        return (*unused_settings(facts, row, self.info.options.get("call", {})), *notes)
 
     def drawn_size(self, width: int, height: int) -> tuple[int, int]:
         """The size that is drawn where this is asked for; loads no weights."""
@@ -271,11 +271,11 @@ class DiffusersTextToImage:
             call.enter_context(torch.random.fork_rng(devices=[]))  # some families seed for all
             call.enter_context(torch.inference_mode())
             output = pipeline(**arguments)
-        said = calls.records(pipeline, arguments, output, warnings, rows)
+        notes = calls.records(pipeline, arguments, output, warnings, rows)
         return [
             self._generated(row, pixels, blocked, drawn)
             for row, pixels, blocked, drawn in zip(
-                rows, calls.pictures_of(output), calls.blocked_flags(output, len(rows)), said, strict=False
+                rows, calls.pictures_of(output), calls.blocked_flags(output, len(rows)), notes, strict=False
             )
         ]
 

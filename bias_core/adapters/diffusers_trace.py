@@ -256,11 +256,11 @@ def one_at_a_time(work: Callable[[Callable[[Item], None]], None]) -> Iterator[It
     [0, 1, 2]
     """
     handed: SimpleQueue[Any] = SimpleQueue()
-    wanted: SimpleQueue[bool] = SimpleQueue()
+    requests: SimpleQueue[bool] = SimpleQueue()
 
     def hand(item: Item) -> None:
         handed.put(item)
-        if not wanted.get():
+        if not requests.get():
             raise Cancelled("the reader left")
 
     with ThreadPoolExecutor(1) as thread:
@@ -269,7 +269,7 @@ def one_at_a_time(work: Callable[[Callable[[Item], None]], None]) -> Iterator[It
         try:
             while (item := handed.get()) is not _END:
                 yield item
-                wanted.put(True)
+                requests.put(True)
         finally:
-            wanted.put(False)
+            requests.put(False)
         future.result()

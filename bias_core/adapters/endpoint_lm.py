@@ -124,8 +124,8 @@ class EndpointLanguageModel:
 
     def _continuations(self, prefixes: list[str], n: int) -> list[list[str]]:
         """Of each prefix, the likeliest next tokens, likeliest first; in one request."""
-        wanted = min(n, self._most_shown or n)
-        for shown in (wanted, *(fewer for fewer in _FEWER if fewer < wanted)):
+        n_tokens = min(n, self._most_shown or n)
+        for shown in (n_tokens, *(fewer for fewer in _FEWER if fewer < n_tokens)):
             body = {
                 "prompt": prefixes if len(prefixes) > 1 else prefixes[0],
                 "max_tokens": 1,
@@ -137,12 +137,12 @@ class EndpointLanguageModel:
             except _Refused as refused:
                 if refused.status in (404, 405, 501):
                     raise InvalidInput(
-                        f"{self.name} continues no texts ({refused.said}). {_STOP_NEEDS}"
+                        f"{self.name} continues no texts ({refused.reason}). {_STOP_NEEDS}"
                     ) from refused
-                if "logprob" not in refused.said:
+                if "logprob" not in refused.reason:
                     raise
                 continue
-            if shown < wanted:
+            if shown < n_tokens:
                 _log.warning("%s shows %d tokens at most, where %d were asked for", self.name, shown, n)
                 self._most_shown = shown
             return self._shown_tokens(answer)
@@ -151,12 +151,12 @@ class EndpointLanguageModel:
     def _shown_tokens(self, answer: Any) -> list[list[str]]:
         try:
             choices = sorted(answer["choices"], key=lambda choice: int(choice.get("index", 0)))
-            found = [_likeliest(choice.get("logprobs")) for choice in choices]
+            likeliest = [_likeliest(choice.get("logprobs")) for choice in choices]
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             self._not_understood(error)
-        if not found or any(tokens is None for tokens in found):
+        if not likeliest or any(tokens is None for tokens in likeliest):
             raise InvalidInput(f"{self.name} shows no probabilities of tokens. {_STOP_NEEDS}")
-        return [[token for token in tokens or () if _shows_something(token)] for tokens in found]
+        return [[token for token in tokens or () if _shows_something(token)] for tokens in likeliest]
 
     def _ask(self, path: str, body: Mapping[str, Any]) -> Any:
         """The server's answer as JSON; settings that it says it does not know are left out from then on."""
@@ -167,7 +167,7 @@ class EndpointLanguageModel:
                 return self._answer(path, sent)
             except _Refused as refused:
                 new = {
-                    key for key in ("max_tokens", "temperature") if f"'{key}'" in refused.said
+                    key for key in ("max_tokens", "temperature") if f"'{key}'" in refused.reason
                 } - self._unknown
                 if refused.status not in (400, 422) or not new:
                     raise
@@ -221,16 +221,16 @@ class EndpointLanguageModel:
                 f"the server at {self._host()} sends {self.name}'s requests elsewhere (status {status}); set "
                 "BIAS_LLM_URL to the final address"
             )
-        said = self._safe(_error_text(response)) if status >= 400 else ""
+        reason = self._safe(_error_text(response)) if status >= 400 else ""
         if status in (401, 403):
-            raise ModelUnavailable(f"{self.name} refuses the key ({status}: {said}); check BIAS_LLM_KEY")
-        if status == 404 and "model" in said.lower():
+            raise ModelUnavailable(f"{self.name} refuses the key ({status}: {reason}); check BIAS_LLM_KEY")
+        if status == 404 and "model" in reason.lower():
             raise ModelUnavailable(
-                f"the server at {self._host()} has no model {self.endpoint.model!r} ({said}); check "
+                f"the server at {self._host()} has no model {self.endpoint.model!r} ({reason}); check "
                 "BIAS_LLM_MODEL"
             )
         if status >= 400:
-            raise _Refused(self.name, status, said)
+            raise _Refused(self.name, status, reason)
         try:
             return response.json()
         except ValueError as error:
@@ -255,11 +255,11 @@ class EndpointLanguageModel:
 
 
 class _Refused(ModelUnavailable):
-    """The server said no; ``said`` is its reason."""
+    """The server said no; ``reason`` says why."""
 
-    def __init__(self, name: str, status: int, said: str) -> None:
-        super().__init__(f"{name} refuses (status {status}): {said or 'no reason given'}")
-        self.status, self.said = status, said
+    def __init__(self, name: str, status: int, reason: str) -> None:
+        super().__init__(f"{name} refuses (status {status}): {reason or 'no reason given'}")
+        self.status, self.reason = status, reason
 
 
 def check_url(url: str) -> str:
@@ -327,10 +327,10 @@ def _error_text(response: httpx.Response) -> str:
     try:
         body = response.json()
         error = body.get("error", body.get("detail", body.get("message", "")))
-        said = error.get("message", "") if isinstance(error, dict) else error
+        reason = error.get("message", "") if isinstance(error, dict) else error
     except (ValueError, AttributeError):
-        said = re.sub(r"<[^>]*>", " ", response.text)
-    return str(said)
+        reason = re.sub(r"<[^>]*>", " ", response.text)
+    return str(reason)
 
 
 def _pause_asked_for(header: str, otherwise: float) -> float:

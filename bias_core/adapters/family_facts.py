@@ -160,21 +160,21 @@ def _read(source: str, file: str, **how: Any) -> Mapping[str, Any]:
 
 def guidance_of(facts: PipelineFacts, call: Mapping[str, Any] | None = None) -> Guidance:
     """How this pipeline is guided; ``call`` are further arguments of its call."""
-    known, name = accepted(facts.kind), facts.name
-    negative = "negative_prompt" in known
+    parameters, name = accepted(facts.kind), facts.name
+    negative = "negative_prompt" in parameters
     if facts.index.get("is_distilled") and name == "Flux2KleinPipeline":
         return _unguided("its weights are distilled to draw without guidance")
-    if "distilled_guidance_scale" in known:
+    if "distilled_guidance_scale" in parameters:
         return _hunyuan(facts)
-    if "true_cfg_scale" in known:
-        return _true_cfg(facts, known, call or {})
+    if "true_cfg_scale" in parameters:
+        return _true_cfg(facts, parameters, call or {})
     if name == "Flux2Pipeline":
         return _embedded(facts.denoiser.get("guidance_embeds", True))
     if name in {"SanaSprintPipeline", "LatentConsistencyModelPipeline"}:
         return _embedded(facts.denoiser.get("guidance_embeds") or facts.denoiser.get("time_cond_proj_dim"))
     if facts.denoiser.get("time_cond_proj_dim") is not None:
         return _embedded(True)
-    argument = next((scale for scale in _SCALES if scale in known), "")
+    argument = next((scale for scale in _SCALES if scale in parameters), "")
     if not argument:
         return _unguided(f"{name} takes no guidance scale")
     least = 0.0 if name in _COUNTS_FROM_0 else -math.inf if name in _ALWAYS_TWO_PASSES else 1.0
@@ -200,10 +200,10 @@ def _hunyuan(facts: PipelineFacts) -> Guidance:
     return _unguided("its folder has no guider, and its weights have no guidance embedding")
 
 
-def _true_cfg(facts: PipelineFacts, known: Mapping[str, Any], call: Mapping[str, Any]) -> Guidance:
+def _true_cfg(facts: PipelineFacts, parameters: Mapping[str, Any], call: Mapping[str, Any]) -> Guidance:
     """Qwen-Image is guided by this argument alone; FLUX by an embedding, unless this is asked for, too."""
     embeds = facts.denoiser.get("guidance_embeds")
-    if known.get("guidance_scale") is None and not embeds:
+    if parameters.get("guidance_scale") is None and not embeds:
         return Guidance(argument="true_cfg_scale")
     embedded = _embedded(embeds)
     if float(call.get("true_cfg_scale", 1.0)) > 1:
@@ -214,29 +214,29 @@ def _true_cfg(facts: PipelineFacts, known: Mapping[str, Any], call: Mapping[str,
 
 def unused_settings(facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]) -> tuple[str, ...]:
     """A sentence on each setting of the row that this model's pictures do not depend on, or not as usual."""
-    guidance, found = guidance_of(facts, call), []
+    guidance, sentences = guidance_of(facts, call), []
     scale = row.guidance_scale
     if not guidance.argument and scale > 1:
-        found.append(f"The guidance scale ({scale:g}) has no effect on {row.model}: {guidance.why}.")
+        sentences.append(f"The guidance scale ({scale:g}) has no effect on {row.model}: {guidance.why}.")
     if guidance.least == 0 and scale > 0:
-        found.append(f"{row.model} counts guidance from 0: {scale:g} is what others call {1 + scale:g}.")
+        sentences.append(f"{row.model} counts guidance from 0: {scale:g} is what others call {1 + scale:g}.")
     if row.negative_prompt and not guidance.negative:
-        found.append(f"The negative prompt has no effect on {row.model}: {guidance.why}.")
+        sentences.append(f"The negative prompt has no effect on {row.model}: {guidance.why}.")
     elif row.negative_prompt and scale <= guidance.least:
-        found.append(
+        sentences.append(
             f"The negative prompt has no effect on {row.model}: its pictures are drawn without guidance at a "
             f"scale of {scale:g}; set the guidance above {guidance.least:g}."
         )
     if facts.name in _STRUCTURED:
-        found.append(
+        sentences.append(
             f"{row.model} ({facts.name}) was trained on long structured captions (JSON); a plain sentence is "
             "drawn as it is, and may be drawn worse."
         )
     if facts.name == "Ideogram4Pipeline":
-        found.append(
+        sentences.append(
             f"{row.model} is guided by {scale:g} at every step; its makers' schedule ends with 3 steps of 3."
         )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def check_parts(facts: PipelineFacts, parts: Mapping[str, Any], model: str) -> None:
@@ -254,8 +254,8 @@ def check_parts(facts: PipelineFacts, parts: Mapping[str, Any], model: str) -> N
     optional = {"safety_checker", "feature_extractor", "image_encoder", "watermarker", "tokenizer_3"}
     optional |= {"text_encoder_3", _GUIDER, "ocr_guider", "pe", "pe_tokenizer", "prompt_enhancer_head"}
     optional |= set(getattr(facts.kind, "_optional_components", ())) - {"vae", "tokenizer", "text_encoder"}
-    wanted = set(inspect.signature(facts.kind.__init__).parameters) - optional
-    missing = [name for name, part in parts.items() if part is None and name in wanted]
+    necessary = set(inspect.signature(facts.kind.__init__).parameters) - optional
+    missing = [name for name, part in parts.items() if part is None and name in necessary]
     if missing:
         raise ModelUnavailable(
             f"{model} ({facts.name}) has no {' and no '.join(missing)}, without which it cannot draw a text; "
@@ -276,21 +276,21 @@ def own_defaults(class_name: str, index: Mapping[str, Any]) -> dict[str, float]:
     import diffusers
 
     kind = getattr(diffusers, class_name, None)
-    if not isinstance(kind, type) or "prompt" not in (known := accepted(kind)):
+    if not isinstance(kind, type) or "prompt" not in (parameters := accepted(kind)):
         return {}
-    scales = (known.get(scale) for scale in _SCALES)
-    schedule = known.get("guidance_schedule")
+    scales = (parameters.get(scale) for scale in _SCALES)
+    schedule = parameters.get("guidance_schedule")
     scale = next((value for value in scales if isinstance(value, (int, float))), None)
     if isinstance(schedule, tuple):
         scale = schedule[0]
     if index.get("is_distilled"):
         scale = 0.0 if class_name in _COUNTS_FROM_0 else 1.0
-    found = {
-        "steps": known.get("num_inference_steps"),
+    defaults = {
+        "steps": parameters.get("num_inference_steps"),
         "guidance": scale,
-        "size": index.get("default_sample_size") or known.get("height"),
+        "size": index.get("default_sample_size") or parameters.get("height"),
     }
-    return {name: value for name, value in found.items() if isinstance(value, (int, float))}
+    return {name: value for name, value in defaults.items() if isinstance(value, (int, float))}
 
 
 def _rounded(multiple: int, sides: tuple[float, float], way: Callable[[float], int]) -> Size:
@@ -379,10 +379,10 @@ def _without_weights(facts: PipelineFacts, info: ModelInfo, source: str) -> Any:
     import torch
 
     kind = getattr(diffusers, str(facts.index["_class_name"]))
-    known = inspect.signature(kind.__init__).parameters
+    parameters = inspect.signature(kind.__init__).parameters
     parts: dict[str, Any] = {}
-    for name in list(known)[1:]:
-        value, default = facts.index.get(name), known[name].default
+    for name in list(parameters)[1:]:
+        value, default = facts.index.get(name), parameters[name].default
         is_setting = name in facts.index and not isinstance(value, list)
         parts[name] = value if is_setting else None if default is inspect.Parameter.empty else default
     for name in {"transformer", "unet"} & set(parts):
@@ -398,9 +398,9 @@ def _without_weights(facts: PipelineFacts, info: ModelInfo, source: str) -> Any:
     return pipeline
 
 
-def other_size(model: str, asked: Size, drawn: Size) -> tuple[str, ...]:
+def other_size(model: str, size: Size, drawn: Size) -> tuple[str, ...]:
     """A sentence where a model draws another size than was asked for."""
-    if asked == drawn:
+    if size == drawn:
         return ()
-    sizes = [f"{width}x{height}" for width, height in (drawn, asked)]
+    sizes = [f"{width}x{height}" for width, height in (drawn, size)]
     return (f"{model} draws {sizes[0]} pixels where {sizes[1]} were asked for, and is recorded with them.",)

@@ -53,18 +53,18 @@ def put_on(
     path = Path(source)
     if path.is_file():
         source, file = str(path.parent), path.name
-    said = str(path) if path.exists() else source
-    with loading(f"{model}: the LoRA", said):
+    place = str(path) if path.exists() else source
+    with loading(f"{model}: the LoRA", place):
         folder = Path(source) if Path(source).is_dir() else hub_folder(source, revision, offline=offline)
         file = file or _only_file(folder)
         loader = getattr(pipeline, "first", pipeline)  # of two stages the one that decides what is drawn
         try:
-            wanted = _load(loader, folder, file, name)
+            keys = _load(loader, folder, file, name)
         except (RuntimeError, ValueError) as error:
             if any(words in str(error) for words in _MISFITS):
-                raise ModelUnavailable(_misfit(model, said)) from error
+                raise ModelUnavailable(_misfit(model, place)) from error
             raise
-        _check_whole(loader, wanted, name, f"{model}: the LoRA {said}", _misfit(model, said))
+        _check_whole(loader, keys, name, f"{model}: the LoRA {place}", _misfit(model, place))
         pipeline.set_adapters([name], adapter_weights=[weight])
 
 
@@ -87,18 +87,18 @@ def _load(loader: Any, folder: Path, file: str, name: str) -> dict[str, set[str]
     """Put it on; the keys that should be there now, by component, and under "" those of no component."""
     if file == _PEFT and (folder / _PEFT_CONFIG).is_file():
         return _load_peft(loader, folder, name)
-    found = loader.lora_state_dict(str(folder), weight_name=file, use_safetensors=True, local_files_only=True)
-    tensors = found[0] if isinstance(found, tuple) else found
+    state = loader.lora_state_dict(str(folder), weight_name=file, use_safetensors=True, local_files_only=True)
+    tensors = state[0] if isinstance(state, tuple) else state
     loader.load_lora_weights(
         str(folder), weight_name=file, adapter_name=name, use_safetensors=True, local_files_only=True
     )
-    wanted: dict[str, set[str]] = {"": set(tensors)}
+    keys_of: dict[str, set[str]] = {"": set(tensors)}
     for part in _networks(loader):
         keys = {key for key in tensors if key.startswith(f"{part}.")}
-        wanted[""] -= keys
+        keys_of[""] -= keys
         of_part = {key.removeprefix(f"{part}."): tensors[key] for key in keys}
-        wanted[part] = set(_in_peft_words(of_part, getattr(loader, part), part))
-    return wanted
+        keys_of[part] = set(_in_peft_words(of_part, getattr(loader, part), part))
+    return keys_of
 
 
 def _load_peft(loader: Any, folder: Path, name: str) -> dict[str, set[str]]:
@@ -152,15 +152,15 @@ def _in_peft_words(tensors: Mapping[str, Any], part: Any, name: str) -> dict[str
         convert_unet_state_dict_to_peft,
     )
 
-    found, of_text = dict(tensors), name.startswith("text_encoder")
-    if found and not any("lora_A" in key for key in found):
+    words, of_text = dict(tensors), name.startswith("text_encoder")
+    if words and not any("lora_A" in key for key in words):
         if of_text:
-            found = convert_state_dict_to_peft(convert_state_dict_to_diffusers(found))
+            words = convert_state_dict_to_peft(convert_state_dict_to_diffusers(words))
         else:
-            found = convert_unet_state_dict_to_peft(found)
+            words = convert_unet_state_dict_to_peft(words)
     if of_text and not hasattr(part, "text_model"):  # older transformers had one level more
-        found = {key.removeprefix("text_model."): value for key, value in found.items()}
-    return found
+        words = {key.removeprefix("text_model."): value for key, value in words.items()}
+    return words
 
 
 def _n_with_layer(keys: Iterable[str], part: Any) -> int:
@@ -168,7 +168,7 @@ def _n_with_layer(keys: Iterable[str], part: Any) -> int:
     return sum(key.rsplit(".lora_", 1)[0] in layers for key in keys)
 
 
-def _check_whole(loader: Any, wanted: Mapping[str, set[str]], name: str, said: str, misfit: str) -> None:
+def _check_whole(loader: Any, keys_of: Mapping[str, set[str]], name: str, what: str, misfit: str) -> None:
     """Refuse a LoRA that is not in the pipeline as a whole: diffusers only warns of what it left out.
 
     Raises
@@ -182,43 +182,43 @@ def _check_whole(loader: Any, wanted: Mapping[str, set[str]], name: str, said: s
     for part, names in loader.get_list_adapters().items():
         if name in names:
             module = getattr(loader, part)
-            check_finite(module, said)
+            check_finite(module, what)
             keys = get_peft_model_state_dict(module, adapter_name=name)
             there |= {f"{part}.{key.removesuffix('.weight')}" for key in keys}
     if not there:
         raise ModelUnavailable(misfit)
-    asked = {
+    expected = {
         f"{part}.{key.removesuffix('.weight')}".lstrip(".")
-        for part, keys in wanted.items()
+        for part, keys in keys_of.items()
         for key in keys
         if not key.endswith(".alpha")
     }
     wrong = (
-        ("{} of its {} weights have no place in this model", asked - there),
-        ("{} weights are missing beside its {}", there - asked),
+        ("{} of its {} weights have no place in this model", expected - there),
+        ("{} weights are missing beside its {}", there - expected),
     )
     for words, keys in wrong:
         if keys:
             raise ModelUnavailable(
-                f"{said} fits only in part: {words.format(len(keys), len(asked))} ({some_of(keys)}); it was "
-                "made for another model, or is damaged"
+                f"{what} fits only in part: {words.format(len(keys), len(expected))} ({some_of(keys)}); it "
+                "was made for another model, or is damaged"
             )
 
 
-def _misfit(model: str, said: str) -> str:
-    return f"{model}: the LoRA {said} does not fit this model; it was made for another"
+def _misfit(model: str, place: str) -> str:
+    return f"{model}: the LoRA {place} does not fit this model; it was made for another"
 
 
 def _only_file(folder: Path) -> str:
-    found = sorted(path.name for path in folder.glob("*.safetensors"))
+    files = sorted(path.name for path in folder.glob("*.safetensors"))
     for usual in (_STANDARD, _PEFT):
-        if usual in found:
+        if usual in files:
             return usual
-    if len(found) == 1:
-        return found[0]
-    if found:
+    if len(files) == 1:
+        return files[0]
+    if files:
         raise ModelUnavailable(
-            f"{folder} has {len(found)} .safetensors files ({', '.join(found[:4])}); name one of them"
+            f"{folder} has {len(files)} .safetensors files ({', '.join(files[:4])}); name one of them"
         )
     pickles = [path.name for kind in ("*.bin", "*.pt", "*.ckpt") for path in folder.glob(kind)]
     why = f"only {pickles[0]}, a pickle, which can run code and is refused" if pickles else "none"

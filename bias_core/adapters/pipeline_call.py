@@ -49,14 +49,14 @@ def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **m
     """
     import torch
 
-    first, known, call = rows[0], accepted(pipeline), info.options.get("call", {})
+    first, parameters, call = rows[0], accepted(pipeline), info.options.get("call", {})
     seeds = [row.seed for row in rows]
-    if first.negative_prompt and "prior_num_inference_steps" in known:
+    if first.negative_prompt and "prior_num_inference_steps" in parameters:
         seeds *= 2  # its prior draws embeddings of the negative prompts too
     guidance = guidance_of(facts_of(pipeline), call)
     arguments: dict[str, Any] = {
         "prompt": [row.prompt for row in rows],
-        **_negative_prompts(rows, known, guidance),
+        **_negative_prompts(rows, parameters, guidance),
         "generator": [torch.Generator("cpu").manual_seed(seed) for seed in seeds],
         "num_inference_steps": first.num_inference_steps,
         guidance.argument or "guidance_scale": first.guidance_scale,
@@ -69,11 +69,11 @@ def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **m
     }
     if arguments["num_inference_steps"] != _SCM_STEPS:
         arguments.setdefault("intermediate_timesteps", None)
-    return {key: value for key, value in arguments.items() if key in known}
+    return {key: value for key, value in arguments.items() if key in parameters}
 
 
 def _negative_prompts(
-    rows: Sequence[ImageRow], known: Mapping[str, Any], guidance: Guidance
+    rows: Sequence[ImageRow], parameters: Mapping[str, Any], guidance: Guidance
 ) -> dict[str, list[str]]:
     """No negative prompt is not always an empty one: SDXL takes zeros.
 
@@ -83,7 +83,7 @@ def _negative_prompts(
     if guidance.argument == "true_cfg_scale":
         guided = first.guidance_scale > guidance.least
         return {"negative_prompt": [row.negative_prompt or " " for row in rows]} if guided else {}
-    if not first.negative_prompt and known.get("negative_prompt") is not inspect.Parameter.empty:
+    if not first.negative_prompt and parameters.get("negative_prompt") is not inspect.Parameter.empty:
         return {}
     return {"negative_prompt": [row.negative_prompt for row in rows]}
 
@@ -113,16 +113,16 @@ def after_each_step(pipeline: Any, done: Callable[[], None]) -> Iterator[dict[st
 
     What ``done`` raises ends the call.
     """
-    known = accepted(pipeline)
+    parameters = accepted(pipeline)
 
     def on_step_end(*_: Any) -> dict[str, Any]:
         done()
         return {}
 
-    if "callback_on_step_end" in known:
+    if "callback_on_step_end" in parameters:
         names = ("callback_on_step_end", "prior_callback_on_step_end")
-        yield {name: on_step_end for name in names if name in known}
-    elif "callback" in known:
+        yield {name: on_step_end for name in names if name in parameters}
+    elif "callback" in parameters:
         yield {"callback": on_step_end}
     else:
         with _scheduler_watched(pipeline.scheduler, done):
@@ -147,10 +147,10 @@ def _scheduler_watched(scheduler: Any, done: Callable[[], None]) -> Iterator[Non
 
 def report_steps(pipeline: Any, arguments: dict[str, Any], on_step: StepCallback) -> Callable[[], None]:
     """Counts steps over all stages of a call and passes the count on."""
-    known = accepted(pipeline)
+    parameters = accepted(pipeline)
     total = arguments["num_inference_steps"]
     for stage in ("prior_num_inference_steps", "upscaler_num_inference_steps"):
-        total += arguments.get(stage, known.get(stage, 0))
+        total += arguments.get(stage, parameters.get(stage, 0))
     done = 0
 
     def count() -> None:
@@ -164,7 +164,7 @@ def report_steps(pipeline: Any, arguments: dict[str, Any], on_step: StepCallback
 def blocked_flags(output: Any, n: int) -> list[bool]:
     """Which pictures a safety checker blanked."""
     flags = [getattr(output, name, None) for name in _FLAGS]
-    return [any(found[i] for found in flags if found) for i in range(n)]
+    return [any(flag[i] for flag in flags if flag) for i in range(n)]
 
 
 def to_image(pixels: np.ndarray, model: str) -> Image.Image:
@@ -201,17 +201,17 @@ def check_not_black(image: Image.Image, model: str) -> None:
 @contextmanager
 def warnings_of_diffusers() -> Iterator[list[str]]:
     """What diffusers warns of in this thread until the block ends, each once."""
-    logger, found, thread = logging.getLogger("diffusers"), list[str](), threading.get_ident()
+    logger, texts, thread = logging.getLogger("diffusers"), list[str](), threading.get_ident()
 
     class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if record.thread == thread and (text := record.getMessage().strip()) not in found:
-                found.append(text)
+            if record.thread == thread and (text := record.getMessage().strip()) not in texts:
+                texts.append(text)
 
     handler = Collector(logging.WARNING)
     logger.addHandler(handler)
     try:
-        yield found
+        yield texts
     finally:
         logger.removeHandler(handler)
 
@@ -231,13 +231,13 @@ def records(
     with, ``revised_prompt`` the text that was drawn in place of the prompt, ``warnings`` those of diffusers
     and a sentence where both disagree; what is not known is left out.
     """
-    asked = {name: value for name, value in arguments.items() if isinstance(value, _SCALARS)}
+    settings = {name: value for name, value in arguments.items() if isinstance(value, _SCALARS)}
     names = ("guidance_scale", "do_classifier_free_guidance")
     reported = {name: getattr(pipeline, name) for name in names if hasattr(pipeline, name)}
     reported = {name: value for name, value in reported.items() if isinstance(value, (bool, int, float))}
-    common: dict[str, Any] = {"asked": asked, "reported": reported}
-    if told := [*warnings, *_disagreement(pipeline, arguments, reported, rows[0])]:
-        common["warnings"] = told
+    common: dict[str, Any] = {"asked": settings, "reported": reported}
+    if notes := [*warnings, *_disagreement(pipeline, arguments, reported, rows[0])]:
+        common["warnings"] = notes
     revised = getattr(output, "revised_prompts", None) or [None] * len(rows)
     return [common | ({"revised_prompt": text} if text else {}) for text in revised[: len(rows)]]
 
@@ -248,13 +248,13 @@ def _disagreement(
     guidance = guidance_of(facts_of(pipeline), arguments)
     if guidance.argument != "guidance_scale":
         return []
-    wanted, found = row.guidance_scale, []
-    if reported.get("guidance_scale", wanted) != wanted:
-        found.append(f"guidance {wanted:g} was asked for, the pipeline says {reported['guidance_scale']:g}")
+    scale, notes = row.guidance_scale, []
+    if reported.get("guidance_scale", scale) != scale:
+        notes.append(f"guidance {scale:g} was asked for, the pipeline says {reported['guidance_scale']:g}")
     runs = reported.get("do_classifier_free_guidance")
-    if runs is not None and math.isfinite(guidance.least) and runs != (wanted > guidance.least):
-        found.append(f"at guidance {wanted:g} the pipeline says that it was {'' if runs else 'not '}guided")
-    return found
+    if runs is not None and math.isfinite(guidance.least) and runs != (scale > guidance.least):
+        notes.append(f"at guidance {scale:g} the pipeline says that it was {'' if runs else 'not '}guided")
+    return notes
 
 
 @contextmanager

@@ -119,17 +119,17 @@ def _tokenizer(source: str, revision: str, name: str) -> Any:
 def _readers(
     kind: Any, encoders: Mapping[str, str], tokenizers: Mapping[str, Any], info: ModelInfo
 ) -> Iterator[Reader]:
-    known = inspect.signature(kind.__call__).parameters if kind else {}
+    inputs = inspect.signature(kind.__call__).parameters if kind else {}
     call = info.options.get("call", {})
-    before = known["complex_human_instruction"].default if "complex_human_instruction" in known else None
+    before = inputs["complex_human_instruction"].default if "complex_human_instruction" in inputs else None
     for name, encoder in encoders.items():
         tokenizer = getattr(tokenizers[name], "tokenizer", tokenizers[name])  # of a processor
         if tokenizer is None:
             continue
         limit = int(tokenizer.model_max_length)
         if not encoder.startswith("CLIP"):
-            if "max_sequence_length" in known:
-                limit = int(call.get("max_sequence_length", known["max_sequence_length"].default))
+            if "max_sequence_length" in inputs:
+                limit = int(call.get("max_sequence_length", inputs["max_sequence_length"].default))
             elif info.family == "deepfloyd":
                 limit = _DEEPFLOYD_LIMIT
         if limit < _ENDLESS:
@@ -144,5 +144,5 @@ def _readers(
 
 def _short(encoder: str) -> str:
     """What people call it: CLIP of CLIPTextModelWithProjection, T5 of T5EncoderModel."""
-    found = re.match(r"(U?M?T5|CLIP|[A-Z][a-z]+\d*)", encoder)
-    return found[0] if found else encoder
+    name = re.match(r"(U?M?T5|CLIP|[A-Z][a-z]+\d*)", encoder)
+    return name[0] if name else encoder

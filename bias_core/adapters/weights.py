@@ -258,7 +258,7 @@ def check_tokenizer(folder: Path, name: str) -> None:
     ModelUnavailable
         None of the files that a tokenizer is read from is there.
     """
-    if folder.is_dir() and not any(found for kind in _VOCABULARIES for found in folder.glob(kind)):
+    if folder.is_dir() and not any(file for kind in _VOCABULARIES for file in folder.glob(kind)):
         raise ModelUnavailable(
             f"{name} has no tokenizer ({', '.join(_VOCABULARIES)}); put the one that it was trained with "
             "into the folder"
@@ -283,20 +283,20 @@ def check_shards(folder: Path, name: str) -> None:
             )
 
 
-def variant_of(folder: Path, stem: str, wanted: str | None) -> str | None:
-    """Which variant of the weights to read: the wanted one, the plain one, or the only kind there is.
+def variant_of(folder: Path, stem: str, preferred: str | None) -> str | None:
+    """Which variant of the weights to read: the preferred one, the plain one, or the only kind there is.
 
     Parameters
     ----------
     folder : of one model.
     stem : of its weights: "model" for transformers, "diffusion_pytorch_model" for diffusers.
-    wanted : e.g. "fp16"; None for the plain weights.
+    preferred : e.g. "fp16"; None for the plain weights.
     """
     if not folder.is_dir():
-        return wanted
+        return preferred
     there = {_variant(path.name, stem) for path in folder.glob(f"{stem}*.safetensors*")} - {"?"}
-    if wanted in there or not there:
-        return wanted if wanted in there else None
+    if preferred in there or not there:
+        return preferred if preferred in there else None
     return None if "" in there else sorted(there, key=lambda variant: (variant != "fp16", variant))[0]
 
 
@@ -318,5 +318,5 @@ def _variant(file: str, stem: str) -> str:
 
 def some_of(keys: Iterable[object]) -> str:
     """The first few, in order."""
-    found = sorted(map(str, keys))
-    return ", ".join(found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
+    names = sorted(map(str, keys))
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")

@@ -119,11 +119,11 @@ def _work(job: Job, on_step: StepCallback) -> Iterator[_Event]:
             load()
     model = _models[job.key]
     yield _Event(ready=time.monotonic() - started)
-    found = getattr(model, job.method)
+    method = getattr(model, job.method)
     if not job.steps:
-        yield _Event(value=found(*job.arguments, **job.options))
+        yield _Event(value=method(*job.arguments, **job.options))
         return
-    for value in found(*job.arguments, **job.options, on_step=on_step):
+    for value in method(*job.arguments, **job.options, on_step=on_step):
         yield _Event(value=value)
 
 
@@ -149,8 +149,8 @@ class Pace:
 
     def seconds(self, units: float) -> int:
         """To ask for."""
-        wanted = _FORK_SECONDS + _MARGIN * (self._load + units * self._unit)
-        return min(_MOST_SECONDS, max(_LEAST_SECONDS, math.ceil(wanted)))
+        estimate = _FORK_SECONDS + _MARGIN * (self._load + units * self._unit)
+        return min(_MOST_SECONDS, max(_LEAST_SECONDS, math.ceil(estimate)))
 
     def learn(self, *, load: float, units: float, seconds: float) -> None:
         """From a call that was finished: a load can be as long as the longest, a unit is like the last."""
@@ -221,24 +221,24 @@ class Borrower:
 
     def one(self, method: str, *arguments: Any, units: float) -> Any:
         """What a method that gives one thing gives."""
-        (found,) = self.call(method, *arguments, units=units)
-        return found
+        (answer,) = self.call(method, *arguments, units=units)
+        return answer
 
     def _refused(self, error: Exception) -> NoReturn:
         """Word what ``spaces`` said. Its errors have a title by which they are told apart."""
-        title, said = str(getattr(error, "title", "")), " ".join(str(error).strip("'\"").split())
+        title, message = str(getattr(error, "title", "")), " ".join(str(error).strip("'\"").split())
         if title == "ZeroGPU worker error":
-            if "aborted" in said:
+            if "aborted" in message:
                 self._pace.slow_down()
                 raise Interrupted(
                     f"{self._key} took longer than the GPU was asked for, and was stopped. What is finished "
                     "is kept: press again to go on, with more time"
                 ) from error
             raise ModelUnavailable(
-                f"{self._key} failed on the GPU ({said}); the Space's log has the details"
+                f"{self._key} failed on the GPU ({message}); the Space's log has the details"
             ) from error
         raise Interrupted(
-            f"No GPU time for {self._key} now: {said.rstrip('.')}. What is finished is kept: press again "
+            f"No GPU time for {self._key} now: {message.rstrip('.')}. What is finished is kept: press again "
             "later to go on from there, or choose a calibration model, which needs no GPU"
         ) from error
 

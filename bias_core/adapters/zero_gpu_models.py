@@ -117,23 +117,23 @@ class ZeroGpuTextToImage(Borrower):
 
     def check_settings(self, row: ImageRow) -> tuple[str, ...]:
         """What the model itself says of the settings of a row."""
-        known = getattr(self.local, "check_settings", None)
-        return known(row) if known else ()
+        check = getattr(self.local, "check_settings", None)
+        return check(row) if check else ()
 
     def drawn_size(self, width: int, height: int) -> tuple[int, int]:
         """What the model itself draws where this is asked for."""
-        known = getattr(self.local, "drawn_size", None)
-        return known(width, height) if known else (width, height)
+        size_of = getattr(self.local, "drawn_size", None)
+        return size_of(width, height) if size_of else (width, height)
 
     def check_traceable(self) -> None:
         """Refuse what the model itself refuses to trace."""
-        if known := getattr(self.local, "check_traceable", None):
-            known()
+        if check := getattr(self.local, "check_traceable", None):
+            check()
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
         """What each text encoder takes of each prompt; empty where that is not known."""
-        known = getattr(self.local, "prompt_limits", None)
-        return known(prompts) if known else ()
+        limits_of = getattr(self.local, "prompt_limits", None)
+        return limits_of(prompts) if limits_of else ()
 
 
 class _ZeroGpuReader(Borrower):

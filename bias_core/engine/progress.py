@@ -150,9 +150,9 @@ def follow(
         Pictures of another size than their rows'; they are stored with their own.
     """
     distinct = {row.id: row for row in rows}
-    found = store.find(distinct)
-    missing = [row for image_id, row in distinct.items() if image_id not in found]
-    yield EngineProgress(done=len(found), total=len(distinct), images=tuple(found.values()), reused=True)
+    stored = store.find(distinct)
+    missing = [row for image_id, row in distinct.items() if image_id not in stored]
+    yield EngineProgress(done=len(stored), total=len(distinct), images=tuple(stored.values()), reused=True)
     if not missing:
         return
     drawing, clock = start(missing), _Clock(n_missing=len(missing))
@@ -161,7 +161,7 @@ def follow(
             _check_sizes(event.images, missing)
             clock.see(event)
             yield EngineProgress(
-                done=len(found) + clock.n_drawn,
+                done=len(stored) + clock.n_drawn,
                 total=len(distinct),
                 images=event.images,
                 step=event.step,
@@ -173,14 +173,14 @@ def follow(
         drawing.stop()
 
 
-def _check_sizes(images: Sequence[StoredImage], asked: Sequence[ImageRow]) -> None:
+def _check_sizes(images: Sequence[StoredImage], rows: Sequence[ImageRow]) -> None:
     """Nothing would find a picture whose row is none of those that were asked for."""
-    sizes = {(row.width, row.height) for row in asked}
+    sizes = {(row.width, row.height) for row in rows}
     for row in (image.row for image in images):
         if (row.width, row.height) not in sizes:
-            wanted = " or ".join(f"{width}x{height}" for width, height in sorted(sizes))
+            expected = " or ".join(f"{width}x{height}" for width, height in sorted(sizes))
             raise InvalidInput(
-                f"{row.model} drew {row.width}x{row.height} pixels where {wanted} were asked for; it is "
+                f"{row.model} drew {row.width}x{row.height} pixels where {expected} were asked for; it is "
                 "kept with its own size. Start again, now that its files are on this machine; if that "
                 "does not help, ask for that size (width and height of its entry in assets/models.yaml)"
             )

@@ -101,8 +101,8 @@ class RateStore:
 
     def keep(self, row: ImageRow, place: str, rate: Rate) -> None:
         """Remember a rate, unless it comes from a handful of pictures and a better one is known."""
-        known = self.find(row, place)
-        if known is not None and rate.n < min(known.n, _ENOUGH):
+        earlier = self.find(row, place)
+        if earlier is not None and rate.n < min(earlier.n, _ENOUGH):
             return
         rates = self._read() | {_key(row, place): asdict(rate)}
         write_atomically(self._path, json.dumps(rates, indent=1, sort_keys=True).encode())
@@ -125,10 +125,10 @@ class RateStore:
 
     def _read(self) -> dict[str, Any]:
         try:
-            found = json.loads(self._path.read_bytes())
+            content = json.loads(self._path.read_bytes())
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return content if isinstance(content, dict) else {}
 
 
 class Meter:

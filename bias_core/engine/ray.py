@@ -63,13 +63,13 @@ class RayEngine:
             raise InvalidInput(f"the number of workers is at least 1, or 0 for one per GPU, got {workers}")
         _import_ray()
         self._build = build
-        self._wanted = workers
+        self._n_workers = workers
         self._cluster = dict(cluster or {})
         self._started = False
 
     def n_workers(self) -> int:
         """As many as were asked for, or one per GPU, or one per machine."""
-        return self._wanted or int(self._resources().get("GPU", 0)) or len(_machines(_import_ray()))
+        return self._n_workers or int(self._resources().get("GPU", 0)) or len(_machines(_import_ray()))
 
     def place(self) -> str:
         """The kind of GPU, or the processors, that each worker has."""
@@ -133,8 +133,8 @@ class RayEngine:
 
     def _resources(self) -> dict[str, float]:
         self._connect()
-        found: dict[str, float] = _import_ray().cluster_resources()
-        return found
+        resources: dict[str, float] = _import_ray().cluster_resources()
+        return resources
 
     def _share(self) -> dict[str, float]:
         """What each worker takes of the cluster; several workers may be asked to share a GPU or processor."""
@@ -265,11 +265,11 @@ class _Worker:
     def _draw(self, number: int, rows: list[ImageRow]) -> list[StoredImage]:
         self._begin(number)
         # A worker that died here may have stored some, or all.
-        found = self._store.find({row.id: row for row in rows})
-        if missing := [row for row in rows if row.id not in found]:
+        stored = self._store.find({row.id: row for row in rows})
+        if missing := [row for row in rows if row.id not in stored]:
             images = self._model(rows[0]).generate(missing, on_step=self._on_step(number, len(rows)))
-            found |= {image.row.id: image for image in self._store.add(list(images))}
-        return list(found.values())
+            stored |= {image.row.id: image for image in self._store.add(list(images))}
+        return list(stored.values())
 
     def _begin(self, number: int) -> None:
         import ray
@@ -286,12 +286,12 @@ class _Worker:
     def _on_step(self, number: int, n_pictures: int) -> Callable[[int, int], None]:
         import ray
 
-        asked = 0.0
+        last_look = 0.0
 
         def on_step(step: int, n_steps: int) -> None:
-            nonlocal asked
-            if time.monotonic() - asked >= _POLL_SECONDS:
-                asked = time.monotonic()
+            nonlocal last_look
+            if time.monotonic() - last_look >= _POLL_SECONDS:
+                last_look = time.monotonic()
                 if ray.get(self._board.step.remote(number, step, n_steps, n_pictures)):
                     raise _stopped()
 
@@ -316,7 +316,7 @@ class _RayDrawing(Drawing):
         self._batches, self._store, self._start = batches, store, start
         self._outcomes: queue.SimpleQueue[bytes | BiasCoreError | None] = queue.SimpleQueue()
         self._enough = threading.Event()
-        self._seen: list[tuple[int, int, int]] = []
+        self._last_steps: list[tuple[int, int, int]] = []
 
     def draw(self) -> None:
         ray = _import_ray()
@@ -334,7 +334,7 @@ class _RayDrawing(Drawing):
             self._enough.set()
             self._let_finish(board)
             ray.kill(board)
-            collector.join(_GRACE_SECONDS if self._seen else _POLL_SECONDS)
+            collector.join(_GRACE_SECONDS if self._last_steps else _POLL_SECONDS)
 
     def _take_in(self) -> int:
         """The next outcome, or none for a moment; how many there were."""
@@ -357,8 +357,8 @@ class _RayDrawing(Drawing):
 
         self.check()
         at_work = [entry for entry in ray.get(board.at_work.remote()) if entry[0]]
-        if at_work and at_work != self._seen:
-            self._seen = at_work
+        if at_work and at_work != self._last_steps:
+            self._last_steps = at_work
             step, n_steps, _ = max(at_work)
             begun = sum(n_pictures * step / n_steps for step, n_steps, n_pictures in at_work)
             self.put(Event(step=step, n_steps=n_steps, begun=begun))

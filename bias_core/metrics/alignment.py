@@ -344,8 +344,8 @@ def _resampled_scores(
 ) -> Array:
     """WALS of every resample that varies and every direction, ``(<= n_resamples, n_attributes)``."""
     n = len(rows)
-    kept = max(n_components or 0, whole.n_components(_KEPT_ENERGY))
-    u = whole.components[:kept]
+    n_axes = max(n_components or 0, whole.n_components(_KEPT_ENERGY))
+    u = whole.components[:n_axes]
     coordinates, targets = rows @ u.T, deltas @ u.T  # (n, kept), (n_attributes, kept)
     scores = []
     for counts in rng.multinomial(n, np.full(n, 1 / n), size=n_resamples):

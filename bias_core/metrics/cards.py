@@ -147,7 +147,7 @@ def __getattr__(name: str) -> Mapping[str, Card]:
 def _all_cards() -> Mapping[str, Card]:
     """The cards of all files of this folder, by source and by the number of the equation."""
     folder, package = str(Path(__file__).parent), __name__.rpartition(".")[0]
-    modules = [import_module(f"{package}.{found.name}") for found in iter_modules([folder])]
+    modules = [import_module(f"{package}.{entry.name}") for entry in iter_modules([folder])]
     cards: list[Card] = [card for module in modules for card in getattr(module, "CARDS", ())]
     cards.sort(key=lambda card: (card.reference, not card.equation.startswith("Eq."), _padded(card.equation)))
     return {card.key: card for card in cards}

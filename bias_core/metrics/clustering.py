@@ -98,13 +98,13 @@ def spectral_clusters(
         k = min(n_clusters or _largest_gap(eigenvalues), n_distinct)
         labels = _by_size(_k_means(vectors[:, :k], seed))
         coordinates = _principal_plane(rows)
-    found = int(labels.max()) + 1
+    count = int(labels.max()) + 1
     return ClusterResult(
         labels=labels,
         coordinates=coordinates,
         eigenvalues=eigenvalues[: MAX_CLUSTERS + 2],
-        n_clusters=found,
-        note="" if found == (n_clusters or k) else f"{n_clusters or k} clusters asked for, {found} found",
+        n_clusters=count,
+        note="" if count == (n_clusters or k) else f"{n_clusters or k} clusters asked for, {count} found",
     )
 
 

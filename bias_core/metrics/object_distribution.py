@@ -223,8 +223,10 @@ def distribution_bias_estimate(
     >>> distribution_bias_estimate([["man", "cup"], ["man"], ["man", "dog"], ["dog"]]).value
     1.0
     """
-    found = object_distribution(image_objects, exclude_prompt=exclude_prompt, confidence=confidence, rng=rng)
-    return found.distribution_bias
+    distribution = object_distribution(
+        image_objects, exclude_prompt=exclude_prompt, confidence=confidence, rng=rng
+    )
+    return distribution.distribution_bias
 
 
 def distribution_bias_at(
@@ -328,12 +330,12 @@ def presence_of(
             raise InvalidInput(
                 f"exclude_prompt needs one entry per image; got {len(named)} for {len(shown)}."
             )
-        shown = [seen - said for seen, said in zip(shown, named, strict=True)]
+        shown = [objects - of_prompt for objects, of_prompt in zip(shown, named, strict=True)]
     words = sorted(frozenset().union(*shown))  # sorted: the order of sets changes from run to run
     if not words:
         raise InvalidInput(f"None of the {len(shown)} images shows an object.")
     column = {word: i for i, word in enumerate(words)}
-    columns = [column[word] for seen in shown for word in seen]
+    columns = [column[word] for objects in shown for word in objects]
     starts = np.cumsum([0, *map(len, shown)])
     return words, csr_array((np.ones(len(columns)), columns, starts), shape=(len(shown), len(words)))
 

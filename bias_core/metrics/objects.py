@@ -100,12 +100,12 @@ def extract_objects(
         raise InvalidInput(f"pos must be a sequence of {', '.join(PARTS_OF_SPEECH)}; got {pos!r}.")
     words = _lexicon(lexicon)
     stop = words.stop_words if stop_words is None else stop_words
-    found: dict[str, None] = {}  # keeps the order, as a set would not
+    names: dict[str, None] = {}  # keeps the order, as a set would not
     for word, part in _tagged(text, words):
         name = words.name(word) if part == "NOUN" else word
         if part in pos and word not in stop and name not in stop:
-            found[name] = None
-    return list(found)
+            names[name] = None
+    return list(names)
 
 
 def to_person(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list[str]:

@@ -131,8 +131,8 @@ def merge_ratings(ratings: pd.DataFrame, *, keep: Sequence[str] = ()) -> pd.Data
     person = _present(ratings, dict.fromkeys((*_PERSON, *keep)))
     twice = ratings.duplicated([*person, "rater"])
     if twice.any():
-        found = ratings.loc[twice, [*person, "rater"]].iloc[0].to_dict()
-        raise InvalidInput(f"{int(twice.sum())} answers repeat a rater's answer; the first is {found}.")
+        first = ratings.loc[twice, [*person, "rater"]].iloc[0].to_dict()
+        raise InvalidInput(f"{int(twice.sum())} answers repeat a rater's answer; the first is {first}.")
     rows = ratings.reset_index(drop=True)
     number = rows.groupby(person, sort=False, dropna=False, observed=True).ngroup()
     votes = np.column_stack(

@@ -83,7 +83,7 @@ def prevalence_difference(margins_first: ArrayLike, margins_second: ArrayLike) -
     >>> prevalence_difference([0.1, -0.2, -0.1, 0.3], [0.2, 0.1, 0.3, 0.1])
     0.5
     """
-    first, second = _seen(margins_first, margins_second)
+    first, second = _shows(margins_first, margins_second)
     return float(second.mean() - first.mean())
 
 
@@ -123,7 +123,7 @@ def prevalence_difference_test(
     (6, 0.03125)
     """
     check_confidence(confidence)
-    first, second = _seen(margins_first, margins_second)
+    first, second = _shows(margins_first, margins_second)
     n, gained, lost = len(first), int((second > first).sum()), int((second < first).sum())
     z = float(stats.norm.ppf((1 + confidence) / 2))
     share_b, share_c = (gained + 1) / (n + 2), (lost + 1) / (n + 2)
@@ -232,7 +232,7 @@ def stereotype_difference(margins_first: ArrayLike, margins_second: ArrayLike, r
     0.25
     """
     rate = probability(reference, "reference")
-    first, second = _seen(margins_first, margins_second)
+    first, second = _shows(margins_first, margins_second)
     return float(_stereotype(second.mean(), rate) - _stereotype(first.mean(), rate))
 
 
@@ -278,7 +278,7 @@ def stereotype_difference_test(
     0.0
     """
     rate = probability(reference, "reference")
-    first, second = _seen(margins_first, margins_second)
+    first, second = _shows(margins_first, margins_second)
 
     def difference(shares_first: Any, shares_second: Any) -> Any:
         one, other = (corrected_share(shares, errors) for shares in (shares_first, shares_second))
@@ -373,7 +373,7 @@ def _stereotype(prevalence: Array | np.floating, reference: float) -> Array | np
     return np.asarray(np.maximum(0.0, prevalence - reference))
 
 
-def _seen(margins_first: ArrayLike, margins_second: ArrayLike) -> tuple[Array, Array]:
+def _shows(margins_first: ArrayLike, margins_second: ArrayLike) -> tuple[Array, Array]:
     """1 or 0 per image of both sets, ``(n,)``."""
     first, second = paired_vectors(margins_first=margins_first, margins_second=margins_second)
     return (first > 0).astype(np.float64), (second > 0).astype(np.float64)

@@ -91,12 +91,12 @@ class Lexicon:
         """
         if part == "NOUN" and form in self.keep_plural:
             return form
-        found = {}  # a dict keeps the order, which decides ties
+        frequencies = {}  # a dict keeps the order, which decides ties
         for candidate in (form, *self.irregular.get((form, part), ()), *_detached(form, part)):
             frequency = self.frequency(candidate, part)
             if frequency is not None:
-                found[candidate] = frequency
-        return max(found, key=found.__getitem__) if found else None
+                frequencies[candidate] = frequency
+        return max(frequencies, key=frequencies.__getitem__) if frequencies else None
 
     def name(self, noun: str) -> str:
         """The name that a noun shares with the synonyms of its first sense; itself where there are none."""

@@ -42,16 +42,16 @@ class AnswerCache:
         def look(connection: Connection) -> list[tuple[Asked, Any]]:
             return [(key, connection.execute(query, (*key, reader)).fetchone()) for key in asked]
 
-        found = [(key, row) for key, row in self._file.run(look) if row]
-        known = {
+        rows = [(key, row) for key, row in self._file.run(look) if row]
+        answers = {
             key: str(answer)
-            for key, (answer, checksum) in found
+            for key, (answer, checksum) in rows
             if checksum == _checksum(key, reader, str(answer))
         }
-        if len(known) < len(found):
-            n = len(found) - len(known)
+        if len(answers) < len(rows):
+            n = len(rows) - len(answers)
             self._repairs.note(f"{n:,} kept answer(s) did not fit their checksum; they are asked for anew")
-        return known
+        return answers
 
     def keep(self, reader: str, answers: Mapping[Asked, str]) -> None:
         """Write answers down; a new one takes the place of an old one."""

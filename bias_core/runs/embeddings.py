@@ -119,19 +119,19 @@ class EmbeddingCache:
         return np.stack([rows[key] for key in keys])
 
     def _load(self, encoder: str, keys: Sequence[str]) -> dict[str, np.ndarray]:
-        found = []
+        entries = []
         for start in range(0, len(keys), _KEYS_PER_QUERY):
             batch = keys[start : start + _KEYS_PER_QUERY]
             marks = ",".join("?" * len(batch))
             query = f"SELECT key, vector, checksum FROM embeddings WHERE encoder = ? AND key IN ({marks})"
-            found += self._file.run(partial(_all_of, query=query, values=[encoder, *batch]))
+            entries += self._file.run(partial(_all_of, query=query, values=[encoder, *batch]))
         rows = {
             key: np.frombuffer(vector, dtype=np.float32)
-            for key, vector, checksum in found
+            for key, vector, checksum in entries
             if checksum == _checksum(key, encoder, vector)
         }
-        if len(rows) < len(found):
-            n = len(found) - len(rows)
+        if len(rows) < len(entries):
+            n = len(entries) - len(rows)
             self._repairs.note(f"{n:,} kept embedding(s) did not fit their checksum; they are computed anew")
         return rows
 

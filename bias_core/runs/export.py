@@ -156,7 +156,7 @@ def _head(facts: DatasetFacts) -> dict[str, object]:
 
 def _sections(facts: DatasetFacts, columns: Mapping[str, str]) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items() if version)
-    found = {
+    sections = {
         "What is in it": _contents(facts, columns),
         "How the pictures were made": facts.collection,
         "How they were read": facts.annotation,
@@ -168,7 +168,7 @@ def _sections(facts: DatasetFacts, columns: Mapping[str, str]) -> list[str]:
         "What was noticed on the way": "\n".join(f"- {_line(note)}" for note in facts.notes),
         "Source of the method": facts.reference,
     }
-    return [f"## {title}\n\n{text}" for title, text in found.items() if text]
+    return [f"## {title}\n\n{text}" for title, text in sections.items() if text]
 
 
 def _contents(facts: DatasetFacts, columns: Mapping[str, str]) -> str:
@@ -202,8 +202,8 @@ def column_kinds(lines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
                 of_column.add(_TYPES.get(type(value), "sc:Text"))
     numbers = {"sc:Integer", "sc:Float"}
     return {
-        name: "sc:Float" if found == numbers else next(iter(found)) if len(found) == 1 else "sc:Text"
-        for name, found in kinds.items()
+        name: "sc:Float" if types == numbers else next(iter(types)) if len(types) == 1 else "sc:Text"
+        for name, types in kinds.items()
     }
 
 

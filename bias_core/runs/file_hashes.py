@@ -43,7 +43,7 @@ class FileHashes:
     def __init__(self, path: Path, repairs: Repairs | None = None) -> None:
         repairs = repairs or Repairs()
         self._file = SqliteFile(path, what="list of file hashes", schema=_SCHEMA, form=1, repairs=repairs)
-        self._known: dict[str, tuple[str, str]] = {}  # by real path: state and hash
+        self._hashes: dict[str, tuple[str, str]] = {}  # by real path: state and hash
         self._locks: dict[str, threading.Lock] = {}
 
     def fingerprint(self, source: Path, patterns: Sequence[str] = ()) -> str:
@@ -85,15 +85,15 @@ class FileHashes:
 
     def _read(self, path: Path) -> Generator[int, None, str]:
         """The hash of a file; yields how many bytes each chunk had, and 0 while another reads the file."""
-        if found := self._find(path, _state(path)):
-            return found
+        if sha256 := self._find(path, _state(path)):
+            return sha256
         lock = self._locks.setdefault(os.path.realpath(path), threading.Lock())
         while not lock.acquire(timeout=_POLL_SECONDS):
             yield 0
         try:
             state = _settled(path)
-            if found := self._find(path, state):
-                return found
+            if sha256 := self._find(path, state):
+                return sha256
             digest = hashlib.sha256()
             with path.open("rb") as file:
                 while chunk := file.read(_CHUNK):
@@ -110,10 +110,10 @@ class FileHashes:
     def _find(self, path: Path, state: _State) -> str:
         """The hash that holds for this state of the file, "" where it must be read."""
         real, written = os.path.realpath(path), str(state)
-        if real not in self._known and state.size >= _LARGE and self._file.path.exists():
+        if real not in self._hashes and state.size >= _LARGE and self._file.path.exists():
             for was, sha256 in self._stored(real):
-                self._known[real] = was, sha256
-        was, sha256 = self._known.get(real, ("", ""))
+                self._hashes[real] = was, sha256
+        was, sha256 = self._hashes.get(real, ("", ""))
         return sha256 if was == written else ""
 
     def _stored(self, real: str) -> list[tuple[str, str]]:
@@ -126,7 +126,7 @@ class FileHashes:
 
     def _keep(self, path: Path, state: _State, sha256: str) -> None:
         real, written = os.path.realpath(path), str(state)
-        self._known[real] = written, sha256
+        self._hashes[real] = written, sha256
         if state.size < _LARGE:
             return
         row, command = (real, written, sha256), "INSERT OR REPLACE INTO hashes VALUES (?, ?, ?)"
@@ -152,10 +152,10 @@ class _State(NamedTuple):
 
 def _state(path: Path) -> _State:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError as error:
         raise _unreadable(path, error) from error
-    return _State(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+    return _State(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
 
 
 def _settled(path: Path) -> _State:
@@ -172,10 +172,10 @@ def _files_of(source: Path, patterns: Sequence[str]) -> dict[str, Path]:
     if not source.is_dir():
         return {source.suffix: source}
     if patterns:
-        found = {path for pattern in patterns for path in source.glob(pattern)}
+        paths = {path for pattern in patterns for path in source.glob(pattern)}
     else:
-        found = set(_walk(source, set()))
-    return {path.relative_to(source).as_posix(): path for path in found if path.is_file()}
+        paths = set(_walk(source, set()))
+    return {path.relative_to(source).as_posix(): path for path in paths if path.is_file()}
 
 
 def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
@@ -195,13 +195,13 @@ def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
 
 
 def _last(steps: Generator[int, None, str]) -> str:
-    found: list[str] = []
+    results: list[str] = []
 
     def follow() -> Iterator[int]:
-        found.append((yield from steps))
+        results.append((yield from steps))
 
     deque(follow(), maxlen=0)
-    return found[0]
+    return results[0]
 
 
 def _unreadable(path: Path, error: OSError) -> ModelUnavailable:

@@ -85,7 +85,7 @@ def read_record(data: bytes) -> PngRecord:
     # iTXt: keyword \0 compressed? method language \0 translated keyword \0 text; ours is uncompressed.
     try:
         record = json.loads(texts[-1].split(b"\0", 5)[-1])
-        found = PngRecord(
+        of_picture = PngRecord(
             row=record["row"], truth=record["truth"], blocked=record["blocked"], drawn=record.get("drawn")
         )
     except (ValueError, KeyError, TypeError) as error:
@@ -93,7 +93,7 @@ def read_record(data: bytes) -> PngRecord:
     # Pictures of earlier versions have no digest.
     if "pixels" in record and record["pixels"] != _pixels_digest(chunks):
         raise StorageError("the pixels are not those that the record was written for")
-    return found
+    return of_picture
 
 
 def _pixels_digest(chunks: Iterable[tuple[bytes, bytes]]) -> str:
@@ -283,8 +283,8 @@ class ImageStore:
 
 def _check_id(record: PngRecord, image_id: str) -> None:
     try:
-        found = ImageRow(**record.row).id
+        own_id = ImageRow(**record.row).id
     except TypeError as error:
         raise StorageError(f"its record is not that of a picture ({error})") from error
-    if found != image_id:
-        raise StorageError(f"the file holds picture {found}")
+    if own_id != image_id:
+        raise StorageError(f"the file holds picture {own_id}")

@@ -260,14 +260,14 @@ class ImportedImages:
         path = path.expanduser()
         self.name = path.resolve().stem if path.is_file() else path.resolve().name
         self.rejected = list(self._files.rejected)
-        found = self._find()
-        if not found:
+        prompts = self._find()
+        if not prompts:
             raise InvalidInput(
                 f"{path} holds no picture with a prompt: give a metadata.csv or metadata.jsonl with "
                 "file_name and prompt, or name folders or files after their prompts"
             )
         pictures: dict[str, list[tuple[str, str]]] = defaultdict(list)
-        for name, prompt in found.items():
+        for name, prompt in prompts.items():
             pictures[key(prompt)].append((name, prompt))
         self.counts = {same[0][1]: len(same) for same in pictures.values()}
         self._counts = {prompt: len(same) for prompt, same in pictures.items()}
@@ -278,8 +278,8 @@ class ImportedImages:
 
     def rows(self, prompt: str, n: int) -> list[ImageRow]:
         """Rows of the first ``n`` usable pictures of a prompt, or of as many as there are."""
-        wanted = key(prompt)
-        rows, unread = self._rows[wanted], self._unread.get(wanted, iter(()))
+        prompt_key = key(prompt)
+        rows, unread = self._rows[prompt_key], self._unread.get(prompt_key, iter(()))
         while len(rows) < n and (picture := next(unread, None)) is not None:
             name, own_prompt = picture
             try:
@@ -334,16 +334,16 @@ class ImportedImages:
         self._whom = metadata.whom
         absent = sorted(set(metadata.prompts) - set(names))
         self.rejected += [f"{name}: no such picture" for name in absent]
-        found: dict[str, str] = {}
+        prompts: dict[str, str] = {}
         wrapper = _wrapper(names)
         for name in names:
             covered = metadata.covers(name)
             prompt = metadata.prompts.get(name, "") if covered else _prompt_of_name(name, wrapper)
             if key(prompt):
-                found[name] = prompt
+                prompts[name] = prompt
             else:
                 self.rejected.append(f"{name}: no prompt")
-        return found
+        return prompts
 
 
 def key(prompt: str) -> str:
@@ -408,8 +408,8 @@ def _wrapper(names: Sequence[str]) -> str:
     if len(tops) != 1 or len(deep) != len(names):
         return ""
     directly = [name for name in names if len(PurePosixPath(name).parts) == 2]
-    told = [name for name in directly if len(_words_of(name).split()) >= _FEWEST_WORDS]
-    return tops.pop() if len(told) == len(directly) else ""
+    prompts = [name for name in directly if len(_words_of(name).split()) >= _FEWEST_WORDS]
+    return tops.pop() if len(prompts) == len(directly) else ""
 
 
 def _prompt_of_name(name: str, wrapper: str) -> str:

@@ -137,7 +137,7 @@ class _Reading:
         self.attributes: list[Attribute] = []
         self.rejected: list[RejectedLine] = []
         self._draft: _Draft | None = None
-        self._said: set[str] = set()
+        self._earlier: set[str] = set()
 
     def read(self, line: str) -> None:
         indent = len(line) - len(line.lstrip())
@@ -177,12 +177,12 @@ class _Reading:
         cut_off = last and positive.endswith(_ENDS) and not negative.endswith(_ENDS)
         reason = _fault(name, positive, negative) or ("half a sentence" if cut_off else "")
         keys = {name.casefold(), f"{positive}\n{negative}".casefold()}
-        if not reason and keys & self._said:
+        if not reason and keys & self._earlier:
             reason = "said before"
         if reason:
             self.reject(draft.line, reason)
             return
-        self._said |= keys
+        self._earlier |= keys
         self.attributes.append(Attribute(name=name, positive=positive, negative=negative))
 
     def _open(self, name: str, line: str, *, indent: int = 0, numbered: bool = False) -> _Draft:
@@ -227,18 +227,18 @@ class _Reading:
             draft.positive = body
 
 
-def _json_to_rows(found: re.Match[str]) -> str:
+def _json_to_rows(match: re.Match[str]) -> str:
     """A JSON object or list without nesting as a row of cells; what is no attribute stays as it is."""
     try:
-        value: Any = yaml.load(found[0], Loader=yaml.BaseLoader)  # strings only; single quotes will do
+        value: Any = yaml.load(match[0], Loader=yaml.BaseLoader)  # strings only; single quotes will do
     except yaml.YAMLError:
-        return found[0]
+        return match[0]
     if isinstance(value, list):
         cells = value if len(value) == 3 else []
     else:
         cells = _json_cells(value) if isinstance(value, dict) else []
     if not cells or not all(isinstance(cell, str) for cell in cells):
-        return found[0]
+        return match[0]
     return "\n" + " | ".join(" ".join(cell.replace("|", "/").split()) for cell in cells) + "\n"
 
 
@@ -284,7 +284,7 @@ def _fault(name: str, positive: str, negative: str) -> str:
     """Why the three texts are no attribute; empty where they are one."""
     if not positive or not negative:
         missing = " or ".join(
-            side for side, said in (("presence", positive), ("absence", negative)) if not said
+            side for side, sentence in (("presence", positive), ("absence", negative)) if not sentence
         )
         return f"no sentence for {missing}"
     if positive.casefold() == negative.casefold():

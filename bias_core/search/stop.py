@@ -265,15 +265,15 @@ def _mean_difference(x: Floats, y: Floats, axis: int) -> Floats:
 def _best_first(texts: Sequence[str], rows: Floats, target: Array, prefix: str) -> tuple[list[str], Floats]:
     """Texts and rows by falling dot product with ``target``; of equal words only the best."""
     order = np.argsort(-(rows @ target), kind="stable")
-    said, kept = {_words(prefix)}, []
+    seen_words, places = {_words(prefix)}, []
     for index in order:
         words = _words(texts[index])
-        if words not in said:
-            said.add(words)
-            kept.append(index)
-    if not kept:
+        if words not in seen_words:
+            seen_words.add(words)
+            places.append(index)
+    if not places:
         raise InvalidInput(f"the language model proposed no word, only {texts[0]!r}; try another prefix.")
-    return [texts[index] for index in kept], rows[kept]
+    return [texts[index] for index in places], rows[places]
 
 
 def _words(text: str) -> str:
