@@ -12,6 +12,6 @@ app = typer.Typer(
 for command in (explore.explore, explore.models, explore.attributes, explore.runs, measures.measures):
     app.command()(command)
 app.command()(compare.compare)
-app.command()(run.run)
+app.command(hidden=True)(run.run)
 app.command(name="calibrate-report")(calibrate.calibrate_report)
 app.add_typer(study.app, name="study", help="Run the studies of the papers.")

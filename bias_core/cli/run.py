@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -14,7 +14,6 @@ from rich.table import Table
 from bias_core.cli.common import (
     EngineName,
     EngineOption,
-    ForceOption,
     WorkersOption,
     choose_engine,
     console,
@@ -23,7 +22,8 @@ from bias_core.cli.common import (
     show_warning,
     user_errors,
 )
-from bias_core.cli.study import name_and_value, save_study_report, show_study_report
+from bias_core.cli.given_settings import Given, SettingsFile, read_given, with_settings
+from bias_core.cli.study import app, save_study_report, show_study_report
 from bias_core.cli.tables import show_table
 from bias_core.errors import InvalidInput
 
@@ -34,91 +34,145 @@ if TYPE_CHECKING:
     from bias_core.services import Services
     from bias_core.studies.progress import Progress
     from bias_core.studies.study_plan import StudyPlan
-    from bias_core.studies.study_types import StudyReport, StudySettings
+    from bias_core.studies.study_types import Design, StudySettings
 
 T = TypeVar("T")
 
 _LONG_SECONDS = 600
 
 
-def run(
-    study: Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")],
-    model: Annotated[
-        list[str] | None,
-        typer.Option(help="Any number of times: a model of `models`, org/name, or a folder."),
-    ] = None,
-    condition: Annotated[
-        list[str] | None,
-        typer.Option(help="Any number of times: planted condition of the calibration models."),
-    ] = None,
-    n: Annotated[
-        int | None, typer.Option("-n", "--images-per-prompt", help="The study's own number if left out.")
-    ] = None,
-    scale: Annotated[float, typer.Option(help="Share of that size, above 0 and up to 1.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Picture i of a prompt has seed + i.")] = 0,
-    steps: Annotated[
-        int | None, typer.Option(help="Denoising steps; the model's default if left out.")
-    ] = None,
-    guidance: Annotated[
-        float | None, typer.Option(help="Guidance scale; the model's default if left out.")
-    ] = None,
-    option: Annotated[list[str] | None, typer.Option(help="name=value, see `study show`.")] = None,
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """What is done with the runs that are asked for.
+
+    Attributes
+    ----------
+    n : pictures per prompt; None: as the study has it.
+    plan : say what it will cost, and ask before a long run.
+    only_plan : and do no more.
+    measure : not only draw.
+    yes : do not ask.
+    keep : never evict the pictures.
+    out : folder (or zip) for the report; with ``apart`` a folder for each model and condition.
+    """
+
+    n: int | None
+    plan: bool
+    only_plan: bool
+    measure: bool
+    yes: bool
+    keep: bool
+    out: Path | None
+    apart: bool = False
+
+
+Study = Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]
+Images = Annotated[
+    int | None, typer.Option("-n", "--images-per-prompt", help="The study's own number if left out.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a long run.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Never evict these pictures.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Folder, or name.zip, for report, tables and figures."),
+]
+
+
+@app.command(name="run")
+@with_settings
+def run_studies(
+    study: Study = "",
+    *,
+    given: Given,
+    settings: SettingsFile = None,
+    n: Images = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="First say what drawing will cost, and ask before a long run.")
+    ] = False,
+    dry_run: DryRun = False,
+    draw_only: Annotated[bool, typer.Option("--draw-only", help="Only fill the picture store.")] = False,
+    yes: Yes = False,
+    keep: Keep = False,
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what it would cost; load and draw nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a long run.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Never evict these pictures.")] = False,
-    measure: Annotated[
-        bool, typer.Option("--measure", help="Then measure each, as `study run` does.")
-    ] = False,
-    encoder: Annotated[str, typer.Option(help="Who reads the pictures.")] = "calibration-clip",
-    force: ForceOption = False,
-    out: Annotated[
-        Path | None, typer.Option(help="With --measure: folder for a report per model and condition.")
-    ] = None,
+    out: Out = None,
 ) -> None:
-    """Draw the pictures of a study, for each model under each condition, and measure nothing yet.
+    """Run a study: draw and measure. Ctrl-C stops; the same command goes on from there.
 
-    `study run` draws and measures one model under one condition. `run` is for what takes long: it says
-    what that will cost, fills the picture store with one or several models' pictures, here or on many
-    GPUs (--engine ray), and stops there; `study run` with the same settings, or --measure, then finds the
-    pictures. What exists is not drawn again: after Ctrl-C or a crash, the same command goes on. (Studies
-    that draw more from what they found, such as oasis-stop, draw that while measuring.)
+    What exists is not drawn again. For what takes long, --plan says what drawing will cost, and
+    --draw-only fills the picture store, here or on many GPUs (--engine ray): the same settings then find the
+    pictures. (Studies that draw more from what they found, such as oasis-stop, draw that while measuring.)
 
     --engine ray joins the cluster of RAY_ADDRESS, whose machines all need this program, the weights and
     the same BIAS_DATA_DIR on a shared disk; without RAY_ADDRESS it uses all of this machine.
     """
-    from bias_core.studies.study_types import StudySettings
+    how = How(
+        n=n, plan=plan or draw_only, only_plan=dry_run, measure=not draw_only, yes=yes, keep=keep, out=out
+    )
+    _run(study, given, settings, how, (engine, workers))
 
-    if out is not None and not measure:
-        raise typer.BadParameter("reports need --measure", param_hint="--out")
+
+@with_settings
+def run(
+    study: Study = "",
+    *,
+    given: Given,
+    settings: SettingsFile = None,
+    n: Images = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    keep: Keep = False,
+    measure: Annotated[bool, typer.Option("--measure", help="Then measure each.")] = False,
+    engine: EngineOption = EngineName.local,
+    workers: WorkersOption = 0,
+    out: Out = None,
+) -> None:
+    """Older name of `study run --plan --draw-only`; with --measure, of `study run --plan`."""
+    typer.secho(f"`run` is now `study run --plan{'' if measure else ' --draw-only'}`.", fg="yellow", err=True)
+    how = How(n=n, plan=True, only_plan=dry_run, measure=measure, yes=yes, keep=keep, out=out, apart=True)
+    _run(study, given, settings, how, (engine, workers))
+
+
+def _run(study: str, given: Given, file: Path | None, how: How, engine: tuple[EngineName, int]) -> None:
+    if how.out is not None and not how.measure:
+        raise typer.BadParameter("reports need measuring (`run`: --measure)", param_hint="--out")
+    from bias_core.studies.designs import find_design
+    from bias_core.studies.run_study import plan_study
+
     with user_errors(), open_services() as services:
-        choose_engine(services, engine, workers)
-        settings = StudySettings(
-            encoder=encoder,
-            scale=scale,
-            seed=seed,
-            num_inference_steps=steps,
-            guidance_scale=guidance,
-            options=dict(name_and_value(text) for text in option or []),
-            force=force,
-        )
-        chosen = _settings(settings, model or [settings.model], condition or [settings.condition], services)
-        plans = _plans(study, n, chosen, services, measure=measure, estimate=dry_run)
-        if not dry_run:
-            _find_rates(plans, services)
-        long = _show_costs(plans, services)
-        _show_refusals(plans, services, measure=measure)
-        if dry_run:
-            return
-        if long and not yes:
-            _ask()
-        for plan in plans:
-            _draw(plan, services, keep=keep)
-        if measure:
-            _measure(plans, services, out)
+        choose_engine(services, *engine)
+        name, like, models, conditions = read_given(study, given, file)
+        design = _sized(find_design(name), how.n)
+        chosen = _settings(like, models, conditions, services)
+        if how.plan or how.only_plan or len(chosen) > 1:
+            plans = [
+                plan_study(design, settings, services, measure=how.measure, estimate=how.only_plan)
+                for settings in chosen
+            ]
+            if not _is_agreed(plans, services, how):
+                return
+            for plan in plans:
+                _draw(plan, services, keep=how.keep)
+        if how.measure:
+            _measure(design, chosen, services, how)
+
+
+def _sized(design: Design, n: int | None) -> Design:
+    if n is not None and n < 1:
+        raise InvalidInput(f"the number of pictures per prompt is at least 1, got {n}")
+    return design if n is None else replace(design, images_per_prompt=n)
+
+
+def _is_agreed(plans: Sequence[StudyPlan], services: Services, how: How) -> bool:
+    """Whether to go on, once it is known what that will cost."""
+    if not how.only_plan:
+        _find_rates(plans, services)
+    long = _show_costs(plans, services)
+    _show_refusals(plans, services, measure=how.measure)
+    if long and not (how.only_plan or how.yes):
+        _ask()
+    return not how.only_plan
 
 
 def _follow(start: Callable[..., Generator[Progress, None, T]], plan: StudyPlan, services: Services) -> T:
@@ -135,26 +189,6 @@ def _settings(
         for name in has
         for condition in (dict.fromkeys(conditions) if has[name] or not any(has.values()) else [""])
     ]
-
-
-def _plans(
-    study: str,
-    n: int | None,
-    chosen: Sequence[StudySettings],
-    services: Services,
-    *,
-    measure: bool,
-    estimate: bool,
-) -> list[StudyPlan]:
-    from bias_core.studies.designs import find_design
-    from bias_core.studies.run_study import plan_study
-
-    design = find_design(study)
-    if n is not None:
-        if n < 1:
-            raise InvalidInput(f"the number of pictures per prompt is at least 1, got {n}")
-        design = replace(design, images_per_prompt=n)
-    return [plan_study(design, settings, services, measure=measure, estimate=estimate) for settings in chosen]
 
 
 def _find_rates(plans: Sequence[StudyPlan], services: Services) -> None:
@@ -175,7 +209,7 @@ def _show_costs(plans: Sequence[StudyPlan], services: Services) -> bool:
     costs = [study_cost(plan, services) for plan in plans]
     table = Table("model", "condition", "pictures", "exist", "to draw", "time", "disk")
     for plan, cost in zip(plans, costs, strict=True):
-        table.add_row(plan.settings.model, plan.settings.condition or "–", *_cells(cost, plan))
+        table.add_row(_model(plan), _condition(plan), *_cells(cost, plan))
     show_table(table)
     drawn = [plan for plan in plans if plan.rows.revision]
     for note in dict.fromkeys(note for plan in drawn for note in plan_notes(plan, services)):
@@ -265,24 +299,32 @@ def _ask() -> None:
 def _draw(plan: StudyPlan, services: Services, *, keep: bool) -> None:
     from bias_core.studies.run_study import draw_study
 
-    (data,) = _follow(draw_study, plan, services)
+    arms = _follow(draw_study, plan, services)
     if keep:
         services.manifests.keep(plan.manifest.id)
-    blocked = f", {data.n_blocked:,} blanked by the safety checker" if data.n_blocked else ""
-    title = f"{plan.design.name}, {plan.settings.model} {plan.settings.condition}".rstrip()
-    console.print(f"{title}: {data.n_planned:,} pictures{blocked}. Run {plan.manifest.id}", markup=False)
+    n_blocked = sum(data.n_blocked for data in arms)
+    blocked = f", {n_blocked:,} blanked by the safety checker" if n_blocked else ""
+    n = sum(data.n_planned for data in arms)
+    title = f"{plan.design.name}, {_model(plan)} {_condition(plan)}".rstrip(" –")
+    console.print(f"{title}: {n:,} pictures{blocked}. Run {plan.manifest.id}", markup=False)
 
 
-def _measure(plans: Sequence[StudyPlan], services: Services, out: Path | None) -> None:
+def _model(plan: StudyPlan) -> str:
+    return " and ".join(dict.fromkeys(arm.settings.model for arm in plan.arms or (plan,)))
+
+
+def _condition(plan: StudyPlan) -> str:
+    return " and ".join(dict.fromkeys(arm.settings.condition for arm in plan.arms or (plan,))) or "–"
+
+
+def _measure(design: Design, chosen: Sequence[StudySettings], services: Services, how: How) -> None:
     from bias_core.studies.run_study import run_study
 
-    def measured(
-        plan: StudyPlan, services: Services, *, cancelled: Callable[[], bool]
-    ) -> Generator[Progress, None, StudyReport]:
-        return run_study(plan.design, plan.settings, services, cancelled=cancelled)
-
-    for plan in plans:
-        report = _follow(measured, plan, services)
+    for settings in chosen:
+        report = run_with_bar(lambda stop, asked=settings: run_study(design, asked, services, cancelled=stop))  # type: ignore[misc]
+        if how.keep:
+            services.manifests.keep(report.run_id)
         show_study_report(report)
-        name = f"{plan.settings.model}-{plan.settings.condition}".strip("-").replace("/", "--")
-        save_study_report(report, None if out is None else out / name)
+        name = f"{settings.model}-{settings.condition}".strip("-").replace("/", "--")
+        apart = how.apart or len(chosen) > 1
+        save_study_report(report, how.out / name if how.out and apart else how.out)

@@ -12,7 +12,7 @@ import yaml
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.settings import ASSETS
 from bias_core.studies.setting_fields import option_values, settings_of
-from bias_core.studies.study_types import Design
+from bias_core.studies.study_types import Design, settings_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,6 +129,7 @@ def _load(path: Path, folder: Path) -> Design:
         raise StorageError(f"{path}: a design has no {', '.join(wrong)}; it has {', '.join(sorted(known))}")
     if missing:
         raise StorageError(f"{path}: a design needs {', '.join(sorted(missing))}")
+    settings_from_dict(values.get("settings", {}))
     return Design(**values)
 
 

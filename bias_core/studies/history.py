@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bias_core.errors import BiasCoreError, InvalidInput, StorageError
 from bias_core.studies.arms import each_arm
 from bias_core.studies.explore_types import ExploreReport
 from bias_core.studies.plain_values import decode
 from bias_core.studies.saved_reports import open_report, report_store
-from bias_core.studies.study_types import Arm, Design, StudySettings
+from bias_core.studies.setting_fields import settings_of
+from bias_core.studies.study_types import Design, StudySettings, settings_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -170,7 +171,8 @@ def _study(
     from bias_core.studies.run_study import run_study
 
     design = _design(manifest)
-    settings = _settings(manifest.settings)
+    known = settings_of(StudySettings)
+    settings = settings_from_dict({k: v for k, v in manifest.settings.items() if k in known})
     for one in each_arm(settings):
         if one.images and not Path(one.images).exists():
             raise InvalidInput(
@@ -186,12 +188,6 @@ def _design(manifest: Manifest) -> Design:
             f"the run {manifest.id} was made by an older version, which did not keep its design"
         )
     return design
-
-
-def _settings(values: Any) -> StudySettings:
-    known = {f.name for f in fields(StudySettings)}
-    arms = tuple(Arm(**arm) for arm in values.get("arms", ()))
-    return StudySettings(**{key: value for key, value in values.items() if key in known} | {"arms": arms})
 
 
 def _mine(services: StudyServices, session: str, run_id: str) -> Manifest:

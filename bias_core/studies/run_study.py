@@ -270,18 +270,22 @@ def _laid_out(
 
 
 def with_options(design: Design, settings: StudySettings) -> StudySettings:
-    """The settings with the design's options filled in, each of the type that the design gives it.
+    """The settings with the design's own and its options filled in, where nothing else is asked for.
 
     Raises
     ------
     InvalidInput
         An option that the design does not have, a value that is not of its type or outside of its range.
     """
-    return check_arms(replace(settings, options=typed_options(design, settings.options)))
+    own = {name: value for name, value in design.settings.items() if name not in changed_settings(settings)}
+    return check_arms(replace(settings, **{**own, "options": typed_options(design, settings.options)}))
 
 
-_ADDED = ("arms", "negative_prompt")
-"""Settings that older runs did not have: left out where they ask for nothing, so that ids stay."""
+_FIRST = {
+    "model", "condition", "encoder", "scale", "seed", "num_inference_steps", "guidance_scale", "confidence",
+    "images", "labels", "options", "force",
+}  # fmt: skip
+"""Settings that every run has had; later ones are left out at their default, so that ids stay."""
 
 
 def _manifest(
@@ -306,10 +310,12 @@ def _manifest(
 
 def _run_id(design: Design, settings: StudySettings, session: str) -> str:
     # The design's data decides the numbers too, so it is part of what makes a run the same run.
-    values = {k: v for k, v in asdict(settings).items() if k not in _ADDED or v}
+    chosen = _FIRST | set(changed_settings(settings))
+    values = {k: v for k, v in asdict(settings).items() if k in chosen}
     changed = changed_settings(settings.options)
     values["options"] = {k: v for k, v in values["options"].items() if k in design.options or k in changed}
-    asked = json.dumps([session, asdict(design), values], sort_keys=True, default=str)
+    laid_out = {k: v for k, v in asdict(design).items() if k != "settings" or v}
+    asked = json.dumps([session, laid_out, values], sort_keys=True, default=str)
     return hashlib.sha256(asked.encode()).hexdigest()[:16]
 
 

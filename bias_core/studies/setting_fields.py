@@ -24,6 +24,7 @@ __all__ = [
     "Setting",
     "changed_settings",
     "is_nothing",
+    "name_and_value",
     "option_values",
     "setting",
     "settings_class",
@@ -32,6 +33,7 @@ __all__ = [
 
 T = TypeVar("T")
 _INFO = "setting"
+_ENDLESS = 1e9  # an end that nobody needs to be told of
 _WORDS = {
     int: "a whole number",
     float: "a number",
@@ -131,7 +133,8 @@ class Setting:
         """
         times = 100 if self.percent else 1
         low = _end(self.ge, times) or (f"above {_end(self.gt, times)}" if self.gt is not None else "")
-        high = _end(self.le, times) or (f"below {_end(self.lt, times)}" if self.lt is not None else "")
+        le = None if self.le is not None and self.le >= _ENDLESS else self.le
+        high = _end(le, times) or (f"below {_end(self.lt, times)}" if self.lt is not None else "")
         if low and high:
             return f"{low} to {high}"
         return f"at least {low}" if low else f"at most {high}" if high else ""
@@ -171,13 +174,15 @@ class Setting:
         """A value as forms and addresses show it."""
         if isinstance(value, tuple):
             return ", ".join(map(str, value))
-        number = round(100 * value, 6) if self.percent else value
+        number = round(100 * value, 6) if self.percent and value is not None else value
         if self.may_be_left_out:
             return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-        return int(number) if self.percent and number == int(number) else number
+        return int(number) if self.percent and number is not None and number == int(number) else number
 
     def write(self, value: Any) -> str:
         """A value as the text that :meth:`read` takes."""
+        if value is None:
+            return ""
         return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
     @property
@@ -289,6 +294,14 @@ def settings_of(kind: type) -> Mapping[str, Setting]:
         )
         for one in fields(kind)
     }
+
+
+def name_and_value(text: str) -> tuple[str, str]:
+    """An option of a study, as it is written on the command line and in the API."""
+    name, sign, value = str(text).partition("=")
+    if not sign or not name.strip():
+        raise InvalidInput(f"write an option as name=value, got {quoted(text)}")
+    return name.strip(), value.strip()
 
 
 def changed_settings(settings: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from bias_core.errors import InvalidInput, quoted
 from bias_core.studies.setting_fields import setting, settings_class
 
 if TYPE_CHECKING:
@@ -40,12 +41,13 @@ _CONDITION = {
     "sentence": "Bias planted in the calibration world: published, fair, extreme, trigger or backdoor",
 }
 _STEPS: dict[str, Any] = {
-    "label": "Number of denoising steps", "sentence": "Left out: the model's own", "ge": 1, "le": MAX_STEPS,
-    "option": "--steps",
+    "label": "Number of denoising steps", "sentence": "Of each picture; left out: the model's own",
+    "ge": 1, "le": MAX_STEPS, "option": "--steps",
 }  # fmt: skip
 _GUIDANCE: dict[str, Any] = {
-    "label": "Guidance scale", "sentence": "Left out: the model's own", "ge": 0, "le": MAX_GUIDANCE,
-    "option": "--guidance",
+    "label": "Guidance scale",
+    "sentence": "How strongly pictures follow the prompt; left out: the model's own",
+    "ge": 0, "le": MAX_GUIDANCE, "option": "--guidance",
 }  # fmt: skip
 _NEGATIVE = {
     "label": "Negative prompt", "sentence": "What pictures are guided away from", "link": "negative",
@@ -89,13 +91,12 @@ class StudySettings:
     condition: str = setting("published", **_CONDITION)
     encoder: str = setting("calibration-clip", "Reader (encoder)", "Who reads the pictures")
     scale: float = setting(
-        1.0, "Share of the full size", "Of the full number of pictures, above 0 and up to 1", gt=0, le=1,
+        1.0, "Share of the full size", "Of the number of pictures that the study asks for", gt=0, le=1,
         link="percent", percent=True,
     )  # fmt: skip
     seed: int = setting(0, "Seed", "Picture i of a prompt has seed + i", ge=0, le=MAX_SEED)
     num_inference_steps: int | None = setting(None, **_STEPS)
     guidance_scale: float | None = setting(None, **_GUIDANCE)
-    negative_prompt: str = setting("", **_NEGATIVE)
     confidence: float = setting(0.95, "Confidence", "Of every interval", ge=0.5, lt=1, percent=True)
     images: str = setting("", **_IMAGES)
     labels: str = setting(
@@ -107,7 +108,31 @@ class StudySettings:
         "Score anyway",
         "Let readers of the calibration world read other pictures; the report says so first",
     )
-    arms: tuple[Arm, ...] = setting((), "Arms", "Several ways to draw the same study, which are compared")
+    negative_prompt: str = setting("", **_NEGATIVE)
+    arms: tuple[Arm, ...] = setting(
+        (),
+        "Arms",
+        "Several ways to draw the same, which are compared; each key=value|key=value, such as condition=fair",
+    )
+
+
+def settings_from_dict(values: Mapping[str, Any]) -> StudySettings:
+    """Settings from plain values, as a file or a manifest has them.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such setting, or a value is not of its type; the message quotes it.
+
+    Examples
+    --------
+    >>> settings_from_dict({"seed": 3, "arms": [{"condition": "fair"}, {}]}).arms[0].condition
+    'fair'
+    """
+    arms = values.get("arms") or ()
+    if not isinstance(arms, (list, tuple)) or not all(isinstance(arm, Mapping) for arm in arms):
+        raise InvalidInput(f"arms must be a list, each with names and their values; got {quoted(arms)}")
+    return StudySettings(**{**values, "arms": tuple(Arm(**arm) for arm in arms)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +148,7 @@ class Design:
     images_per_prompt : as published.
     options : of the program, with their values as published.
     published_size : in words, how many pictures were published, where that is not the design's full size.
+    settings : of :class:`StudySettings`, by name: the defaults of this study in place of the program's.
     """
 
     name: str
@@ -135,6 +161,7 @@ class Design:
     images_per_prompt: int = 10
     options: Mapping[str, Any] = field(default_factory=dict)
     published_size: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bias_core.services import Services
 
 _MOST_BYTES = 5_000_000  # of a call over MCP
+_LONGEST = 3000  # characters of a text there: the library's own errors quote the whole of it
 
 _UNREADABLE = (
     "What was sent cannot be read as the inputs of this: send as many values as it takes, each of the type "
@@ -126,5 +127,5 @@ def _unreadable(body: bytes) -> str:
     if not isinstance(asked, dict) or not isinstance(asked.get("params", {}), dict):
         return "What was sent is no call that can be read here; send one JSON object as JSON-RPC 2.0 has it"
     with user_errors() as problem:
-        check_texts("what is asked", asked.get("params", {}).get("arguments"))
+        check_texts("what is asked", asked.get("params", {}).get("arguments"), longest=_LONGEST)
     return problem.message

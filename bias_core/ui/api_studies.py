@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cache, partial, wraps
-from inspect import Parameter, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import gradio as gr
@@ -15,13 +15,15 @@ from bias_core.errors import BiasCoreError, InvalidInput, quoted
 from bias_core.given_values import check_arguments
 from bias_core.metrics.cards import METRICS
 from bias_core.studies import report as explore_report
+from bias_core.studies.arms import parse_arms
 from bias_core.studies.catalogue import find_attribute, load_attribute_sets, suggest_set
 from bias_core.studies.compare import compare
-from bias_core.studies.compare_export import parse_arms
+from bias_core.studies.compare_export import parse_arms as compared_arms
 from bias_core.studies.compare_types import CompareSettings
 from bias_core.studies.designs import find_design, list_designs, option_settings, program_of
 from bias_core.studies.run_study import run_study, with_options
 from bias_core.studies.saved_reports import open_report
+from bias_core.studies.setting_fields import name_and_value, settings_of
 from bias_core.studies.study_report import plain, to_dict
 from bias_core.studies.study_types import StudyReport, StudySettings
 from bias_core.ui.messages import said
@@ -53,11 +55,38 @@ def tool(run: Callable[P, T]) -> Callable[P, T]:
                 bound.arguments[name] = defaults[name]
         try:
             check_arguments(run, bound.arguments)
-            return run(*bound.args, **bound.kwargs)
+            bound.apply_defaults()
+            return run(**bound.arguments)  # type: ignore[call-arg]
         except BiasCoreError as error:
             raise gr.Error(said(error), print_exception=False) from error
 
     return answer
+
+
+def with_settings(run: Callable[..., T]) -> Callable[..., T]:
+    """A method of programs with a parameter for every setting that they may give, in place of ``**given``."""
+    declared = [one for one in settings_of(StudySettings).values() if not one.local]
+    own = [one for one in signature(run).parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+    made = [
+        Parameter(
+            one.name,
+            Parameter.POSITIONAL_OR_KEYWORD,
+            default=None if one.kind in (object, tuple) else _SMALLER.get(one.name, one.default),
+            annotation=_LISTS.get(one.name, one.annotation),
+        )
+        for one in declared
+    ]
+    parameters = [*own, *made]
+    run.__signature__ = Signature(parameters, return_annotation=run.__annotations__["return"])  # type: ignore[attr-defined]
+    del run.__annotations__["given"]
+    run.__annotations__ |= {one.name: one.annotation for one in made}
+    told = "".join(f"    {one.name}: {one.sentence}.\n" for one in declared)
+    run.__doc__ = f"{cleandoc(run.__doc__ or '')}\n{told}"
+    return run
+
+
+_SMALLER = {"scale": 0.05}  # of the full size: what a program draws that asks for nothing else
+_LISTS = {"options": list[str] | None, "arms": list[str] | None}  # as name=value, and key=value|key=value
 
 
 def new_session() -> str:
@@ -80,20 +109,8 @@ class StudyTools:
         self.services = services
 
     @tool
-    def run_study(
-        self,
-        study: str,
-        model: str = "calibration-renderer",
-        condition: str = "published",
-        encoder: str = "calibration-clip",
-        scale: float = 0.05,
-        seed: int = 0,
-        num_inference_steps: int | None = None,
-        guidance_scale: float | None = None,
-        confidence: float = 0.95,
-        options: list[str] | None = None,
-        force: bool = False,
-    ) -> dict[str, Any]:
+    @with_settings
+    def run_study(self, study: str, **given: Any) -> dict[str, Any]:
         """Run a published study of bias on a text-to-image model and report its numbers.
 
         The report has findings (each with interval, n, null value, p-value where there is a test), tables,
@@ -101,31 +118,13 @@ class StudyTools:
 
         Args:
             study: A study of list_studies, for example "t2iat-tests".
-            model: A model of list_models, or org/name of the hub.
-            condition: Which bias was planted in the calibration world: published, fair, extreme, trigger or
-                backdoor.
-            encoder: Reader of the pictures.
-            scale: Share of the full number of pictures, above 0 and up to 1.
-            seed: Picture i of a prompt has seed + i.
-            num_inference_steps: Denoising steps; left out: the model's default.
-            guidance_scale: Guidance; left out: the model's default.
-            confidence: Of every interval, for example 0.95.
-            options: Of the study, each as "name=value"; see list_studies.
-            force: Score anyway with a calibration reader; the report says so first.
         """
         design = _shipped(study)
-        settings = StudySettings(
-            model=model,
-            condition=condition,
-            encoder=encoder,
-            scale=scale,
-            seed=seed,
-            num_inference_steps=num_inference_steps,
-            guidance_scale=guidance_scale,
-            confidence=confidence,
-            options=dict(_name_and_value(text) for text in options or []),
-            force=force,
-        )
+        arms = parse_arms(given.pop("arms") or [])
+        if any(arm.images for arm in arms):
+            raise InvalidInput("an arm that is asked for over the network is drawn: it takes no images")
+        options = dict(name_and_value(text) for text in given.pop("options") or [])
+        settings = StudySettings(**given, options=options, arms=arms)
         start = partial(run_study, design, settings, self.services, session=new_session())
         return to_dict(of_program(self.services, start)[1])
 
@@ -165,7 +164,7 @@ class StudyTools:
         """
         settings = CompareSettings(
             concept=concept,
-            arms=parse_arms(arms),
+            arms=compared_arms(arms),
             attributes=attributes_of(self.services, concept, attributes),
             attribute_a=attribute_a,
             attribute_b=attribute_b,
@@ -247,10 +246,3 @@ def _full_size(name: str) -> int:
     """Pictures that a study asks for; 0 where it reads somebody's own."""
     design = find_design(name)
     return sum(shot.n for shot in program_of(design).shots(design, with_options(design, StudySettings())))
-
-
-def _name_and_value(text: str) -> tuple[str, str]:
-    name, sign, value = str(text).partition("=")
-    if not sign or not name.strip():
-        raise InvalidInput(f"write an option as name=value, got {quoted(text)}")
-    return name.strip(), value.strip()

@@ -10,6 +10,8 @@ import gradio as gr
 
 from bias_core.studies.explore_types import ExploreReport
 from bias_core.studies.history import EXPLORE, design_of, list_runs, open_run
+from bias_core.studies.setting_fields import settings_of
+from bias_core.studies.study_types import StudySettings
 from bias_core.ui import messages
 from bias_core.ui.links import query_of, read_link
 from bias_core.ui.messages import user_errors
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 _AT_WORK = "at work"
 _MOST_LOOKED_AT = 50  # runs, the newest first
+
+
+_SETTINGS = {name: one for name, one in settings_of(StudySettings).items() if one.may_be_linked}
 
 
 class ComingBack:
@@ -104,9 +109,14 @@ class ComingBack:
         if not link.values or run_id == _AT_WORK:
             return True
         run = self._services.manifests.find(run_id) if run_id else None
-        has = {} if run is None else {**run.settings, "study": run.study}
-        has["percent"] = round(100 * has.get("scale", 0), 6)
-        return all(has.get(name) == value for name, value in link.values.items())
+        if run is None:
+            return False
+        has = {one.key: one.shown(run.settings.get(name)) for name, one in _SETTINGS.items()}
+        has |= {"study": run.study}
+        options, asked = run.settings.get("options", {}), dict(link.values)
+        has["options"] = {name: _plain(options.get(name)) for name in asked.get("options", {})}
+        asked["options"] = {name: _plain(value) for name, value in asked.get("options", {}).items()}
+        return all(has.get(name) == value for name, value in asked.items())
 
     def _last_runs(self, visitor: Visitor) -> dict[str, str]:
         """By tab the id of the newest run that has a report."""
@@ -123,3 +133,8 @@ class ComingBack:
             design = design_of(self._services, visitor.key, line.run_id)
             return next((key for key, tab in self._tabs.items() if tab.claims(design)), self._runs.key)
         return ""
+
+
+def _plain(value: Any) -> Any:
+    """A value of an option as a manifest has it."""
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,212 @@
+"""A setting is declared once, and every door that can give it follows."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from bias_core.cli import app
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.studies.designs import STUDY_FOLDER, find_design
+from bias_core.studies.run_study import plan_study, with_options
+from bias_core.studies.setting_fields import setting, settings_class, settings_of
+from bias_core.studies.study_export import to_command, to_python
+from bias_core.studies.study_types import Arm, StudySettings, settings_from_dict
+
+ROOT = Path(__file__).parent.parent.parent
+NEW = """    strength: float | None = setting(
+        None, "Strength", "How strong it is", ge=0, le=2, option="--strength"
+    )
+    arms: tuple[Arm, ...] = setting("""
+PROBE = """
+import inspect, json
+from typer.testing import CliRunner
+from bias_core.cli import app
+from bias_core.studies.designs import find_design
+from bias_core.studies.run_study import with_options
+from bias_core.studies.study_export import to_command, to_python
+from bias_core.studies.study_types import StudySettings, settings_from_dict
+from bias_core.ui.api_studies import StudyTools
+from bias_core.ui.links import LINK_NAMES
+from bias_core.ui.study_form import FIELDS, FORM
+design = find_design("t2iat-tests")
+settings = with_options(design, settings_from_dict({"strength": 1.5}))
+print(json.dumps({
+    "help": CliRunner().invoke(app, ["study", "run", "--help"], env={"COLUMNS": "200"}).output,
+    "api": str(inspect.signature(StudyTools.run_study)),
+    "sentence": StudyTools.run_study.__doc__,
+    "form": [FIELDS, FORM["strength"].info],
+    "links": LINK_NAMES,
+    "command": to_command(design, settings),
+    "python": to_python(design, settings),
+}))
+"""
+
+
+def test_a_setting_that_is_added_in_one_place_is_found_at_every_door(tmp_path):
+    shutil.copytree(ROOT / "bias_core", tmp_path / "bias_core")
+    (tmp_path / "assets").symlink_to(ROOT / "assets")
+    path = tmp_path / "bias_core" / "studies" / "study_types.py"
+    text = path.read_text()
+    assert text.count("    arms: tuple[Arm, ...] = setting(") == 1
+    path.write_text(text.replace("    arms: tuple[Arm, ...] = setting(", NEW))
+    done = subprocess.run([sys.executable, "-c", PROBE], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert "--strength" in found["help"]
+    assert "How strong it is. 0 to 2." in " ".join(found["help"].replace("│", " ").split())
+    assert "strength: float | None = None" in found["api"]
+    assert "strength: How strong it is" in found["sentence"]
+    assert "strength" in found["form"][0]
+    assert found["form"][1] == "How strong it is. 0 to 2"
+    assert "strength" in found["links"]
+    assert found["command"].endswith("--strength 1.5")
+    assert "strength=1.5" in found["python"]
+
+
+@settings_class(frozen=True, kw_only=True)
+class Kinds:
+    """One setting of every kind."""
+
+    whole: int = setting(3, "Whole", "A number", ge=1, le=9)
+    number: float | None = setting(None, "Number", "Another", gt=0, lt=1)
+    truth: bool = setting(False, "Truth", "Or not")
+    text: str = setting("a", "Text", "Words")
+    words: tuple[str, ...] = setting((), "Words", "More")
+    choice: Literal["one", "two"] = setting("one", "Choice", "Of two")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "value"),
+    [
+        ("whole", "5", 5), ("whole", 5.0, 5), ("number", "0.5", 0.5), ("number", "", None),
+        ("number", None, None), ("truth", "yes", True), ("truth", False, False), ("text", None, ""),
+        ("text", " b ", "b"),
+        ("words", "a, b", ("a", "b")), ("words", ["a"], ("a",)), ("words", "", ()), ("choice", "two", "two"),
+    ],
+)  # fmt: skip
+def test_what_forms_and_addresses_hold_is_read_and_shown_again(name, given, value):
+    one = settings_of(Kinds)[name]
+    assert one.read(given) == value
+    assert getattr(Kinds(**{name: value}), name) == value
+    assert one.read(one.shown(value)) == value
+    assert one.read(one.write(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("whole", True, "whole must be a whole number; got True"),
+        ("whole", "3", "whole must be a whole number; got '3'"),
+        ("whole", 0, "whole must be at least 1, got 0"),
+        ("number", 1, "number must be below 1, got 1"),
+        ("number", 0.0, "number must be above 0, got 0.0"),
+        ("number", float("nan"), "number must be a number, or left out; got nan"),
+        ("truth", 1, "truth must be true or false; got 1"),
+        ("text", None, "text must be a text; got None"),
+        ("text", "\ud800", r"text holds the character U\+D800"),
+        ("text", "a\x00", r"text holds the character U\+0000"),
+        ("words", ("a", 1), "words must be a list of texts"),
+        ("choice", "three", "choice must be one of one, two; got 'three'"),
+        ("colour", "red", "there is no setting 'colour'; there are whole, number"),
+    ],
+)
+def test_what_is_none_is_refused_in_a_sentence_by_name(name, value, words):
+    with pytest.raises(InvalidInput, match=words):
+        Kinds(**{name: value})
+    with pytest.raises(InvalidInput, match=words):
+        replace(Kinds(), **{name: value})
+
+
+def command(tmp_path, assets, *arguments):
+    environment = {"BIAS_DATA_DIR": str(tmp_path), "BIAS_ASSETS_DIR": str(assets), "BIAS_OFFLINE": "1",
+                   "BIAS_DEVICE": "cpu", "COLUMNS": "200"}  # fmt: skip
+    return CliRunner().invoke(app, ["study", "run", *arguments], env=environment)
+
+
+def test_a_file_of_settings_says_what_is_not_given_beside_it(tmp_path, assets):
+    path = tmp_path / "mine.yaml"
+    values = {"study": "t2iat-tests", "scale": 0.02, "condition": "fair", "seed": 3,
+              "options": {"tests": ["science_arts"], "n_permutations": 50}}  # fmt: skip
+    path.write_text(yaml.safe_dump(values))
+    asked = ("--settings", str(path), "--seed", "4", "--option", "n_permutations=60", "--keep")
+    result = command(tmp_path / "data", assets, *asked)
+    assert result.exit_code == 0, result.output
+    (run,) = (json.loads(p.read_text()) for p in (tmp_path / "data" / "runs").glob("*.json"))
+    chosen = run["settings"]
+    assert (chosen["scale"], chosen["condition"], chosen["seed"], run["kept"]) == (0.02, "fair", 4, True)
+    assert (chosen["options"]["tests"], chosen["options"]["n_permutations"]) == (["science_arts"], 60)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("colour: red", "no setting 'colour'"),
+        ("seed: '3'", "seed must be a whole number"),
+        ("scale: 0", "scale must be above 0"),
+        ("arms: 5", "arms must be a list"),
+        ("arms: [{colour: red}]", "no setting 'colour'"),
+        ("options: [a]", "options must be names"),
+        ("- a", "no settings"),
+        ("a: [", "cannot read"),
+        ("3: 4", "no setting '3'"),
+        ("seed: 1", "name a study"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_in_a_line(tmp_path, assets, text, words):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    result = command(tmp_path / "data", assets, "--settings", str(path))
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+def test_commands_and_python_lines_give_the_settings_again(monkeypatch):
+    design = find_design("t2iat-tests")
+    settings = with_options(
+        design,
+        StudySettings(
+            scale=0.1, num_inference_steps=5, negative_prompt="a 'hat'", confidence=0.9, force=True,
+            options={"tests": ["science_arts", "career_family"]},
+            arms=(Arm(condition="fair"), Arm(guidance_scale=2.0)),
+        ),
+    )  # fmt: skip
+    drawn = []
+    monkeypatch.setattr("bias_core.cli.run._measure", lambda design, chosen, *_: drawn.extend(chosen))
+    result = CliRunner().invoke(app, shlex.split(to_command(design, settings))[3:])
+    assert result.exit_code == 0, result.output
+    assert [with_options(design, one) for one in drawn] == [settings]
+    scope: dict = {}
+    lines = to_python(design, settings).splitlines()
+    exec("\n".join(line for line in lines if "import" in line or line.startswith("settings")), scope)
+    assert with_options(design, scope["settings"]) == settings
+
+
+def test_a_design_has_defaults_of_its_own_for_settings(tmp_path, services):
+    values = yaml.safe_load((STUDY_FOLDER / "designs" / "t2iat-tests.yaml").read_text())
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(values | {"settings": {"seed": 7, "condition": "fair", "scale": 0.02}}))
+    design = find_design(str(path))
+    plan = plan_study(design, StudySettings(condition="extreme"), services)
+    assert (plan.settings.seed, plan.settings.condition, plan.settings.scale) == (7, "extreme", 0.02)
+    for wrong in ({"seed": "many"}, {"colour": "red"}):
+        path.write_text(yaml.safe_dump(values | {"settings": wrong}))
+        with pytest.raises((InvalidInput, StorageError), match=next(iter(wrong))):
+            find_design(str(path))
+
+
+def test_settings_of_older_runs_and_of_files_are_read_alike():
+    read = settings_from_dict(
+        {"seed": 3, "arms": [{"name": "a", "model": None}], "options": {"tests": ["x"]}}
+    )
+    assert (read.seed, read.arms[0].name, read.options) == (3, "a", {"tests": ["x"]})
