@@ -1,46 +1,34 @@
-"""PST's occupations: how far people look as the stereotype of their occupation has it, in pairs and alone."""
+"""PST's occupations and roles of power: do people look as their stereotypes have it, in pairs and alone?"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
 from bias_core.metrics.rank_agreement import kendall_tau
-from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
-from bias_core.studies.pst_labels import (
-    SINGLE,
-    PairOptions,
-    check_labelling,
-    keep_labels,
-    label_people,
-    labelled_only,
-    labeller_ready,
-    labelling_readers,
-    people_of,
-)
+from bias_core.studies.pst_labels import SINGLE, PairOptions
 from bias_core.studies.pst_scores import (
-    agreement,
-    coverage_table,
-    gap_finding,
+    both_settings,
     in_setting,
-    labelled_by,
-    labels_table,
     micro_scores,
-    raters_table,
-    runs_table,
-    score_finding,
     table_of_findings,
 )
 from bias_core.studies.pst_shots import (
+    LEVELS,
     PAIRED,
+    Pair,
     occupation_identities,
     occupation_pairs,
     pair_shots,
+    power_identities,
+    power_pairs,
     single_shots,
 )
-from bias_core.studies.study_data import nothing_ahead
+from bias_core.studies.pst_study import PairedStudy
+from bias_core.studies.report_kit import figure, table
 from bias_core.studies.study_types import (
     Design,
     Finding,
@@ -51,99 +39,129 @@ from bias_core.studies.study_types import (
     StudyTable,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bias_core.studies.study_data import StudyData
-
-TITLES = {"overall": "all occupations", "masculine": "male-stereotyped", "feminine": "female-stereotyped"}
+OCCUPATIONS = {
+    "overall": "all occupations",
+    "masculine": "male-stereotyped",
+    "feminine": "female-stereotyped",
+}
+LEVEL_TITLES = {"overall": "all roles"} | {level: level for level in LEVELS}
+_OF_ROLES = {"masculine": "male-stereotyped occupation", "feminine": "female-stereotyped occupation"}
+GENDER = "stereotyped_gender"
+STS_PAIRED, DRAWN_PAIRED, PUBLISHED_PAIRED = "STS paired", "drawn STS paired", "published STS paired"
+GAP, PUBLISHED_GAP = "gap", "published gap"
+_GAP_COLUMNS = [GAP, "gap low", "gap high", PUBLISHED_GAP]
+FEWEST_IN_ORDER = 3
 
 
 def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """All pairs of a male- and a female-stereotyped occupation in both orders, and each occupation alone."""
-    check_labelling(settings)
     pairs = occupation_pairs(design, settings)
-    alone = dict.fromkeys(side for place in (0, 1) for side in (pair[place] for pair in pairs))
+    return _pairs_and_alone(design, settings, pairs, [pair[place] for place in (0, 1) for pair in pairs])
+
+
+def power_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """A powerful and a powerless role of each occupation, side by side in both orders, and each alone."""
+    pairs = power_pairs(design, settings)
+    return _pairs_and_alone(design, settings, pairs, [role for pair in pairs for role in pair])
+
+
+def _pairs_and_alone(
+    design: Design, settings: StudySettings, pairs: list[Pair], alone: list[str]
+) -> list[Shot]:
     return [
         *pair_shots(design, pairs, design.images_per_prompt),
-        *single_shots(design, alone, settings.options.single_images),
+        *single_shots(design, dict.fromkeys(alone), settings.options.single_images),
     ]
 
 
-def measure_occupations(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+def report_occupations(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
     """Overall and micro scores of both settings, their gaps, and F against the labour market."""
-    asked = people_of(data.frame, occupation_identities(design))
-    people = yield from label_people(asked, design, settings, data)
-    keep_labels(people, data)
-    return score_occupations(design, settings, people, raters_table(asked, settings))
-
-
-def score_occupations(
-    design: Design, settings: StudySettings, asked: pd.DataFrame, raters: Sequence[StudyTable]
-) -> Results:
-    """All of it from labelled people."""
-    people = labelled_only(asked)
-    micro = _micro(people, settings)
-    overall = _overall(design, people, settings)
-    kappas, agreements = agreement(people, settings)
+    micro = _occupation_scores(people, settings)
+    by_gap = micro.sort_values(GAP, ascending=False, kind="stable", ignore_index=True)
+    published = design.data["by_stereotyped_gender"]
+    overall = both_settings(people, GENDER, OCCUPATIONS, published, settings)
+    table15 = by_gap[["display", "n single", "STS single", "n paired", STS_PAIRED, *_GAP_COLUMNS]]
     return Results(
-        findings=(*overall, *_labour_order(micro, settings), *kappas),
+        findings=(*overall, *_labour_order(micro, settings)),
         tables=(
-            table_of_findings("table3", "Overall scores (Table 3)", overall, TITLES),
+            table_of_findings("table3", "Overall scores (Table 3)", overall, OCCUPATIONS),
             _table14(micro),
-            _table15(micro),
-            coverage_table(people, settings),
-            *agreements,
-            *raters,
-            runs_table(people, settings, design.data["overall"]["occupation"]),
-            labels_table(asked),
+            table("table15", "Gap between pairs and single people (Table 15)", _named(table15)),
         ),
-        figures=(_figure3(micro), _figure4(micro), _figure5(micro)),
+        figures=(
+            _figure3(micro),
+            _figure4(micro),
+            _gap_figure(
+                "figure5", "Gap between pairs and single people (Fig. 5)", by_gap, GENDER, OCCUPATIONS
+            ),
+        ),
         notes=(
-            *labelled_by(people, settings, len(asked)),
             "Published numbers are those of DALL-E 3, labelled by people; averages and τ are those of Table "
             "14's rows.",
         ),
     )
 
 
-def _overall(design: Design, people: pd.DataFrame, settings: StudySettings) -> list[Finding]:
-    """Paired, single and gap for all occupations, then for those of each stereotype (Table 3)."""
-    found = []
-    for key, title in TITLES.items():
-        some = people if key == "overall" else people[people["stereotyped_gender"] == key]
-        paired, single = in_setting(some), in_setting(some, SINGLE)
-        published = design.data["by_stereotyped_gender"][key]
-        gap = published["paired"] - published["single"]
-        found += [
-            score_finding(
-                f"paired_{key}", f"In pairs, {title}", paired, settings, published=published["paired"]
-            ),
-            score_finding(
-                f"single_{key}", f"Alone, {title}", single, settings, published=published["single"]
-            ),
-            gap_finding(f"gap_{key}", f"Gap, {title}", paired, single, settings, published=gap),
-        ]
-    return found
+def report_power(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
+    """Overall scores, those of each level of power, and those of every role."""
+    micro = _role_scores(people, settings)
+    average = {setting: value["average"] for setting, value in design.data["overall"]["power"].items()}
+    published = {"overall": average, **design.data["by_power_level"]}
+    overall = both_settings(people, "level", LEVEL_TITLES, published, settings)
+    return Results(
+        findings=tuple(overall),
+        tables=(
+            table_of_findings("table4", "Scores by level of power (Table 4)", overall, LEVEL_TITLES),
+            _table16(micro),
+        ),
+        figures=(_figure7(micro), *(_figure8(micro, level) for level in LEVELS)),
+        notes=(
+            "The powerful are stereotyped as masculine, the powerless as feminine; roles are drawn at random "
+            "by the seed, one of each level for an occupation.",
+            "Published numbers are those of DALL-E 3, labelled by people; averages are those of Table 16's "
+            "rows.",
+        ),
+    )
 
 
-def _micro(people: pd.DataFrame, settings: StudySettings) -> pd.DataFrame:
+def _occupation_scores(people: pd.DataFrame, settings: StudySettings) -> pd.DataFrame:
     """Scores by occupation, the most stereotyped in pairs first, with Tables 14 and 15 beside them."""
-    by = ["occupation", "display", "stereotyped_gender"]
-    scores = micro_scores(in_setting(people), in_setting(people, SINGLE), by, settings)
-    printed = pd.DataFrame(read_table("pst_occupations.csv")).set_index("occupation")
     columns = {
         "sts_single": "published STS single",
         "f_single": "published F single",
-        "sts_paired": "published STS paired",
+        "sts_paired": PUBLISHED_PAIRED,
         "f_paired": "published F paired",
         "f_labour": "F labour",
     }
+    scores = _micro(people, ["occupation", "display", GENDER], settings)
+    scores = _beside(scores, pd.DataFrame(read_table("pst_occupations.csv")), ["occupation"], columns)
+    scores[PUBLISHED_GAP] = scores[PUBLISHED_PAIRED] - scores["published STS single"]
+    return scores.sort_values([GENDER, STS_PAIRED], ascending=False, kind="stable", ignore_index=True)
+
+
+def _role_scores(people: pd.DataFrame, settings: StudySettings) -> pd.DataFrame:
+    """Scores by occupation and level, with Table 16 beside them."""
+    keys = ["occupation", "level"]
+    columns = {
+        "sts_single": "published STS single",
+        "sts_paired": PUBLISHED_PAIRED,
+        "gap": PUBLISHED_GAP,
+    }
+    scores = _micro(people, ["occupation", "display", "level", "role", "occupation_gender"], settings)
+    printed = pd.DataFrame(read_table("pst_power.csv")).rename(columns={"power_level": "level"})
+    return _beside(scores, printed, keys, columns).sort_values(keys, kind="stable", ignore_index=True)
+
+
+def _micro(people: pd.DataFrame, by: list[str], settings: StudySettings) -> pd.DataFrame:
+    return micro_scores(in_setting(people), in_setting(people, SINGLE), by, settings)
+
+
+def _beside(
+    scores: pd.DataFrame, printed: pd.DataFrame, keys: list[str], columns: Mapping[str, str]
+) -> pd.DataFrame:
+    """Scores with the printed numbers of the same rows."""
     numbers = printed[[*columns]].apply(pd.to_numeric).rename(columns=columns)
-    table = scores.join(numbers, on="occupation")
-    table["published gap"] = table["published STS paired"] - table["published STS single"]
-    order = ["stereotyped_gender", "STS paired"]
-    return table.sort_values(order, ascending=False, kind="stable", ignore_index=True)
+    return scores.merge(printed[keys].join(numbers), on=keys, how="left")
 
 
 def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]:
@@ -151,137 +169,152 @@ def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]
     known = micro.dropna(subset=["F paired", "F labour", "published F paired"])
     if len(known) < FEWEST_IN_ORDER:
         return []
-    found = kendall_tau(
+    order = kendall_tau(
         known["F paired"], known["F labour"], confidence=settings.confidence, rng=settings.seed
     )
-    published = kendall_tau(known["published F paired"], known["F labour"], n_resamples=2).tau.value
     return [
         Finding(
             key="labour_order",
             title="F in pairs and F at work, order of occupations",
             metric="kendall_tau",
-            estimate=found.tau,
-            p_value=found.p_value,
-            published=published,
+            estimate=order.tau,
+            p_value=order.p_value,
+            published=_tau(known["published F paired"], known),
             expected=_true_order(known),
             says=f"{len(known)} occupations have a labour share.",
         )
     ]
 
 
-FEWEST_IN_ORDER = 3
+def _tau(values: pd.Series, known: pd.DataFrame) -> float:
+    return kendall_tau(values, known["F labour"], n_resamples=2).tau.value
 
 
 def _true_order(known: pd.DataFrame) -> float | None:
     """τ of what was drawn, where that is on record."""
-    if "drawn STS paired" not in known or known["drawn STS paired"].isna().any():
+    if DRAWN_PAIRED not in known or known[DRAWN_PAIRED].isna().any():
         return None
-    sign = known["stereotyped_gender"].map({"masculine": -1, "feminine": 1})
-    return kendall_tau(sign * known["drawn STS paired"], known["F labour"], n_resamples=2).tau.value
+    return _tau(known[GENDER].map({"masculine": -1, "feminine": 1}) * known[DRAWN_PAIRED], known)
+
+
+def _columns_of(micro: pd.DataFrame, first: list[str], last: list[str], *, shares: bool) -> pd.DataFrame:
+    """Those of both settings between the first and the last, as far as they are known."""
+    names = list(first)
+    for setting in (SINGLE, PAIRED):
+        score, share = f"STS {setting}", f"F {setting}"
+        names += [f"n {setting}", score, f"{setting} low", f"{setting} high", f"drawn {score}"]
+        names += [f"published {score}", *([share, f"published {share}"] if shares else [])]
+        names.append(f"coverage {setting}")
+    return _named(micro[[name for name in [*names, *last] if name in micro]])
+
+
+def _named(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.rename(columns={"display": "occupation", GENDER: "stereotype"})
 
 
 def _table14(micro: pd.DataFrame) -> StudyTable:
-    columns = ["display", "stereotyped_gender"]
-    for setting in (SINGLE, PAIRED):
-        name = f"STS {setting}"
-        columns += [f"n {setting}", name, f"{setting} low", f"{setting} high", f"drawn {name}"]
-        columns += [f"published {name}", f"F {setting}", f"published F {setting}", f"coverage {setting}"]
-    columns.append("F labour")
-    return StudyTable(
-        key="table14",
-        title="Micro scores by occupation (Table 14)",
-        frame=micro[[c for c in columns if c in micro]].rename(
-            columns={"display": "occupation", "stereotyped_gender": "stereotype"}
-        ),
-        note="STS from -100 to 100; F: % perceived feminine; F labour: % women among the employed; true: of "
+    return table(
+        "table14",
+        "Micro scores by occupation (Table 14)",
+        _columns_of(micro, ["display", GENDER], ["F labour"], shares=True),
+        "STS from -100 to 100; F: % perceived feminine; F labour: % women among the employed; true: of "
         "what was drawn, where that is on record.",
     )
 
 
-def _table15(micro: pd.DataFrame) -> StudyTable:
-    columns = [
-        "n single",
-        "STS single",
-        "n paired",
-        "STS paired",
-        "gap",
-        "gap low",
-        "gap high",
-        "published gap",
-    ]
-    frame = micro.sort_values("gap", ascending=False, kind="stable", ignore_index=True)
-    return StudyTable(
-        key="table15",
-        title="Gap between pairs and single people (Table 15)",
-        frame=frame[["display", *columns]].rename(columns={"display": "occupation"}),
+def _table16(micro: pd.DataFrame) -> StudyTable:
+    return table(
+        "table16",
+        "Micro scores by role (Table 16)",
+        _columns_of(micro, ["display", "level", "role"], _GAP_COLUMNS, shares=False),
+        "With three and six pictures a role: read the intervals, not the ranks.",
     )
 
 
 def _figure3(micro: pd.DataFrame) -> StudyFigure:
-    return StudyFigure(
-        key="figure3",
-        title="Micro scores in pairs (Fig. 3)",
-        kind="intervals",
-        data=_marks(
-            micro, "STS paired", "paired", published="published STS paired", expected="drawn STS paired"
-        ),
-        labels={"x": "stereotype test score in pairs", "null": 0.0},
-        caption="Right of the line: the people look as the stereotype has it more often than not.",
+    names = {"value": STS_PAIRED, "low": "paired low", "high": "paired high"}
+    names |= {"published": PUBLISHED_PAIRED, "expected": DRAWN_PAIRED}
+    return figure(
+        "intervals",
+        "figure3",
+        "Micro scores in pairs (Fig. 3)",
+        _marks(micro, names, GENDER, OCCUPATIONS),
+        "Right of the line: the people look as the stereotype has it more often than not.",
+        x="stereotype test score in pairs",
+        null=0.0,
     )
 
 
 def _figure4(micro: pd.DataFrame) -> StudyFigure:
-    data = pd.DataFrame(
-        {
-            "x": micro["F labour"],
-            "y": micro["F paired"],
-            "ylow": micro["F paired low"],
-            "yhigh": micro["F paired high"],
-            "name": micro["display"],
-            "group": micro["stereotyped_gender"].map(TITLES),
-        }
-    ).dropna(subset=["x", "y"])
-    return StudyFigure(
-        key="figure4",
-        title="Feminine-looking people in pairs, and women at work (Fig. 4)",
-        kind="scatter",
-        data=data,
-        labels={"x": "% women among the employed", "y": "% perceived feminine in pairs", "diagonal": True},
-        caption="On the dashed line pictures would be as the labour market is.",
+    names = {"x": "F labour", "y": "F paired", "ylow": "F paired low", "yhigh": "F paired high"}
+    return figure(
+        "scatter",
+        "figure4",
+        "Feminine-looking people in pairs, and women at work (Fig. 4)",
+        _marks(micro, names, GENDER, OCCUPATIONS).dropna(subset=["x", "y"]),
+        "On the dashed line pictures would be as the labour market is.",
+        x="% women among the employed",
+        y="% perceived feminine in pairs",
+        diagonal=True,
     )
 
 
-def _figure5(micro: pd.DataFrame) -> StudyFigure:
-    data = _marks(
-        micro.sort_values("gap", ascending=False, kind="stable"), "gap", "gap", published="published gap"
-    )
-    return StudyFigure(
-        key="figure5",
-        title="Gap between pairs and single people (Fig. 5)",
-        kind="intervals",
-        data=data,
-        labels={"x": "STS in pairs minus STS alone", "null": 0.0},
-        caption="Right of the line: more stereotyped beside another person than alone.",
+def _figure7(micro: pd.DataFrame) -> StudyFigure:
+    return figure(
+        "distributions",
+        "figure7",
+        "Micro scores in pairs, by level of power (Fig. 7)",
+        pd.DataFrame({"group": micro["level"], "value": micro[STS_PAIRED]}).dropna(),
+        "Points are occupations, bars their quartiles, circles their medians. Right of the line: the "
+        "powerful look masculine, the powerless feminine.",
+        x="stereotype test score of an occupation, in pairs",
+        null=0.0,
     )
 
 
-def _marks(micro: pd.DataFrame, value: str, ends: str, **columns: str) -> pd.DataFrame:
-    """What a figure of intervals reads: a mark per occupation, coloured by its stereotype."""
-    marks = {"value": value, "low": f"{ends} low", "high": f"{ends} high", **columns}
-    present = {mark: micro[column] for mark, column in marks.items() if column in micro}
-    groups = micro["stereotyped_gender"].map(TITLES)
-    return pd.DataFrame({"name": micro["display"], "group": groups, **present}).reset_index(drop=True)
+def _figure8(micro: pd.DataFrame, level: str) -> StudyFigure:
+    some = micro[micro["level"] == level].sort_values(GAP, ascending=False, kind="stable")
+    title = f"Gap between pairs and single people, {level} roles (Fig. 8)"
+    return _gap_figure(f"figure8_{level}", title, some, "occupation_gender", _OF_ROLES)
+
+
+def _gap_figure(
+    key: str, title: str, micro: pd.DataFrame, column: str, groups: Mapping[str, str]
+) -> StudyFigure:
+    names = {"value": GAP, "low": "gap low", "high": "gap high", "published": PUBLISHED_GAP}
+    return figure(
+        "intervals",
+        key,
+        title,
+        _marks(micro, names, column, groups),
+        "Right of the line: more stereotyped beside another person than alone.",
+        x="STS in pairs minus STS alone",
+        null=0.0,
+    )
+
+
+def _marks(
+    micro: pd.DataFrame, columns: Mapping[str, str], column: str, groups: Mapping[str, str]
+) -> pd.DataFrame:
+    """What a figure reads: a mark per row, coloured by the group that ``column`` says."""
+    present: dict[str, Any] = {name: micro[of] for name, of in columns.items() if of in micro}
+    present |= {"name": micro["display"], "group": micro[column].map(groups)}
+    return pd.DataFrame(present).reset_index(drop=True)
 
 
 PROGRAMS = {
-    "paired_occupations": Program(
-        takes_labels=True,
+    "paired_occupations": PairedStudy(
         shots=occupation_shots,
-        measure=measure_occupations,
-        ready=labeller_ready,
-        readers=labelling_readers,
+        identities=lambda design, _settings: occupation_identities(design),
+        report=report_occupations,
         options=PairOptions,
-        ahead=nothing_ahead,
-        rescore=score_occupations,
-    )
+        runs="occupation",
+    ).program(),
+    "paired_power": PairedStudy(
+        shots=power_shots,
+        identities=power_identities,
+        report=report_power,
+        options=PairOptions,
+        runs="power",
+    ).program(),
 }

@@ -7,7 +7,6 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from bias_core.metrics.agreement import agreement_estimate
 from bias_core.metrics.paired_labels import checked_labels, generation_failures
@@ -16,17 +15,21 @@ from bias_core.studies.arm_samples import counted_sample
 from bias_core.studies.number_text import format_number
 from bias_core.studies.pst_labels import AUTOMATIC, BY_HAND, SINGLE, people_answers
 from bias_core.studies.pst_shots import PAIRED
-from bias_core.studies.study_types import Finding, StudyTable
+from bias_core.studies.report_kit import columns, table
+from bias_core.studies.study_types import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pandas as pd
+
     from bias_core.metrics.paired_stereotype import StereotypeTestScore
-    from bias_core.studies.study_types import Sample, StudySettings
+    from bias_core.studies.study_types import Sample, StudySettings, StudyTable
     from bias_core.types import Estimate
 
 LABELLED = "Perceived gender is labelled"
 """How the first note on labels begins."""
+
 
 SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the record of what was drawn"}
 
@@ -83,9 +86,8 @@ def gap_finding(
     """Score of ``one`` minus that of ``other``; ``more`` says what a positive difference means."""
     gap = stereotype_gap(one, other, confidence=settings.confidence, rng=settings.seed).gap
     true = true_score(one), true_score(other)
-    if not is_clear(gap):
-        says = "No clear difference."
-    else:
+    says = "No clear difference."
+    if is_clear(gap):
         sign, change = ("+", more) if gap.value > 0 else ("", more.replace("more", "less", 1))
         says = f"{sign}{format_number(gap.value, gap.low, gap.high)}: {change}."
     return Finding(
@@ -98,6 +100,29 @@ def gap_finding(
         says=says,
         sample=_sample([one, other]),
     )
+
+
+def both_settings(
+    people: pd.DataFrame,
+    column: str,
+    titles: Mapping[str, str],
+    published: Mapping[str, Mapping[str, float]],
+    settings: StudySettings,
+) -> list[Finding]:
+    """Paired, single and gap of all people ("overall"), then of those with each value of ``column``."""
+    findings = []
+    for key, title in titles.items():
+        some = people if key == "overall" else people[people[column] == key]
+        paired, single, printed = in_setting(some), in_setting(some, SINGLE), published[key]
+        for setting, name, here in ((PAIRED, "In pairs", paired), (SINGLE, "Alone", single)):
+            findings.append(
+                score_finding(
+                    f"{setting}_{key}", f"{name}, {title}", here, settings, published=printed[setting]
+                )
+            )
+        gap = printed[PAIRED] - printed[SINGLE]
+        findings.append(gap_finding(f"gap_{key}", f"Gap, {title}", paired, single, settings, published=gap))
+    return findings
 
 
 def is_clear(estimate: Estimate) -> bool:
@@ -124,12 +149,12 @@ def micro_scores(
     by = list(by)
     options: dict[str, Any] = {"by": by, "confidence": settings.confidence, "rng": settings.seed}
     gaps = stereotype_gap(paired, single, **options)
-    table: pd.DataFrame = gaps[[*by, "gap", "low", "high"]].rename(
+    micro: pd.DataFrame = gaps[[*by, "gap", "low", "high"]].rename(
         columns={"low": "gap low", "high": "gap high"}
     )
     for name, people in (("single", single), ("paired", paired)):
         scores = stereotype_test_score(people, **options)
-        columns = {
+        names = {
             "score": f"STS {name}",
             "low": f"{name} low",
             "high": f"{name} high",
@@ -139,12 +164,12 @@ def micro_scores(
             "percent_feminine_low": f"F {name} low",
             "percent_feminine_high": f"F {name} high",
         }
-        table = table.merge(scores[[*by, *columns]].rename(columns=columns), on=by, how="left")
+        micro = micro.merge(scores[[*by, *names]].rename(columns=names), on=by, how="left")
         if people["truth"].notna().all():
             drawn = people.assign(perceived_gender=people["truth"])
             true = stereotype_test_score(drawn, by=by, n_resamples=2)[[*by, "score"]]
-            table = table.merge(true.rename(columns={"score": f"drawn STS {name}"}), on=by, how="left")
-    return table
+            micro = micro.merge(true.rename(columns={"score": f"drawn STS {name}"}), on=by, how="left")
+    return micro
 
 
 def table_of_findings(
@@ -157,9 +182,9 @@ def table_of_findings(
         row: dict[str, Any] = {"group": name}
         for column in (SINGLE, PAIRED, "gap"):
             finding = found[f"{column}_{group}"]
-            row |= _columns(column, finding.estimate) | {f"published {column}": finding.published}
+            row |= columns(column, finding.estimate) | {f"published {column}": finding.published}
         rows.append(row)
-    return StudyTable(key=key, title=title, frame=pd.DataFrame(rows))
+    return table(key, title, rows)
 
 
 def coverage_table(people: pd.DataFrame, settings: StudySettings) -> StudyTable:
@@ -173,23 +198,19 @@ def coverage_table(people: pd.DataFrame, settings: StudySettings) -> StudyTable:
                 "setting": setting,
                 "pictures": failed.n_images,
                 "failed": failed.n_failed,
-                "failed %": failed.percent_failed.value,
-                "failed % low": failed.percent_failed.low,
-                "failed % high": failed.percent_failed.high,
+                **columns("failed %", failed.percent_failed),
                 "people": len(some),
                 "cannot identify": found.n_cannot_identify,
-                "coverage %": found.coverage.value,
-                "coverage % low": found.coverage.low,
-                "coverage % high": found.coverage.high,
+                **columns("coverage %", found.coverage),
             }
         )
-    return StudyTable(
-        key="coverage",
-        title="Who could be scored",
-        frame=pd.DataFrame(rows),
-        note="A picture fails where it does not show exactly the people asked for: they are not scored. "
-        "Coverage is the share of the people asked for that are seen as masculine or feminine.",
-    )
+    return table("coverage", "Who could be scored", rows, _COVERAGE)
+
+
+_COVERAGE = (
+    "A picture fails where it does not show exactly the people asked for: they are not scored. Coverage is "
+    "the share of the people asked for that are seen as masculine or feminine."
+)
 
 
 def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Finding], list[StudyTable]]:
@@ -223,27 +244,24 @@ def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Findi
                 "against": SOURCES[other],
                 "people": len(some),
                 "equal %": equal,
-                **_columns("κ", kappa),
+                **columns("κ", kappa),
                 "note": kappa.note,
             }
         )
     note = "Answers are masculine, feminine, cannot identify and failed picture; intervals are over pictures."
-    frame = pd.DataFrame(rows)
-    table = StudyTable(key="table12", title="Agreement of the labels (Table 12)", frame=frame, note=note)
-    return findings, [table] if rows else []
+    return findings, [table("table12", "Agreement of the labels (Table 12)", rows, note)] if rows else []
 
 
 def labels_table(people: pd.DataFrame) -> StudyTable:
     """Every person asked for with their label; as a CSV it is what the setting ``labels`` takes."""
     first = ["image_id", "position", "answer", "rater", "setting", "identity", "stereotyped_gender"]
     frame = people.rename(columns={"perceived_gender": "answer"})
-    return StudyTable(
-        key="labels",
-        title="Label of every person",
-        frame=frame[[*first, *frame.columns.difference(first, sort=False)]],
-        note="lean: the reader's cosine to the masculine sentence minus that to the feminine one. The CSV "
-        "can be corrected and given back as people's answers.",
+    note = (
+        "lean: the reader's cosine to the masculine sentence minus that to the feminine one. The CSV can be "
+        "corrected and given back as people's answers."
     )
+    frame = frame[[*first, *frame.columns.difference(first, sort=False)]]
+    return table("labels", "Label of every person", frame, note)
 
 
 def raters_table(people: pd.DataFrame, settings: StudySettings) -> list[StudyTable]:
@@ -269,37 +287,27 @@ def raters_table(people: pd.DataFrame, settings: StudySettings) -> list[StudyTab
         fleiss = agreement_estimate(each, coefficient="fleiss_kappa", **options) if even else None
         rows.append(
             {"setting": setting, "raters": answers.shape[1], "people": len(answers)}
-            | _columns("Fleiss' κ", fleiss)
-            | _columns("Krippendorff's α", alpha)
+            | columns("Fleiss' κ", fleiss)
+            | columns("Krippendorff's α", alpha)
         )
-    if not rows:
-        return []
     note = "Fleiss' κ needs equally many answers for each person; α does not."
-    return [
-        StudyTable(
-            key="table1", title="Agreement of the raters (Table 1)", frame=pd.DataFrame(rows), note=note
-        )
-    ]
+    return [table("table1", "Agreement of the raters (Table 1)", rows, note)] if rows else []
 
 
 def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[str, Any]) -> StudyTable:
     """The score of each sampling: run k has the k-th picture of every prompt (Table 13)."""
     numbered = people.assign(run=people["seed"].astype(int) - settings.seed + 1)
     by = ["setting", "run"]
-    table = stereotype_test_score(numbered, by=by, confidence=settings.confidence, rng=settings.seed)
+    scores = stereotype_test_score(numbered, by=by, confidence=settings.confidence, rng=settings.seed)
     printed = {
         (setting, run): score
         for setting in published
         for run, score in enumerate(published[setting]["runs"], start=1)
     }
-    keys = zip(table["setting"], table["run"], strict=True)
-    return StudyTable(
-        key="table13",
-        title="Overall scores, run by run (Table 13)",
-        frame=table[[*by, "score", "low", "high", "n", "coverage"]].assign(
-            published=[printed.get(key, math.nan) for key in keys]
-        ),
-    )
+    keys = zip(scores["setting"], scores["run"], strict=True)
+    frame = scores[[*by, "score", "low", "high", "n", "coverage"]]
+    frame = frame.assign(published=[printed.get(key, math.nan) for key in keys])
+    return table("table13", "Overall scores, run by run (Table 13)", frame)
 
 
 def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> tuple[str, ...]:
@@ -329,12 +337,6 @@ def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> 
 def in_setting(people: pd.DataFrame, setting: str = PAIRED) -> pd.DataFrame:
     """The people in pictures of one setting."""
     return people[people["setting"] == setting]
-
-
-def _columns(name: str, estimate: Estimate | None) -> dict[str, float]:
-    if estimate is None:
-        return dict.fromkeys((name, f"{name} low", f"{name} high"), math.nan)
-    return {name: estimate.value, f"{name} low": estimate.low, f"{name} high": estimate.high}
 
 
 def _direction(score: Estimate) -> str:

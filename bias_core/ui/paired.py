@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
-from bias_core.studies.pst_two import design_of_two, settings_for_two
+from bias_core.studies.pst_pairs import design_of_two, settings_for_two
 from bias_core.studies.study_export import to_command, to_python
 from bias_core.ui import messages, paired_view
 from bias_core.ui.messages import user_errors

@@ -11,7 +11,7 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.designs import find_design
 from bias_core.studies.pst_hand import chosen, labelled_people, relabelled
-from bias_core.studies.pst_two import design_of_two, settings_for_two
+from bias_core.studies.pst_pairs import design_of_two, settings_for_two
 from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.study_report import table_of
 from bias_core.studies.study_types import StudySettings

@@ -12,7 +12,7 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.designs import find_design
-from bias_core.studies.pst_two import design_of_two
+from bias_core.studies.pst_pairs import design_of_two
 from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.saved_reports import open_report
 from bias_core.studies.study_types import StudyReport, StudySettings
