@@ -341,7 +341,9 @@ class Services:
 
         data = self.settings.data_dir
         file = URL.create("sqlite", database=str(data.absolute() / "labels.sqlite"))
-        return LabelStore(self.settings.labels_url or file, pictures=data / "label_pictures")
+        most = int(self.settings.label_pictures_gb * 1e9)
+        url = self.settings.labels_url or file
+        return LabelStore(url, pictures=data / "label_pictures", most_picture_bytes=most)
 
     def _start_label_sync(self) -> LabelSync:
         from bias_core.annotation.label_sync import hub_sync

@@ -49,6 +49,7 @@ class Settings(BaseSettings):
     runs_waiting : runs that may wait for that.
     max_images : largest number of pictures that one run may ask for.
     upload_mb : largest file that a visitor may upload.
+    label_pictures_gb : that the pictures of all labelling tasks may take together.
     uploads_gb : what all visitors may upload within an hour, together.
     max_megapixel_steps : the same for pictures x denoising steps x pixels of a picture, in millions.
     max_minutes : that one run may work before it is ended; what it has drawn is kept.
@@ -79,6 +80,7 @@ class Settings(BaseSettings):
     max_megapixel_steps: float = Field(default_factory=lambda: 5000.0 if _on_space() else math.inf, gt=0)
     max_minutes: float = Field(default_factory=lambda: 30.0 if _on_space() else math.inf, gt=0)
     upload_mb: int = Field(default=50, ge=1)
+    label_pictures_gb: float = Field(default=5.0, gt=0)
     uploads_gb: float = Field(default=5.0, gt=0)
     labels_url: str = Field(default="", repr=False)  # may hold a password
     labels_repo: str = ""

@@ -50,6 +50,7 @@ class LabelStore:
     pictures : folder of the pictures that raters see; shared by all machines that serve them.
     clock : seconds since 1970.
     rng : decides where among a rater's pictures the attention checks come.
+    most_picture_bytes : that the pictures of all tasks may take together.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class LabelStore:
         pictures: Path,
         clock: Callable[[], float] = time.time,
         rng: random.Random | None = None,
+        most_picture_bytes: float = float("inf"),
     ) -> None:
         try:
             self._url = make_url(url)
@@ -67,6 +69,7 @@ class LabelStore:
         self._is_sqlite = self._url.get_backend_name() == "sqlite"
         self._path = self._sqlite_path()
         self.pictures = pictures
+        self.most_picture_bytes = most_picture_bytes
         self.rng = rng or random.Random()
         self._clock = clock
         self._engine: Engine | None = None

@@ -38,6 +38,7 @@ from bias_core.annotation.tasks import (
     task_texts,
 )
 from bias_core.errors import InvalidInput, NotAllowed
+from bias_core.runs.files import total_bytes
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -104,6 +105,7 @@ def create_task(
     checked_task(task)
     if not 1 <= len(pictures) <= MAX_ITEMS:
         raise InvalidInput(f"a task has 1 to {MAX_ITEMS:,} pictures; got {len(pictures):,}")
+    _check_room(store, pictures)
     rows = [_item_row(store, task, picture) for picture in pictures]
     originals = {row["picture"]: picture.path for row, picture in zip(rows, pictures, strict=True)}
     if all(row["gold"] is not None for row in rows):
@@ -123,6 +125,17 @@ def create_task(
                 keep_picture(store.pictures, original)
     draft = replace(task, id=task_id, version=1, status="draft", created=iso(now))
     return CreatedTask(task=draft, key=OwnerKey(task_id=task_id, secret=secret), join_code=join_code)
+
+
+def _check_room(store: LabelStore, pictures: Sequence[TaskPicture]) -> None:
+    """Refuse a task whose pictures would take more room than all tasks have here together."""
+    kept = total_bytes(path for path in store.pictures.rglob("*.png"))
+    if kept + total_bytes({picture.path for picture in pictures}) > store.most_picture_bytes:
+        raise InvalidInput(
+            f"the pictures of all tasks may take {store.most_picture_bytes / 1e9:g} GB here "
+            f"(BIAS_LABEL_PICTURES_GB), and {kept / 1e9:.2g} GB are taken: choose fewer pictures, delete a "
+            "task that is done, or raise the limit where this program is started"
+        )
 
 
 def owned_task(store: LabelStore, key: OwnerKey) -> tuple[Task, str]:

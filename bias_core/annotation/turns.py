@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Integer, bindparam, func, insert, select, update
+from sqlalchemy import Integer, bindparam, exists, func, insert, or_, select, update
 
 from bias_core.annotation.schema import Row, answers, assignments, items
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from bias_core.annotation.label_store import LabelStore
     from bias_core.annotation.tasks import Task
+
+UNTOUCHED_SECONDS = 180
+"""So soon where that rater has done nothing yet: a script that joins may never do anything."""
 
 RELEASE_AFTER_SECONDS = 1800
 """An item that a rater left on the screen for so long is given to others too."""
@@ -169,8 +172,12 @@ class _Past:
 
     def _release_old(self) -> int:
         """Let others have what raters left on their screens long ago; who left it may still answer it."""
-        before = self.store.now_ms - RELEASE_AFTER_SECONDS * 1000
-        old = self.connection.execute(_LEFT_LYING, {"task": self.rater.task_id, "before": before}).all()
+        now = self.store.now_ms
+        long_ago = {
+            "before": now - RELEASE_AFTER_SECONDS * 1000,
+            "untouched": now - UNTOUCHED_SECONDS * 1000,
+        }
+        old = self.connection.execute(_LEFT_LYING, {"task": self.rater.task_id, **long_ago}).all()
         for place in old:
             move(self.connection, place, "released")
         return len(old)
@@ -207,7 +214,13 @@ _ON_SCREEN = (
     .limit(1)
 )
 _LEFT_LYING = _with_items.where(
-    _of_task, assignments.c.state == "shown", assignments.c.since_ms < bindparam("before")
+    _of_task,
+    assignments.c.state == "shown",
+    or_(
+        assignments.c.since_ms < bindparam("before"),
+        (assignments.c.since_ms < bindparam("untouched"))
+        & ~exists().where(answers.c.rater_id == assignments.c.rater_id),
+    ),
 )
 _TAKEN_BACK = (
     select(answers.c.choices)

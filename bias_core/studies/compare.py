@@ -60,7 +60,7 @@ def compare(
     check_settings(settings)
     limit = TimeLimit(services.settings, cancelled)
     settings = with_conditions(settings, services)
-    plans = plan_compare(settings, services, inside)
+    plans = plan_compare(settings, services, inside, cancelled=limit)
     manifest = _manifest(settings, plans, session)
     services.manifests.save(manifest)
     status: Status = "failed"

@@ -19,8 +19,9 @@ from bias_core.studies.limits import check_budget
 from bias_core.types import Attribute
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from bias_core.settings import Settings
     from bias_core.studies.context import StudyServices
     from bias_core.studies.explore_plan import ExplorePlan
 
@@ -29,9 +30,13 @@ _IN_WORDS = {"guidance_scale": "guidance", "num_inference_steps": "steps", "nega
 
 
 def plan_compare(
-    settings: CompareSettings, services: StudyServices, session: str = ""
+    settings: CompareSettings,
+    services: StudyServices,
+    session: str = "",
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[ExplorePlan, ...]:
-    """Check the settings and lay out what each arm draws.
+    """Check the settings and lay out what each arm draws; Cancelled once ``cancelled()`` turned true.
 
     Raises
     ------
@@ -49,8 +54,11 @@ def plan_compare(
     if not settings.attributes and not settings.attribute_a:
         raise InvalidInput("there is nothing to compare: choose an attribute, or two words of an association")
     names = arm_names(settings.arms)
-    _check_size(settings, services)
-    plans = tuple(plan_explore(arm_settings(settings, arm), services, session) for arm in settings.arms)
+    check_number(settings, services.settings)
+    plans = tuple(
+        plan_explore(arm_settings(settings, arm), services, session, cancelled=cancelled)
+        for arm in settings.arms
+    )
     drawn = [[row.id for row in plan.rows] for plan in plans]
     for (i, first), (j, second) in combinations(enumerate(drawn), 2):
         if first == second:
@@ -72,12 +80,12 @@ def with_conditions(settings: CompareSettings, services: StudyServices) -> Compa
     return replace(settings, arms=arms)
 
 
-def _check_size(settings: CompareSettings, services: StudyServices) -> None:
+def check_number(settings: CompareSettings, limits: Settings) -> None:
     """Of all arms together; each arm's own is looked at by Explore."""
     each = n_pictures(arm_settings(settings, settings.arms[0]))
     check_budget(
         len(settings.arms) * each,
-        services.settings,
+        limits,
         what=f"comparing {len(settings.arms)} arms on {settings.concept!r}",
         advice="take fewer seeds or arms, or raise the limit where this program is started",
     )

@@ -76,7 +76,7 @@ def explore(
     check_settings(settings)
     limit = TimeLimit(services.settings, cancelled)
     yield from read_files(services, settings.model, settings.encoder, limit)
-    plan = plan_explore(settings, services, session)
+    plan = plan_explore(settings, services, session, cancelled=limit)
     gallery, stopped, n_repairs = _Gallery(plan), "", services.repairs.n
     with _on_record(plan, services) as record:
         try:

@@ -14,13 +14,13 @@ from bias_core.given_values import check_settings
 from bias_core.model_catalogue import check_condition
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, fill_template, guided_prompt
 from bias_core.runs.manifests import Manifest
-from bias_core.studies.limits import check_budget, check_sampling, check_whole
+from bias_core.studies.limits import check_budget, check_sampling, check_whole, looks_at_stop
 from bias_core.studies.readers import Reader, check_readers
 from bias_core.studies.rows import drawn_info
 from bias_core.types import Attribute, ImageRow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from bias_core.settings import Settings
     from bias_core.studies.context import StudyServices
@@ -43,8 +43,14 @@ class ExplorePlan:
     warning: str = ""
 
 
-def plan_explore(settings: ExploreSettings, services: StudyServices, session: str = "") -> ExplorePlan:
-    """Check the settings and lay out the manifest.
+def plan_explore(
+    settings: ExploreSettings,
+    services: StudyServices,
+    session: str = "",
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> ExplorePlan:
+    """Check the settings and lay out the manifest; raises Cancelled once ``cancelled()`` turned true.
 
     Raises
     ------
@@ -67,7 +73,7 @@ def plan_explore(settings: ExploreSettings, services: StudyServices, session: st
     )
     _check_numbers(settings, services.settings, info)
     _check_attributes(settings)
-    rows = _rows(settings, prompt, info, services.revision(settings.model))
+    rows = _rows(settings, prompt, info, services.revision(settings.model), looks_at_stop(cancelled))
     manifest = Manifest(
         id=run_id(settings, session),
         study="explore",
@@ -113,7 +119,9 @@ def wants_association(settings: ExploreSettings) -> bool:
     return bool(settings.attribute_a.strip() or settings.attribute_b.strip())
 
 
-def _rows(settings: ExploreSettings, prompt: str, info: ModelInfo, revision: str) -> tuple[ImageRow, ...]:
+def _rows(
+    settings: ExploreSettings, prompt: str, info: ModelInfo, revision: str, check: Callable[[], None]
+) -> tuple[ImageRow, ...]:
     draws = info.family == "renderer"  # it has no sampler: all its settings read 0
     steps = settings.num_inference_steps if settings.num_inference_steps is not None else info.default_steps
     guidance = settings.guidance_scale if settings.guidance_scale is not None else info.default_guidance
@@ -137,8 +145,14 @@ def _rows(settings: ExploreSettings, prompt: str, info: ModelInfo, revision: str
             height=info.height,
         )
         for group, text, n in groups
-        for number in range(n)
+        for number in _numbers(n, check)
     )
+
+
+def _numbers(n: int, check: Callable[[], None]) -> Iterator[int]:
+    for number in range(n):
+        check()
+        yield number
 
 
 def _check_numbers(settings: ExploreSettings, limits: Settings, info: ModelInfo) -> None:
@@ -154,13 +168,19 @@ def _check_numbers(settings: ExploreSettings, limits: Settings, info: ModelInfo)
     if wants_association(settings):
         check_whole("number of images per attribute side", settings.n_attribute_images, 1)
     steps = settings.num_inference_steps or info.default_steps
+    n_steps = 0 if info.family == "renderer" else steps
+    check_number(settings, limits, n_steps=n_steps, pixels=info.width * info.height)
+
+
+def check_number(settings: ExploreSettings, limits: Settings, *, n_steps: int = 0, pixels: int = 0) -> None:
+    """Refuse too many pictures, and too many steps of too large ones where these are known."""
     check_budget(
         n_pictures(settings),
         limits,
         what=f"exploring {settings.concept!r}",
         advice="take fewer pictures, or raise the limit where this program is started",
-        n_steps=0 if info.family == "renderer" else steps,
-        pixels=info.width * info.height,
+        n_steps=n_steps,
+        pixels=pixels,
     )
 
 

@@ -24,8 +24,26 @@ MOST_ESTIMATED = 100_000
 """Pictures that are laid out to say what they would cost, whatever the limit of a run."""
 
 
-def check_size(design: Design, settings: StudySettings, limits: Settings, rows: RowMaker) -> None:
+def check_number(design: Design, settings: StudySettings, limits: Settings) -> None:
+    """Refuse too many pictures as soon as they are asked for, before anything waits or is looked up.
+
+    Raises
+    ------
+    InvalidInput
+        As :func:`check_size`; own pictures are counted when they are opened.
+    """
+    if settings.arms:
+        check_size_of_arms(design, settings, limits)
+    elif not settings.images:
+        check_size(design, settings, limits)
+
+
+def check_size(
+    design: Design, settings: StudySettings, limits: Settings, rows: RowMaker | None = None
+) -> None:
     """Refuse a study that would draw more than is allowed here; none of its rows is made for that.
+
+    Without ``rows`` the size of a picture and its steps are not known yet, and not looked at.
 
     Raises
     ------
@@ -45,8 +63,8 @@ def check_size(design: Design, settings: StudySettings, limits: Settings, rows: 
         limits,
         what=f"{design.name} at {100 * settings.scale:g} % of its size",
         advice=advice,
-        n_steps=rows.num_inference_steps,
-        pixels=rows.info.width * rows.info.height,
+        n_steps=rows.num_inference_steps if rows else 0,
+        pixels=rows.info.width * rows.info.height if rows else 0,
     )
 
 

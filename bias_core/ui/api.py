@@ -10,6 +10,7 @@ import gradio as gr
 
 from bias_core.errors import BiasCoreError
 from bias_core.studies.catalogue import load_attribute_sets
+from bias_core.studies.explore_plan import check_number
 from bias_core.studies.explore_types import ExploreReport, ExploreSettings
 from bias_core.studies.report import to_dict
 from bias_core.ui.api_studies import StudyTools, attributes_of, new_session, tool
@@ -115,6 +116,7 @@ class Tools:
     def _run(self, settings: ExploreSettings) -> ExploreReport:
         from bias_core.studies.explore import explore
 
+        check_number(settings, self.services.settings)  # before it waits in line
         start = partial(explore, settings, self.services, session=new_session())
         report, _ = of_program(self.services, start)
         if not isinstance(report, ExploreReport):

@@ -19,12 +19,14 @@ from bias_core.studies.arms import parse_arms
 from bias_core.studies.catalogue import find_attribute, load_attribute_sets, suggest_set
 from bias_core.studies.compare import compare
 from bias_core.studies.compare_export import parse_arms as compared_arms
+from bias_core.studies.compare_plan import check_number as check_comparison
 from bias_core.studies.compare_types import CompareSettings
 from bias_core.studies.designs import find_design, list_designs, option_settings, program_of
 from bias_core.studies.run_study import run_study, with_options
 from bias_core.studies.saved_reports import open_report
 from bias_core.studies.setting_fields import name_and_value, settings_of
 from bias_core.studies.study_report import plain, to_dict
+from bias_core.studies.study_size import check_number as check_study
 from bias_core.studies.study_types import StudyReport, StudySettings
 from bias_core.ui.messages import said
 from bias_core.ui.run_turns import of_program
@@ -125,6 +127,7 @@ class StudyTools:
             raise InvalidInput("an arm that is asked for over the network is drawn: it takes no images")
         options = dict(name_and_value(text) for text in given.pop("options") or [])
         settings = StudySettings(**given, options=options, arms=arms)
+        check_study(design, with_options(design, settings), self.services.settings)
         start = partial(run_study, design, settings, self.services, session=new_session())
         return to_dict(of_program(self.services, start)[1])
 
@@ -175,6 +178,7 @@ class StudyTools:
             confidence=confidence,
             force=force,
         )
+        check_comparison(settings, self.services.settings)
         start = partial(compare, settings, self.services, session=new_session())
         return to_dict(of_program(self.services, start)[1])
 

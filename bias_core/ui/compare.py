@@ -11,7 +11,7 @@ import gradio as gr
 from bias_core.studies.catalogue import load_attribute_sets, suggest_set
 from bias_core.studies.compare import KIND, compare
 from bias_core.studies.compare_export import to_command, to_python
-from bias_core.studies.compare_plan import compare_from_dict, plan_compare
+from bias_core.studies.compare_plan import check_number, compare_from_dict, plan_compare
 from bias_core.studies.compare_report import summary
 from bias_core.studies.compare_types import MOST_ARMS, Arm, CompareSettings
 from bias_core.studies.study_types import StudyReport
@@ -201,6 +201,10 @@ class CompareTab(StudyTab):
     def on_count(self, *values: Any) -> str:
         """How many pictures these settings ask for; nothing is said of settings that cannot be used."""
         with user_errors():
+            with user_errors() as too_many:
+                self.check_number(values)
+            if too_many:
+                return messages.warning_html(too_many.message)
             plans = plan_compare(compare_form.read_form(values), self.services)
             n = len({row.id for plan in plans for row in plan.rows})
             return f"{n:,} pictures in {len(plans)} arms"
@@ -241,6 +245,10 @@ class CompareTab(StudyTab):
         return self.on_seed(report, pair, str(event.seed))
 
     # Steps of the handlers.
+
+    def check_number(self, values: Sequence[Any]) -> None:
+        """Refuse more pictures than one run may have, before it waits in line."""
+        check_number(compare_form.read_form(values), self.services.settings)
 
     def steps(self, visitor: Visitor, values: Sequence[Any]) -> Generator[Progress, None, StudyReport]:
         """The comparison that the form asks for."""

@@ -13,6 +13,7 @@ import gradio as gr
 
 from bias_core.runs.export import write_zip
 from bias_core.studies.catalogue import AttributeSet, load_attribute_sets
+from bias_core.studies.explore_plan import check_number
 from bias_core.studies.explore_types import ExploreReport
 from bias_core.ui import messages
 from bias_core.ui.explore_layout import DEFAULTS, REMEMBERED, Ui, build_layout
@@ -55,6 +56,7 @@ class Handlers:
 
         with user_errors() as problem:
             settings = read_form(values)
+            check_number(settings, self.services.settings)
             cancelled = visitor.stop.is_set
             start = partial(explore, settings, self.services, cancelled=cancelled, session=visitor.key)
             yield from self.following(visitor, in_line(self.services, visitor, start, EXPLORE), last=last)

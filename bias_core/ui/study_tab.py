@@ -13,6 +13,7 @@ import gradio as gr
 from bias_core.studies.designs import find_design, program_of
 from bias_core.studies.run_study import followed, run_study, with_options
 from bias_core.studies.study_export import to_command, to_python
+from bias_core.studies.study_size import check_number
 from bias_core.studies.study_types import StudyReport, StudySettings
 from bias_core.ui import messages, study_form, study_html
 from bias_core.ui.links import address_of
@@ -283,8 +284,12 @@ class StudyTab(Opening):
 
     def on_run(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
         """Run the study and show where it is, then what it found."""
-        steps = in_line(self.services, visitor, lambda: self.steps(visitor, values), self.key)
-        yield from self.following(visitor, steps)
+        with user_errors() as problem:
+            self.check_number(values)
+            steps = in_line(self.services, visitor, lambda: self.steps(visitor, values), self.key)
+            yield from self.following(visitor, steps)
+        if problem:
+            yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
 
     def following(
         self, _visitor: Visitor, steps: Generator[Progress, None, Any], note: str = ""
@@ -330,7 +335,10 @@ class StudyTab(Opening):
             design, settings = self.asked(values)
             shots = program_of(design).shots(design, with_options(design, settings))
             n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
-            return f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
+            with user_errors() as too_many:
+                self.check_number(values)
+            count = f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
+            return messages.warning_html(too_many.message) or count
         return ""
 
     # Steps of the handlers.
@@ -339,6 +347,11 @@ class StudyTab(Opening):
         """The run that the form asks for; it ends when this visitor stops it."""
         design, settings = self.asked(values)
         return run_study(design, settings, self.services, cancelled=visitor.stop.is_set, session=visitor.key)
+
+    def check_number(self, values: Sequence[Any]) -> None:
+        """Refuse more pictures than one run may have, before it waits in line."""
+        design, settings = self.asked(values)
+        check_number(design, with_options(design, settings), self.services.settings)
 
     def asked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """The design and the settings that stand in the form; InvalidInput where they cannot be used."""

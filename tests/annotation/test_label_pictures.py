@@ -11,9 +11,12 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.annotation.label_pictures import keep_picture, picture_path, read_picture
+from bias_core.annotation.label_store import LabelStore
+from bias_core.annotation.task_owner import delete_task
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.runs.images import encode_png
 from bias_core.types import GeneratedImage, ImageRow
+from tests.annotation.raters import open_task
 
 
 def noise(size: tuple[int, int] = (17, 11)) -> Image.Image:
@@ -108,3 +111,15 @@ def test_only_a_sha_names_a_picture(tmp_path: Path) -> None:
 def test_a_picture_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="missing"):
         read_picture(tmp_path, "a" * 64)
+
+
+def test_pictures_of_all_tasks_have_a_limit_together(tmp_path: Path) -> None:
+    store = LabelStore("sqlite://", pictures=tmp_path / "kept")
+    made = open_task(store, tmp_path / "first", 3)
+    n_bytes = sum(path.stat().st_size for path in (tmp_path / "kept").rglob("*.png"))
+    store.most_picture_bytes = n_bytes + 10
+    with pytest.raises(InvalidInput, match=r"\(BIAS_LABEL_PICTURES_GB\), .* delete a task that is done"):
+        open_task(store, tmp_path / "second", 2)
+    delete_task(store, made.key)
+    assert open_task(store, tmp_path / "third", 2).join_code
+    store.close()

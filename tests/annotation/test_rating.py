@@ -28,7 +28,7 @@ from bias_core.annotation.rating import (
     undo,
 )
 from bias_core.annotation.task_owner import change_task, owned_task, set_status
-from bias_core.annotation.turns import RELEASE_AFTER_SECONDS, Turn
+from bias_core.annotation.turns import RELEASE_AFTER_SECONDS, UNTOUCHED_SECONDS, Turn
 from bias_core.errors import InvalidInput, NotAllowed
 from tests.annotation.raters import CHOICES, GOLD, every_row, new_id, open_task
 
@@ -223,6 +223,25 @@ def test_what_lies_on_a_screen_for_long_is_given_to_others_and_may_still_be_answ
     say(store, quick, next_item(store, quick))
     say(store, slow, left)
     assert len(given_answers(store, task.key)) == 2
+    assert counts_are_right(store)
+
+
+def test_who_joins_and_does_nothing_keeps_no_picture_for_long(
+    store: LabelStore, tmp_path: Path, clock: Clock
+) -> None:
+    task = open_task(store, tmp_path, 5, raters_per_item=1)
+    honest = join(store, task.join_code).code
+    say(store, honest, next_item(store, honest))
+    mine = next_item(store, honest).item
+    script = [join(store, task.join_code).code for _ in range(3)]
+    for code in script:
+        assert next_item(store, code).item
+    late = join(store, task.join_code).code
+    assert next_item(store, late).why_done == "all"
+    clock.now += UNTOUCHED_SECONDS + 1
+    assert next_item(store, late).item
+    assert next_item(store, honest).item == mine  # who has answered has half an hour
+    assert say(store, script[0], next_item(store, script[0]))  # and a slow newcomer may still answer
     assert counts_are_right(store)
 
 

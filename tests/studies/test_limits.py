@@ -15,9 +15,11 @@ from bias_core.cli import app
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.settings import Settings
 from bias_core.studies.compare import compare
+from bias_core.studies.compare_plan import plan_compare
 from bias_core.studies.compare_types import Arm, CompareSettings
 from bias_core.studies.designs import find_design, list_designs, program_of, typed_options
 from bias_core.studies.explore import explore
+from bias_core.studies.explore_plan import plan_explore
 from bias_core.studies.explore_types import ExploreSettings
 from bias_core.studies.internal_bias_own import own_targets
 from bias_core.studies.limits import check_budget, looks_at_stop
@@ -27,6 +29,7 @@ from bias_core.studies.setting_fields import settings_of
 from bias_core.studies.stop_regenerate import regenerate
 from bias_core.studies.study_size import n_asked
 from bias_core.studies.study_types import StudySettings
+from bias_core.types import Attribute
 from bias_core.ui.api import Tools
 from bias_core.ui.api_studies import StudyTools
 from tests.ui.fakes import FakeServices
@@ -212,3 +215,18 @@ def test_words_of_ones_own_that_cannot_be_written_are_refused(tmp_path, words):
     with pytest.raises(InvalidInput, match=r"targets holds the character U\+"):
         plan_study(own_targets(words, n=2, n_attribute=2), StudySettings(), services)
     services.close()
+
+
+def test_stop_is_looked_at_while_an_exploration_or_a_comparison_is_laid_out(services, monkeypatch):
+    monkeypatch.setattr("bias_core.studies.limits._SECONDS_BETWEEN_LOOKS", -1.0)
+    man = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman")
+    fair, published = Arm(condition="fair"), Arm(condition="published")
+    explored = ExploreSettings(
+        concept="nurse", model="calibration-renderer", n_images=7, attribute_a="", attribute_b=""
+    )
+    compared = CompareSettings(concept="nurse", n_images=3, attributes=(man,), arms=(fair, published))
+    for plan, settings in ((plan_explore, explored), (plan_compare, compared)):
+        looks = iter([False, False, False, False, True])
+        with pytest.raises(Cancelled, match="before anything was drawn"):
+            plan(settings, services, cancelled=looks.__next__)
+        assert next(looks, None) is None

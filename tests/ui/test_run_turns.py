@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import gradio as gr
 import pytest
 
 from bias_core.engine.run_line import Asker, RunLine
+from bias_core.ui.api import Tools
+from bias_core.ui.api_studies import StudyTools
 from bias_core.ui.association import AssociationTab
 from bias_core.ui.build import build_app
 from bias_core.ui.run_turns import address_of
 from bias_core.ui.visitor import Visitor
 from tests.ui.fakes import FakeServices  # noqa: TC001
 from tests.ui.tabs import built, form_values
-
-if TYPE_CHECKING:
-    import gradio as gr
 
 
 def occupied(line: RunLine, name: str) -> Any:
@@ -44,6 +44,34 @@ def test_a_visitor_sees_the_place_in_line_and_a_full_line_gives_the_buttons_back
     assert refused[tab.parts["run"]]["visible"]
     assert not refused[tab.parts["stop"]]["visible"]
     run.close()
+    for other in others:
+        other.close()
+
+
+def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_the_limit(
+    fakes: FakeServices,
+) -> None:
+    fakes.run_line = RunLine(at_once=1, waiting=1)
+    others = [occupied(fakes.run_line, name) for name in "ab"]  # who asks now is refused a place
+    fakes.settings = fakes.settings.model_copy(update={"max_images": 20})
+    tools, studies = Tools(fakes), StudyTools(fakes)
+    arms = ["condition=fair", "condition=published"]
+    calls = (
+        lambda: tools.explore(concept="nurse", n_images=21),
+        lambda: studies.run_study(study="t2iat-tests", scale=1.0),
+        lambda: studies.compare(concept="nurse", arms=arms, n_images=11),
+    )
+    for call in calls:
+        with pytest.raises(gr.Error, match="at most 20 here"):
+            call()
+    tab = built(AssociationTab, fakes)
+    values = form_values(tab)
+    *_, refused = tab.on_run(Visitor(), *values)
+    assert "at most 20 here" in refused[tab.parts["status"]]
+    assert refused[tab.parts["run"]]["visible"]
+    said = tab.on_count(*values)
+    assert "at most 20 here" in said
+    assert "ask for" in said  # and how to stay under it
     for other in others:
         other.close()
 
