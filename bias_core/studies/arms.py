@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, fields, replace
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.prompts import SLOT
+from bias_core.studies.setting_fields import settings_of
 from bias_core.studies.study_types import Arm, StudySettings
 
 if TYPE_CHECKING:
@@ -19,16 +20,7 @@ if TYPE_CHECKING:
 MOST_ARMS = 8
 SEPARATOR = "|"
 ESCAPED = r"\|"  # one that belongs to a prompt
-ARM_WORDS = {
-    "name": "name",
-    "model": "model",
-    "condition": "condition",
-    "template": "template",
-    "negative_prompt": "negative",
-    "guidance_scale": "guidance",
-    "num_inference_steps": "steps",
-    "images": "images",
-}
+ARM_WORDS = {name: one.key for name, one in settings_of(Arm).items()}
 """Fields of an arm and what they are called in ``--arm``."""
 _LONGEST_NAME = 40
 _IN_WORDS = {"guidance_scale": "guidance", "num_inference_steps": "steps"}
@@ -173,7 +165,7 @@ def parse_arms(texts: Sequence[str]) -> tuple[Arm, ...]:
 
 def _parse_arm(text: str) -> Arm:
     names = {word: name for name, word in ARM_WORDS.items()} | {name: name for name in ARM_WORDS}
-    given: dict[str, str] = {}
+    given: dict[str, Any] = {}
     for part in filter(str.strip, re.split(r"(?<!\\)\|", text)):
         word, sign, value = part.replace(ESCAPED, SEPARATOR).partition("=")
         if not sign or word.strip() not in names:
@@ -181,13 +173,6 @@ def _parse_arm(text: str) -> Arm:
                 "write an arm as key=value|key=value with the keys "
                 f"{', '.join(ARM_WORDS.values())}; got {quoted(part)}"
             )
-        given[names[word.strip()]] = value.strip()
-    guidance, steps = given.pop("guidance_scale", ""), given.pop("num_inference_steps", "")
-    try:
-        return Arm(
-            **given,
-            guidance_scale=float(guidance) if guidance else None,
-            num_inference_steps=int(steps) if steps else None,
-        )
-    except ValueError as error:
-        raise InvalidInput(f"guidance and steps are numbers, got {quoted(text)}") from error
+        one = settings_of(Arm)[names[word.strip()]]
+        given[one.name] = value.strip() if one.kind is str else one.read(value.strip())
+    return Arm(**given)

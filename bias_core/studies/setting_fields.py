@@ -7,6 +7,7 @@ declarations (:func:`settings_of`).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache, wraps
@@ -33,6 +34,7 @@ __all__ = [
 
 T = TypeVar("T")
 _INFO = "setting"
+_COMMA = r"\,"  # one that belongs to a text of a list
 _ENDLESS = 1e9  # an end that nobody needs to be told of
 _WORDS = {
     int: "a whole number",
@@ -152,10 +154,10 @@ class Setting:
         if self.kind is str:
             return "" if value is None else str(value).strip()
         if self.kind is tuple and self.annotation == tuple[str, ...]:
-            parts = value.split(",") if isinstance(value, str) and value else value or ()
+            parts = re.split(r"(?<!\\),", value) if isinstance(value, str) and value else value or ()
             if not isinstance(parts, (list, tuple)):
                 raise InvalidInput(self.refusal(value))
-            return tuple(str(part).strip() for part in parts)
+            return tuple(str(part).replace(_COMMA, ",").strip() for part in parts)
         if self.kind is object:
             return value
         if isinstance(value, bool) and self.kind is not bool:
@@ -173,7 +175,7 @@ class Setting:
     def shown(self, value: Any) -> Any:
         """A value as forms and addresses show it."""
         if isinstance(value, tuple):
-            return ", ".join(map(str, value))
+            return ", ".join(str(part).replace(",", _COMMA) for part in value)
         number = round(100 * value, 6) if self.percent and value is not None else value
         if self.may_be_left_out:
             return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
@@ -183,7 +185,9 @@ class Setting:
         """A value as the text that :meth:`read` takes."""
         if value is None:
             return ""
-        return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        if isinstance(value, (list, tuple)):
+            return ",".join(str(part).replace(",", _COMMA) for part in value)
+        return str(value)
 
     @property
     def may_be_linked(self) -> bool:

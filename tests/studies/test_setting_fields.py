@@ -92,7 +92,8 @@ class Kinds:
         ("whole", "5", 5), ("whole", 5.0, 5), ("number", "0.5", 0.5), ("number", "", None),
         ("number", None, None), ("truth", "yes", True), ("truth", False, False), ("text", None, ""),
         ("text", " b ", "b"),
-        ("words", "a, b", ("a", "b")), ("words", ["a"], ("a",)), ("words", "", ()), ("choice", "two", "two"),
+        ("words", "a, b", ("a", "b")), ("words", ["a"], ("a",)), ("words", "", ()),
+        ("words", r"tall\, old, b", ("tall, old", "b")), ("choice", "two", "two"),
     ],
 )  # fmt: skip
 def test_what_forms_and_addresses_hold_is_read_and_shown_again(name, given, value):
