@@ -88,12 +88,13 @@ def summary(report: StudyReport) -> str:
         return f"No clear difference between the arms: none of {len(tested)} tests stands out from chance."
     row = clear[clear["finding"] == clear["finding"].iloc[0]].sort_values("difference", key=abs).iloc[-1]
     ends = row["low"], row["high"]
-    return (
+    text = (
         f"{row['finding']} is {format_number(row['value first'], *ends)} in “{row['first']}” and "
         f"{format_number(row['value second'], *ends)} in “{row['second']}”: a difference of "
         f"{format_estimate(row['difference'], *ends)}. {len(clear)} of {len(tested)} differences are clear "
         "after correction for looking at all."
     )
+    return text[:1].upper() + text[1:]
 
 
 def _pairs(n_arms: int) -> list[tuple[int, int]]:
@@ -168,6 +169,8 @@ def _finding(one: Compared) -> Finding:
     says += "." if one.compared_on else "; the two share no seed."
     if not math.isnan(one.p_adjusted):
         says += f" Adjusted p {format_p(one.p_adjusted)} ({one.test.test})."
+    if not math.isnan(estimate.value) and estimate.note:
+        says, estimate = f"{says} {estimate.note.capitalize()}.", replace(estimate, note="")
     return Finding(
         key=f"{one.finding.key}: {one.second} - {one.first}",
         title=f"{one.finding.title}, {one.second} − {one.first}",
@@ -291,12 +294,13 @@ def _interval_figures(
         ]
         if rows:
             title = some[0][0].title if len(some) == 1 else f"{_common_words(some)} by arm"
+            nulls = {finding.estimate.null_value for line in some for finding in line}
             yield StudyFigure(
                 key=f"arms-{metric.replace('_', '-')}",
                 title=title,
                 kind="pairs",
                 data=pd.DataFrame(rows),
-                labels={"x": title, "null": some[0][0].estimate.null_value},
+                labels={"x": title} | ({"null": nulls.pop()} if len(nulls) == 1 else {}),
                 caption="Each arm by itself, with its own interval; the table of differences says what is "
                 "clear.",
             )

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
-HIDDEN = gr.update(visible=False)
+EQUAL = "no difference reads"
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 SHOWN = (
-    "report", "status", "run", "stop", "results", "header", "findings", "figures", "tables", "notes", "shell",
-    "python", "link",
+    "report", "status", "run", "stop", "results", "extra", "header", "findings", "figures", "tables", "notes",
+    "shell", "python", "link",
 )  # fmt: skip
 
 
@@ -163,7 +163,8 @@ class StudyTab(Opening):
             parts["header"] = gr.HTML(elem_id=f"{key}-header", elem_classes="header")
             with gr.Column(elem_classes="card"):
                 parts["findings"] = gr.HTML(js_on_load=study_html.TAKE_JS, elem_id=f"{key}-findings")
-            self.extra = self.build_extra()
+            with gr.Column() as parts["extra"]:
+                self.extra = self.build_extra()
             parts["figures"] = gr.HTML(js_on_load=study_html.TAKE_JS, elem_id=f"{key}-figures")
             self.pictures = build_pictures(key)
             with gr.Column(elem_classes="card"):
@@ -374,7 +375,8 @@ class StudyTab(Opening):
             parts["results"]: gr.update(visible=True),
             **self.told(report),
             **show_pictures(self.pictures, report),
-            **(dict.fromkeys(self.extra.values(), HIDDEN) if report.arms else self.show_extra(report)),
+            parts["extra"]: gr.update(visible=not report.arms),
+            **({} if report.arms else self.show_extra(report)),
         }
 
     def told(self, report: StudyReport) -> Updates:
@@ -384,7 +386,7 @@ class StudyTab(Opening):
         return {
             parts["report"]: report,
             parts["header"]: study_html.header_html(report, tab.headline(self, report)),
-            parts["findings"]: study_html.findings_html(report, self.null_words),
+            parts["findings"]: study_html.findings_html(report, EQUAL if report.arms else self.null_words),
             parts["figures"]: study_html.figures_html(tab.figures(self, report)),
             parts["tables"]: study_html.tables_html(tab.tables(self, report)) + study_html.arms_html(report),
             parts["notes"]: study_html.notes_html(report),

@@ -82,6 +82,30 @@ def test_one_manifest_holds_the_rows_of_all_arms(services, objects):
     assert [line.run_id for line in list_runs(services, "visitor")] == [objects.run_id]
 
 
+def test_a_comparison_is_shown_alike_in_every_tab_and_an_arm_can_be_taken_along(objects, tmp_path):
+    from bias_core.ui.study_html import arms_html, findings_html
+    from bias_core.ui.study_words import headline
+    from bias_core.ui.take import take
+
+    assert headline(objects) == summary(objects)
+    assert "no difference reads" in findings_html(objects, "no difference reads")
+    page = arms_html(objects)
+    assert page.count("by itself") == 4
+    assert 'data-take="table:2/measures:csv"' in page
+    taken = take(objects, "table:2/measures:csv", tmp_path).read_text()
+    assert taken.startswith("pictures,")
+    with pytest.raises(InvalidInput, match="no arm '9'"):
+        take(objects, "table:9/measures:csv", tmp_path)
+
+
+def test_table_two_ranks_the_arms_in_three_dimensions(objects):
+    table = table_of(objects, "table2_arms").frame
+    assert table["arm"].tolist() == [arm.name for arm in objects.arms]
+    assert table["rank"].min() == 1
+    plane = next(figure for figure in objects.results.figures if figure.key == "plane-1")
+    assert plane.data["x"].tolist() == table["B_D"].tolist()
+
+
 def test_equal_arms_on_equal_seeds_have_the_same_report_again(services, folder, objects):
     n_bytes = services.images.n_bytes
     again = complete(run_study(GENERAL, four_arms(folder, GENERAL, OBJECTS), services, session="visitor"))
