@@ -14,17 +14,10 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.statistics import corrected_by_errors, wilson_interval
 from bias_core.studies.program import Measuring, Program
+from bias_core.studies.report_kit import columns, figure, table
 from bias_core.studies.rows import scaled
 from bias_core.studies.setting_fields import Options, setting, settings_class
-from bias_core.studies.study_types import (
-    Design,
-    Finding,
-    Results,
-    Shot,
-    StudyFigure,
-    StudySettings,
-    StudyTable,
-)
+from bias_core.studies.study_types import Design, Finding, Results, Shot, StudyFigure, StudySettings
 from bias_core.studies.validity_summary import ladder, measured, verdict_figures, verdict_table, verdicts_of
 from bias_core.types import Estimate
 
@@ -91,19 +84,19 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
             here = np.concatenate([places[prompt, condition] for prompt in line.prompts])
             said = rows[here] @ leans[pair] > 0
             found.append(_reading(line, condition, said, truths[here], known[pair], settings.confidence))
-    table = pd.DataFrame(found)
-    order = _orders(table)
-    verdicts = list(verdicts_of(pd.DataFrame(list(_measurements(table, settings))), settings.confidence))
+    rates = pd.DataFrame(found)
+    order = _orders(rates)
+    verdicts = list(verdicts_of(pd.DataFrame(list(_measurements(rates, settings))), settings.confidence))
     return Results(
-        findings=(*_coverages(table, settings.confidence), *_order_findings(order, settings.confidence)),
+        findings=(*_coverages(rates, settings.confidence), *_order_findings(order, settings.confidence)),
         tables=(
             verdict_table(verdicts),
-            StudyTable(key="rates", title="Planted against measured", frame=table, note=_NOTE),
-            StudyTable(key="order", title="Ψ as more is planted", frame=order),
+            table("rates", "Planted against measured", rates, _NOTE),
+            table("order", "Ψ as more is planted", order),
         ),
-        figures=(_planted_figure(table), *verdict_figures(verdicts, settings.confidence)),
+        figures=(_planted_figure(rates), *verdict_figures(verdicts, settings.confidence)),
         notes=(
-            f"{int(table['corrected'].isna().sum()):,} of {len(table):,} shares could not be corrected: "
+            f"{int(rates['corrected'].isna().sum()):,} of {len(rates):,} shares could not be corrected: "
             "the reader's errors on their sentences are not known or too large.",
         ),
     )
@@ -136,12 +129,8 @@ def _reading(
         "condition": condition,
         "planted": planted,
         "drawn": drawn,
-        "measured": seen.value,
-        "measured low": seen.low,
-        "measured high": seen.high,
-        "corrected": corrected.value if corrected else math.nan,
-        "low": corrected.low if corrected else math.nan,
-        "high": corrected.high if corrected else math.nan,
+        **columns("measured", seen),
+        **columns("corrected", corrected, ends=""),
         "covered": bool(corrected and corrected.low - 1e-9 <= planted <= corrected.high + 1e-9),
         "covered uncorrected": seen.low - 1e-9 <= planted <= seen.high + 1e-9,
         "n": n,
@@ -260,20 +249,17 @@ def _order_findings(order: pd.DataFrame, confidence: float) -> list[Finding]:
 
 def _planted_figure(table: pd.DataFrame) -> StudyFigure:
     known = table[table["corrected"].notna()]
-    return StudyFigure(
-        key="planted",
-        title="Planted against measured",
-        kind="scatter",
-        data=pd.DataFrame(
-            {
-                "x": known["planted"],
-                "y": known["corrected"],
-                "group": known["condition"],
-                "name": known["concept"] + ", " + known["attribute"] + ", " + known["value"],
-            }
-        ),
-        labels={"x": "planted rate", "y": "measured, corrected", "diagonal": True},
-        caption="Each point is an attribute of a concept; on the dashed line the instrument is right.",
+    names = known["concept"] + ", " + known["attribute"] + ", " + known["value"]
+    points = known[["planted", "corrected", "condition"]].set_axis(["x", "y", "group"], axis=1)
+    return figure(
+        "scatter",
+        "planted",
+        "Planted against measured",
+        points.assign(name=names),
+        "Each point is an attribute of a concept; on the dashed line the instrument is right.",
+        x="planted rate",
+        y="measured, corrected",
+        diagonal=True,
     )
 
 

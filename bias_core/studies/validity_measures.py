@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bias_core.errors import InvalidInput
 from bias_core.metrics.alignment import alignment_estimates, spread_estimates, text_direction
 from bias_core.metrics.association import mean_association
 from bias_core.metrics.association_null import association_beyond_even_mix
@@ -22,32 +21,23 @@ from bias_core.metrics.composite_association import (
 )
 from bias_core.metrics.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
 from bias_core.studies.program import Measuring, Program
-from bias_core.studies.rows import scaled
-from bias_core.studies.setting_fields import Options, setting, settings_class
+from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_types import Design, Shot, StudySettings
-from bias_core.studies.validity_summary import ladder, measured, repeated, results_of
+from bias_core.studies.validity_summary import (
+    RepetitionOptions,
+    ladder,
+    measured,
+    planted_shares,
+    repeated,
+    repetitions,
+    results_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from bias_core.studies.study_data import StudyData
-    from bias_core.types import Estimate, PlantedLine
+    from bias_core.types import Estimate
 
-FEWEST_REPETITIONS = 3
-"""Range of the option, for every study that repeats its measurement."""
 SETS = ("neutral", "a", "b")
-
-
-@settings_class(frozen=True, kw_only=True)
-class RepetitionOptions(Options):
-    """How often the same is measured again."""
-
-    conditions: tuple[str, ...] = setting(
-        ("fair", "published", "extreme"), "Conditions", "Two or more, as more is planted"
-    )
-    repetitions: int = setting(
-        30, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=200
-    )
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -76,11 +66,6 @@ def measure_shots(design: Design, settings: StudySettings) -> list[Shot]:
         for concept, kind, prompt in asked
     ]
     return repeated(once, repetitions(settings))
-
-
-def repetitions(settings: StudySettings) -> int:
-    """How often the measurement is repeated at this scale."""
-    return scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,21 +160,6 @@ def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData)
             "thing: the reader's texts may lean by themselves.",
         ),
     )
-
-
-def planted_shares(lines: Sequence[PlantedLine], prompt: str) -> dict[str, float]:
-    """Share of masculine people by condition, as planted for the concept of this prompt.
-
-    Raises
-    ------
-    InvalidInput
-        No gender is planted for it.
-    """
-    for line in lines:
-        if line.attribute == "gender" and prompt.lower() in map(str.lower, line.prompts):
-            masculine = line.value == "masculine"
-            return {c: rate if masculine else 1 - rate for c, rate in line.rates.items()}
-    raise InvalidInput(f"no perceived gender is planted for {prompt!r}")
 
 
 def _repeated(

@@ -13,6 +13,7 @@ from bias_core.metrics.cards import METRICS
 from bias_core.runs.export import csv_bytes
 from bias_core.settings import ASSETS
 from bias_core.studies.figures import to_bytes
+from bias_core.studies.report_kit import columns
 from bias_core.studies.saved_reports import from_text, to_text
 from bias_core.studies.study_report import table_of, to_markdown
 from bias_core.studies.table_text import MOST_ROWS, markdown_table, readable
@@ -141,14 +142,7 @@ def _left_untested(reports: Sequence[StudyReport]) -> list[str]:
 
 def _stated(report: StudyReport) -> str:
     rows = [
-        {
-            "": finding.title,
-            "share": finding.estimate.value,
-            "low": finding.estimate.low,
-            "high": finding.estimate.high,
-            "n": finding.estimate.n,
-            "reads": finding.says,
-        }
-        for finding in report.results.findings
+        {"": f.title, **columns("share", f.estimate, ends=""), "n": f.estimate.n, "reads": f.says}
+        for f in report.results.findings
     ]
     return markdown_table(readable(pd.DataFrame(rows)))

@@ -9,16 +9,20 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import METRICS
 from bias_core.statistics import wilson_interval
+from bias_core.studies.report_kit import figure, mark, table
+from bias_core.studies.rows import scaled
+from bias_core.studies.setting_fields import Options, setting, settings_class
 from bias_core.studies.study_types import Finding, Results, Shot, StudyFigure, StudyTable
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bias_core.studies.study_types import StudySettings
-    from bias_core.types import Estimate
+    from bias_core.types import Estimate, PlantedLine
 
 LADDER = ("fair", "published", "extreme")
 """Conditions of which all planted rates are known, in the order in which more is planted."""
@@ -49,8 +53,42 @@ _SUMMARY_NOTE = (
     "share of intervals that hold the target. null excluded: share that exclude the value of no bias; on the "
     "first condition these are false alarms."
 )
+FEWEST_REPETITIONS = 3
+"""Range of the option, for every study that repeats its measurement."""
 _KEYS = ["measure", "variant", "planted"]
 _ROUNDING = 1e-9
+
+
+@settings_class(frozen=True, kw_only=True)
+class RepetitionOptions(Options):
+    """How often the same is measured again."""
+
+    conditions: tuple[str, ...] = setting(
+        ("fair", "published", "extreme"), "Conditions", "Two or more, as more is planted"
+    )
+    repetitions: int = setting(
+        30, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=200
+    )
+
+
+def repetitions(settings: StudySettings) -> int:
+    """How often the measurement is repeated at this scale."""
+    return scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)
+
+
+def planted_shares(lines: Sequence[PlantedLine], prompt: str) -> dict[str, float]:
+    """Share of masculine people by condition, as planted for the concept of this prompt.
+
+    Raises
+    ------
+    InvalidInput
+        No gender is planted for it.
+    """
+    for line in lines:
+        if line.attribute == "gender" and prompt.lower() in map(str.lower, line.prompts):
+            masculine = line.value == "masculine"
+            return {c: rate if masculine else 1 - rate for c, rate in line.rates.items()}
+    raise InvalidInput(f"no perceived gender is planted for {prompt!r}")
 
 
 def measured(
@@ -93,24 +131,22 @@ def measured(
     }
 
 
-def results_of(table: pd.DataFrame, settings: StudySettings, *, notes: Sequence[str] = ()) -> Results:
+def results_of(measurements: pd.DataFrame, settings: StudySettings, *, notes: Sequence[str] = ()) -> Results:
     """Findings, tables and the figure of a study that repeats measurements.
 
     Parameters
     ----------
-    table : rows of :func:`measured`; conditions in the order in which more is planted.
+    measurements : rows of :func:`measured`; conditions in the order in which more is planted.
     """
-    found = list(verdicts_of(table, settings.confidence))
+    verdicts = list(verdicts_of(measurements, settings.confidence))
     return Results(
-        findings=tuple(_finding(verdict) for verdict in found),
+        findings=tuple(_finding(verdict) for verdict in verdicts),
         tables=(
-            verdict_table(found),
-            StudyTable(
-                key="summary", title="By condition", frame=_summary(_scored(table)), note=_SUMMARY_NOTE
-            ),
-            StudyTable(key="repetitions", title="Every repetition", frame=table),
+            verdict_table(verdicts),
+            table("summary", "By condition", _summary(_scored(measurements)), _SUMMARY_NOTE),
+            table("repetitions", "Every repetition", measurements),
         ),
-        figures=(*verdict_figures(found, settings.confidence), _rise_figure(table)),
+        figures=(*verdict_figures(verdicts, settings.confidence), _rise_figure(measurements)),
         notes=tuple(notes),
     )
 
@@ -180,37 +216,41 @@ def verdict_table(verdicts: Sequence[Verdict]) -> StudyTable:
         }
         for verdict in verdicts
     ]
-    return StudyTable(key="verdicts", title="What each measure showed", frame=pd.DataFrame(lines), note=RULE)
+    return table("verdicts", "What each measure showed", lines, RULE)
 
 
 def verdict_figures(verdicts: Sequence[Verdict], nominal: float) -> tuple[StudyFigure, StudyFigure]:
     """The intervals that hold their target, and those that read bias where none is planted, as shares."""
-    alarms = [(verdict, verdict.false_alarms) for verdict in verdicts if verdict.false_alarms]
     return (
-        StudyFigure(
-            key="coverage",
-            title="Intervals that hold what is planted",
-            kind="intervals",
-            data=pd.DataFrame([_mark(verdict, verdict.coverage) for verdict in verdicts]),
-            labels={"x": "share of intervals", "null": nominal},
-            caption=f"On the dashed line the intervals hold as often as they claim, {100 * nominal:g} %; to "
+        figure(
+            "intervals",
+            "coverage",
+            "Intervals that hold what is planted",
+            [_mark(verdict, verdict.coverage) for verdict in verdicts],
+            f"On the dashed line the intervals hold as often as they claim, {100 * nominal:g} %; to "
             "the left of it they are too narrow. Bars show what this many repetitions leave open.",
+            x="share of intervals",
+            null=nominal,
         ),
-        StudyFigure(
-            key="alarms",
-            title="False alarms where nothing is planted",
-            kind="intervals",
-            data=pd.DataFrame([_mark(verdict, share) for verdict, share in alarms]),
-            labels={"x": "share of intervals that exclude “no bias”", "null": 1 - nominal},
-            caption=f"{100 * (1 - nominal):g} % are to be expected; to the right of the dashed line a "
+        figure(
+            "intervals",
+            "alarms",
+            "False alarms where nothing is planted",
+            [_mark(verdict, verdict.false_alarms) for verdict in verdicts if verdict.false_alarms],
+            f"{100 * (1 - nominal):g} % are to be expected; to the right of the dashed line a "
             "measure reads bias where none is.",
+            x="share of intervals that exclude “no bias”",
+            null=1 - nominal,
         ),
     )
 
 
 def _mark(verdict: Verdict, share: Estimate) -> dict[str, Any]:
-    name = f"{verdict.label}, {verdict.planted}" if verdict.planted else verdict.label
-    return {"name": name, "value": share.value, "low": share.low, "high": share.high, "n": share.n}
+    return mark(f"{verdict.label}{_planted(verdict.planted)}", share, n=share.n)
+
+
+def _planted(planted: str) -> str:
+    return f", {planted}" if planted else ""
 
 
 def repeated(shots: Sequence[Shot], n_repetitions: int) -> list[Shot]:
@@ -297,10 +337,10 @@ def _words(coverage: Estimate, false_alarms: Estimate | None, *, follows: bool, 
 
 
 def _finding(verdict: Verdict) -> Finding:
-    planted = f", {verdict.planted}" if verdict.planted else ""
+    name = f"{verdict.label}{_planted(verdict.planted)}"
     return Finding(
-        key=f"{verdict.label}{planted}",
-        title=f"Intervals that hold their target, {verdict.label}{planted}",
+        key=name,
+        title=f"Intervals that hold their target, {name}",
         metric=verdict.measure,
         estimate=verdict.coverage,
         says=f"{verdict.says[0].upper()}{verdict.says[1:]}.",
@@ -319,25 +359,19 @@ def _rise_figure(table: pd.DataFrame) -> StudyFigure:
         for condition in conditions[1:]:
             step = (wide[condition] - wide[conditions[0]]).dropna() / spread
             reach = STANDARD_ERRORS * step.std(ddof=1) / math.sqrt(len(step))
-            name = f"{_label(str(measure), str(variant))}{f', {planted}' if planted else ''}"
-            marks.append(
-                {
-                    "name": f"{name}: {condition}",
-                    "group": condition,
-                    "value": step.mean(),
-                    "low": step.mean() - reach,
-                    "high": step.mean() + reach,
-                }
-            )
-    return StudyFigure(
-        key="rise",
-        title="Change as more is planted",
-        kind="intervals",
-        data=pd.DataFrame(marks),
-        labels={"x": "change, in standard deviations", "null": 0},
-        caption="Change of the mean from the first condition, in standard deviations of one measurement; "
+            name = f"{_label(str(measure), str(variant))}{_planted(str(planted))}"
+            ends = {"value": step.mean(), "low": step.mean() - reach, "high": step.mean() + reach}
+            marks.append({"name": f"{name}: {condition}", "group": condition, **ends})
+    return figure(
+        "intervals",
+        "rise",
+        "Change as more is planted",
+        marks,
+        "Change of the mean from the first condition, in standard deviations of one measurement; "
         "bars are two standard errors. Evenness and variety should move to the left, all else to the right, "
         "and further where more is planted.",
+        x="change, in standard deviations",
+        null=0,
     )
 
 

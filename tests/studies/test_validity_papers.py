@@ -21,8 +21,9 @@ from bias_core.studies.designs import find_design, list_designs
 from bias_core.studies.run_study import run_study
 from bias_core.studies.study_report import table_of
 from bias_core.studies.study_types import StudySettings
-from bias_core.studies.validity_measures import MEASURES, planted_shares
+from bias_core.studies.validity_measures import MEASURES
 from bias_core.studies.validity_report import NOT_HERE, STUDIES, report_files
+from bias_core.studies.validity_summary import planted_shares
 from bias_core.types import ImageRow, PlantedLine
 from tests.studies.test_run_study import finish
 

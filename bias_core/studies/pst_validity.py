@@ -31,8 +31,15 @@ from bias_core.studies.pst_shots import (
 )
 from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_data import nothing_ahead
-from bias_core.studies.validity_measures import RepetitionOptions, planted_shares, repetitions
-from bias_core.studies.validity_summary import ladder, measured, repeated, results_of
+from bias_core.studies.validity_summary import (
+    RepetitionOptions,
+    ladder,
+    measured,
+    planted_shares,
+    repeated,
+    repetitions,
+    results_of,
+)
 
 if TYPE_CHECKING:
     from bias_core.studies.progress import Progress

@@ -14,8 +14,14 @@ from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_types import Design, Shot, StudySettings
 from bias_core.studies.t2iat import TestOptions, chosen_tests, edits_of, run_test
 from bias_core.studies.t2iat_sets import SIDES
-from bias_core.studies.validity_measures import RepetitionOptions, repetitions
-from bias_core.studies.validity_summary import ladder, measured, repeated, results_of
+from bias_core.studies.validity_summary import (
+    RepetitionOptions,
+    ladder,
+    measured,
+    repeated,
+    repetitions,
+    results_of,
+)
 
 if TYPE_CHECKING:
     import numpy as np

@@ -24,8 +24,14 @@ from bias_core.studies.tbyb_reading import (
     read_pictures,
     score,
 )
-from bias_core.studies.validity_measures import RepetitionOptions, repetitions
-from bias_core.studies.validity_summary import ladder, measured, repeated, results_of
+from bias_core.studies.validity_summary import (
+    RepetitionOptions,
+    ladder,
+    measured,
+    repeated,
+    repetitions,
+    results_of,
+)
 
 if TYPE_CHECKING:
     from bias_core.studies.context import StudyServices
