@@ -61,8 +61,8 @@ class _Blip(HoldsWeights[tuple[Any, Any, str]]):
             inputs = processor(images=[as_rgb(images[number]) for number in batch], return_tensors="pt")
             arguments = {"pixel_values": inputs["pixel_values"].to(device)}
             if questions is not None:
-                asked = [questions[number] for number in batch]
-                arguments["input_ids"] = torch.tensor(asked, device=device)
+                ids = [questions[number] for number in batch]
+                arguments["input_ids"] = torch.tensor(ids, device=device)
                 arguments["attention_mask"] = torch.ones_like(arguments["input_ids"])
             with torch.inference_mode():
                 output = model.generate(**arguments, max_new_tokens=self.max_new_tokens, do_sample=False)
@@ -129,12 +129,12 @@ class BlipAnswerer(_Blip):
             )
         if blank := [number for number, text in enumerate(questions, start=1) if not text.strip()]:
             raise InvalidInput(f"question {blank[0]} of {len(questions)} is blank.")
-        said = [""] * len(questions)
+        in_order = [""] * len(questions)
         for numbers, ids in self._by_length(questions):
             answers = self._generate([images[number] for number in numbers], ids)
             for number, answer in zip(numbers, answers, strict=True):
-                said[number] = answer
-        return said
+                in_order[number] = answer
+        return in_order
 
     def _by_length(self, questions: Sequence[str]) -> Iterator[tuple[list[int], list[list[int]]]]:
         """Numbers and token ids of questions of equal length.

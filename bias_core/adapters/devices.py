@@ -25,7 +25,7 @@ TROUBLES = (
 """What code of others raises where a model's files, or what is asked of it, are not what it expects."""
 
 
-def pick_device(wanted: str) -> str:
+def pick_device(device: str) -> str:
     """The device to use: for "auto", CUDA where there is one, else the CPU.
 
     Raises
@@ -35,12 +35,12 @@ def pick_device(wanted: str) -> str:
     """
     import torch
 
-    if wanted == "auto":
+    if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not present[wanted]:
-        raise ModelUnavailable(f"BIAS_DEVICE is {wanted}, which this machine does not have; use auto or cpu")
-    return wanted
+    if not present[device]:
+        raise ModelUnavailable(f"BIAS_DEVICE is {device}, which this machine does not have; use auto or cpu")
+    return device
 
 
 def hide_progress_bars() -> None:
@@ -145,13 +145,13 @@ def _why(source: str, error: BaseException) -> str:
     if folder.is_absolute() and not folder.exists():
         remedy = "`make calibrate` trains it" if shipped else "check the path"
         return f": there is no {place}; {remedy}, or choose another model"
-    if known := _hub_trouble(error):
-        return f" from {place}: {known}"
-    said = f"it lacks {error}" if isinstance(error, KeyError) else str(error).strip() or type(error).__name__
-    said = _CLASS.sub(r"\1", " ".join(said.split()))
-    said = said[:300].replace(source, place)
+    if refusal := _hub_trouble(error):
+        return f" from {place}: {refusal}"
+    text = f"it lacks {error}" if isinstance(error, KeyError) else str(error).strip() or type(error).__name__
+    text = _CLASS.sub(r"\1", " ".join(text.split()))
+    text = text[:300].replace(source, place)
     remedy = "weights missing, corrupt, gated, or no network; check the files or choose another model"
-    return f" from {place}: {said} ({remedy})"
+    return f" from {place}: {text} ({remedy})"
 
 
 def _hub_trouble(error: BaseException) -> str:
@@ -160,7 +160,7 @@ def _hub_trouble(error: BaseException) -> str:
     from safetensors import SafetensorError
 
     causes = list(_causes(error))
-    said = " ".join(str(cause) for cause in causes)
+    messages = " ".join(str(cause) for cause in causes)
     for kinds, words in (
         (errors.GatedRepoError, _GATED),
         (errors.RepositoryNotFoundError, _NOT_FOUND),
@@ -174,8 +174,8 @@ def _hub_trouble(error: BaseException) -> str:
     ):
         if any(isinstance(cause, kinds) for cause in causes):
             return words
-    no_weights = any(words in said for words in ("no file named", "pickle", "find the necessary"))
-    return _PICKLE if "safetensors" in said and no_weights else ""
+    no_weights = any(words in messages for words in ("no file named", "pickle", "find the necessary"))
+    return _PICKLE if "safetensors" in messages and no_weights else ""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -101,10 +101,10 @@ class BatchedEncoder(HoldsWeights[tuple[Any, Any, Any, str]], ABC):
         half = self.precision == "half" or (self.precision == "auto" and device == "cuda")
         with torch.inference_mode():
             with torch.autocast(device, dtype=torch.float16, enabled=half):
-                found = features().float()
-            if half and not bool(torch.isfinite(found).all()):
-                found = features().float()
-            return found.cpu().numpy()
+                values = features().float()
+            if half and not bool(torch.isfinite(values).all()):
+                values = features().float()
+            return values.cpu().numpy()
 
     @abstractmethod
     def _load(self) -> tuple[Any, Any, Any, str]:
@@ -265,7 +265,7 @@ class OpenClipEncoder(BatchedEncoder):
         """How to build what a folder describes; open_clip itself would do with random weights."""
         folder = Path(self.weights)
         read_json(folder / "open_clip_config.json")
-        if not any(found for kind in _CHECKPOINTS for found in folder.glob(kind)):
+        if not any(path for kind in _CHECKPOINTS for path in folder.glob(kind)):
             raise ModelUnavailable(
                 f"{self.name} has an open_clip_config.json and no weights beside it; put the checkpoint there"
             )
@@ -355,8 +355,8 @@ class TransformersEncoder(BatchedEncoder):
         inputs = tokenizer(_as_trained(model, texts), padding=_padding(model), truncation=True,
                            max_length=most, return_tensors="pt")  # fmt: skip
         names = ("input_ids",) if _is_siglip(model) else ("input_ids", "attention_mask")
-        wanted = {key: inputs[key].to(device) for key in names if key in inputs}
-        return lambda: _tensor(model.get_text_features(**wanted))
+        tensors = {key: inputs[key].to(device) for key in names if key in inputs}
+        return lambda: _tensor(model.get_text_features(**tensors))
 
     def _load(self) -> tuple[Any, Any, Any, str]:
         import torch

@@ -42,7 +42,7 @@ class ModelSources:
 
     def __init__(self, settings: Settings, hashes: FileHashes) -> None:
         self._settings, self._hashes = settings, hashes
-        self._known = BuiltOnce()
+        self._answers = BuiltOnce()
 
     def find(self, path: str) -> str:
         """A folder of the assets, a folder or file of the user, or what it was: a hub id, or a name."""
@@ -62,17 +62,17 @@ class ModelSources:
         name, offline = f"{repo}@{revision}" if revision else repo, self._settings.offline
         try:
             ask = partial(snapshot, repo, revision, name=name, offline=offline)
-            return self._known.get("snapshot", name, ask, limit=HUB_SECONDS)
+            return self._answers.get("snapshot", name, ask, limit=HUB_SECONDS)
         except ModelUnavailable:  # said when it is used
             return None
 
     def pinned(self, info: ModelInfo) -> ModelInfo:
         """With its folder, or the commits that its name stands for from now on."""
         options = {**info.options, "path": self.find(str(info.options["path"]))}
-        found = replace(info, options=options)
+        entry = replace(info, options=options)
         self.check_size(info.id, str(options["path"]), info.download_gb, info.revision)
-        ask = partial(pinned, found, offline=self._settings.offline)
-        return self._known.get("pinned", info.id, ask, limit=HUB_SECONDS)
+        ask = partial(pinned, entry, offline=self._settings.offline)
+        return self._answers.get("pinned", info.id, ask, limit=HUB_SECONDS)
 
     def check_size(self, name: str, path: str, listed_gb: float, revision: str = "") -> None:
         """Refuse, on a public server, what the hub says is too large; of listed models the size is known.
@@ -86,7 +86,7 @@ class ModelSources:
         asks = self._settings.public and not self._settings.offline  # offline, nothing is fetched
         if not asks or listed_gb or not is_hub_id(self.find(path)):
             return
-        n_gb = self._known.get("size", name, partial(download_gb, path, revision), limit=HUB_SECONDS)
+        n_gb = self._answers.get("size", name, partial(download_gb, path, revision), limit=HUB_SECONDS)
         if not n_gb:
             raise ModelUnavailable(f"the hub does not say how large {name} is; choose another model")
         if n_gb > most:
@@ -127,7 +127,7 @@ class ModelSources:
         fetch = partial(
             fetch_pipeline, replace(pinned_info, options={**pinned_info.options, "variant": variant})
         )
-        self._known.get("files", info.id, fetch, version=version, limit=WEIGHTS_SECONDS)
+        self._answers.get("files", info.id, fetch, version=version, limit=WEIGHTS_SECONDS)
 
     def files(self, info: ModelInfo) -> tuple[Path, ...]:
         """The folders and files that :meth:`version` reads; no hub is asked."""
@@ -202,22 +202,22 @@ def pinned(info: ModelInfo, *, offline: bool = False) -> ModelInfo:
         if companion:
             options.setdefault(companion, repo)
     for key in (companion, "lora"):
-        name, asked = split_revision(str(options.get(key, "")))
+        name, part_revision = split_revision(str(options.get(key, "")))
         if is_hub_id(name):
-            options[key] = f"{name}@{_commit(name, asked, f'{info.id}: {key}', offline)}"
+            options[key] = f"{name}@{_commit(name, part_revision, f'{info.id}: {key}', offline)}"
     return replace(info, revision=revision, options=options)
 
 
 def identity(info: ModelInfo, fingerprint: Callable[[Path], str]) -> str:
     """What the weights of a pinned entry are: commits, and fingerprints of what lies in folders and files."""
     local = local_sources(info)
-    found = [fingerprint(local["path"]) if "path" in local else info.revision]
+    versions = [fingerprint(local["path"]) if "path" in local else info.revision]
     for key in _PARTS:
         if key in local:
-            found.append(fingerprint(local[key]))
+            versions.append(fingerprint(local[key]))
         elif source := str(info.options.get(key, "")):
-            found.append(split_revision(source)[1])
-    return "+".join(found)
+            versions.append(split_revision(source)[1])
+    return "+".join(versions)
 
 
 def local_sources(info: ModelInfo) -> dict[str, Path]:

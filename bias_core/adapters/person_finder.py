@@ -106,9 +106,9 @@ class TorchvisionPersonFinder(HoldsWeights[tuple[Any, str]]):
 
         with self._parts.running() as (model, device), torch.inference_mode():
             pixels = pil_to_tensor(image.convert("RGB")).float().to(device) / 255
-            (found,) = model([pixels])
-        kept = (found["labels"] == _PERSON) & (found["scores"] >= self.threshold)
-        boxes = [_inside(corners, image.size) for corners in found["boxes"][kept].tolist()]
+            (detections,) = model([pixels])
+        certain = (detections["labels"] == _PERSON) & (detections["scores"] >= self.threshold)
+        boxes = [_inside(corners, image.size) for corners in detections["boxes"][certain].tolist()]
         tall = [box for box in boxes if box[2] > box[0] and box[3] - box[1] >= self.smallest * image.height]
         return sorted(tall, key=lambda box: (box[0] + box[2], box))
 

@@ -117,9 +117,9 @@ class TransformersLanguageModel(HoldsWeights[tuple[Any, Any, Any, str]]):
         """The prefix as it was typed, with each token as it reads after it (with or without a space)."""
         _, tokenizer, _, _ = self._parts()
         options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
-        said = tokenizer.decode(ids, **options)
+        text_so_far = tokenizer.decode(ids, **options)
         longer = tokenizer.batch_decode([[*ids, token] for token in following], **options)
-        return [prefix + text.removeprefix(said) for text in longer]
+        return [prefix + text.removeprefix(text_so_far) for text in longer]
 
     def _ids(self, text: str) -> list[int]:
         """Tokens of a text to be continued: its end mark, if the tokenizer sets one, is taken off."""
