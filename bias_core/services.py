@@ -31,7 +31,7 @@ from bias_core.runs.file_hashes import FileHashes
 from bias_core.runs.images import ImageStore
 from bias_core.runs.imports import IMPORTED
 from bias_core.runs.manifests import ManifestStore
-from bias_core.runs.repairs import Repairs
+from bias_core.runs.sqlite_file import Repairs
 from bias_core.runs.upkeep import Upkeep
 from bias_core.settings import Settings
 from bias_core.waiting import BuiltOnce, FairLock
@@ -377,7 +377,7 @@ class Services:
         )
         if not self._borrows or info.embedded:
             return model
-        from bias_core.adapters.zero_gpu_models import ZeroGpuTextToImage, fetch_pipeline
+        from bias_core.adapters.zero_gpu import ZeroGpuTextToImage, fetch_pipeline
 
         there = partial(build_elsewhere, self.settings, "text_to_image", name)
         return ZeroGpuTextToImage(name, there, model, info, partial(fetch_pipeline, info))
@@ -386,7 +386,7 @@ class Services:
         """The reader itself; where a GPU is borrowed for each call, one that works there."""
         if not self._borrows or info.embedded:
             return local
-        from bias_core.adapters.zero_gpu_models import READERS
+        from bias_core.adapters.zero_gpu import READERS
 
         there = partial(build_elsewhere, self.settings, role, info.id)
         return READERS[role](info.id, there, local, info.download_gb)  # type: ignore[return-value]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.devices import fetched_source, hide_progress_bars, offline_source, pick_device
+from bias_core.adapters.devices import hide_progress_bars, pick_device
 from bias_core.adapters.encoders import Batches, as_rgb
-from bias_core.adapters.weights import HoldsWeights, Weights, check_tokenizer, load_whole, variant_of
+from bias_core.adapters.weights import HubWeights, Weights, check_tokenizer, load_whole, variant_of
 from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-class _Blip(HoldsWeights[tuple[Any, Any, str]]):
+class _Blip(HubWeights[tuple[Any, Any, str]]):
     """A BLIP model with its processor; loads nothing before the first picture.
 
     Parameters
@@ -46,7 +46,6 @@ class _Blip(HoldsWeights[tuple[Any, Any, str]]):
         self._batches = Batches(name, batch_size)
         self._wanted_device = device
         self._offline = offline
-        self._fetched = ""
         self._parts = Weights(name, source, self._load, unchanged)
 
     def _generate(self, images: Sequence[Image.Image], questions: Any = None) -> list[str]:
@@ -78,16 +77,12 @@ class _Blip(HoldsWeights[tuple[Any, Any, str]]):
         """Pictures at once, at most; it halves when memory runs out."""
         return self._batches.size
 
-    def fetch(self) -> None:
-        """Download what is missing on this machine; nothing is loaded."""
-        self._fetched = fetched_source(self.name, self.source, offline=self._offline)
-
     def _load(self) -> tuple[Any, Any, str]:
         import torch
         import transformers
 
         hide_progress_bars()
-        source = self._fetched or offline_source(self.name, self.source, offline=self._offline)
+        source = self._here()
         local = {"local_files_only": Path(source).is_dir()}
         device = pick_device(self._wanted_device)
         kind = getattr(transformers, self.model_class)

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 
 from bias_core.adapters.devices import (
-    fetched_source,
     hide_progress_bars,
     loading,
-    offline_source,
     pick_device,
 )
-from bias_core.adapters.weights import HoldsWeights, Weights, check_finite, load_whole, variant_of
+from bias_core.adapters.weights import HoldsWeights, HubWeights, Weights, check_finite, load_whole, variant_of
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.model_paths import read_json
 
@@ -321,7 +319,7 @@ class OpenClipEncoder(BatchedEncoder):
             return hf_hub_download(repo, file)
 
 
-class TransformersEncoder(BatchedEncoder):
+class TransformersEncoder(HubWeights[tuple[Any, Any, Any, str]], BatchedEncoder):
     """Image and text embeddings by ``AutoModel``; loads nothing before the first use.
 
     Parameters
@@ -330,12 +328,6 @@ class TransformersEncoder(BatchedEncoder):
     source : hub id, or a folder in Hugging Face layout.
     options : of :class:`bias_core.adapters.encoders.BatchedEncoder`.
     """
-
-    _fetched = ""
-
-    def fetch(self) -> None:
-        """Download what is missing on this machine; nothing is loaded."""
-        self._fetched = fetched_source(self.name, self.source, offline=self._offline)
 
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
         import torch
@@ -363,7 +355,7 @@ class TransformersEncoder(BatchedEncoder):
         from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
         hide_progress_bars()
-        source = self._fetched or offline_source(self.name, self.source, offline=self._offline)
+        source = self._here()
         local = Path(source).is_dir()
         device = pick_device(self._wanted_device)
         model = load_whole(

@@ -120,7 +120,7 @@ class ModelSources:
         """Download the model's files, for whoever holds no lock: who draws meanwhile goes on."""
         if info.embedded or info.family == "renderer" or self._settings.offline:
             return
-        from bias_core.adapters.zero_gpu_models import fetch_pipeline
+        from bias_core.adapters.zero_gpu import fetch_pipeline
 
         variant = None if pick_device(device) == "cpu" else info.options.get("variant")
         pinned_info = self.pinned(info)

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.devices import fetched_source, hide_progress_bars, offline_source, pick_device
+from bias_core.adapters.devices import hide_progress_bars, pick_device
 from bias_core.adapters.encoders import Batches
-from bias_core.adapters.weights import HoldsWeights, Weights, load_whole, variant_of
+from bias_core.adapters.weights import HubWeights, Weights, load_whole, variant_of
 from bias_core.errors import InvalidInput, ModelUnavailable
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _BATCH = 32  # prefixes at once, at most
 
 
-class TransformersLanguageModel(HoldsWeights[tuple[Any, Any, Any, str]]):
+class TransformersLanguageModel(HubWeights[tuple[Any, Any, Any, str]]):
     """Next tokens and whole answers by ``AutoModelForCausalLM``; loads nothing before the first use.
 
     Parameters
@@ -43,7 +43,6 @@ class TransformersLanguageModel(HoldsWeights[tuple[Any, Any, Any, str]]):
         self.gguf_file = gguf_file
         self._wanted_device = device
         self._offline = offline
-        self._fetched = ""
         self._batches = Batches(name, _BATCH)
         self._parts = Weights(name, source, self._load, unchanged)
 
@@ -132,16 +131,12 @@ class TransformersLanguageModel(HoldsWeights[tuple[Any, Any, Any, str]]):
             raise InvalidInput(f"{self.name} needs a text to continue; got {text!r}.")
         return ids or start[:1]
 
-    def fetch(self) -> None:
-        """Download what is missing on this machine; nothing is loaded."""
-        self._fetched = fetched_source(self.name, self.source, offline=self._offline)
-
     def _load(self) -> tuple[Any, Any, Any, str]:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         hide_progress_bars()
-        source = self._fetched or offline_source(self.name, self.source, offline=self._offline)
+        source = self._here()
         options: dict[str, Any] = {"local_files_only": Path(source).is_dir()}
         if self.gguf_file:
             if find_spec("gguf") is None:

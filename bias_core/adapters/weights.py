@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from bias_core.adapters.devices import loading
+from bias_core.adapters.devices import fetched_source, loading, offline_source
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.model_paths import read_json
 
@@ -124,6 +124,23 @@ class HoldsWeights(Generic[T]):
     def unload(self) -> None:
         """Forget the weights; the next input loads them again."""
         self._parts.drop()
+
+
+class HubWeights(HoldsWeights[T]):
+    """The same of a repository of a hub, or a folder, ``source``."""
+
+    name: str
+    source: str
+    _offline: bool
+    _local = ""
+
+    def fetch(self) -> None:
+        """Download what is missing on this machine; nothing is loaded."""
+        self._local = fetched_source(self.name, self.source, offline=self._offline)
+
+    def _here(self) -> str:
+        """Where to load them from."""
+        return self._local or offline_source(self.name, self.source, offline=self._offline)
 
 
 def drop_longest_unused() -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from bias_core.runs.repairs import Repairs
-from bias_core.runs.sqlite_file import SqliteFile
+from bias_core.runs.sqlite_file import Repairs, SqliteFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -14,8 +14,7 @@ import numpy as np
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.runs.repairs import Repairs
-from bias_core.runs.sqlite_file import SqliteFile
+from bias_core.runs.sqlite_file import Repairs, SqliteFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bias_core.errors import ModelUnavailable, StorageError
-from bias_core.runs.repairs import Repairs
-from bias_core.runs.sqlite_file import SqliteFile
+from bias_core.runs.sqlite_file import Repairs, SqliteFile
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence

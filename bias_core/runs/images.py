@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import StorageError
 from bias_core.runs.files import evict_oldest, total_bytes, write_atomically
-from bias_core.runs.repairs import Repairs
+from bias_core.runs.sqlite_file import Repairs
 from bias_core.types import GeneratedImage, ImageRow, StoredImage
 
 if TYPE_CHECKING:

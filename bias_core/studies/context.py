@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bias_core.runs.embeddings import EmbeddingCache
     from bias_core.runs.images import ImageStore
     from bias_core.runs.manifests import ManifestStore
-    from bias_core.runs.repairs import Repairs
+    from bias_core.runs.sqlite_file import Repairs
     from bias_core.settings import Settings
     from bias_core.types import ImageRow, ModelInfo, PlantedLine, PromptLimit, ReaderErrors
     from bias_core.waiting import FairLock

@@ -17,8 +17,13 @@ from PIL import Image
 
 from bias_core.adapters import zero_gpu
 from bias_core.adapters.calibration_renderer import CalibrationRenderer
-from bias_core.adapters.zero_gpu import Pace, on_zero_gpu
-from bias_core.adapters.zero_gpu_models import ZeroGpuCaptioner, ZeroGpuEncoder, ZeroGpuTextToImage
+from bias_core.adapters.zero_gpu import (
+    Pace,
+    ZeroGpuCaptioner,
+    ZeroGpuEncoder,
+    ZeroGpuTextToImage,
+    on_zero_gpu,
+)
 from bias_core.engine.local import run_rows
 from bias_core.errors import Cancelled, Interrupted, InvalidInput, ModelUnavailable
 from bias_core.protocols import Captioner, ImageTextEncoder, ReadsPrompts, TextToImage, Traceable

@@ -10,7 +10,7 @@ import pytest
 
 from bias_core.runs.answers import AnswerCache
 from bias_core.runs.embeddings import EmbeddingCache
-from bias_core.runs.repairs import Repairs
+from bias_core.runs.sqlite_file import Repairs
 
 
 class Halves:

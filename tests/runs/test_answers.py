@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from bias_core.runs.answers import AnswerCache
-from bias_core.runs.repairs import Repairs
+from bias_core.runs.sqlite_file import Repairs
 
 
 @pytest.fixture
