@@ -14,6 +14,8 @@ from bias_core.types import Attribute
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bias_core.protocols import LanguageModel
+
 
 MAX_CHARACTERS = 100_000
 """Longest answer that is read; what follows is one rejected line."""
@@ -90,6 +92,24 @@ def candidate_prompt(concept: str, *, n: int = 15) -> str:
     if n < 1:
         raise InvalidInput(f"n must be at least 1 attribute; got {n}.")
     return _INSTRUCTION.format(concept=subject, n=n)
+
+
+def propose_candidates(
+    concept: str, language_model: LanguageModel, *, n: int = 15, max_new_tokens: int = 1500
+) -> Candidates:
+    """Ask ``language_model`` for attributes of ``concept`` [dehdashtian2025oasis, Eq. 2] and read its answer.
+
+    Returns
+    -------
+    Candidates
+        For a person to check: a model's list is itself full of stereotypes, and of mistakes.
+
+    Raises
+    ------
+    InvalidInput
+        For a blank concept, or n below 1.
+    """
+    return parse_candidates(language_model.complete(candidate_prompt(concept, n=n), max_new_tokens))
 
 
 def parse_candidates(answer: str) -> Candidates:

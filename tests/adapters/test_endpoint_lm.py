@@ -16,7 +16,7 @@ import pytest
 from bias_core.adapters.endpoint_lm import Endpoint, EndpointLanguageModel
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.protocols import LanguageModel
-from bias_core.search.candidates import candidate_prompt, parse_candidates
+from bias_core.search.candidates import propose_candidates
 from bias_core.search.stop import optimise_prompts
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -333,7 +333,7 @@ def test_the_search_and_the_candidates_run_on_it(serve):
     images /= np.linalg.norm(images, axis=1, keepdims=True)
     found = optimise_prompts(images, Reads(), model, beam_width=3, n_candidates=3, top_k=2)
     assert found[0].text == "This is a photo of doctor doctor"
-    (attribute,) = parse_candidates(model.complete(candidate_prompt("doctor"), 1500)).attributes
+    (attribute,) = propose_candidates("doctor", model).attributes
     assert attribute.name == "glasses"
 
 

@@ -12,7 +12,7 @@ from bias_core.adapters.transformers_lm import TransformersLanguageModel, packag
 from bias_core.calibration.captions import vocabulary
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.protocols import LanguageModel
-from bias_core.search.candidates import candidate_prompt, parse_candidates
+from bias_core.search.candidates import propose_candidates
 from bias_core.search.stop import optimise_prompts
 
 PREFIXES = ["This is a photo of", "a doctor", "Generate a picture of one old man with a beard on the"]
@@ -184,7 +184,7 @@ def test_the_search_runs_on_the_real_classes(words, tiny_clip, pictures):
 
 
 def test_candidates_survive_a_model_that_talks_nonsense(words):
-    found = parse_candidates(words.complete(candidate_prompt("doctor"), 8))
+    found = propose_candidates("doctor", words, max_new_tokens=8)
     assert found.attributes == ()
     assert found.answer
 

@@ -13,6 +13,7 @@ from bias_core.search.candidates import (
     MAX_CHARACTERS,
     candidate_prompt,
     parse_candidates,
+    propose_candidates,
 )
 
 TURBAN = ("Turban", "The person is wearing a turban.", "The person is not wearing a turban.")
@@ -202,7 +203,7 @@ class Echo:
 
 def test_the_model_is_asked_for_what_the_paper_asks():
     model = Echo(" | ".join(TURBAN))
-    found = parse_candidates(model.complete(candidate_prompt("  an Iranian\n person ", n=7), 1500))
+    found = propose_candidates("  an Iranian\n person ", model, n=7)
     assert [a.name for a in found.attributes] == ["Turban"]
     for said in (
         "text-to-image",
