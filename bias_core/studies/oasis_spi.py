@@ -6,15 +6,14 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.propagation import spi_band
 from bias_core.protocols import ChecksSettings, Traceable
-from bias_core.studies.oasis import columns
 from bias_core.studies.oasis_cells import (
     Cell,
     NationalityOptions,
@@ -25,6 +24,7 @@ from bias_core.studies.oasis_cells import (
 )
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.progress import Progress
+from bias_core.studies.report_kit import columns, figure, lean, table
 from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_types import (
     MAX_STEPS,
@@ -34,13 +34,14 @@ from bias_core.studies.study_types import (
     Shot,
     StudyFigure,
     StudySettings,
-    StudyTable,
 )
 from bias_core.studies.traces import Trace, trace_row
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
+
+    import pandas as pd
 
     from bias_core.studies.context import StudyServices
     from bias_core.studies.study_data import StudyData
@@ -146,17 +147,11 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
             cells = read_cells(data, nationality, frame, rows[frame.index], attributes)
             traced.append((yield from _trace(data, model, nationality, frame, cells)))
             _keep_first_steps(data, frame, traced[-1])
-    bands = {(t.nationality, i): t.band(i) for t in traced for i in range(len(t.attributes))}
+    each = [(t, i) for t in traced for i in range(len(t.attributes))]
+    bands = {(t.nationality, i): t.band(i) for t, i in each}
     return Results(
-        findings=tuple(_finding(t, i, bands) for t in traced for i in range(len(t.attributes))),
-        tables=(
-            StudyTable(
-                key="spi",
-                title="When attributes are added",
-                frame=pd.DataFrame([_row(t, i, bands) for t in traced for i in range(len(t.attributes))]),
-                note=_COLUMNS,
-            ),
-        ),
+        findings=tuple(_finding(t, i, bands) for t, i in each),
+        tables=(table("spi", "When attributes are added", [_row(t, i, bands) for t, i in each], _COLUMNS),),
         figures=tuple(f for t in traced for f in _figures(t, bands, settings)),
         notes=(_wording(traced[0].traces[0]), _SIGN),
     )
@@ -254,15 +249,16 @@ def _finding(traced: Traced, attribute: int, bands: Bands) -> Finding:
         title=f"{traced.nationality}, {name}: first step",
         metric="stereotype_propagation_index",
         estimate=band[0],
-        says=f"{_says(band[0])} {when} It is farthest from 0 at step {strongest + 1} of {len(band)}: "
-        f"{band[strongest].value:+.3f}.",
+        says=f"{lean(band[0], *_FIRST_STEP)} {when} It is farthest from 0 at step {strongest + 1} of "
+        f"{len(band)}: {band[strongest].value:+.3f}.",
     )
 
 
-def _says(first: Estimate) -> str:
-    if first.low > 0:
-        return "The first step adds it."
-    return "The first step takes it away." if first.high < 0 else "The first step does neither clearly."
+_FIRST_STEP = (
+    "The first step adds it.",
+    "The first step takes it away.",
+    "The first step does neither clearly.",
+)
 
 
 def _strongest(band: Sequence[Estimate]) -> int:
@@ -302,7 +298,7 @@ def _row(traced: Traced, attribute: int, bands: Bands) -> dict[str, Any]:
 def _figures(traced: Traced, bands: Bands, settings: StudySettings) -> list[StudyFigure]:
     key, n_samples = _key(traced.nationality), settings.options.n_samples
     singles = [
-        _figure(
+        _curves(
             f"figure6-{key}-{seed}",
             f"SPI of one {traced.nationality} picture, seed {seed} (Figure 6)",
             [
@@ -314,11 +310,11 @@ def _figures(traced: Traced, bands: Bands, settings: StudySettings) -> list[Stud
         )
         for seed, trace in list(zip(traced.seeds, traced.traces, strict=True))[:n_samples]
     ]
-    average = _figure(
+    average = _curves(
         f"figure9-{key}",
         f"SPI of {len(traced.seeds)} {traced.nationality} pictures (Figure 9)",
         [
-            {"group": attribute.name, "x": step + 1, "value": e.value, "low": e.low, "high": e.high}
+            {"group": attribute.name, "x": step + 1, **columns("value", e, ends="")}
             for i, attribute in enumerate(traced.attributes)
             for step, e in enumerate(bands[traced.nationality, i])
         ],
@@ -326,7 +322,7 @@ def _figures(traced: Traced, bands: Bands, settings: StudySettings) -> list[Stud
         concept=traced.nationality,
         velocities=_wording(traced.traces[0]),
         predicted=f"figure7-{key}",
-        singles=[figure.key for figure in singles],
+        singles=[single.key for single in singles],
     )
     return [average, *singles, _filmstrip(traced, n_samples)]
 
@@ -342,33 +338,24 @@ def _key(name: str) -> str:
     return re.sub(r"\W+", "-", name.lower())
 
 
-def _figure(
+def _curves(
     key: str, title: str, rows: list[dict[str, Any]], caption: str, **more: str | list[str]
 ) -> StudyFigure:
     """Curves; ``more`` says what goes with them on a page."""
-    labels = {"x": "denoising step", "y": "SPI", "null": 0.0, **more}
-    return StudyFigure(
-        key=key, title=title, kind="curves", data=pd.DataFrame(rows), labels=labels, caption=caption
-    )
+    return figure("curves", key, title, rows, caption, x="denoising step", y="SPI", null=0.0, **more)
 
 
 def _filmstrip(traced: Traced, n_samples: int) -> StudyFigure:
     rows = []
-    for seed, trace, finished in list(zip(traced.seeds, traced.traces, traced.finished, strict=True))[
-        :n_samples
-    ]:
+    shown = islice(zip(traced.seeds, traced.traces, traced.finished, strict=True), n_samples)
+    for seed, trace, finished in shown:
         for step, path in trace.predicted.items():
             rows.append({"row": seed, "column": f"{step:04d}", "path": str(path), "text": f"step {step + 1}"})
-        rows.append(
-            {"row": seed, "column": "finished", "path": str(finished), "text": f"finished, seed {seed}"}
-        )
-    return StudyFigure(
-        key=f"figure7-{_key(traced.nationality)}",
-        title=f"What each step is heading for, {traced.nationality} (Figure 7)",
-        kind="pictures",
-        data=pd.DataFrame(rows),
-        caption="The finished picture as each step predicts it, and the finished picture itself.",
-    )
+        text = f"finished, seed {seed}"
+        rows.append({"row": seed, "column": "finished", "path": str(finished), "text": text})
+    key, title = _key(traced.nationality), f"What each step is heading for, {traced.nationality} (Figure 7)"
+    caption = "The finished picture as each step predicts it, and the finished picture itself."
+    return figure("pictures", f"figure7-{key}", title, rows, caption)
 
 
 PROGRAMS = {

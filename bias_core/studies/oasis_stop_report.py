@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from bias_core.metrics.similarity import similarity_estimate
-from bias_core.studies.oasis import columns, or_nan
 from bias_core.studies.oasis_cells import wanted_nationalities
+from bias_core.studies.report_kit import columns, figure, or_nan, table
 from bias_core.studies.study_types import Design, Finding, StudyFigure, StudySettings, StudyTable
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pandas as pd
 
     from bias_core.search.stop import OptimisedPrompt
     from bias_core.studies.study_data import StudyData
@@ -137,17 +138,13 @@ def cluster_tables(
     ]
     sizes = [_cluster_row(cluster, drawn.get(cluster.name), settings) for cluster in clusters]
     tables = [
-        StudyTable(
-            key="table3", title="Optimised prompts (Table 3)", frame=pd.DataFrame(prompts), note=_PROMPTS
-        ),
-        StudyTable(key="clusters", title="Clusters", frame=pd.DataFrame(sizes), note=_CLUSTERS),
+        table("table3", "Optimised prompts (Table 3)", prompts, _PROMPTS),
+        table("clusters", "Clusters", sizes, _CLUSTERS),
     ]
     if len(attributes):
         wide = attributes.pivot_table("value", "row", "column", sort=False).reset_index()
         wide = wide.rename(columns={"row": "cluster"}).rename_axis(columns=None)
-        tables.append(
-            StudyTable(key="attributes", title="Attributes of the clusters", frame=wide, note="P, as read.")
-        )
+        tables.append(table("attributes", "Attributes of the clusters", wide, "P, as read."))
     printed = [
         {"nationality": n, "rank": rank, "prompt": text}
         for n in wanted_nationalities(design, settings)
@@ -155,9 +152,7 @@ def cluster_tables(
     ]
     if printed:
         note = "Of FLUX.1; the paper prints letters of other scripts by their codes."
-        tables.append(
-            StudyTable(key="published", title="As published", frame=pd.DataFrame(printed), note=note)
-        )
+        tables.append(table("published", "As published", printed, note))
     return tables
 
 
@@ -210,26 +205,12 @@ def cluster_figures(
         for c in clusters
         for column, path, text in _pictures(data, c, drawn.get(c.name), settings.options.prefix)
     ]
-    figures = [
-        StudyFigure(
-            key="table3",
-            title="Clusters and what their closest texts draw (Table 3)",
-            kind="pictures",
-            data=pd.DataFrame(rows),
-            caption="Of each cluster the average, the most typical pictures, and those drawn from its text.",
-        )
-    ]
+    caption = "Of each cluster the average, the most typical pictures, and those drawn from its text."
+    title = "Clusters and what their closest texts draw (Table 3)"
+    figures = [figure("pictures", "table3", title, rows, caption)]
     if len(attributes):
-        figures.append(
-            StudyFigure(
-                key="attributes",
-                title="Attributes of the clusters",
-                kind="heatmap",
-                data=attributes,
-                labels={"unit": "P, as read"},
-                caption="What the pictures of a cluster have in common.",
-            )
-        )
+        title, caption = "Attributes of the clusters", "What the pictures of a cluster have in common."
+        figures.append(figure("heatmap", "attributes", title, attributes, caption, unit="P, as read"))
     return figures
 
 

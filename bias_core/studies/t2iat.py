@@ -17,6 +17,7 @@ from bias_core.statistics import benjamini_hochberg, mean_interval, permutation_
 from bias_core.studies.arm_samples import counted_sample
 from bias_core.studies.arm_values import ROUNDING, nothing
 from bias_core.studies.program import Measuring, Program
+from bias_core.studies.report_kit import POINTS, columns, figure, table
 from bias_core.studies.rows import scaled, thinned
 from bias_core.studies.setting_fields import Options, setting, settings_class
 from bias_core.studies.study_types import (
@@ -27,7 +28,6 @@ from bias_core.studies.study_types import (
     Shot,
     StudyFigure,
     StudySettings,
-    StudyTable,
 )
 from bias_core.studies.t2iat_sets import (
     SIDES,
@@ -138,7 +138,7 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
     adjusted = benjamini_hochberg([t.p_value for t in found.values()]).adjusted
     corrected = {key: float(q) for key, q in zip(found, adjusted, strict=True)}
     titles = {test["key"]: _title(design, test) for test in tests}
-    table = pd.DataFrame([_table_row(design, t, found[t["key"]], corrected[t["key"]]) for t in tests])
+    table1 = pd.DataFrame([_table_row(design, t, found[t["key"]], corrected[t["key"]]) for t in tests])
     published = any("score" in test for test in tests)
     return Results(
         findings=tuple(
@@ -152,11 +152,11 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
             for t in tests
         ),
         tables=(
-            StudyTable(key="table1", title="Association tests (Table 1)", frame=table, note=_COLUMNS),
+            table("table1", "Association tests (Table 1)", table1, _COLUMNS),
             influence_table(design, tests, left_out),
         ),
         figures=(
-            _score_figure(table),
+            _score_figure(table1),
             _distribution_figure(found, titles),
             *(influence_figure(key, titles[key], left_out[key]) for key in titles),
         ),
@@ -282,9 +282,7 @@ def _table_row(design: Design, test: dict[str, Any], found: AssociationTest, q: 
         "Y": titles[test["y"]],
         "A": titles[test["a"]],
         "B": titles[test["b"]],
-        "S": found.score,
-        "low": found.confidence_interval.low,
-        "high": found.confidence_interval.high,
+        **columns("S", found.confidence_interval, ends=""),
         "p": found.p_value,
         "smallest p": found.smallest_p_value,
         "q": q,
@@ -308,23 +306,17 @@ def _share_above(found: AssociationTest) -> float:
     return float((np.sign(differences).mean() + 1) / 2)
 
 
-def _score_figure(table: pd.DataFrame) -> StudyFigure:
-    names = [f"{x} / {y}" for x, y in zip(table["X"], table["Y"], strict=True)]
-    data = pd.DataFrame({"name": names, "value": table["S"], "low": table["low"], "high": table["high"]})
+def _score_figure(table1: pd.DataFrame) -> StudyFigure:
+    names = [f"{x} / {y}" for x, y in zip(table1["X"], table1["Y"], strict=True)]
+    data = pd.DataFrame({"name": names, "value": table1["S"], "low": table1["low"], "high": table1["high"]})
     caption = "Right of the line: the first concept leans to A more."
-    if "published S" in table:
-        data["published"] = table["published S"]
+    if "published S" in table1:
+        data["published"] = table1["published S"]
         caption += (
             " Diamonds are the published scores of another model and encoder: compare signs, not sizes."
         )
-    return StudyFigure(
-        key="scores",
-        title="Differential association per test",
-        kind="intervals",
-        data=data,
-        labels={"x": "S, in units of cosine", "null": 0.0},
-        caption=caption,
-    )
+    title = "Differential association per test"
+    return figure("intervals", "scores", title, data, caption, x="S, in units of cosine", null=0.0)
 
 
 def _distribution_figure(found: dict[str, AssociationTest], titles: dict[str, str]) -> StudyFigure:
@@ -334,14 +326,8 @@ def _distribution_figure(found: dict[str, AssociationTest], titles: dict[str, st
         for i, values in enumerate((test.associations_x, test.associations_y))
         for value in values
     ]
-    return StudyFigure(
-        key="associations",
-        title="Associations of single pictures",
-        kind="distributions",
-        data=pd.DataFrame(data),
-        labels={"x": "association with A rather than B", "null": 0.0},
-        caption="Points are pictures, bars their quartiles, circles their medians.",
-    )
+    title, axis = "Associations of single pictures", "association with A rather than B"
+    return figure("distributions", "associations", title, data, POINTS, x=axis, null=0.0)
 
 
 PROGRAMS = {

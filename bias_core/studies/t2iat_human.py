@@ -17,16 +17,9 @@ from bias_core.metrics.rank_agreement import kendall_tau
 from bias_core.statistics import wilson_interval
 from bias_core.studies.labels import majority, read_answers
 from bias_core.studies.program import Measuring, Program
+from bias_core.studies.report_kit import columns, figure, table
 from bias_core.studies.setting_fields import setting, settings_class
-from bias_core.studies.study_types import (
-    Design,
-    Finding,
-    Results,
-    Shot,
-    StudyFigure,
-    StudySettings,
-    StudyTable,
-)
+from bias_core.studies.study_types import Design, Finding, Results, Shot, StudyFigure, StudySettings
 from bias_core.studies.t2iat import CrossingOptions, association_shots
 from bias_core.studies.t2iat_sets import SETS
 from bias_core.types import Estimate
@@ -75,19 +68,19 @@ def measure_human(design: Design, settings: StudySettings, data: StudyData) -> M
     judged["choice"] = judged["people" if settings.labels else "reader"]
     shares = {name: _share(judged.loc[judged["concept"] == name, "choice"], settings) for name in scores}
     means = {name: _mean(data.frame, rows, score, settings) for name, score in scores.items()}
-    table = _table2(design, scores, shares, means)
+    table2 = _table2(design, scores, shares, means)
     who = "people, most votes win" if settings.labels else f"{settings.encoder}, by the closer sentence"
     return Results(
         findings=(
-            *_order(design, table, settings),
+            *_order(design, table2, settings),
             *(_share_finding(design, scores[name], shares[name], judged) for name in scores),
             *_reader_against_people(judged, settings),
         ),
         tables=(
-            StudyTable(key="table2", title="Choices and associations (Table 2)", frame=table, note=_COLUMNS),
-            _judged_table(scores, judged),
+            table("table2", "Choices and associations (Table 2)", table2, _COLUMNS),
+            table("judged", "The judged pictures", _judged_frame(scores, judged), _JUDGED),
         ),
-        figures=(_choice_figure(table), _order_figure(table)),
+        figures=(_choice_figure(table2), _order_figure(table2)),
         notes=(
             f"The pictures are judged by {who}.",
             "τ has only the concepts to go by, and its interval resamples them: it is wide.",
@@ -193,8 +186,7 @@ def _by_record(
 def _share(choices: pd.Series[Any], settings: StudySettings) -> Estimate:
     decided = choices.dropna()
     if decided.empty:
-        note = "no picture was decided"
-        return Estimate(value=math.nan, low=math.nan, high=math.nan, n=0, null_value=0.5, note=note)
+        return Estimate.undefined(0, "no picture was decided", null_value=0.5)
     return wilson_interval(int(decided.sum()), len(decided), confidence=settings.confidence, null_value=0.5)
 
 
@@ -219,13 +211,9 @@ def _table2(
                 "concept": titles[name],
                 "attributes": f"{titles[score['a']]} / {titles[score['b']]}",
                 "pictures": shares[name].n,
-                "share": shares[name].value,
-                "share low": shares[name].low,
-                "share high": shares[name].high,
+                **columns("share", shares[name]),
                 "published share": float(score["score"]),
-                "association": means[name].value,
-                "association low": means[name].low,
-                "association high": means[name].high,
+                **columns("association", means[name]),
                 "even mix": means[name].null_value,
                 "signed S": signed[name],
                 "prompts": means[name].n,
@@ -315,7 +303,7 @@ def _reader_against_people(judged: pd.DataFrame, settings: StudySettings) -> lis
     ]
 
 
-def _judged_table(scores: Mapping[str, Score], judged: pd.DataFrame) -> StudyTable:
+def _judged_frame(scores: Mapping[str, Score], judged: pd.DataFrame) -> pd.DataFrame:
     frame = judged[["image_id", "concept", "reader", "people"]].reset_index(drop=True)
     frame.insert(2, "answers", [f"{scores[c]['a']} / {scores[c]['b']}" for c in frame["concept"]])
     for column in ("reader", "people"):
@@ -323,40 +311,36 @@ def _judged_table(scores: Mapping[str, Score], judged: pd.DataFrame) -> StudyTab
             "" if pd.isna(choice) else scores[concept]["a" if choice else "b"]
             for choice, concept in zip(frame[column], frame["concept"], strict=True)
         ]
-    return StudyTable(
-        key="judged",
-        title="The judged pictures",
-        frame=frame,
-        note="People say which of the two answers a picture is closer to: a CSV with the columns image_id, "
-        "answer, rater, given as labels.",
-    )
+    return frame
 
 
-def _choice_figure(table: pd.DataFrame) -> StudyFigure:
-    columns = {"concept": "name", "attributes": "group", "share": "value", "share low": "low"}
-    columns |= {"share high": "high", "published share": "published"}
-    return StudyFigure(
-        key="choices",
-        title="Share of neutral pictures closer to the first attribute (Table 2)",
-        kind="intervals",
-        data=table[[*columns]].rename(columns=columns),
-        labels={"x": "share closer to pleasant, or to male", "null": 0.5},
-        caption="Diamonds are the choices of the paper's participants about another model's pictures.",
-    )
+_JUDGED = (
+    "People say which of the two answers a picture is closer to: a CSV with the columns image_id, answer, "
+    "rater, given as labels."
+)
 
 
-def _order_figure(table: pd.DataFrame) -> StudyFigure:
-    columns = {"concept": "name", "attributes": "group", "association": "x", "share": "y"}
-    columns |= {"association low": "xlow", "association high": "xhigh", "share low": "ylow"}
-    columns |= {"share high": "yhigh"}
-    return StudyFigure(
-        key="order",
-        title="Choices against associations",
-        kind="scatter",
-        data=table[[*columns]].rename(columns=columns).dropna(subset=["x", "y"]),
-        labels={"x": "mean association with the first attribute", "y": "share closer to it"},
-        caption="Where both agree the concepts rise from left to right.",
-    )
+def _choice_figure(table2: pd.DataFrame) -> StudyFigure:
+    columns_of = {"value": "share", "low": "share low", "high": "share high", "published": "published share"}
+    title = "Share of neutral pictures closer to the first attribute (Table 2)"
+    caption = "Diamonds are the choices of the paper's participants about another model's pictures."
+    axis = "share closer to pleasant, or to male"
+    return figure("intervals", "choices", title, _marks(table2, columns_of), caption, x=axis, null=0.5)
+
+
+def _order_figure(table2: pd.DataFrame) -> StudyFigure:
+    columns_of = {"x": "association", "xlow": "association low", "xhigh": "association high"}
+    columns_of |= {"y": "share", "ylow": "share low", "yhigh": "share high"}
+    points = _marks(table2, columns_of).dropna(subset=["x", "y"])
+    axes = {"x": "mean association with the first attribute", "y": "share closer to it"}
+    caption = "Where both agree the concepts rise from left to right."
+    return figure("scatter", "order", "Choices against associations", points, caption, **axes)
+
+
+def _marks(table2: pd.DataFrame, columns_of: Mapping[str, str]) -> pd.DataFrame:
+    """A mark for each concept, coloured by its pair of attributes."""
+    names = {"name": "concept", "group": "attributes", **columns_of}
+    return table2[[*names.values()]].set_axis([*names], axis=1)
 
 
 PROGRAMS = {

@@ -13,6 +13,7 @@ from bias_core.metrics.association_null import association_beyond_even_mix, even
 from bias_core.prompts import fill_template
 from bias_core.studies.arm_samples import lean_sample
 from bias_core.studies.program import Measuring, Program
+from bias_core.studies.report_kit import POINTS, columns, figure, lean, table
 from bias_core.studies.rows import scaled
 from bias_core.studies.study_types import (
     Design,
@@ -20,9 +21,7 @@ from bias_core.studies.study_types import (
     Results,
     Sample,
     Shot,
-    StudyFigure,
     StudySettings,
-    StudyTable,
 )
 from bias_core.studies.t2iat_sets import SETS
 
@@ -59,35 +58,32 @@ def measure_occupations(design: Design, settings: StudySettings, data: StudyData
     singles = {name: association(*s) for name, s in sets.items()}
     _keep(data, singles)
     leaning = {n: side for side, group in design.data["occupations"]["leaning"].items() for n in group}
-    table = pd.DataFrame(
-        [
-            {
-                "occupation": name,
-                **_spread(means[name], singles[name]),
-                "even mix": means[name].null_value,
-                "beyond it": beyond[name].value,
-                "beyond low": beyond[name].low,
-                "beyond high": beyond[name].high,
-                "in the paper": leaning.get(name, ""),
-            }
-            for name in sets
-        ]
-    )
-    points = pd.DataFrame([{"group": name, "value": value} for name in sets for value in singles[name]])
+    lines = [
+        {
+            "occupation": name,
+            **_spread(means[name], singles[name]),
+            "even mix": means[name].null_value,
+            **columns("beyond it", beyond[name], ends="beyond"),
+            "in the paper": leaning.get(name, ""),
+        }
+        for name in sets
+    ]
+    points = [{"group": name, "value": value} for name in sets for value in singles[name]]
     return Results(
         findings=tuple(
             _finding(name, mean, _side(beyond[name]), _sample(data, name, sets[name]))
             for name, mean in means.items()
         ),
-        tables=(StudyTable(key="occupations", title="Associations of occupations", frame=table, note=_EVEN),),
+        tables=(table("occupations", "Associations of occupations", lines, _EVEN),),
         figures=(
-            StudyFigure(
-                key="figure3",
-                title="Association with male rather than female (Fig. 3)",
-                kind="distributions",
-                data=points,
-                labels={"x": AXIS, "null": 0.0},
-                caption="Points are pictures, bars their quartiles, circles their medians.",
+            figure(
+                "distributions",
+                "figure3",
+                "Association with male rather than female (Fig. 3)",
+                points,
+                POINTS,
+                x=AXIS,
+                null=0.0,
             ),
         ),
         notes=(_EVEN,),
@@ -108,14 +104,12 @@ def measure_amplification(design: Design, settings: StudySettings, data: StudyDa
     _keep(data, {name: association(*s) for name, s in sets.items()})
     texts = {name: _text_association(design, data, name) for name in sets}
     published = {row["occupation"]: row for row in design.data["occupations"]["amplification"]}
-    table = pd.DataFrame(
+    amplified = pd.DataFrame(
         [
             {
                 "occupation": name,
                 "text": texts[name],
-                "image": mean.value,
-                "low": mean.low,
-                "high": mean.high,
+                **columns("image", mean, ends=""),
                 "even mix": mean.null_value,
                 "amplified": abs(mean.value) > abs(texts[name]),
                 "same side": mean.value * texts[name] > 0,
@@ -131,8 +125,20 @@ def measure_amplification(design: Design, settings: StudySettings, data: StudyDa
             for name, mean in means.items()
             for says in [f"Its prompt alone leans by {texts[name]:+.4f}."]
         ),
-        tables=(StudyTable(key="amplification", title="From text to picture", frame=table),),
-        figures=(_arrows(table),),
+        tables=(table("amplification", "From text to picture", amplified),),
+        figures=(
+            figure(
+                "arrows",
+                "figure4",
+                "Stereotype amplification (Fig. 4)",
+                amplified[["occupation", "text", "image"]].set_axis(["name", "start", "end"], axis=1),
+                "From the association of the prompt's words to that of the pictures drawn from it.",
+                x=AXIS,
+                null=0.0,
+                start="prompt",
+                end="pictures",
+            ),
+        ),
         notes=(
             "Cosines between sentences and between pictures are not on one scale in CLIP: compare sides and "
             "orders, not lengths.",
@@ -181,9 +187,7 @@ def _spread(mean: Estimate, values: np.ndarray) -> dict[str, float]:
     quartiles = np.quantile(values, (0.25, 0.5, 0.75))
     names = ("first quartile", "median", "third quartile")
     return {
-        "mean": mean.value,
-        "low": mean.low,
-        "high": mean.high,
+        **columns("mean", mean, ends=""),
         **dict(zip(names, map(float, quartiles), strict=True)),
         "n": mean.n,
     }
@@ -210,21 +214,11 @@ def _finding(name: str, mean: Estimate, says: str, sample: Sample, published: fl
 
 def _side(beyond: Estimate) -> str:
     """Which way the pictures lean from an even mix."""
-    if beyond.low > 0:
-        return "Its pictures lean to male."
-    return "Its pictures lean to female." if beyond.high < 0 else "Its pictures lean to neither side clearly."
-
-
-def _arrows(table: pd.DataFrame) -> StudyFigure:
-    return StudyFigure(
-        key="figure4",
-        title="Stereotype amplification (Fig. 4)",
-        kind="arrows",
-        data=table.rename(columns={"occupation": "name", "text": "start", "image": "end"})[
-            ["name", "start", "end"]
-        ],
-        labels={"x": AXIS, "null": 0.0, "start": "prompt", "end": "pictures"},
-        caption="From the association of the prompt's words to that of the pictures drawn from it.",
+    return lean(
+        beyond,
+        "Its pictures lean to male.",
+        "Its pictures lean to female.",
+        "Its pictures lean to neither side clearly.",
     )
 
 

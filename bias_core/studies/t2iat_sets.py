@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 
 from bias_core.metrics.association_influence import LeaveOneOut, leave_one_out
-from bias_core.studies.study_types import Design, StudyFigure, StudyTable
+from bias_core.studies.report_kit import figure, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from bias_core.studies.study_types import Design, StudyFigure, StudyTable
 
 SIDES = ("x", "y")
 SETS = ("neutral", "a", "b")
@@ -64,32 +66,26 @@ def influence_table(
             }
         )
         frames.append(frame.iloc[_by_influence(left_out)])
-    return StudyTable(
-        key="influence",
-        title="S without each prompt (leave one out)",
-        frame=pd.concat(frames, ignore_index=True),
-        note="A prompt is left out with its neutral pictures and with those edited from it.",
-    )
+    note = "A prompt is left out with its neutral pictures and with those edited from it."
+    frame = pd.concat(frames, ignore_index=True)
+    return table("influence", "S without each prompt (leave one out)", frame, note)
 
 
 def influence_figure(key: str, title: str, found: LeaveOneOut) -> StudyFigure:
     """An arrow from S to S without the prompt, for the prompts that move it most."""
     most = _by_influence(found)[:MOST_SHOWN]
-    data = pd.DataFrame(
-        {
-            "name": [f"{found.prompts[i]} ({found.sides[i].upper()})" for i in most],
-            "start": found.score,
-            "end": found.scores[most],
-        }
-    )
-    return StudyFigure(
-        key=f"influence_{key}",
-        title=f"S without one prompt: {title}",
-        kind="arrows",
-        data=data,
-        labels={"x": "S, in units of cosine", "null": 0.0, "start": "all prompts", "end": "without it"},
-        caption="The prompts that move S most. Where an arrow crosses the line, S would point the other way "
+    names = [f"{found.prompts[i]} ({found.sides[i].upper()})" for i in most]
+    return figure(
+        "arrows",
+        f"influence_{key}",
+        f"S without one prompt: {title}",
+        pd.DataFrame({"name": names, "start": found.score, "end": found.scores[most]}),
+        "The prompts that move S most. Where an arrow crosses the line, S would point the other way "
         "without this one prompt.",
+        x="S, in units of cosine",
+        null=0.0,
+        start="all prompts",
+        end="without it",
     )
 
 
