@@ -95,11 +95,11 @@ def check_value(name: str, value: object, declared: str) -> None:
     kinds = declared.split(" | ")
     if value is None and "None" in kinds:
         return
-    known = [_KINDS[kind] for kind in kinds if kind in _KINDS]
-    if known and not any(fits(value) for fits, _ in known):
-        wanted = " or ".join(words for _, words in known)
+    kinds_here = [_KINDS[kind] for kind in kinds if kind in _KINDS]
+    if kinds_here and not any(fits(value) for fits, _ in kinds_here):
+        expected = " or ".join(words for _, words in kinds_here)
         left_out = ", or left out" if "None" in kinds else ""
-        raise InvalidInput(f"{name} must be {wanted}{left_out}; got {quoted(value)}")
+        raise InvalidInput(f"{name} must be {expected}{left_out}; got {quoted(value)}")
     check_texts(name, value)
 
 

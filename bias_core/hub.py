@@ -39,12 +39,12 @@ def download_gb(repo: str, revision: str = "") -> float:
     from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
 
     try:
-        found = HfApi().model_info(
+        info = HfApi().model_info(
             repo, revision=revision or None, files_metadata=True, timeout=_PATIENCE_SECONDS
         )
     except (HTTPError, HFValidationError, OfflineModeIsEnabled, OSError, ValueError):
         return 0.0
-    return weights_gb((file.rfilename, file.size or 0) for file in found.siblings or ())
+    return weights_gb((file.rfilename, file.size or 0) for file in info.siblings or ())
 
 
 def weights_gb(files: Iterable[tuple[str, int]]) -> float:

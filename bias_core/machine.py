@@ -85,10 +85,10 @@ def _gpus() -> list[tuple[int, str]]:
         return []
     command = [tool, "--query-gpu=memory.total,name", "--format=csv,noheader,nounits"]
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    lines = [line.partition(",") for line in said.splitlines() if line.strip()]
+    lines = [line.partition(",") for line in output.splitlines() if line.strip()]
     return [(int(mib) << 20, name.strip()) for mib, _, name in lines if mib.strip().isdigit()]

@@ -146,9 +146,7 @@ class FairLock:
     def _may_take(self, me: int, *, turn: bool) -> bool:
         now, (owner, ends) = time.monotonic(), self._turn
         self._line[me] = now, turn
-        self._line = {
-            t: (seen, kind) for t, (seen, kind) in self._line.items() if now - seen < _ABSENT_SECONDS
-        }
+        self._line = {t: (at, kind) for t, (at, kind) in self._line.items() if now - at < _ABSENT_SECONDS}
         if owner in self._line and now >= ends:
             self._line[owner] = self._line.pop(owner)  # had its turn: to the end of the line
         is_on = now < ends and (owner in self._line or now < self._released + _BETWEEN_SECONDS)

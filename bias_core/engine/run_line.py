@@ -58,7 +58,7 @@ class _Ticket:
     asker: Asker
     admitted: bool = False
     replaced: bool = False
-    seen: list[int] = field(default_factory=list)
+    last_place: list[int] = field(default_factory=list)
 
 
 class RunLine:
@@ -180,8 +180,8 @@ class RunLine:
                 if ticket.admitted:
                     return None
                 before = len(self._at_work) + sorted(self._waiting, key=self._order).index(ticket)
-                if ticket.seen != [before]:  # said at once when it changes
-                    ticket.seen = [before]
+                if ticket.last_place != [before]:  # said at once when it changes
+                    ticket.last_place = [before]
                     return before
                 self._changed.wait(_LOOK_SECONDS)
             return before

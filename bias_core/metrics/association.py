@@ -335,11 +335,11 @@ def _whole_prompts(
     for sign, images, group in zip((1, -1), attributes, attribute_groups, strict=True):
         labels = np.asarray(group)
         same_length(**{"edited images": images, "attribute_groups": labels})
-        found, places = np.unique(labels, return_inverse=True)
-        if not np.array_equal(found, prompts):
+        own_prompts, places = np.unique(labels, return_inverse=True)
+        if not np.array_equal(own_prompts, prompts):
             raise InvalidInput(
                 "Neutral and edited images must come from the same prompts; got "
-                f"{_few(prompts)} and {_few(found)}."
+                f"{_few(prompts)} and {_few(own_prompts)}."
             )
         along = np.asarray(images @ centre, dtype=np.float64)
         units += sign * np.bincount(places, weights=along - along.mean()) * len(prompts) / len(images)

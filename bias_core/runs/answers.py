@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from sqlite3 import Connection
 
-Asked = tuple[str, str]
+Question = tuple[str, str]
 """Id of a picture, and the question; "" asks for a caption."""
 
 _SCHEMA = """
@@ -34,12 +34,12 @@ class AnswerCache:
         self._repairs = repairs or Repairs()
         self._file = SqliteFile(path, what="answer cache", schema=_SCHEMA, form=_FORM, repairs=self._repairs)
 
-    def find(self, reader: str, asked: Sequence[Asked]) -> dict[Asked, str]:
+    def find(self, reader: str, questions: Sequence[Question]) -> dict[Question, str]:
         """The answers that are known."""
         query = "SELECT answer, checksum FROM answers WHERE image_id = ? AND question = ? AND reader = ?"
 
-        def look(connection: Connection) -> list[tuple[Asked, Any]]:
-            return [(key, connection.execute(query, (*key, reader)).fetchone()) for key in asked]
+        def look(connection: Connection) -> list[tuple[Question, Any]]:
+            return [(key, connection.execute(query, (*key, reader)).fetchone()) for key in questions]
 
         rows = [(key, row) for key, row in self._file.run(look) if row]
         answers = {
@@ -52,7 +52,7 @@ class AnswerCache:
             self._repairs.note(f"{n:,} kept answer(s) did not fit their checksum; they are asked for anew")
         return answers
 
-    def keep(self, reader: str, answers: Mapping[Asked, str]) -> None:
+    def keep(self, reader: str, answers: Mapping[Question, str]) -> None:
         """Write answers down; a new one takes the place of an old one."""
         rows = [(*key, reader, answer, _checksum(key, reader, answer)) for key, answer in answers.items()]
         query = "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)"
@@ -68,5 +68,5 @@ class AnswerCache:
         self._file.close()
 
 
-def _checksum(asked: Asked, reader: str, answer: str) -> bytes:
-    return hashlib.blake2b("\0".join((*asked, reader, answer)).encode(), digest_size=8).digest()
+def _checksum(question: Question, reader: str, answer: str) -> bytes:
+    return hashlib.blake2b("\0".join((*question, reader, answer)).encode(), digest_size=8).digest()

@@ -38,11 +38,11 @@ class Upkeep:
     def tidy(self) -> Sequence[str]:
         """Delete what is too much; ids of the pictures that went."""
         reports, rest = self._data / "reports", max(_LEAST, int(_SHARE * self._limit))
-        evict_oldest(reports.glob("*.json"), rest, protected=lambda path: path.stem in self._kept)
+        evict_oldest(reports.glob("*.json"), rest, protected=lambda path: path.stem in self._kept_runs)
         runs = evict_oldest(
             self._manifests.folder.glob("*.json"),
             rest,
-            protected=lambda path: path.stem in self._kept or self._manifests.is_at_work(path.stem),
+            protected=lambda path: path.stem in self._kept_runs or self._manifests.is_at_work(path.stem),
         )
         for run in runs:
             (reports / run.name).unlink(missing_ok=True)
@@ -53,13 +53,13 @@ class Upkeep:
         return self._images.evict(self._limit, protected=self._manifests.protected_ids())
 
     @cached_property
-    def _kept(self) -> set[str]:
+    def _kept_runs(self) -> set[str]:
         return self._manifests.kept_ids()
 
     @cached_property
     def _shown(self) -> set[str]:
         """Names of the derived files that reports of kept runs show."""
-        reports = (self._data / "reports" / f"{run_id}.json" for run_id in self._kept)
+        reports = (self._data / "reports" / f"{run_id}.json" for run_id in self._kept_runs)
         return {
             name
             for path in reports

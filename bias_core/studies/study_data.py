@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from bias_core.protocols import ImageTextEncoder, VisualQuestionAnswerer
-    from bias_core.runs.answers import Asked
+    from bias_core.runs.answers import Question
     from bias_core.studies.context import StudyServices
     from bias_core.studies.rows import Rows
     from bias_core.studies.study_types import Shot, StudySettings
@@ -176,7 +176,9 @@ class StudyData:
             )
         return [known[key] for key in asked]
 
-    def said(self, reader: Captioner | VisualQuestionAnswerer, asked: Sequence[Asked]) -> dict[Asked, str]:
+    def said(
+        self, reader: Captioner | VisualQuestionAnswerer, asked: Sequence[Question]
+    ) -> dict[Question, str]:
         """Ask a model now, and keep what it says."""
         pictures = open_pictures([self._stored[image_id] for image_id, _ in asked])
         with self.services.reading(reader):
