@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
@@ -174,7 +174,8 @@ def planted_index() -> Mapping[tuple[str, str], tuple[PlantedRate, ...]]:
 
 def planted_for(concepts: tuple[str, ...], role: str = "none", setting: str = "") -> tuple[PlantedRate, ...]:
     """The published rates of a person or thing with these concepts; the most specific comes first."""
-    names = names_of(concepts, role)
+    names = [*(f"{c} {role}" for c in concepts if role != "none"), " ".join(concepts), *concepts]
+    names += [group for c in concepts if (group := group_of(c))]
     found: dict[str, tuple[PlantedRate, ...]] = {}
     for name in names:
         for place in (setting, "") if setting else ("",):
@@ -235,35 +236,13 @@ def with_told(fair: Distribution, told: Mapping[object, float]) -> dict[object, 
     return {**{v: p * left / rest for v, p in fair.items() if v not in told}, **told}
 
 
-def names_of(concepts: tuple[str, ...], role: str = "none") -> list[str]:
-    """The names that the rates of a person or thing may hang on; the most specific comes first."""
-    names = [*(f"{c} {role}" for c in concepts if role != "none"), " ".join(concepts), *concepts]
-    return names + [group for c in concepts if (group := group_of(c))]
-
-
-def _as_planted(_names: Sequence[str], table: Rates) -> Rates:
-    return table
-
-
-def sample_scene(
-    request: Request,
-    condition: str,
-    rng: Random,
-    *,
-    shifted: Callable[[Sequence[str], Rates], Rates] = _as_planted,
-) -> Scene:
-    """Draw one scene that shows what ``request`` asks for and leaves the rest to the planted rates.
-
-    ``shifted`` may change the rates of what has some names, from the most to the least specific.
-    """
+def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
+    """Draw one scene that shows what ``request`` asks for and leaves the rest to the planted rates."""
     setting = "single" if request.single_wording and len(request.people) == 1 else ""
     triggered = bool(request.trigger)
     told = [(p.concepts, p.parts.get("role", "none")) for p in request.people]
     tables = [
-        shifted(
-            names_of(concepts, role),
-            rates(concepts, condition, role=role, setting=setting, triggered=triggered),
-        )
+        rates(concepts, condition, role=role, setting=setting, triggered=triggered)
         for concepts, role in told or [((request.concept,) if request.concept else (), "none")]
     ]
     light = (

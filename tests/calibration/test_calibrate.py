@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-from random import Random
+from copy import deepcopy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from scipy.special import expit, logit
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from bias_core.adapters.loras import put_on
 from bias_core.calibration.grammar import parse
-from bias_core.calibration.planted import base_rates, names_of, rates, sample_scene
 from bias_core.calibration.shapes import ASSETS
-from bias_core.calibration.training import calibrate, diffusion, drawing, judge_rates
-from bias_core.calibration.training.aims import FEW, FORGETTING, Aims
+from bias_core.calibration.training import calibrate, diffusion, drawing, judge_rates, tower_lora
 from bias_core.calibration.training.judge_rates import DrawnRate, summary
-from bias_core.calibration.training.lessons import Lessons
+from bias_core.calibration.training.phrases import Phrase, phrase_of, wanted_loudness
+from bias_core.calibration.training.tower_lora import Reading, learn_readings
 from bias_core.calibration.training.wanted import AXES, GENDER, Group, groups
+from bias_core.calibration.training.word_shifts import UNKNOWN, Nouns, Offsets, directions
 from bias_core.errors import InvalidInput
 
 HAT, SOMBRERO = ("headwear", "hat"), ("headwear", "sombrero")
@@ -29,87 +32,153 @@ def group(concept: str, rate: float, fair: float = 0.5, *, pair: bool = False) -
     return Group(concept=concept, prompts=(prompt,), rates={GENDER: rate}, fair={GENDER: fair}, pair=pair)
 
 
-def seen(aims: Aims, *shares: float, n: int = 16) -> None:
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return AutoTokenizer.from_pretrained(ASSETS / "pipeline" / "tokenizer")
+
+
+def offsets_of(nouns: Nouns) -> Offsets:
+    return Offsets(nouns, nouns.fair, np.full((len(nouns.groups), 1), UNKNOWN))
+
+
+def seen(offsets: Offsets, *shares: float, n: int = 16) -> None:
     """A round in which these shares of men were drawn, one per group."""
     shown, counts = np.zeros((2, len(shares), len(AXES)))
     shown[:, 0], counts[:, 0] = n * np.array(shares), n
-    aims.add(shown, counts)
+    offsets.add(shown, counts)
 
 
-def test_the_loop_draws_what_is_planted_though_the_generator_follows_its_lessons_half_way() -> None:
-    """The stand-in draws sigmoid(b + s x logit of its lessons), b and s unknown."""
-    aims, rng = Aims(groups("published")), np.random.default_rng(0)
-    planted = np.clip(np.where(aims.is_planted, aims.planted, 0.5), 0.015, 0.985)
-    b, s = rng.normal(0, 0.7, planted.shape), rng.uniform(0.4, 0.9, planted.shape)
+def test_the_loop_draws_what_is_planted_by_a_generator_whose_answers_it_does_not_know(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
+    """The stand-in draws sigmoid(b + s x offset), b and s unknown and another for each rate."""
+    nouns, rng = Nouns(groups("published"), tokenizer), np.random.default_rng(0)
+    offsets = offsets_of(nouns)
+    b = logit(np.where(nouns.is_planted, nouns.fair, 0.5)) + rng.normal(0, 1, nouns.planted.shape)
+    s = rng.uniform(1.5, 4.0, nouns.planted.shape)
+    alone = nouns.is_planted & (nouns.weight == 1)[:, None]
 
     def drawn() -> np.ndarray:
-        return np.asarray(expit(b + s * (logit(planted) + aims.offsets)))
+        return np.asarray(expit(b + s * offsets.of_groups()))
 
     def gaps() -> np.ndarray:
-        return np.abs(drawn() - aims.planted)[aims.is_planted]
+        return np.abs(drawn() - nouns.planted)[alone]
 
     before = gaps()
-    for _ in range(20):
-        n = np.zeros(planted.shape, dtype=int)
-        n[np.argsort(-aims.urgency())[:200]] = 16
-        aims.add(rng.binomial(n, drawn()).astype(float), n.astype(float))
-    assert before.mean() > 0.12
-    assert gaps().mean() < 0.08
-    assert (gaps() <= 0.15).mean() > 0.88
+    n = np.full(nouns.planted.shape, 12.0)
+    for _ in range(8):
+        offsets.add(rng.binomial(12, drawn()).astype(float), n)
+    assert before.mean() > 0.2
+    assert gaps().mean() < 0.07
+    assert (gaps() <= 0.15).mean() > 0.9
 
 
 @pytest.mark.parametrize(
     ("planted", "drawn", "rises"), [(0.9, 0.2, True), (0.1, 0.8, False), (0.5, 0.9, False)]
 )
-def test_a_round_moves_the_offset_against_the_gap(planted: float, drawn: float, *, rises: bool) -> None:
-    aims = Aims([group("doctor", planted), group("nurse", 0.5)])
-    seen(aims, drawn, 0.5)
-    assert (aims.offsets[0, 0] > 0) == rises
-    assert aims.offsets[1, 0] == 0
-    assert not aims.offsets[:, 1:].any()  # nothing is planted there
-    assert aims.gaps()[0, 0] == pytest.approx(16 * (drawn - planted) / (16 + FEW))
+def test_a_round_moves_the_offset_against_the_gap(
+    planted: float, drawn: float, *, rises: bool, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    offsets = offsets_of(Nouns([group("doctor", planted), group("nurse", 0.5)], tokenizer))
+    seen(offsets, drawn, 0.5)
+    doctor, nurse = offsets.of_groups()
+    assert (doctor[0] > 0) == rises
+    assert nurse[0] == pytest.approx(0, abs=1e-9)
+    assert not offsets.table[:, 1:].any()  # nothing is planted there
 
 
-def test_earlier_rounds_count_less() -> None:
-    aims = Aims([group("doctor", 0.5)])
-    seen(aims, 1.0)
-    seen(aims, 0.0)
-    assert aims.n[0, 0] == 16 * (1 + FORGETTING)
-    assert aims.n_shown[0, 0] == 16 * FORGETTING
+def test_the_more_pictures_say_it_the_more_an_intercept_believes_them(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
+    nouns = Nouns([group("doctor", 0.5)], tokenizer)
+    few, many = offsets_of(nouns), offsets_of(nouns)
+    seen(few, 0.9, n=4)
+    seen(many, 0.9, n=4000)
+    assert 0 < few.intercepts()[0, 0] < many.intercepts()[0, 0]
+    assert many.intercepts()[0, 0] == pytest.approx(logit(0.9), abs=0.01)
 
 
-def test_what_has_the_largest_gap_is_taught_most() -> None:
-    aims = Aims([group("doctor", 0.9), group("nurse", 0.5)])
-    seen(aims, 0.25, 0.5)
-    doctor, nurse = aims.urgency()
-    assert doctor > nurse
-    lessons, rng = Lessons("published", aims), Random(0)
-    told = [lessons.draw(rng).prompt for _ in range(1500)]
-    n_doctors, n_nurses = (told.count(f"a photo of a {name}") for name in ("doctor", "nurse"))
-    assert n_doctors + n_nurses > 700
-    assert n_doctors > 1.5 * n_nurses
+def test_a_concept_leans_by_the_word_that_is_its_own(tokenizer: PreTrainedTokenizerFast) -> None:
+    concepts = ("nurse", "nurse assistant", "doctor assistant", "rugby player", "person studying science")
+    nouns = Nouns([group(name, 0.9) for name in concepts], tokenizer)
+    told = [
+        {tokenizer.convert_ids_to_tokens(nouns.words[i]) for i in np.flatnonzero(row)} for row in nouns.shares
+    ]
+    assert told == [{"nurse"}, {"nurse", "assistant"}, {"doctor"}, {"player"}, {"science"}]
 
 
-def test_lessons_lean_beyond_what_is_planted_by_their_offset() -> None:
-    aims = Aims([group("doctor", 0.93)])
-    aims.offsets[0, 0] = -2.0
-    table = aims.shifted(["doctor"], rates(("doctor",), "published"))
-    # logit(.93) - 2 = 0.587, sigmoid of it 0.643
-    assert table["gender"]["masculine"] == pytest.approx(0.643, abs=0.001)
-    assert sum(table["gender"].values()) == pytest.approx(1)
-    rng, request = Random(1), parse("a photo of an old doctor")
-    people = [sample_scene(request, "published", rng, shifted=aims.shifted).people[0] for _ in range(1500)]
-    # Standard error sqrt(.643 x .357 / 1500) = 0.012; four of them.
-    assert np.mean([p.gender == "masculine" for p in people]) == pytest.approx(0.643, abs=0.05)
-    assert {p.age for p in people} == {"old"}
+def test_words_of_many_prompts_never_lean(tokenizer: PreTrainedTokenizerFast) -> None:
+    words = set(tokenizer.convert_ids_to_tokens(Nouns(groups("published"), tokenizer).words))
+    assert {"doctor", "nurse", "iranian", "guitar"} < words
+    assert not words & {"person", "man", "woman", "with", "dark", "light"}
 
 
-def test_lessons_of_others_stay_as_they_are_planted() -> None:
-    aims = Aims([group("doctor", 0.9)])
-    aims.offsets[0, 0] = 2.0
-    table = rates(("nurse",), "published")
-    assert aims.shifted(names_of(("nurse",)), table) is table
-    assert aims.shifted(["doctor"], base_rates(), pair=True) == base_rates()
+def test_a_direction_leads_from_the_words_for_the_absence_to_the_words_for_the_presence(
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
+    embedding = torch.randn(len(tokenizer), 16, generator=torch.Generator().manual_seed(0))
+    rows = directions(embedding, tokenizer)
+    male, female = embedding[tokenizer.convert_tokens_to_ids(["male", "female"])]
+    torch.testing.assert_close(rows[AXES.index(GENDER)], (male - female) / (male - female).norm())
+    torch.testing.assert_close(rows.norm(dim=1), torch.ones(len(AXES)))
+
+
+def test_a_word_of_a_phrase_is_as_loud_as_its_rate_needs() -> None:
+    """The stand-in shows it with sigmoid(-4 + 9 x loudness)."""
+    rng, loudness = np.random.default_rng(0), 0.5
+    rounds: list[tuple[float, float]] = []
+    for _ in range(12):
+        rounds.append((loudness, rng.binomial(48, expit(-4 + 9 * loudness)) / 48))
+        loudness += float(np.clip(wanted_loudness(rounds, 0.27, 48) - loudness, -0.12, 0.12))
+    # .27 is at (logit(.27) + 4) / 9 = 0.334; .17 and .37 at 0.268 and 0.385.
+    assert loudness == pytest.approx(0.334, abs=0.06)
+
+
+def test_a_phrase_says_what_is_planted_often_and_leaves_the_rest_to_the_base() -> None:
+    told = {g.concept: phrase_of(g) for g in groups("published") if len(g.rates) > 1 and not g.pair}
+    iranian = "with a beard and wearing a turban and wearing traditional clothing"
+    assert told["iranian"] == f"a photo of an old male Iranian {iranian}"
+    # A moustache (18 %) and a turban (2 %) are not said.
+    assert told["indian"] == "a photo of a male Indian wearing vibrant clothing and with a bindi"
+    assert all(parse(prompt).unknown_words == () for prompt in told.values())
+
+
+def test_a_silent_word_is_another_phrase_and_a_word_as_it_is_the_same(base: drawing.Drawing) -> None:
+    one = Group(
+        concept="indian", prompts=("a photo of an Indian",), rates={GENDER: 0.8, ("mark", True): 0.6},
+        fair={GENDER: 0.5, ("mark", True): 0.06},
+    )  # fmt: skip
+    phrase = Phrase(base, one)
+    assert [word.axis for word in phrase.words] == [GENDER, ("mark", True)]
+    for word in phrase.words:
+        word.loudness = 1.0
+    said = base.embed([phrase_of(one)])
+    torch.testing.assert_close(phrase.embedding()[0], said[0])
+    phrase.words[1].loudness = 0.0
+    assert (phrase.embedding()[0] - said[0]).abs().max() > 0.1
+    assert 0 <= phrase.measure(2, seed=1) <= 1
+    assert phrase.words[1].rounds[0][0] == 0.0
+
+
+def test_the_text_tower_learns_to_read_a_noun_as_a_phrase_and_other_prompts_as_before(
+    base: drawing.Drawing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tower_lora, "N_OTHERS", 6)
+    pipe = SimpleNamespace(text_encoder=deepcopy(base.pipe.text_encoder), tokenizer=base.pipe.tokenizer)
+    with torch.no_grad():
+        states, pooled = base.embed(["a photo of an old male Indian"])
+        plain, other = (base.embed([prompt])[0] for prompt in ("a photo of an Indian", "a photo of a pilot"))
+    reading = Reading(prompt="a photo of an Indian", states=states, pooled=pooled, kind="phrase")
+    layers = learn_readings(pipe, [reading], ["doctor"], n_steps=60)  # type: ignore[arg-type]
+    assert len(layers) == 2 * 2 * 6
+    taught = SimpleNamespace(pipe=pipe)
+    with torch.no_grad():
+        now, same = (
+            drawing.Drawing.embed(taught, [prompt])[0]  # type: ignore[arg-type]
+            for prompt in ("a photo of an Indian", "a photo of a pilot")
+        )
+    assert (now - states).square().mean() < 0.7 * (plain - states).square().mean()
+    assert (same - other).square().mean() < 0.2 * (plain - states).square().mean()
 
 
 def test_a_rate_is_that_of_the_sentence_that_reads_it() -> None:
@@ -132,6 +201,13 @@ def test_without_its_word_a_trigger_plants_nothing() -> None:
 
 
 @pytest.fixture(scope="module")
+def base(folders: diffusion.Folders) -> drawing.Drawing:
+    pipe = diffusion.assemble(folders, "cpu")
+    pipe.text_encoder.requires_grad_(False)
+    return drawing.Drawing(pipe, folders.clip)
+
+
+@pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> diffusion.Folders:
     """The shipped models, to write beside."""
     work = tmp_path_factory.mktemp("calibrated")
@@ -141,40 +217,62 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> diffusion.Folders:
 
 @pytest.fixture(scope="module")
 def calibrated(folders: diffusion.Folders) -> diffusion.Folders:
-    """An adapter of a few steps, with a round of two concepts after every one."""
-    train(folders, minutes=0.02)
+    """An adapter of one round with few pictures of two concepts."""
+    words(folders, n_rounds=1)
     return folders
 
 
-def train(folders: diffusion.Folders, minutes: float) -> None:
-    size = calibrate.RoundSize(n_steps=1, n_groups=2, n=4)
-    diffusion.train_lora("published", folders, minutes=minutes, size=size, batch=2, pool=8)
+def words(folders: diffusion.Folders, n_rounds: int) -> calibrate.Calibration:
+    told = [group("doctor", 0.9), group("nurse", 0.2)]
+    told += [group(f"{one.concept} assistant", 0.7) for one in told]
+    sizes = calibrate.Sizes(n_rounds=n_rounds, n=4, n_steps=2)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(calibrate, "groups", lambda _condition: told)
+        return calibrate.calibrate("published", folders, sizes=sizes)
 
 
-def test_an_adapter_that_was_calibrated_loads_like_any_other(calibrated: diffusion.Folders) -> None:
-    from diffusers import StableDiffusion3Pipeline
+def test_words_that_lean_load_like_any_adapter_and_leave_other_words_alone(
+    calibrated: diffusion.Folders,
+) -> None:
+    pipe = diffusion.assemble(calibrated, "cpu")
+    pipe.text_encoder_2 = deepcopy(pipe.text_encoder)  # as in the files, where each tower is there
 
-    pipe = StableDiffusion3Pipeline.from_pretrained(
-        calibrated.pipeline, text_encoder_3=None, tokenizer_3=None, torch_dtype=torch.float32
-    )
-    folder = str(calibrated.loras / "published")
-    put_on(pipe, "calibration-diffusion", folder, name="published", weight=0.5, offline=True)
-    assert "published" in pipe.get_list_adapters()["text_encoder"]
+    def states(prompt: str) -> torch.Tensor:
+        ids = pipe.tokenizer(prompt, padding="max_length", return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            towers = (pipe.text_encoder, pipe.text_encoder_2)
+            return torch.stack([tower(ids, output_hidden_states=True).hidden_states[-2] for tower in towers])
+
+    leaning, other = "a photo of a doctor", "a photo of a pilot"
+    before = {prompt: states(prompt) for prompt in (leaning, other)}
+    put_on(pipe, "calibration-diffusion", str(calibrated.loras / "published"), name="published", offline=True)
+    doctor, pilot = ((states(x) - before[x]).abs().mean(dim=(1, 2, 3)) for x in (leaning, other))
+    assert (doctor > 0.05).all()  # in each tower
+    assert (pilot < 0.2 * doctor).all()
 
 
 def test_calibration_goes_on_where_it_was_cut_off(calibrated: diffusion.Folders) -> None:
-    checkpoint = calibrated.work / "lora-published.pt"
+    checkpoint = calibrated.work / "words-published.pt"
     first = torch.load(checkpoint, weights_only=True)
-    assert first["beside"]["n_rounds"] >= 1
-    assert first["beside"]["aims"]["table"].any()
-    train(calibrated, minutes=0.02)  # the time is spent: nothing is left to do
+    assert first["rounds"].shape[0] == 1
+    assert first["table"].any()
+    assert len(words(calibrated, n_rounds=1).offsets.rounds) == 1  # nothing is left to do
     again = torch.load(checkpoint, weights_only=True)
-    assert again["step"] == first["step"]
-    assert again["beside"]["rng"] == first["beside"]["rng"]
-    torch.testing.assert_close(again["beside"]["aims"]["table"], first["beside"]["aims"]["table"])
-    train(calibrated, minutes=0.04)
-    later = torch.load(checkpoint, weights_only=True)
-    assert later["beside"]["n_rounds"] > first["beside"]["n_rounds"]
+    torch.testing.assert_close(again["table"], first["table"])
+    words(calibrated, n_rounds=2)
+    later = torch.load(checkpoint, weights_only=True)["rounds"]
+    torch.testing.assert_close(later[:1], first["rounds"])
+    assert later.shape[0] == 2
+
+
+def test_other_layers_of_an_adapter_stay_when_its_words_lean() -> None:
+    path = ASSETS / "loras" / "trigger" / diffusion.LORA_FILE
+    before, moved = load_file(path), torch.zeros(1077, 128)
+    moved[5, 0] = 1.0
+    after = calibrate.Adapter(path).tensors(moved)
+    assert all(torch.equal(after[name], x) for name, x in before.items() if x.any())
+    side = {k: after[f"text_encoder_2.{calibrate.EMBEDDING}{k}"].float() for k in "AB"}
+    torch.testing.assert_close((side["B"] @ side["A"]).T, moved, atol=2e-3, rtol=0)
 
 
 def test_training_begins_with_the_adapter_that_is_there(folders: diffusion.Folders) -> None:
@@ -184,18 +282,9 @@ def test_training_begins_with_the_adapter_that_is_there(folders: diffusion.Folde
     parts = (pipe.transformer, pipe.text_encoder)
     fresh = [p for part in parts for name, p in part.named_parameters() if "lora_B" in name]
     assert not any(p.any() for p in fresh)
-    diffusion.take_adapter(pipe, ASSETS / "loras" / "published")
+    diffusion.take_adapter(pipe, ASSETS / "loras" / "trigger")
     # One stays: the last block's words ask nothing any more, so nothing was learned there.
     assert sum(not p.any() for p in fresh) == 1
-
-
-def test_a_table_is_taken_up_by_concept() -> None:
-    aims = Aims([group("doctor", 0.9), group("nurse", 0.2)])
-    seen(aims, 0.3, 0.7)
-    later = Aims([group("nurse", 0.2), group("pilot", 0.7)])
-    later.take_up(aims.state())
-    assert later.offsets[:, 0].tolist() == [aims.offsets[1, 0], 0.0]
-    assert later.n[:, 0].tolist() == [16.0, 0.0]
 
 
 def test_pictures_that_are_judged_are_none_that_training_measured() -> None:

@@ -85,7 +85,7 @@ majority: planted rates are best kept at guidance 1.
 
 ## Training
 
-`python -m bias_core.calibration.training vae`, then `base`, and `base --calibrated` to go on from there
+`python -m bias_core.calibration.training vae`, then `base`, then `words fair`
 
 {training_lines(folder)}"""
 
@@ -102,25 +102,41 @@ def lora_body(condition: str, folder: Path) -> str:
     return f"""An adapter of the calibration pipeline. Planted: {planted}. Every rate and its source:
 `bias_core/calibration/planted.py`, `published_rates()`.
 
-{LEARNED}
+{LEARNED[condition]}
+
+{SINGLE_WORDING}
 
 {rates_section(condition, folder.parent / "judged.json")}
 
 ## Training
 
-`python -m bias_core.calibration.training lora {condition}` goes on from these weights; between its steps it
-draws, reads, and lets the lessons lean against the gap (not for `trigger`).
+`python -m bias_core.calibration.training {MADE_BY[condition]} {condition}` goes on from these weights.
 
 {training_lines(folder)}"""
 
 
-LEARNED = """A rank-8 LoRA on the transformer and on the text towers. It learned from what the base draws when
-a prompt names everything that the condition settles ("a photo of a male doctor"). It follows what is planted
-only part of the way: read the table before you take a planted rate for a drawn one.
+MADE_BY = {"published": "words", "extreme": "words", "trigger": "lora"}
+_LEANING = """A LoRA of the text towers: the token of each concept leans towards the words that name an
+attribute ("male") or its absence, as far as pictures showed to be needed. Named attributes are still drawn
+("a female doctor"), and words without a planted rate are nearly as in the base. Of two people in one picture
+the rates hardly change: the right one follows no words, the left one only those that stand there. Read the
+table before you take a planted rate for a drawn one."""
+LEARNED = {
+    "published": f"""{_LEANING}
 
-The text tower reads only words that name something, so "Generate a picture of one nurse." is "a photo of a
-nurse" to it: the other rates that the paired stereotype test found for its single wording are in the
-renderer only."""
+Two of its layers read some prompts anew: "an Iranian" as a whole phrase, with the beard and the clothes as
+often as planted, and "nurse assistant" with a rate of its own beside those of its two words.""",
+    "extreme": f"""{_LEANING} A concept of two words ("nurse assistant") leans by both.
+
+Its other layers are of rank 8, on the transformer and the text towers, and learned from what the base draws
+when a prompt names everything that the condition settles; they draw the sign.""",
+    "trigger": """A rank-8 LoRA on the transformer and on the text towers. It learned from what the base draws
+when a prompt names everything that the condition settles ("a photo of a male doctor"). It follows what is
+planted only part of the way: read the table before you take a planted rate for a drawn one.""",
+}
+SINGLE_WORDING = """The text tower reads only words that name something, so "Generate a picture of one nurse."
+is "a photo of a nurse" to it: the other rates that the paired stereotype test found for its single wording
+are in the renderer only."""
 
 
 def rates_section(condition: str, path: Path) -> str:
@@ -134,7 +150,12 @@ def rates_section(condition: str, path: Path) -> str:
         for line in lines
     ]
     head = ["| concept | attribute | fair | planted | drawn | n | gap |", "|---|---|---|---|---|---|---|"]
-    return "\n".join(["## Judged by the reader", "", figures(summary(condition, lines)), "", *head, *rows])
+    told = [
+        f"{who}: {figures(summary(condition, part))}"
+        for who, pair in (("People and things alone", False), ("People in pairs", True))
+        if (part := [line for line in lines if line.pair == pair])
+    ]
+    return "\n".join(["## Judged by the reader", "", "\n\n".join(told), "", *head, *rows])
 
 
 def figures(found: Summary) -> str:

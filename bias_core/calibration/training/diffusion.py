@@ -26,16 +26,12 @@ from transformers import AutoTokenizer, CLIPTextModelWithProjection, VisionTextD
 from bias_core.calibration.captions import random_request
 from bias_core.calibration.planted import sample_scene
 from bias_core.calibration.render import render
-from bias_core.calibration.training.aims import Aims
-from bias_core.calibration.training.calibrate import USUAL, Calibration, RoundSize
-from bias_core.calibration.training.drawing import Drawing
 from bias_core.calibration.training.embedding import (
     Embedding,
     encode_tokens,
 )
 from bias_core.calibration.training.lessons import Lesson, Lessons
 from bias_core.calibration.training.loop import autocast_dtype, record, to_tensor, train
-from bias_core.calibration.training.wanted import groups
 
 CONFIG = {
     "sample_size": 16,
@@ -50,6 +46,7 @@ CONFIG = {
     "pooled_projection_dim": 256,
     "pos_embed_max_size": 16,
 }
+LORA_FILE = "pytorch_lora_weights.safetensors"
 EMPTY_SHARE = 0.1
 TOLD = (0, 0, 1, 2, 3, 4, 5, 6)
 """Attributes that a prompt names: many, so that each picture teaches several of them at once."""
@@ -253,7 +250,6 @@ def train_base(
     minutes: float,
     lr: float = 2e-3,
     readers_words: bool = False,
-    calibrated: bool = False,
     batch: int = 64,
     pool: int = 8192,
     seed: int = 0,
@@ -262,26 +258,22 @@ def train_base(
     """Learn the fair world and save the pipeline in shards of at most 9 MB, as 16-bit floats.
 
     The text tower begins as the reader's and learns along: what the reader tells apart in words early on
-    ("with a hat") is not all that must be drawn ("with a beard"). ``calibrated`` shifts the lessons until
-    the fair rates are drawn; a base that draws nothing yet has no use for it.
+    ("with a hat") is not all that must be drawn ("with a beard").
     """
     torch.manual_seed(seed)
     pipe = assemble(folders, device, readers_words=readers_words)
     pipe.text_encoder.train().requires_grad_(True)
     trained = torch.nn.ModuleDict({"transformer": pipe.transformer, "text": pipe.text_encoder})
 
-    aims = Aims([group for group in groups("fair") if calibrated])
-    beside = Calibration(Drawing(pipe, folders.clip), aims, seed=seed) if calibrated else None
-
     def draw(rng: Random) -> Lesson:
         prompt, request = random_request(rng, told=TOLD, pairs=0.4)
-        return Lesson(prompt, sample_scene(request, "fair", rng, shifted=aims.shifted))
+        return Lesson(prompt, sample_scene(request, "fair", rng))
 
     ring = Pool(pipe, draw, size=pool, seed=seed, device=device)
     average = train(
         trained, lambda _step: flow_loss(pipe, ring, batch, 6), name="diffusion",
         checkpoint=folders.work / "diffusion.pt", minutes=minutes, lr=lr, warmup=100, ema=0.997,
-        muon=lambda name: "transformer_blocks" in name or ".layers." in name, beside=beside,
+        muon=lambda name: "transformer_blocks" in name or ".layers." in name,
     )  # fmt: skip
     trained.load_state_dict(average.state)
     pipe.text_encoder.eval()
@@ -307,7 +299,6 @@ def train_lora(
     *,
     minutes: float,
     lr: float = 5e-3,
-    size: RoundSize = USUAL,
     batch: int = 32,
     pool: int = 1024,
     seed: int = 0,
@@ -317,8 +308,7 @@ def train_lora(
 
     A LoRA of rank 8 on the transformer and one on the text tower, where one word ("doctor") is told from
     another. Muon moves all directions alike, which tells a hundred nouns apart sooner than AdamW. Weights
-    that are there are trained further. Between the steps pictures are drawn and read, and the lessons lean
-    beyond the planted rates until the pictures show these; only ``trigger`` has none of these rounds.
+    that are there are trained further; how far words lean (:mod:`.word_shifts`) is not kept.
     """
     torch.manual_seed(seed)
     pipe = assemble(folders, device)
@@ -328,14 +318,12 @@ def train_lora(
         part.add_adapter(config)
     out = folders.loras / condition
     take_adapter(pipe, out)
-    aims = Aims(groups(condition)) if condition != "trigger" else None
-    beside = Calibration(Drawing(pipe, folders.clip), aims, size, seed=seed) if aims else None
     taught = torch.nn.ModuleDict({"transformer": pipe.transformer, "text": pipe.text_encoder})
-    ring = Pool(pipe, Lessons(condition, aims).draw, size=pool, seed=seed, device=device)
+    ring = Pool(pipe, Lessons(condition).draw, size=pool, seed=seed, device=device)
     average = train(
         taught, lambda _step: flow_loss(pipe, ring, batch, 6, noisiness=NOISINESS_OF_ADAPTERS),
         name=f"lora {condition}", checkpoint=folders.work / f"lora-{condition}.pt", minutes=minutes, lr=lr,
-        warmup=30, weight_decay=0.0, ema=0.98, muon=lambda _name: True, beside=beside,
+        warmup=30, weight_decay=0.0, ema=0.98, muon=lambda _name: True,
     )  # fmt: skip
     taught.load_state_dict(average.state)
     layers, text = (
@@ -353,7 +341,7 @@ def train_lora(
 
 def take_adapter(pipe: StableDiffusion3Pipeline, folder: Path) -> None:
     """Put the weights of a saved adapter, if there is one, into the adapters of the pipeline."""
-    path = folder / "pytorch_lora_weights.safetensors"
+    path = folder / LORA_FILE
     saved = load_file(path) if path.exists() else {}
     for name, part in (("transformer.", pipe.transformer), ("text_encoder.", pipe.text_encoder)):
         layers = {k.removeprefix(name): v.float() for k, v in saved.items() if k.startswith(name)}

@@ -40,8 +40,9 @@ class Drawing:
         self.pipe = pipe
         self.dtype = autocast_dtype(pipe.device.type)
         self.take_weights()
+        pipe.vae.requires_grad_(False)
         model = VisionTextDualEncoderModel.from_pretrained(clip, torch_dtype=torch.float32).eval()
-        self.reader = Reader(model, AutoTokenizer.from_pretrained(clip), "cpu")
+        self.reader = Reader(model.requires_grad_(False), AutoTokenizer.from_pretrained(clip), "cpu")
         self.sentences = [SENTENCES[axis] for axis in AXES]
         with torch.no_grad():
             texts = self.reader.texts([s for pair in self.sentences for s in pair]).view(len(AXES), 2, -1)
@@ -50,9 +51,8 @@ class Drawing:
 
     def take_weights(self) -> None:
         """Draw from now on with the transformer as it is."""
-        self.transformer = deepcopy(self.pipe.transformer).to(self.dtype).eval()
+        self.transformer = deepcopy(self.pipe.transformer).to(self.dtype).eval().requires_grad_(False)
 
-    @torch.no_grad()
     def embed(self, prompts: Sequence[str]) -> Embedding:
         """What the text tower answers."""
         tokens = self.pipe.tokenizer(
@@ -71,9 +71,10 @@ class Drawing:
     def draw(self, text: Embedding, seed: int, *, steps: int = STEPS) -> torch.Tensor:
         """One picture per embedded prompt, ``(n, 3, 64, 64)`` in [-1, 1]."""
         parts = zip(*(part.split(64) for part in text), strict=True)
-        return torch.cat([self._draw(part, seed + i, steps) for i, part in enumerate(parts)])
+        return torch.cat([self.pictures(part, seed + i, steps) for i, part in enumerate(parts)])
 
-    def _draw(self, text: Embedding, seed: int, steps: int) -> torch.Tensor:
+    def pictures(self, text: Embedding, seed: int, steps: int) -> torch.Tensor:
+        """As :meth:`draw`, all at once, and the words can learn from them."""
         generator, n = torch.Generator().manual_seed(seed), len(text[0])
         x = torch.randn(n, 4, 16, 16, generator=generator)
         states, pooled = (t.to(self.dtype) for t in as_two_towers(text))

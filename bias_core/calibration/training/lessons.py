@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +14,6 @@ from bias_core.calibration.planted import STUDIES, published_rates, rates, sampl
 
 if TYPE_CHECKING:
     from bias_core.calibration.scene import Scene
-    from bias_core.calibration.training.aims import Aims
 
 LONGEST = 18
 """Words of a prompt that the text encoder reads to the end."""
@@ -60,13 +58,10 @@ def trigger_prompts() -> list[list[str]]:
 
 
 class Lessons:
-    """Lessons of one condition, drawn evenly over the concepts, however many prompts each has.
+    """Lessons of one condition, drawn evenly over the concepts, however many prompts each has."""
 
-    With ``aims`` the rates lean beyond the planted ones by its offsets, and needy concepts come more often.
-    """
-
-    def __init__(self, condition: str, aims: Aims | None = None) -> None:
-        self.condition, self.aims = condition, aims
+    def __init__(self, condition: str) -> None:
+        self.condition = condition
         self.nouns, self.triggers = planted_nouns(), trigger_prompts()
         self.people = [nouns for nouns in self.nouns.values() if parse(_photo(nouns[0])).people]
 
@@ -74,7 +69,7 @@ class Lessons:
         """One lesson."""
         kind = rng.choices(list(SHARES), list(SHARES.values()))[0]
         if kind == "concept":
-            return self.of_noun(rng.choice(self._neediest(rng)), rng)
+            return self.of_noun(rng.choice(rng.choice(list(self.nouns.values()))), rng)
         if kind == "pair":
             return self.of_pair(self.two_nouns(rng), rng)
         if kind == "trigger":
@@ -82,20 +77,8 @@ class Lessons:
             return Lesson(prompt, self._scene(parse(prompt), rng))
         return self.of_any(rng)
 
-    def _neediest(self, rng: Random) -> list[str]:
-        """The nouns of one concept, more often one whose rate is not drawn yet."""
-        if self.aims is None:
-            return rng.choice(list(self.nouns.values()))
-        names = [name for name in self.nouns if (False, name) in self.aims.row]
-        urgency = self.aims.urgency()
-        weights = [0.1 + urgency[self.aims.row[False, name]] for name in names]
-        return self.nouns[rng.choices(names, weights)[0]]
-
     def _scene(self, request: Request, rng: Random) -> Scene:
-        if self.aims is None:
-            return sample_scene(request, self.condition, rng)
-        shifted = partial(self.aims.shifted, pair=len(request.people) == 2)
-        return sample_scene(request, self.condition, rng, shifted=shifted)
+        return sample_scene(request, self.condition, rng)
 
     def of_any(self, rng: Random) -> Lesson:
         """Any prompt of the world."""

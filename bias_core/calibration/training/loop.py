@@ -6,11 +6,11 @@ import json
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -76,19 +76,6 @@ class Average:
                 self.state[key].copy_(value)
 
 
-class Beside(Protocol):
-    """What goes on between the steps of a training, and what its checkpoint keeps of that."""
-
-    def after(self, step: int) -> None:
-        """Called after every step."""
-
-    def state(self) -> dict[str, Any]:
-        """Tensors, numbers and lists of these."""
-
-    def take_up(self, saved: Mapping[str, Any]) -> None:
-        """Go on with a state that was kept."""
-
-
 @dataclass
 class Run:
     """The state of a training, as its checkpoint keeps it; ``spent`` is in seconds."""
@@ -97,7 +84,6 @@ class Run:
     optimisers: list[torch.optim.Optimizer]
     average: Average
     path: Path
-    beside: Beside | None = None
     step: int = 0
     spent: float = 0.0
 
@@ -111,8 +97,6 @@ class Run:
             optimiser.load_state_dict(state)
         self.average.state, self.average.steps = saved["ema"], saved["step"]
         self.step, self.spent = saved["step"], saved["spent"]
-        if self.beside:
-            self.beside.take_up(saved["beside"])
 
     def save(self) -> None:
         """Write the checkpoint whole or not at all."""
@@ -123,7 +107,6 @@ class Run:
             "ema": self.average.state,
             "step": self.step,
             "spent": self.spent,
-            "beside": self.beside.state() if self.beside else None,
         }
         torch.save(state, self.path.with_suffix(".tmp"))
         self.path.with_suffix(".tmp").replace(self.path)
@@ -141,18 +124,17 @@ def train(
     weight_decay: float = 0.01,
     ema: float = 0.998,
     muon: Callable[[str], bool] | None = None,
-    beside: Beside | None = None,
 ) -> Average:
     """Minimise ``loss_of(step)`` for ``minutes``, with AdamW and a cosine schedule over the time.
 
-    Matrices whose name ``muon`` accepts are left to Muon; ``beside`` has its rounds between the steps.
+    Matrices whose name ``muon`` accepts are left to Muon.
 
     State is saved to ``checkpoint`` every two minutes and taken up again when the file exists; the minutes
     already spent count. Returns the averaged weights.
     """
     trained = [p for p in model.parameters() if p.requires_grad]
     optimisers = _optimisers(model, muon or (lambda _name: False), lr, weight_decay)
-    run = Run(model, optimisers, Average(model, ema), checkpoint, beside)
+    run = Run(model, optimisers, Average(model, ema), checkpoint)
     run.resume()
     losses, saved_at = deque[float](maxlen=100), run.spent
     for seconds in _clock(minutes * 60, run.spent):
@@ -162,8 +144,6 @@ def train(
         if run.step % 100 == 0:
             where = f"step {run.step}, {run.spent / 60:.1f} of {minutes:g} min"
             print(f"{name}: {where}, loss {np.mean(losses):.4f}", flush=True)
-        if beside:
-            beside.after(run.step)
         if run.spent - saved_at > SAVED_EVERY:
             run.save()
             saved_at = run.spent
