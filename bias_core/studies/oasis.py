@@ -15,24 +15,16 @@ from bias_core.studies.oasis_cells import (
     Cell,
     NationalityOptions,
     Published,
-    keep_readings,
     nationality_shots,
     own_attributes,
-    read_cells,
+    read_concepts,
     sample_of,
     wanted_nationalities,
 )
 from bias_core.studies.program import Measuring, Program
+from bias_core.studies.report_kit import columns, drawable, figure, finding_mark, or_nan, point, table
 from bias_core.studies.setting_fields import setting, settings_class
-from bias_core.studies.study_types import (
-    Design,
-    Finding,
-    Results,
-    Shot,
-    StudyFigure,
-    StudySettings,
-    StudyTable,
-)
+from bias_core.studies.study_types import Design, Finding, Results, Shot, StudyFigure, StudySettings
 
 if TYPE_CHECKING:
     from bias_core.studies.study_data import StudyData
@@ -59,26 +51,20 @@ def stereotype_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 def measure_nationalities(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """P, Ψ, WALS and spread of every attribute for every nationality."""
-    rows = yield from data.embed(data.frame)
     published = Published(design)
     wanted = [n for n in wanted_nationalities(design, settings) if (data.frame["nationality"] == n).any()]
-    cells, own = [], []
-    for nationality in wanted:
-        data.check()
-        chosen = data.frame[data.frame["nationality"] == nationality]
-        attributes = _with_those_of_others(design, nationality, wanted)
-        read = read_cells(data, nationality, chosen, rows[chosen.index], attributes)
-        keep_readings(data, chosen, read)
-        cells += read
-        own += read[: len(own_attributes(design, nationality))]
-    table = pd.DataFrame([table_row(cell, published) for cell in own])
+    read = yield from read_concepts(
+        data, "nationality", wanted, lambda name: _with_those_of_others(design, name, wanted)
+    )
+    cells = [cell for name in wanted for cell in read[name]]
+    own = [cell for name in wanted for cell in read[name][: len(own_attributes(design, name))]]
     variety = pd.DataFrame([_variety(cell) for cell in cells])
     findings = [f for cell in own for f in _findings(cell, settings, published)]
     return Results(
         findings=tuple(findings),
         tables=(
-            StudyTable(key="table1", title="Stereotype scores (Table 1)", frame=table, note=COLUMNS),
-            StudyTable(key="figure4", title="Variety along attributes (Figure 4)", frame=variety, note=_WALS),
+            table("table1", "Stereotype scores (Table 1)", [table_row(c, published) for c in own], COLUMNS),
+            table("figure4", "Variety along attributes (Figure 4)", variety, _WALS),
         ),
         figures=(
             *_heatmaps(cells),
@@ -134,17 +120,6 @@ def table_row(cell: Cell, published: Published) -> dict[str, Any]:
         },
         "P* from": attribute.reference_source,
     }
-
-
-def columns(name: str, estimate: Estimate | None) -> dict[str, float]:
-    """Value and interval as columns of a table; nan where there is none."""
-    values = (math.nan,) * 3 if estimate is None else (estimate.value, estimate.low, estimate.high)
-    return dict(zip((name, f"{name} low", f"{name} high"), values, strict=True))
-
-
-def or_nan(value: float | None) -> float:
-    """A number for a table: what is not known is nan."""
-    return math.nan if value is None else value
 
 
 def _variety(cell: Cell) -> dict[str, Any]:
@@ -208,7 +183,7 @@ def _says_of_score(share: Estimate, reference: float, threshold: float) -> str:
     return f"Not told to be shown more often than in the world{more}."
 
 
-def _heatmaps(cells: Sequence[Cell]) -> list[StudyFigure]:
+def _heatmaps(cells: Sequence[Cell]) -> tuple[StudyFigure, ...]:
     """P, Ψ and WALS of every nationality and attribute; Ψ only where there is a P*."""
     wanted: tuple[tuple[str, str, str, Callable[[Cell], Estimate], str], ...] = (
         ("prevalence", "P", "Who is shown with what", lambda c: c.prevalence, _READ_EVERYWHERE),
@@ -219,17 +194,8 @@ def _heatmaps(cells: Sequence[Cell]) -> list[StudyFigure]:
     for key, unit, title, of, caption in wanted:
         rows = [{"row": c.score.attribute.name, "column": c.concept, "value": of(c).value} for c in cells]
         data = pd.DataFrame(rows).dropna()
-        figures.append(
-            StudyFigure(
-                key=f"map-{key}",
-                title=title,
-                kind="heatmap",
-                data=data,
-                labels={"unit": unit},
-                caption=caption,
-            )
-        )
-    return [figure for figure in figures if len(figure.data)]
+        figures.append(figure("heatmap", f"map-{key}", title, data, caption, unit=unit))
+    return drawable(figures)
 
 
 _READ_EVERYWHERE = "Attributes of the other nationalities are read here too; intervals are in the tables."
@@ -238,8 +204,9 @@ _NO_RATE = "Empty where no real-world rate of this nationality is known: then th
 
 def _interval_figures(
     own: Sequence[Cell], findings: Sequence[Finding], settings: StudySettings
-) -> list[StudyFigure]:
+) -> tuple[StudyFigure, ...]:
     concepts = {f"{c.concept} {c.score.attribute.name}": (c.concept, c.score.attribute.name) for c in own}
+    caption = f"Diamonds: published for {settings.options.published_model}."
     figures = []
     for metric, key, title, labels in (
         ("attribute_prevalence", "prevalence", "Shares that show the attribute", {"x": "P"}),
@@ -248,68 +215,28 @@ def _interval_figures(
         rows = []
         for finding in (f for f in findings if f.metric == metric):
             concept, name = concepts[finding.key.rpartition(" ")[0]]
-            rows.append(interval_row(finding) | {"group": concept, "name": name})
-        figures.append(
-            StudyFigure(
-                key=key,
-                title=title,
-                kind="intervals",
-                data=pd.DataFrame(rows),
-                labels=labels,
-                caption=f"Diamonds: published for {settings.options.published_model}.",
-            )
-        )
-    return [figure for figure in figures if len(figure.data)]
-
-
-def interval_row(finding: Finding) -> dict[str, Any]:
-    """A finding as a mark of a figure of intervals."""
-    estimate = finding.estimate
-    return {
-        "name": finding.title,
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "published": finding.published,
-        "expected": finding.expected,
-    }
+            rows.append(finding_mark(finding) | {"group": concept, "name": name})
+        figures.append(figure("intervals", key, title, rows, caption, **labels))
+    return drawable(figures)
 
 
 def _variety_figure(variety: pd.DataFrame) -> StudyFigure:
     names = {"nationality": "group", "attribute": "name", "WALS": "value"}
     names |= {"WALS low": "low", "WALS high": "high"}
-    return StudyFigure(
-        key="figure4",
-        title="Variety along attributes (Figure 4)",
-        kind="bars",
-        data=variety.rename(columns=names)[list(names.values())],
-        labels={"y": "WALS"},
-        caption="Higher: more of the variety of the nationality's pictures lies along the attribute.",
-    )
+    bars = variety.rename(columns=names)[list(names.values())]
+    caption = "Higher: more of the variety of the nationality's pictures lies along the attribute."
+    return figure("bars", "figure4", "Variety along attributes (Figure 4)", bars, caption, y="WALS")
 
 
 def _plane(own: Sequence[Cell]) -> StudyFigure:
-    rows = [
-        {
-            "group": cell.concept,
-            "name": cell.score.attribute.name,
-            **_axis("x", cell.score.wals),
-            **_axis("y", cell.stereotype),
-        }
+    points = [
+        point(cell.score.wals, cell.stereotype, group=cell.concept, name=cell.score.attribute.name)
         for cell in own
     ]
-    return StudyFigure(
-        key="figure5",
-        title="Stereotype against variety (Figure 5)",
-        kind="scatter",
-        data=pd.DataFrame(rows),
-        labels={"x": "WALS", "y": "Ψ"},
-        caption="Best is the lower right: no stereotype, and much variety along the attribute.",
+    caption = "Best is the lower right: no stereotype, and much variety along the attribute."
+    return figure(
+        "scatter", "figure5", "Stereotype against variety (Figure 5)", points, caption, x="WALS", y="Ψ"
     )
-
-
-def _axis(axis: str, estimate: Estimate) -> dict[str, float]:
-    return {axis: estimate.value, f"{axis}low": estimate.low, f"{axis}high": estimate.high}
 
 
 def _notes(own: Sequence[Cell]) -> list[str]:

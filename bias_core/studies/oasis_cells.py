@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bias_core.studies.explore_types import AttributeScore
+    from bias_core.studies.progress import Progress
     from bias_core.studies.study_data import StudyData
     from bias_core.studies.study_types import Sample
     from bias_core.types import Estimate, ReaderErrors
@@ -152,6 +153,21 @@ def read_cells(
         neither = None if score.drawn is None or absent is None else max(0.0, 1 - score.drawn - absent)
         units = tuple(frame["unit"])
         cells.append(Cell(concept=concept, score=score, units=units, errors=errors, neither=neither))
+    return cells
+
+
+def read_concepts(
+    data: StudyData, column: str, names: Sequence[str], attributes_of: Callable[[str], Sequence[Attribute]]
+) -> Generator[Progress, None, dict[str, list[Cell]]]:
+    """The cells of every concept that has pictures, and beside each picture how it was read."""
+    rows = yield from data.embed(data.frame)
+    cells = {}
+    for name in names:
+        data.check()
+        chosen = data.frame[data.frame[column] == name]
+        if len(chosen):
+            cells[name] = read_cells(data, name, chosen, rows[chosen.index], attributes_of(name))
+            keep_readings(data, chosen, cells[name])
     return cells
 
 

@@ -5,33 +5,24 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from scipy.stats import fisher_exact
 
 from bias_core.errors import InvalidInput
 from bias_core.prompts import fill_template
 from bias_core.statistics import benjamini_hochberg
-from bias_core.studies.oasis import columns, interval_row, or_nan, says_of_share
+from bias_core.studies.oasis import says_of_share
 from bias_core.studies.oasis_cells import (
     FEWEST_PICTURES,
     Cell,
-    keep_readings,
-    read_cells,
+    read_concepts,
     sample_of,
     to_attribute,
 )
 from bias_core.studies.program import Measuring, Program
+from bias_core.studies.report_kit import columns, figure, finding_mark, or_nan, table
 from bias_core.studies.rows import scaled
 from bias_core.studies.setting_fields import Options, setting, settings_class
-from bias_core.studies.study_types import (
-    Design,
-    Finding,
-    Results,
-    Shot,
-    StudyFigure,
-    StudySettings,
-    StudyTable,
-)
+from bias_core.studies.study_types import Design, Finding, Results, Shot, StudySettings
 
 if TYPE_CHECKING:
     from bias_core.studies.study_data import StudyData
@@ -65,12 +56,10 @@ def doctor_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 def measure_doctors(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """P(man) of each concept, and what a nationality adds to it."""
-    rows = yield from data.embed(data.frame)
     attribute = to_attribute(design.data["doctor"]["attribute"])
-    cells = {}
-    for concept, chosen in list(data.frame.groupby("concept", sort=False)):
-        cells[str(concept)] = read_cells(data, str(concept), chosen, rows[chosen.index], [attribute])[0]
-        keep_readings(data, chosen, [cells[str(concept)]])
+    concepts = list(map(str, dict.fromkeys(data.frame["concept"])))
+    read = yield from read_concepts(data, "concept", concepts, lambda _concept: [attribute])
+    cells = {concept: own[0] for concept, own in read.items()}
     added = {name: _added(cells.get(PLAIN), cell, settings.confidence) for name, cell in cells.items()}
     tested = [name for name in added if "p" in added[name]]
     if tested:
@@ -79,18 +68,18 @@ def measure_doctors(design: Design, settings: StudySettings, data: StudyData) ->
             added[name]["q"] = float(q)
     printed = design.data["doctor"]["prevalence_man"]
     findings = tuple(_finding(cell, added[name], printed, settings) for name, cell in cells.items())
-    table = pd.DataFrame([_row(cell, added[name], printed) for name, cell in cells.items()])
+    table2 = [_row(cell, added[name], printed) for name, cell in cells.items()]
     return Results(
         findings=findings,
-        tables=(StudyTable(key="table2", title="P(man) of doctors (Table 2)", frame=table, note=_COLUMNS),),
+        tables=(table("table2", "P(man) of doctors (Table 2)", table2, _COLUMNS),),
         figures=(
-            StudyFigure(
-                key="table2",
-                title="Share of doctors shown as men (Table 2)",
-                kind="intervals",
-                data=pd.DataFrame([interval_row(finding) for finding in findings]),
-                labels={"x": "P(man)"},
-                caption=f"Diamonds: published for {settings.options.published_model}.",
+            figure(
+                "intervals",
+                "table2",
+                "Share of doctors shown as men (Table 2)",
+                map(finding_mark, findings),
+                f"Diamonds: published for {settings.options.published_model}.",
+                x="P(man)",
             ),
         ),
         notes=(

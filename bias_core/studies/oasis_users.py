@@ -9,33 +9,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_score
 from bias_core.statistics import percentile_estimate
 from bias_core.studies.arm_samples import counted_sample
-from bias_core.studies.oasis import columns, or_nan, stereotype_shots
+from bias_core.studies.oasis import stereotype_shots
 from bias_core.studies.oasis_cells import (
     Cell,
     NationalityOptions,
     Published,
-    keep_readings,
     own_attributes,
-    read_cells,
+    read_concepts,
     wanted_nationalities,
 )
 from bias_core.studies.program import Measuring, Program
-from bias_core.studies.study_types import (
-    Design,
-    Finding,
-    Results,
-    Shot,
-    StudyFigure,
-    StudySettings,
-    StudyTable,
-)
+from bias_core.studies.report_kit import columns, figure, or_nan, point, table
+from bias_core.studies.study_types import Design, Finding, Results, Shot, StudyFigure, StudySettings
 
 if TYPE_CHECKING:
     from bias_core.studies.study_data import StudyData
@@ -77,26 +68,22 @@ def user_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 def measure_users(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """Mean and largest Ψ of every nationality, and their correlation with the number of users."""
-    rows = yield from data.embed(data.frame)
-    found = []
-    for name in wanted_nationalities(design, settings):
-        data.check()
-        chosen = data.frame[data.frame["nationality"] == name]
-        if len(chosen):
-            cells = read_cells(data, name, chosen, rows[chosen.index], own_attributes(design, name))
-            keep_readings(data, chosen, cells)
-            found.append(_nationality(name, float(design.data["internet_users"][name]), cells, data))
+    names, users = wanted_nationalities(design, settings), design.data["internet_users"]
+    cells = yield from read_concepts(data, "nationality", names, lambda name: own_attributes(design, name))
+    found = [_nationality(name, float(users[name]), own, data) for name, own in cells.items()]
     published = Published(design)
-    table = pd.DataFrame([_row(n, published) for n in found])
-    correlations = pd.DataFrame(_correlations(found, published, settings.seed))
+    correlations = _correlations(found, published, settings.seed)
     model = settings.options.published_model
     return Results(
         findings=tuple(_finding(n, summary, published, model) for n in found for summary in SUMMARIES),
         tables=(
-            StudyTable(
-                key="figure3", title="Stereotype scores and internet users", frame=table, note=_COLUMNS
+            table(
+                "figure3",
+                "Stereotype scores and internet users",
+                [_row(n, published) for n in found],
+                _COLUMNS,
             ),
-            StudyTable(key="correlations", title="Correlations", frame=correlations, note=_ORDERS),
+            table("correlations", "Correlations", correlations, _ORDERS),
         ),
         figures=(_figure(found),),
         notes=(*published.notes([n.name for n in found]), _CAVEAT),
@@ -254,18 +241,11 @@ def _figure(found: Sequence[Nationality]) -> StudyFigure:
     ]
     for summary in SUMMARIES:
         for n in found:
-            estimate = n.summaries[summary]
-            interval = {"ylow": estimate.low, "yhigh": estimate.high}
             name = n.name if summary == "mean" else ""  # one name a nationality is enough
-            rows.append({"group": summary, "name": name, "x": n.users, "y": estimate.value} | interval)
-    return StudyFigure(
-        key="figure3",
-        title="Stereotype scores against internet users (Figure 3)",
-        kind="scatter",
-        data=pd.DataFrame(rows),
-        labels={"x": "internet users, in millions", "y": "Ψ"},
-        caption="Each nationality's attributes, with their mean and their largest.",
-    )
+            rows.append(point(n.users, n.summaries[summary], group=summary, name=name))
+    title = "Stereotype scores against internet users (Figure 3)"
+    caption = "Each nationality's attributes, with their mean and their largest."
+    return figure("scatter", "figure3", title, rows, caption, x="internet users, in millions", y="Ψ")
 
 
 PROGRAMS = {
