@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -104,21 +104,7 @@ def measure_amplification(design: Design, settings: StudySettings, data: StudyDa
     _keep(data, {name: association(*s) for name, s in sets.items()})
     texts = {name: _text_association(design, data, name) for name in sets}
     published = {row["occupation"]: row for row in design.data["occupations"]["amplification"]}
-    amplified = pd.DataFrame(
-        [
-            {
-                "occupation": name,
-                "text": texts[name],
-                **columns("image", mean, ends=""),
-                "even mix": mean.null_value,
-                "amplified": abs(mean.value) > abs(texts[name]),
-                "same side": mean.value * texts[name] > 0,
-                "published text": published.get(name, {}).get("text"),
-                "published image": published.get(name, {}).get("image"),
-            }
-            for name, mean in means.items()
-        ]
-    )
+    amplified = _amplified(means, texts, published)
     return Results(
         findings=tuple(
             _finding(name, mean, says, _sample(data, name, sets[name]), published.get(name, {}).get("image"))
@@ -144,6 +130,27 @@ def measure_amplification(design: Design, settings: StudySettings, data: StudyDa
             "orders, not lengths.",
             _EVEN,
         ),
+    )
+
+
+def _amplified(
+    means: dict[str, Estimate], texts: dict[str, float], published: dict[str, dict[str, Any]]
+) -> pd.DataFrame:
+    """A row per occupation: its lean in words and in pictures, and the published ones."""
+    return pd.DataFrame(
+        [
+            {
+                "occupation": name,
+                "text": texts[name],
+                **columns("image", mean, ends=""),
+                "even mix": mean.null_value,
+                "amplified": abs(mean.value) > abs(texts[name]),
+                "same side": mean.value * texts[name] > 0,
+                "published text": published.get(name, {}).get("text"),
+                "published image": published.get(name, {}).get("image"),
+            }
+            for name, mean in means.items()
+        ]
     )
 
 
