@@ -7,23 +7,24 @@ from pathlib import Path
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.catalogue import load_attribute_sets, suggest_set
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.designs import find_design
+from bias_core.studies.explore_options import explore_settings
+from bias_core.studies.run_study import complete, run_study
+from bias_core.studies.study_types import StudySettings
 
 
-def seconds(settings: ExploreSettings, services: Services) -> float:
+def seconds(settings: StudySettings, services: Services) -> float:
     started = time.perf_counter()
-    for _ in explore(settings, services):
-        pass
+    complete(run_study(find_design("explore"), settings, services))
     return time.perf_counter() - started
 
 
 def main() -> None:
     attributes = suggest_set("doctor", load_attribute_sets()).attributes
-    rendered = ExploreSettings(
+    rendered = explore_settings(
         concept="doctor", model="calibration-renderer", n_images=2000, attributes=attributes
     )
-    diffused = ExploreSettings(concept="doctor", n_images=16, attributes=attributes)
+    diffused = explore_settings(concept="doctor", n_images=16, attributes=attributes)
     with tempfile.TemporaryDirectory() as folder:
         services = Services(Settings(data_dir=Path(folder), offline=True))
         print(f"2,000 rendered pictures: {seconds(rendered, services):6.1f} s (at most 20)")

@@ -1,7 +1,29 @@
 """Measure bias in text-to-image models, with every number's uncertainty.
 
 Importing this package loads no model library: torch, diffusers, transformers and open_clip are
-imported by the adapters on first use.
+imported by the adapters on first use, and what stands below when it is first asked for.
 """
 
+from importlib import import_module
+from typing import Any
+
 __version__ = "0.1.0"
+
+_DOOR = {
+    "Arm": "studies.study_types",
+    "Attribute": "types",
+    "Exploration": "studies.explore_report",
+    "Services": "services",
+    "StudySettings": "studies.study_types",
+    "complete": "studies.run_study",
+    "explore": "studies.explore_run",
+    "find_design": "studies.designs",
+    "run_study": "studies.run_study",
+}
+__all__ = sorted(_DOOR)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _DOOR:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_DOOR[name]}"), name)

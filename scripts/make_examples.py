@@ -17,8 +17,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.compare import compare
-from bias_core.studies.compare_types import CompareSettings
 from bias_core.studies.designs import find_design
 from bias_core.studies.examples import FOLDER, Example, write_example
 from bias_core.studies.run_study import complete, run_study
@@ -72,7 +70,7 @@ EXAMPLES = (
         ),
     ),
     _of("origins", "clusters-and-texts", "clusters and their texts", 2),
-    _of("compare", "fair-and-published", "a doctor, fair and as published", 0),
+    _of("explore", "fair-and-published", "a doctor, fair and as published", 0),
 )
 
 
@@ -80,8 +78,6 @@ def make(made: Made, services: Services) -> StudyReport:
     """Run it."""
     tab = next(tab for tab in TABS if tab.key == made.example.tab)
     preset = tab.presets[made.preset]
-    if isinstance(preset.settings, CompareSettings):
-        return complete(compare(preset.settings, services))
     scale = {} if made.scale is None else {"scale": made.scale}
     settings = StudySettings(**{**preset.settings, **scale, "seed": made.seed})
     return complete(run_study(find_design(preset.study), settings, services))

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -19,11 +18,12 @@ from typer.testing import CliRunner
 
 from bias_core.cli import app
 from bias_core.errors import Interrupted
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_export import to_command
-from bias_core.studies.explore_types import ExploreSettings
-from bias_core.studies.report import to_dict
+from bias_core.studies.designs import find_design
+from bias_core.studies.explore_options import explore_settings
+from bias_core.studies.study_export import to_command
+from bias_core.studies.study_report import to_dict
 from bias_core.types import Attribute
+from tests.explored import explore
 
 MAN = Attribute(
     name="man",
@@ -32,7 +32,7 @@ MAN = Attribute(
     reference=0.3,
     reference_source="a guess",
 )
-SETTINGS = ExploreSettings(
+SETTINGS = explore_settings(
     concept="doctor",
     attributes=(MAN,),
     condition="fair",
@@ -64,12 +64,12 @@ def command(environment):
 
 @pytest.mark.parametrize("model", ["calibration-diffusion", "calibration-renderer"])
 def test_the_copied_command_gives_the_numbers_of_the_library(services, command, tmp_path, model):
-    settings = replace(SETTINGS, model=model)
+    settings = explore_settings(SETTINGS, model=model)
     *_, report = explore(settings, services)
-    arguments = shlex.split(to_command(settings))[3:]
+    arguments = shlex.split(to_command(find_design("explore"), settings))[3:]
     result = command(*arguments, "--out", str(tmp_path / "out"))
     assert result.exit_code == 0, result.output
-    ours = to_dict(report)
+    ours = to_dict(report.report)
     theirs = json.loads((tmp_path / "out" / "report.json").read_text())
     ours.pop("seconds")
     theirs.pop("seconds")
@@ -82,14 +82,15 @@ def test_files_and_table(command, tmp_path):
     assert result.exit_code == 0, result.output
     assert "Ψ" in result.output
     assert len(list((tmp_path / "out" / "train").glob("*-concept-*.png"))) == 6
-    assert set(pd.read_parquet(tmp_path / "out" / "scores.parquet")["score"]) >= {"P", "Ψ", "WALS"}
+    found = set(pd.read_parquet(tmp_path / "out" / "findings.parquet")["finding"])
+    assert found >= {"man: P", "man: Ψ", "man: WALS"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["explore", " "], "the concept is empty"),
-        (["explore", "doctor", "-n", "0"], "a whole number of at least 1"),
+        (["explore", "doctor", "-n", "0"], "n_images must be at least 1"),
         (["explore", "doctor", "--model", "dall-e"], "calibration-renderer"),
         (["explore", "doctor", "--attribute", "man|only positive"], "negative sentence"),
         (["explore", "doctor", "--attribute", "wings"], "no built-in attribute"),

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from bias_core.cli import app
 from bias_core.errors import BiasCoreError
 from bias_core.settings import ASSETS
-from bias_core.studies.explore_plan import plan_explore
-from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.explore_options import explore_settings
+from tests.explored import plan_explore
 
 
 def change_json(folder, file, **changes):
@@ -144,7 +144,7 @@ def folder(tiny_sd1, tmp_path):
 
 
 def draw(services, folder):
-    settings = ExploreSettings(
+    settings = explore_settings(
         concept="doctor", model=str(folder), condition="", n_images=2, num_inference_steps=1, force=True
     )
     for _ in services.draw(plan_explore(settings, services).rows[:1]):

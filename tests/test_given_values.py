@@ -8,9 +8,8 @@ import pytest
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.given_values import check_arguments, check_settings, check_texts, check_value
-from bias_core.studies.compare_types import Arm, CompareSettings
-from bias_core.studies.explore_types import ExploreSettings
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.explore_options import explore_settings
+from bias_core.studies.study_types import Arm, StudySettings
 
 WRONG = {
     "str": [None, 5, 1.5, True, ["a"], {}],
@@ -30,8 +29,7 @@ def test_what_is_not_of_its_type_is_refused_by_name():
 
 
 def test_every_field_of_the_settings_is_looked_at():
-    good = [ExploreSettings(concept="doctor"), StudySettings()]
-    good.append(CompareSettings(concept="doctor", arms=(Arm(), Arm(condition="fair"))))
+    good = [explore_settings(concept="doctor"), StudySettings()]
     for settings in good:
         check_settings(settings)
         for name in vars(settings):

@@ -248,11 +248,11 @@ def test_the_revision_changes_with_the_files_of_a_local_lora(tmp_path, offline):
 
 
 def test_a_picture_keeps_its_id_from_the_first_run_to_the_second(tmp_path, offline):
-    from bias_core.studies.explore_plan import plan_explore
-    from bias_core.studies.explore_types import ExploreSettings
+    from bias_core.studies.explore_options import explore_settings
+    from tests.explored import plan_explore
 
     put_into_cache(tmp_path, "org/flux", COMMIT, FLUX)
-    settings = ExploreSettings(concept="doctor", model="org/flux", condition="", n_images=2, force=True)
+    settings = explore_settings(concept="doctor", model="org/flux", condition="", n_images=2, force=True)
     first, second = (plan_explore(replace(settings), Services(offline.settings)).rows[0] for _ in range(2))
     assert first.id == second.id
     assert (first.revision, first.width, first.num_inference_steps) == (COMMIT, 1024, 28)

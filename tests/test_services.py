@@ -12,14 +12,14 @@ from bias_core.errors import ModelUnavailable, StorageError, UnknownModel
 from bias_core.protocols import Captioner, LanguageModel, PersonFinder, VisualQuestionAnswerer
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
-from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.explore_options import explore_settings
 
 PICTURE = Image.new("RGB", (64, 64))
 
 
 def test_every_default_is_in_the_shipped_catalogue(tmp_path):
     services = Services(Settings(data_dir=tmp_path))
-    defaults = ExploreSettings(concept="doctor")
+    defaults = explore_settings(concept="doctor")
     info = services.model_info(defaults.model)
     assert info.embedded
     assert defaults.condition in info.conditions

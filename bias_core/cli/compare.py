@@ -1,4 +1,4 @@
-"""Compare on the command line."""
+"""Compare on the command line: an exploration in several arms."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bias_core.cli.common import (
     WorkersOption,
     choose_engine,
     console,
+    exit_stopped,
     open_services,
-    run_with_bar,
     user_errors,
 )
-from bias_core.cli.explore import find_attributes
+from bias_core.cli.explore import explored, find_attributes
 from bias_core.cli.study import save_study_report, show_study_report
 
 
@@ -27,7 +27,7 @@ def compare(
     arm: Annotated[
         list[str],
         typer.Option(
-            help="Two to four times: key=value|key=value with name, model, condition, template, negative, "
+            help="Two to eight times: key=value|key=value with name, model, condition, template, negative, "
             "guidance, steps; e.g. 'condition=fair'. What is left out is the renderer's default."
         ),
     ],
@@ -50,18 +50,20 @@ def compare(
         Path | None, typer.Option(help="Folder, or name.zip, for report, tables and figures.")
     ] = None,
 ) -> None:
-    """Draw a concept in two to four ways on the same seeds, and test what differs."""
-    from bias_core.studies.compare import compare as run_compare
-    from bias_core.studies.compare_export import parse_arms
-    from bias_core.studies.compare_report import summary
-    from bias_core.studies.compare_types import CompareSettings
+    """Draw a concept in two to eight ways on the same seeds, and test what differs.
+
+    The same as `explore` with `--arm`; here the template of an arm holds the concept.
+    """
+    from bias_core.studies.arms import check_several, parse_arms
+    from bias_core.studies.explore_arms import arms_summary
+    from bias_core.studies.explore_options import compare_settings
 
     with user_errors(), open_services() as services:
         choose_engine(services, engine, workers)
-        settings = CompareSettings(
-            concept=concept,
-            arms=parse_arms(arm),
-            attributes=() if no_attributes else find_attributes(services, concept, attribute or []),
+        settings = compare_settings(
+            concept,
+            check_several(parse_arms(arm)),
+            attributes=[] if no_attributes else find_attributes(concept, attribute or []),
             attribute_a=attribute_a,
             attribute_b=attribute_b,
             encoder=encoder,
@@ -71,7 +73,9 @@ def compare(
             confidence=confidence,
             force=force,
         )
-        report = run_with_bar(lambda stop: run_compare(settings, services, cancelled=stop))
+        report, signum = explored(settings, services)
         show_study_report(report)
-        console.print(summary(report), markup=False)
+        console.print(arms_summary(report), markup=False)
         save_study_report(report, out)
+        if signum:
+            raise exit_stopped(signum)

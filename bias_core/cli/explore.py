@@ -15,29 +15,27 @@ from bias_core.cli.common import (
     Stop,
     WorkersOption,
     choose_engine,
-    console,
     exit_stopped,
     open_services,
     run_with_bar,
-    show_warning,
     user_errors,
-    write_export,
 )
+from bias_core.cli.study import save_study_report, show_study_report
 from bias_core.cli.tables import show_table
-from bias_core.errors import BiasCoreError
 from bias_core.model_catalogue import Role
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from bias_core.services import Services
-    from bias_core.studies.explore_types import ExploreReport, ExploreSettings
     from bias_core.studies.progress import Progress
-    from bias_core.types import Attribute
+    from bias_core.studies.study_types import StudyReport, StudySettings
 
 
 def explore(
-    concept: Annotated[str, typer.Argument(help="What is drawn, e.g. doctor.")],
+    concept: Annotated[
+        str, typer.Argument(help="What is drawn, e.g. doctor; '' with --images: all pictures.")
+    ],
     attribute: Annotated[
         list[str] | None,
         typer.Option(help="A built-in attribute, or 'name|positive sentence|negative sentence[|P*|source]'."),
@@ -63,7 +61,16 @@ def explore(
     ] = None,
     negative_prompt: Annotated[str, typer.Option(help="What the model should avoid.")] = "",
     seed: Annotated[int, typer.Option(help="Picture i has seed + i.")] = 0,
-    clusters: Annotated[int | None, typer.Option(help="Number of clusters; found if left out.")] = None,
+    clusters: Annotated[
+        int, typer.Option("--clusters", "--n-clusters", help="Groups of look-alikes; 0: found by itself.")
+    ] = 0,
+    images: Annotated[str, typer.Option(help="Folder or zip of your own pictures, instead of drawing.")] = "",
+    arm: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Ways to draw the same, compared seed by seed: key=value|key=value, twice or more."
+        ),
+    ] = None,
     force: ForceOption = False,
     confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
     engine: EngineOption = EngineName.local,
@@ -77,14 +84,15 @@ def explore(
 
     Ctrl-C stops: what is finished is scored, and the exit code is 130.
     """
-    from bias_core.studies.explore_types import ExploreSettings
+    from bias_core.studies.arms import parse_arms
+    from bias_core.studies.explore_options import explore_settings
 
     with user_errors(), open_services() as services:
         choose_engine(services, engine, workers)
-        settings = ExploreSettings(
+        settings = explore_settings(
             concept=concept,
             template=template,
-            attributes=() if no_attributes else find_attributes(services, concept, attribute or []),
+            attributes=[] if no_attributes else find_attributes(concept, attribute or []),
             attribute_a=attribute_a,
             attribute_b=attribute_b,
             model=model,
@@ -97,15 +105,16 @@ def explore(
             negative_prompt=negative_prompt,
             seed=seed,
             n_clusters=clusters,
+            images=images,
+            arms=parse_arms(arm or []),
             confidence=confidence,
             force=force,
         )
         report, signum = explored(settings, services)
-        show_report(report)
+        show_study_report(report)
         if keep:
             services.manifests.keep(report.run_id)
-        if out is not None:
-            save_report(report, out)
+        save_study_report(report, out, pictures=True)
         if signum or services.manifests.get(report.run_id).status == "cancelled":
             raise exit_stopped(signum)
 
@@ -172,55 +181,23 @@ def runs(
         show_table(table)
 
 
-def find_attributes(services: Services, concept: str, texts: list[str]) -> tuple[Attribute, ...]:
-    """The attributes asked for; none asked for: the set suggested for the concept."""
-    from bias_core.studies.catalogue import find_attribute, load_attribute_sets, suggest_set
+def find_attributes(concept: str, texts: list[str]) -> list[str]:
+    """Attributes as a value of the option; none named: the set that is suggested for the concept."""
+    from bias_core.studies.explore_options import SUGGESTED, attribute_text, read_attributes
 
-    sets = load_attribute_sets(services.settings.assets_dir / "studies")
-    if not texts:
-        return suggest_set(concept, sets).attributes
-    return tuple(find_attribute(text, concept, sets) for text in texts)
+    return [attribute_text(one) for one in read_attributes(texts or [SUGGESTED], concept)]
 
 
-def explored(settings: ExploreSettings, services: Services) -> tuple[ExploreReport, int]:
+def explored(settings: StudySettings, services: Services) -> tuple[StudyReport, int]:
     """Explore behind a progress bar: the report, and the signal that stopped it (0 for none).
 
     A signal stops within one denoising step, and what is finished is scored.
     """
-    return run_with_bar(lambda stop: _to_the_report(settings, services, stop))
+    from bias_core.studies.designs import find_design
+    from bias_core.studies.run_study import run_study
 
+    def steps(stop: Stop) -> Generator[Progress, None, tuple[StudyReport, int]]:
+        report = yield from run_study(find_design("explore"), settings, services, cancelled=stop)
+        return report, stop.signal
 
-def _to_the_report(
-    settings: ExploreSettings, services: Services, stop: Stop
-) -> Generator[Progress, None, tuple[ExploreReport, int]]:
-    from bias_core.studies.explore import explore as run_explore
-    from bias_core.studies.explore_types import ExploreReport
-
-    for step in run_explore(settings, services, cancelled=stop):
-        if isinstance(step, ExploreReport):
-            return step, stop.signal
-        yield step
-    raise BiasCoreError("the exploration ended without a report")
-
-
-def show_report(report: ExploreReport) -> None:
-    """The table of scores, the notes and the limits."""
-    from bias_core.studies.report import LIMITS, readable_scores
-
-    show_warning(report.warning)
-    table = Table("attribute", "score", "value", "interval", "n", "null", "note", title=report.prompt)
-    for row in readable_scores(report):
-        table.add_row(*list(row.values())[: len(table.columns)])
-    show_table(table)
-    if report.unknown_words:
-        console.print(f"This world does not know: {', '.join(report.unknown_words)}", markup=False)
-    for note in report.notes:
-        console.print(note, markup=False)
-    console.print(f"{LIMITS} Run {report.run_id}, {report.seconds:.1f} s.", markup=False, style="dim")
-
-
-def save_report(report: ExploreReport, out: Path) -> None:
-    """Pictures, scores and report as files."""
-    from bias_core.studies.explore_export import to_export
-
-    write_export(to_export(report), out)
+    return run_with_bar(steps)

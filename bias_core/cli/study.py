@@ -56,23 +56,22 @@ def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`
             console.print(f"--option {name}={one.write(one.default)}  ({one.says})", markup=False)
 
 
-def save_study_report(report: StudyReport, out: Path | None) -> None:
-    """Report, tables and figures as files, where a folder is given."""
+def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool = False) -> None:
+    """Report, tables, figures and, if they are asked for, pictures as files, where a folder is given."""
     if out is None:
         return
     from bias_core.studies.study_export import to_export
 
-    write_export(to_export(report), out)
+    write_export(to_export(report, pictures=pictures), out)
 
 
 def show_study_report(report: StudyReport) -> None:
     """Findings, tables and notes."""
-    from bias_core.studies.report import LIMITS
-    from bias_core.studies.study_report import finding_frame
+    from bias_core.studies.study_report import LIMITS, finding_frame, title_of
     from bias_core.studies.table_text import excerpt
 
     show_warning(report.warning)
-    frames = [(report.design.title, finding_frame(report))]
+    frames = [(title_of(report), finding_frame(report))]
     frames += [(table.title, table.frame) for table in report.results.tables]
     for title, frame in frames:
         text, shown = excerpt(frame)

@@ -303,7 +303,7 @@ def _field(records: str, name: str, kind: str, text: str, source: Mapping[str, s
     ((place, of), (what, value)) = source.items()
     return {
         "@type": "cr:Field",
-        "@id": f"{records}/{name}",
+        "@id": f"{records}/{name.replace(' ', '_')}",  # which may hold no spaces
         "name": name,
         "description": text,
         "dataType": kind,

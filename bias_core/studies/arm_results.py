@@ -65,7 +65,7 @@ def compare_arms(
     ranked = {key: _ranks(line, settings) for key, line in sampled.items()}
     own = program.compare(design, settings, arms) if program.compare else Results()
     return Results(
-        findings=tuple(_finding(one) for one in compared),
+        findings=(*(_finding(one) for one in compared), *own.findings),
         tables=(
             *own.tables,
             _differences_table(compared),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from bias_core.errors import Cancelled
 from bias_core.studies.arm_results import compare_arms
 from bias_core.studies.progress import Progress
 from bias_core.studies.prompt_notes import before_drawing, while_drawing
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from bias_core.studies.context import StudyServices
+    from bias_core.studies.limits import TimeLimit
     from bias_core.studies.study_plan import StudyPlan
     from bias_core.studies.study_types import Results
 
@@ -43,15 +45,22 @@ def draw_arms(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress,
 
 
 def measure_one(
-    plan: StudyPlan, services: StudyServices, cancelled: Callable[[], bool]
+    plan: StudyPlan, services: StudyServices, limit: TimeLimit
 ) -> Generator[Progress, None, StudyReport]:
-    """Draw and measure a run of one arm."""
-    data = StudyData(plan.settings, services, plan.rows, cancelled=cancelled, ahead=plan.program.ahead)
+    """Draw and measure a run of one arm; of a run that is stopped what is finished, where its kind can."""
+    data = StudyData(plan.settings, services, plan.rows, cancelled=limit, ahead=plan.program.ahead)
     n_repairs = services.repairs.n
     yield from _say_notes([plan], services)
-    yield from draw_arms(plan, [data])
+    try:
+        with limit.explained():
+            yield from draw_arms(plan, [data])
+    except Cancelled as why:
+        if not plan.program.measures_when_stopped:
+            raise
+        data.measure_what_is_there(plan.shots, why)
     results = yield from _measured(plan, data)
-    return _report(plan, [data], _with_notes(results, services.repairs.since(n_repairs)))
+    report = _report(plan, [data], _with_notes(results, services.repairs.since(n_repairs)))
+    return replace(report, stopped=bool(data.stopped))
 
 
 def measure_arms(
@@ -127,10 +136,17 @@ def _report(plan: StudyPlan, arms: Sequence[StudyData], results: Results) -> Stu
         n_blocked=sum(data.n_blocked for data in arms),
         warning=plan.warning,
         unknown_words=tuple(sorted(set().union(*words))),
-        versions=plan.manifest.versions,
+        versions={**plan.manifest.versions, **_reader_version(plan, arms[0].services)},
         pictures=pd.concat(frames, ignore_index=True) if plan.arms else frames[0],
         stored={key: image for data in arms for key, image in data.known.items()},
     )
+
+
+def _reader_version(plan: StudyPlan, services: StudyServices) -> dict[str, str]:
+    """The encoder with its weights, where one read the pictures."""
+    readers = plan.program.readers(plan.settings)
+    name = next((reader.name for reader in readers if reader.role == "encoder"), "")
+    return {"encoder": services.encoder(name).name} if name else {}
 
 
 def _unknown_words(plan: StudyPlan, services: StudyServices) -> set[str]:

@@ -65,6 +65,13 @@ def check_arms(settings: StudySettings) -> StudySettings:
     )
 
 
+def check_several(arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
+    """Arms that can be compared with each other: there are at least two, none of which reads a file here."""
+    if len(arms) < 2:
+        raise InvalidInput(f"compare two to {MOST_ARMS} arms, got {len(arms)}")
+    return arms
+
+
 def check_arms_differ(plans: Sequence[StudyPlan], names: Sequence[str]) -> None:
     """Refuse two arms that draw the same pictures."""
     drawn = [[row.id for row in plan.manifest.rows] for plan in plans]

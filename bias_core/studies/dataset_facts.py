@@ -1,4 +1,4 @@
-"""What the dataset card of an export says of a study or an exploration."""
+"""What the dataset card of an export says of a study."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from bias_core.model_catalogue import load_catalogue
 from bias_core.runs.export import DatasetFacts
 from bias_core.runs.imports import IMPORTED
 from bias_core.settings import ASSETS
-from bias_core.studies.report import LIMITS
-from bias_core.studies.study_report import size_in_words
+from bias_core.studies.study_report import LIMITS, size_in_words, title_of
 
 if TYPE_CHECKING:
-    from bias_core.studies.explore_types import ExploreReport
     from bias_core.studies.study_types import StudyReport
     from bias_core.types import ModelInfo
 
@@ -27,7 +25,7 @@ def facts_of_study(report: StudyReport, command: str, *, pictures: bool) -> Data
     held = frame.drop_duplicates("image_id") if pictures and frame is not None else None
     return DatasetFacts(
         key=f"{design.name}-{report.run_id}",
-        title=design.title,
+        title=title_of(report),
         summary=(
             f"{_first(report.warning)}{design.summary} {report.n_images:,} of {report.n_planned:,} planned "
             f"pictures were scored, {report.n_blocked:,} were blanked by a safety checker; "
@@ -39,31 +37,6 @@ def facts_of_study(report: StudyReport, command: str, *, pictures: bool) -> Data
         notes=report.results.notes,
         n_pictures=0 if held is None else len(held),
         n_prompts=0 if held is None else held["prompt"].nunique(),
-        limits=LIMITS,
-        command=command,
-        versions=report.versions,
-        **_origin(settings.model, settings.condition, report.versions.get("model_revision", "")),
-    )
-
-
-def facts_of_exploration(report: ExploreReport, command: str) -> DatasetFacts:
-    """Of an exploration's export, which always has its pictures."""
-    settings = report.settings
-    images = (*report.images, *report.attribute_images)
-    sentences = "; ".join(f"{a.name}: “{a.positive}” against “{a.negative}”" for a in settings.attributes)
-    attributes = f" The sentences: {sentences}." if sentences else ""
-    return DatasetFacts(
-        key=f"explore-{report.run_id}",
-        title=f"{report.prompt}: pictures and perceived attributes",
-        summary=(
-            f"{_first(report.warning)}Pictures of “{report.prompt}”, and how often an automatic reader "
-            "perceives attributes in them."
-        ),
-        annotation=_annotation(settings.encoder, settings.confidence) + attributes,
-        readers=[report.versions.get("encoder", settings.encoder)],
-        notes=report.notes,
-        n_pictures=len(images),
-        n_prompts=len({image.row.prompt for image in images}),
         limits=LIMITS,
         command=command,
         versions=report.versions,

@@ -41,7 +41,7 @@ PROGRAM_FILES = (
     "tbyb",
     "tbyb_controlled",
     "tbyb_own",
-    "own_pictures",
+    "explore",
     "unmeasured",
 )
 """Each of these modules of ``bias_core.studies`` has a dictionary ``PROGRAMS``."""

@@ -1,292 +1,274 @@
-"""Explore: from a concept to pictures, and from the pictures to numbers with their uncertainty."""
+"""Explore: a concept in one's own words, or pictures of one's own; what a reader perceives in them."""
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from bias_core.errors import Cancelled, Interrupted, StorageError
-from bias_core.given_values import check_settings
+import numpy as np
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.association import association, mean_association
 from bias_core.metrics.clustering import spectral_clusters
-from bias_core.studies.explore_plan import ExplorePlan, plan_explore, wants_association
-from bias_core.studies.explore_scores import read_sentences, score_association, score_attributes
-from bias_core.studies.explore_types import (
-    AssociationScore,
-    AttributeScore,
-    Clusters,
-    ExploredImage,
-    ExploreReport,
+from bias_core.prompts import fill_template
+from bias_core.studies.explore_arms import Scored, association_sample, compare_explorations
+from bias_core.studies.explore_options import (
+    KIND,
+    NO_WORDS,
+    OLD_KIND,
+    ExploreOptions,
+    OwnPictureOptions,
+    explore_options,
 )
-from bias_core.studies.files_read import read_files
-from bias_core.studies.limits import TimeLimit
-from bias_core.studies.progress import Progress
-from bias_core.studies.prompt_notes import before_drawing, while_drawing
-from bias_core.studies.saved_reports import keep_report
+from bias_core.studies.explore_report import explore_values
+from bias_core.studies.explore_results import (
+    ALL,
+    CONCEPT,
+    Leaning,
+    association_figure,
+    association_finding,
+    attribute_findings,
+    attribute_table,
+    eigenvalue_table,
+    map_figure,
+    picture_columns,
+    prompt_figure,
+    share_figure,
+)
+from bias_core.studies.explore_scores import (
+    AttributeScore,
+    SentencePairs,
+    read_sentences,
+    score_attributes,
+)
+from bias_core.studies.program import Program
+from bias_core.studies.rows import scaled
+from bias_core.studies.study_types import Results, Shot
+from bias_core.studies.whom import keep_people
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    import pandas as pd
 
-    import numpy as np
+    from bias_core.metrics.clustering import ClusterResult
+    from bias_core.studies.program import Measuring
+    from bias_core.studies.study_data import StudyData
+    from bias_core.studies.study_types import Design, Finding, StudyFigure, StudySettings, StudyTable
 
-    from bias_core.engine.progress import EngineProgress
-    from bias_core.runs.manifests import Status
-    from bias_core.studies.context import StudyServices
-    from bias_core.studies.explore_types import ExploreSettings
-    from bias_core.types import ImageRow, StoredImage
-
-_SECONDS_BETWEEN_UPDATES = 0.2
-_FEWEST_FOR_CLUSTERS = 4
-_MOST_FOR_CLUSTERS = 3000  # the similarity graph has n x n entries
+_FEWEST = 4  # pictures that make a map, or that are scored as those of one prompt
+_MOST_ON_MAP = 3000  # the similarity graph has n x n entries
+_MOST_PROMPTS = 24
 
 
-def explore(
-    settings: ExploreSettings,
-    services: StudyServices,
-    *,
-    cancelled: Callable[[], bool] = lambda: False,
-    session: str = "",
-) -> Generator[Progress | ExploreReport, None, None]:
-    """Draw (or find) the pictures and score them; the last thing yielded is the report.
+def explore_shots(design: Design, settings: StudySettings) -> list[Shot]:  # noqa: ARG001
+    """The concept's pictures, then those of both sides of the association.
 
-    Parameters
-    ----------
-    settings : what is asked; equal settings give equal numbers wherever they are asked.
-    services : models and stores.
-    cancelled : asked at every denoising step; once true, what is finished is scored and reported.
-    session : the visitor that the run belongs to.
-
-    Yields
-    ------
-    Progress
-        At most about five a second, with all pictures finished so far.
-    ExploreReport
-        Last, once.
-
-    Raises
-    ------
-    InvalidInput, UnknownModel
-        Before anything is drawn, for settings that cannot be used.
-    ModelUnavailable, StorageError
-        On the way; what was finished is stored, and the same settings go on from there.
+    Of pictures that were brought along those of these prompts are taken; without a concept all of them, so
+    that there are no shots.
     """
-    started = time.monotonic()
-    check_settings(settings)
-    limit = TimeLimit(services.settings, cancelled)
-    yield from read_files(services, settings.model, settings.encoder, limit)
-    plan = plan_explore(settings, services, session, cancelled=limit)
-    gallery, stopped, n_repairs = _Gallery(plan), "", services.repairs.n
-    with _on_record(plan, services) as record:
-        try:
-            with limit.explained():
-                yield from _draw(plan, services, gallery, limit)
-        except Cancelled as why:
-            stopped = f"{why}. The" if isinstance(why, Interrupted) else "Stopped: the"
-        yield gallery.progress("reading and scoring the pictures")
-        report = _report(plan, services, gallery, stopped)
-        record.status = "cancelled" if stopped else "finished"
-    services.tidy()
-    notes = (*services.repairs.since(n_repairs), *report.notes)
-    report = replace(report, seconds=time.monotonic() - started, notes=notes)
-    keep_report(report, services)
-    yield report
+    options = explore_options(settings)
+    if options.takes_all:
+        if not settings.images:
+            fill_template(options.template, options.concept)
+        return []
+    n = {CONCEPT: options.n_images}
+    return [
+        Shot(
+            prompt=prompt,
+            n=scaled(n.get(group, options.n_attribute_images), settings.scale),
+            group=group,
+        )
+        for group, prompt in options.prompts().items()
+    ]
 
 
-class _Record:
-    """Status that the manifest gets in the end; "failed" until something better is known."""
-
-    def __init__(self) -> None:
-        self.status: Status = "failed"
-
-
-@contextmanager
-def _on_record(plan: ExplorePlan, services: StudyServices) -> Iterator[_Record]:
-    """Keep the manifest true: running now, and in the end what became of it."""
-    record = _Record()
-    services.manifests.save(plan.manifest)
-    try:
-        yield record
-    except (Cancelled, GeneratorExit):  # stopped while reading, or the reader went away
-        record.status = "cancelled"
-        raise
-    finally:
-        # A full disk must not hide the error that it caused; a stale "running" is mended by the next run.
-        with suppress(StorageError):
-            services.manifests.save(replace(plan.manifest, status=record.status))
+def explore_title(design: Design, settings: StudySettings) -> str:
+    """The concept's prompt; of pictures that were brought along, what they are."""
+    options = explore_options(settings)
+    if options.takes_all:
+        return "Attributes in pictures of your own" if design.kind == KIND else design.title
+    return fill_template(options.template, options.concept)
 
 
-class _Gallery:
-    """Finished pictures in the order of the manifest, numbered from 1 within their group."""
+def measure_exploration(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
+    """Every attribute on the concept's pictures, their lean, and which of them look alike."""
+    options = explore_options(settings)
+    keep_people(data)
+    frame = data.frame.reset_index(drop=True)
+    if not options.takes_all and len(frame):
+        frame = frame[frame["group"] == CONCEPT]
+    if settings.images and len(frame) < _FEWEST:
+        raise InvalidInput(f"at least {_FEWEST} pictures are needed, got {len(frame)}")
+    if frame.empty:
+        return Results(notes=tuple(_notes(data, len(frame), missing=False)))
+    rows = yield from data.embed(frame)
+    scored = _Scored(options=options, data=data, frame=frame, rows=rows)
+    leaning = yield from scored.leaning()
+    return scored.results(leaning)
 
-    def __init__(self, plan: ExplorePlan) -> None:
-        self.plan = plan
-        self._places: dict[str, list[tuple[int, ImageRow]]] = {}  # by id: two groups may share a picture
-        self._finished: dict[tuple[str, int], tuple[ExploredImage, StoredImage]] = {}
-        self._last: EngineProgress | None = None
-        counts: Counter[str] = Counter()
-        for row in plan.rows:
-            counts[row.group] += 1
-            self._places.setdefault(row.id, []).append((counts[row.group], row))
 
-    def add(self, event: EngineProgress) -> None:
-        """Take up what the engine finished."""
-        self._last = event
-        for stored in event.images:
-            image_id = stored.path.stem
-            for number, row in self._places[image_id]:
-                explored = ExploredImage(
-                    number=number,
-                    id=image_id,
-                    path=stored.path,
-                    row=row,
-                    blocked=stored.blocked,
-                    reused=event.reused,
-                )
-                self._finished[row.group, number] = explored, stored
+@dataclass(frozen=True, kw_only=True)
+class _Scored:
+    """The pictures that are scored: their rows of the data frame, and their embeddings ``(n, d)``."""
 
-    def explored(self, *groups: str) -> tuple[ExploredImage, ...]:
-        """The finished pictures of these groups."""
-        return tuple(explored for explored, _ in self._of(groups))
+    options: ExploreOptions
+    data: StudyData
+    frame: pd.DataFrame
+    rows: np.ndarray
 
-    def scored_numbers(self) -> tuple[int, ...]:
-        """Numbers of the concept's pictures that can be scored, in the order of :meth:`scorable`."""
-        return tuple(image.number for image, _ in self._of(("concept",)) if not image.blocked)
-
-    def scorable(self, group: str) -> list[StoredImage]:
-        """The finished pictures of a group that no safety checker blanked."""
-        return [stored for _, stored in self._of((group,)) if not stored.blocked]
-
-    def stored(self) -> list[StoredImage]:
-        """Every finished picture."""
-        return [stored for _, stored in self._finished.values()]
-
-    def _of(self, groups: Sequence[str]) -> Iterator[tuple[ExploredImage, StoredImage]]:
-        for group in groups:
-            for key in sorted(key for key in self._finished if key[0] == group):
-                yield self._finished[key]
-
-    def progress(self, message: str = "") -> Progress:
-        """Where the run is, for the user."""
-        last = self._last
-        done, total = (last.done, last.total) if last else (0, len(self._places))
-        if not message:
-            message = f"{done:,} of {total:,} pictures"
-            if last and last.n_steps:
-                message += f", step {last.step} of {last.n_steps}"
-        return Progress(
-            done=done,
-            total=total,
-            seconds_left=last.seconds_left if last else float("nan"),
-            message=message,
-            images=self.explored("concept", "attribute_a", "attribute_b"),
+    def leaning(self) -> Any:
+        """T2IAT's Eq. 2 for the concept; None where a side has no picture."""
+        if not self.options.has_association:
+            return None
+        frames = [self.data.frame[self.data.frame["group"] == side] for side in NO_WORDS]
+        if any(frame.empty for frame in frames):
+            return None
+        sides = [(yield from self.data.embed(frames[0])), (yield from self.data.embed(frames[1]))]
+        return Leaning(
+            words=(self.options.attribute_a, self.options.attribute_b),
+            mean=mean_association(
+                self.rows, *sides, confidence=self.data.settings.confidence, rng=self.data.settings.seed
+            ),
+            each=association(self.rows, *sides),
+            rows=(self.rows, *sides),
+            units=tuple(tuple(_units(one)) for one in (self.frame, *frames)),
         )
 
+    def results(self, leaning: Leaning | None) -> Results:
+        """All findings, tables and figures; what was found of each picture is kept with it."""
+        whole, sentences = self._scores(slice(None))
+        cells, compared = {ALL: whole}, self._compared(whole, sentences)
+        prompts, left_out = self._prompts()
+        for prompt in prompts:
+            self.data.check()
+            cells[prompt], _ = self._scores(np.flatnonzero(self.frame["prompt"] == prompt))
+        alike = self._alike()
+        self.data.keep(self.frame, number=self._numbers(), **picture_columns(cells[ALL], leaning, alike))
+        missing = self.options.has_association and leaning is None
+        few = f"{left_out:,} prompts have too few pictures, or come too late, to be scored by themselves"
+        notes = [f"{few}: they count in “{ALL}” only."] if left_out else []
+        return Results(
+            findings=tuple(_findings(cells, leaning, compared)),
+            tables=tuple(_tables(cells, alike)),
+            figures=tuple(_figures(cells, leaning, alike)),
+            notes=(*notes, *_notes(self.data, len(self.frame), missing=missing)),
+            scored=compared,
+        )
 
-def _draw(
-    plan: ExplorePlan, services: StudyServices, gallery: _Gallery, cancelled: Callable[[], bool]
-) -> Iterator[Progress]:
-    """Draw what is missing; embed each finished batch while the next is drawn."""
-    last_update = 0.0
-    for event in services.draw(plan.rows, cancelled=cancelled):
-        gallery.add(event)
-        if time.monotonic() - last_update >= _SECONDS_BETWEEN_UPDATES:
-            last_update = time.monotonic()
-            yield gallery.progress()
-        if not event.reused:
-            _embed(plan, services, [image for image in event.images if not image.blocked])
+    def _compared(self, scores: Sequence[AttributeScore], sentences: SentencePairs) -> Scored:
+        names = [score.attribute.name for score in scores]
+        return Scored(
+            units=tuple(_units(self.frame)),
+            ids=tuple(self.frame["image_id"]),
+            seeds=tuple(self.frame["seed"]),
+            rows=self.rows,
+            scores=tuple(scores),
+            errors=sentences.errors,
+            directions={names[i]: direction for i, direction in sentences.directions().items()},
+        )
 
+    def _scores(self, places: Any) -> tuple[tuple[AttributeScore, ...], SentencePairs]:
+        settings, data = self.data.settings, self.data
+        sentences = read_sentences(
+            data.services,
+            self.options.scored,
+            encoder=settings.encoder,
+            model=settings.model,
+            truths=data.truths(self.frame.iloc[places]),
+        )
+        scores = score_attributes(
+            self.options.scored,
+            self.rows[places],
+            sentences,
+            confidence=settings.confidence,
+            seed=settings.seed,
+        )
+        return scores, sentences
 
-def _embed(plan: ExplorePlan, services: StudyServices, images: Sequence[StoredImage]) -> np.ndarray:
-    encoder = services.encoder(plan.settings.encoder)
-    return services.embeddings.images(encoder, images, lock=services.reading(encoder))
+    def _prompts(self) -> tuple[list[str], int]:
+        """The prompts that are scored by themselves, those with most pictures first; how many are not."""
+        counts = self.frame["prompt"].value_counts()
+        if len(counts) == 1:
+            return [], 0
+        enough = list(counts[counts >= _FEWEST].index[:_MOST_PROMPTS])
+        return enough, len(counts) - len(enough)
 
+    def _alike(self) -> ClusterResult | None:
+        n, chosen = len(self.rows), self.options.n_clusters
+        if not _FEWEST <= n <= _MOST_ON_MAP:
+            return None
+        return spectral_clusters(
+            self.rows, n_clusters=min(chosen, n) if chosen else None, seed=self.data.settings.seed
+        )
 
-def _report(plan: ExplorePlan, services: StudyServices, gallery: _Gallery, stopped: str) -> ExploreReport:
-    scorable = gallery.scorable("concept")
-    attributes: tuple[AttributeScore, ...] = ()
-    association, clusters = None, None
-    if scorable:
-        embeddings = _embed(plan, services, scorable)
-        attributes = _score(plan, services, scorable, embeddings)
-        association = _associate(plan, services, gallery, embeddings)
-        clusters = _cluster(plan, gallery, embeddings)
-    return ExploreReport(
-        run_id=plan.manifest.id,
-        settings=plan.settings,
-        prompt=plan.prompt,
-        images=gallery.explored("concept"),
-        attribute_images=gallery.explored("attribute_a", "attribute_b"),
-        scored_numbers=gallery.scored_numbers(),
-        attributes=attributes,
-        association=association,
-        clusters=clusters,
-        warning=plan.warning,
-        unknown_words=services.unknown_words(plan.settings.model, plan.prompt),
-        notes=(
-            *_notes(plan, gallery, association, stopped),
-            *before_drawing(services, plan.rows),
-            *while_drawing(gallery.stored()),
-        ),
-        versions=dict(plan.manifest.versions) | {"encoder": services.encoder(plan.settings.encoder).name},
-    )
-
-
-def _score(
-    plan: ExplorePlan, services: StudyServices, images: Sequence[StoredImage], embeddings: np.ndarray
-) -> tuple[AttributeScore, ...]:
-    settings = plan.settings
-    sentences = read_sentences(
-        services,
-        settings.attributes,
-        encoder=settings.encoder,
-        model=settings.model,
-        truths=[image.truth for image in images],
-    )
-    return score_attributes(
-        settings.attributes, embeddings, sentences, confidence=settings.confidence, seed=settings.seed
-    )
-
-
-def _associate(
-    plan: ExplorePlan, services: StudyServices, gallery: _Gallery, embeddings: np.ndarray
-) -> AssociationScore | None:
-    sides = [gallery.scorable("attribute_a"), gallery.scorable("attribute_b")]
-    if not all(sides):
-        return None
-    rows_a, rows_b = (_embed(plan, services, side) for side in sides)
-    return score_association(plan.settings, embeddings, rows_a, rows_b)
-
-
-def _cluster(plan: ExplorePlan, gallery: _Gallery, embeddings: np.ndarray) -> Clusters | None:
-    n = len(embeddings)
-    if not _FEWEST_FOR_CLUSTERS <= n <= _MOST_FOR_CLUSTERS:
-        return None
-    wanted = plan.settings.n_clusters
-    found = spectral_clusters(
-        embeddings, n_clusters=None if wanted is None else min(wanted, n), seed=plan.settings.seed
-    )
-    return Clusters(**vars(found), numbers=gallery.scored_numbers())
+    def _numbers(self) -> Sequence[int]:
+        """By their seeds where they were drawn here, and one after the other otherwise."""
+        settings = self.data.settings
+        if settings.images:
+            return range(1, len(self.frame) + 1)
+        return [int(seed) - settings.seed + 1 for seed in self.frame["seed"]]
 
 
-def _notes(
-    plan: ExplorePlan, gallery: _Gallery, association: AssociationScore | None, stopped: str
-) -> Iterator[str]:
-    drawn = gallery.explored("concept")
-    n_blocked = sum(image.blocked for image in drawn)
-    if stopped:
-        n_asked = plan.settings.n_images
-        yield f"{stopped} scores are of the {len(drawn)} of {n_asked} pictures that were finished."
-    if n_blocked:
-        yield f"The model's safety checker blanked {n_blocked} of {len(drawn)} pictures; they are not scored."
-    if len(drawn) == n_blocked:
+def _findings(
+    cells: dict[str, tuple[AttributeScore, ...]], leaning: Leaning | None, compared: Scored
+) -> Iterator[Finding]:
+    for cell, scores in cells.items():
+        of = f", {cell}" if len(cells) > 1 else ""
+        yield from attribute_findings(cell, scores, of, compared.sample if cell == ALL else None)
+    if leaning is not None:
+        yield replace(association_finding(leaning), sample=association_sample(leaning))
+
+
+def _units(frame: pd.DataFrame) -> Sequence[str]:
+    return [str(unit) for unit in frame["unit" if "unit" in frame else "image_id"]]
+
+
+def _tables(
+    cells: dict[str, tuple[AttributeScore, ...]], alike: ClusterResult | None
+) -> Iterator[StudyTable]:
+    yield from attribute_table(cells)
+    if alike is not None:
+        yield eigenvalue_table(alike)
+
+
+def _figures(
+    cells: dict[str, tuple[AttributeScore, ...]], leaning: Leaning | None, alike: ClusterResult | None
+) -> Iterator[StudyFigure]:
+    yield from share_figure(cells[ALL])
+    yield from prompt_figure(cells)
+    if leaning is not None:
+        yield association_figure(leaning)
+    if alike is not None:
+        yield map_figure(alike)
+
+
+def _notes(data: StudyData, n: int, *, missing: bool) -> Iterator[str]:
+    if data.n_blocked:
+        of = n + data.n_blocked
+        yield (f"The model's safety checker blanked {data.n_blocked} of {of} pictures; they are not scored.")
+    if not n:
         yield "There is no picture to score."
-    if len(drawn) > _MOST_FOR_CLUSTERS:
-        yield f"No clusters: they are made for at most {_MOST_FOR_CLUSTERS:,} pictures."
-    if wants_association(plan.settings) and association is None:
+    if n > _MOST_ON_MAP:
+        yield f"No clusters: they are made for at most {_MOST_ON_MAP:,} pictures."
+    if missing:
         yield "No association: the pictures guided to the two attributes were not finished."
-    if plan.model.family == "renderer" and plan.settings.negative_prompt:
+    if data.settings.images:
+        return
+    info = data.services.model_info(data.settings.model)
+    if info.family == "renderer" and data.settings.negative_prompt:
         yield "The renderer has no negative prompt; it was ignored."
-    if plan.model.embedded and (plan.settings.guidance_scale or 0) > 1:
+    if info.embedded and (data.settings.guidance_scale or 0) > 1:
         yield "Guidance above 1 sharpens the majority beyond the planted rates."
+
+
+PROGRAM = Program(
+    shots=explore_shots,
+    measure=measure_exploration,
+    options=ExploreOptions,
+    title=explore_title,
+    values=explore_values,
+    compare=compare_explorations,
+    measures_when_stopped=True,
+    shows_anything=True,
+)
+PROGRAMS = {KIND: PROGRAM, OLD_KIND: replace(PROGRAM, options=OwnPictureOptions)}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bias_core.metrics.alignment import alignment_estimates, spread_estimates, text_direction
-from bias_core.metrics.association import association, mean_association
 from bias_core.metrics.stereotype import (
     count_ties,
     prevalence_estimate,
@@ -17,17 +16,42 @@ from bias_core.metrics.stereotype import (
     stereotype_estimate,
 )
 from bias_core.statistics import corrected_by_errors, wilson_interval
-from bias_core.studies.explore_types import AssociationScore, AttributeScore
 from bias_core.types import Attribute, Estimate, ReaderErrors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bias_core.studies.context import StudyServices
-    from bias_core.studies.explore_types import ExploreSettings
-
 
 _SAME = 1e-6  # unit rows closer than this in every entry differ by float32 rounding only
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeScore:
+    """All that is known of one attribute: OASIS's numbers on the concept's pictures.
+
+    ``similarity_positive`` and ``similarity_negative`` hold one cosine per picture, ``(n,)``.
+    ``corrected`` is the Rogan-Gladen prevalence, None where the reader's errors are not known.
+    ``drawn`` is the share of the pictures that really show it, on record for the calibration renderer only.
+    """
+
+    attribute: Attribute
+    prevalence: Estimate
+    stereotype: Estimate
+    signed_difference: Estimate
+    wals: Estimate
+    spread: Estimate
+    corrected: Estimate | None = None
+    drawn: float | None = None
+    n_ties: int = 0
+    similarity_positive: np.ndarray
+    similarity_negative: np.ndarray
+
+    @property
+    def margins(self) -> np.ndarray:
+        """How much nearer each picture is to the sentence of presence than to that of absence, ``(n,)``."""
+        margins: np.ndarray = self.similarity_positive - self.similarity_negative
+        return margins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +69,11 @@ class SentencePairs:
     negative: np.ndarray
     errors: tuple[ReaderErrors | None, ...]
     drawn: tuple[float | None, ...]
+
+    def directions(self) -> dict[int, np.ndarray]:
+        """From absence to presence, by the attribute's position, for those that the reader tells apart."""
+        pairs = enumerate(zip(self.positive, self.negative, strict=True))
+        return {i: text_direction(p, n) for i, (p, n) in pairs if np.abs(p - n).max() > _SAME}
 
 
 def read_sentences(
@@ -80,12 +109,7 @@ def score_attributes(
     """OASIS's numbers of every attribute on the concept's pictures ``(n, d)``."""
     if not attributes:
         return ()
-    told = [
-        i
-        for i, (p, n) in enumerate(zip(sentences.positive, sentences.negative, strict=True))
-        if np.abs(p - n).max() > _SAME
-    ]
-    wals, spreads = _along(images, sentences, told, confidence, seed)
+    wals, spreads = _along(images, sentences.directions(), confidence, seed)
     similarity_positive = images @ sentences.positive.T  # (n, n_attributes)
     similarity_negative = images @ sentences.negative.T
     scores = []
@@ -99,29 +123,16 @@ def score_attributes(
     return tuple(replace(score, drawn=share) for score, share in zip(scores, sentences.drawn, strict=True))
 
 
-def score_association(
-    settings: ExploreSettings, images: np.ndarray, images_a: np.ndarray, images_b: np.ndarray
-) -> AssociationScore:
-    """T2IAT's Eq. 2 per picture and its mean."""
-    mean = mean_association(images, images_a, images_b, confidence=settings.confidence, rng=settings.seed)
-    return AssociationScore(
-        attribute_a=settings.attribute_a,
-        attribute_b=settings.attribute_b,
-        mean=mean,
-        associations=association(images, images_a, images_b),
-    )
-
-
 def _along(
-    images: np.ndarray, sentences: SentencePairs, told: Sequence[int], confidence: float, seed: int
+    images: np.ndarray, directions: Mapping[int, np.ndarray], confidence: float, seed: int
 ) -> tuple[dict[int, Estimate], dict[int, Estimate]]:
-    """WALS and spread by the attribute's position, for those that the encoder tells apart."""
-    if not told:
+    """WALS and spread by the attribute's position."""
+    if not directions:
         return {}, {}
-    directions = np.stack([text_direction(sentences.positive[i], sentences.negative[i]) for i in told])
-    wals = alignment_estimates(images, directions, confidence=confidence, rng=seed)
-    spreads = spread_estimates(images, directions, confidence=confidence, rng=seed)
-    return dict(zip(told, wals, strict=True)), dict(zip(told, spreads, strict=True))
+    deltas = np.stack(list(directions.values()))
+    wals = alignment_estimates(images, deltas, confidence=confidence, rng=seed)
+    spreads = spread_estimates(images, deltas, confidence=confidence, rng=seed)
+    return dict(zip(directions, wals, strict=True)), dict(zip(directions, spreads, strict=True))
 
 
 def _untold(

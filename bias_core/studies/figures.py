@@ -3,7 +3,8 @@
 What each kind reads (a column in brackets may be missing):
 
 ==============  ====================================================================================
-intervals       name, value, low, high, [group], [published], [expected]; labels: x, null
+intervals       name, value, low, high, [group], [published], [reference], [expected]; labels: x, null,
+                reference
 pairs           name, group, value, low, high, [reference]; dots of a name are joined; labels: x, null,
                 reference
 bars            name, value, [low, high], [group]; labels: y, null
@@ -60,8 +61,14 @@ def draw(figure: StudyFigure) -> Figure:
     from matplotlib.figure import Figure  # takes half a second
 
     drawn = Figure(layout="constrained")
-    _DRAW[figure.kind](drawn, figure.data, dict(figure.labels))
+    labels = {name: _plain(value) for name, value in figure.labels.items()}
+    _DRAW[figure.kind](drawn, figure.data.map(_plain), labels)
     return drawn
+
+
+def _plain(value: Any) -> Any:
+    """Text in which a dollar sign begins no mathematics."""
+    return value.replace("$", r"\$") if isinstance(value, str) else value
 
 
 def to_bytes(figure: StudyFigure, kind: str = "svg") -> bytes:
@@ -81,7 +88,9 @@ def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> No
             rows["value"], places, xerr=np.nan_to_num(reach), fmt=_MARKERS[i % len(_MARKERS)], ms=5,
             capsize=2, color=COLOURS[i % len(COLOURS)], label=group or None,
         )  # fmt: skip
-    for column, marker, text in (("published", "D", "published"), ("expected", "|", "drawn")):
+    reference = str(labels.get("reference", ""))
+    marks = (("published", "D", "published"), ("reference", "D", reference), ("expected", "|", "drawn"))
+    for column, marker, text in marks:
         if column in data and data[column].notna().any():
             axes.plot(
                 data[column].astype(float), range(len(data)), marker, ms=9 if marker == "|" else 5,

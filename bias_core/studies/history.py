@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bias_core.errors import BiasCoreError, InvalidInput, StorageError
+from bias_core.errors import InvalidInput, StorageError
 from bias_core.studies.arms import each_arm
-from bias_core.studies.explore_types import ExploreReport
+from bias_core.studies.old_runs import study_of
 from bias_core.studies.plain_values import decode
+from bias_core.studies.run_study import run_study
 from bias_core.studies.saved_reports import open_report, report_store
 from bias_core.studies.setting_fields import settings_of
 from bias_core.studies.study_types import Design, StudySettings, settings_from_dict
@@ -20,11 +21,10 @@ if TYPE_CHECKING:
     from bias_core.runs.manifests import Manifest, Status
     from bias_core.studies.context import StudyServices
     from bias_core.studies.progress import Progress
-    from bias_core.studies.saved_reports import Report, SavedReport
+    from bias_core.studies.saved_reports import SavedReport
+    from bias_core.studies.study_types import StudyReport
 
-EXPLORE = "explore"
 _LONGEST = 60  # characters of an option in the list
-COMPARE = "compare"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ def open_run(services: StudyServices, session: str, run_id: str) -> SavedReport:
 
 def design_of(services: StudyServices, session: str, run_id: str) -> Design:
     """What a run of this visitor is a run of; InvalidInput where there is none, or no design is on record."""
-    return _design(_mine(services, session, run_id))
+    return _study_of(_mine(services, session, run_id))[0]
 
 
 def keep_run(services: StudyServices, session: str, run_id: str, kept: bool) -> None:
@@ -125,7 +125,7 @@ def go_on(
     run_id: str,
     *,
     cancelled: Callable[[], bool] = lambda: False,
-) -> Generator[Progress, None, Report]:
+) -> Generator[Progress, None, StudyReport]:
     """Run it again with its own settings: what was drawn and read is taken from the stores.
 
     Raises
@@ -134,60 +134,39 @@ def go_on(
         The visitor has no such run, or its imported pictures are no longer there.
     """
     manifest = _mine(services, session, run_id)
-    if manifest.study == EXPLORE:
-        return _explore(manifest, services, cancelled)
-    if manifest.study == COMPARE:
-        return _compare(manifest, services, cancelled)
-    return _study(manifest, services, cancelled)
-
-
-def _explore(
-    manifest: Manifest, services: StudyServices, cancelled: Callable[[], bool]
-) -> Generator[Progress, None, Report]:
-    from bias_core.studies.explore import explore
-    from bias_core.studies.explore_plan import settings_from_dict
-
-    settings = settings_from_dict(manifest.settings)
-    for step in explore(settings, services, cancelled=cancelled, session=manifest.session):
-        if isinstance(step, ExploreReport):
-            return step
-        yield step
-    raise BiasCoreError("the exploration ended without a report")
-
-
-def _compare(
-    manifest: Manifest, services: StudyServices, cancelled: Callable[[], bool]
-) -> Generator[Progress, None, Report]:
-    from bias_core.studies.compare import compare
-    from bias_core.studies.compare_plan import compare_from_dict
-
-    settings = compare_from_dict(manifest.settings)
-    return (yield from compare(settings, services, cancelled=cancelled, session=manifest.session))
-
-
-def _study(
-    manifest: Manifest, services: StudyServices, cancelled: Callable[[], bool]
-) -> Generator[Progress, None, Report]:
-    from bias_core.studies.run_study import run_study
-
-    design = _design(manifest)
-    known = settings_of(StudySettings)
-    settings = settings_from_dict({k: v for k, v in manifest.settings.items() if k in known})
+    design, settings = _study_of(manifest)
     for one in each_arm(settings):
         if one.images and not Path(one.images).exists():
             raise InvalidInput(
                 f"the pictures {Path(one.images).name!r} of this run are no longer here: import them again"
             )
-    return (yield from run_study(design, settings, services, cancelled=cancelled, session=manifest.session))
+    return _again(
+        manifest, run_study(design, settings, services, cancelled=cancelled, session=session), services
+    )
 
 
-def _design(manifest: Manifest) -> Design:
+def _again(
+    manifest: Manifest, steps: Generator[Progress, None, StudyReport], services: StudyServices
+) -> Generator[Progress, None, StudyReport]:
+    """Follow the run; one that an older version had under another id is then kept under its new one alone."""
+    report = yield from steps
+    if report.run_id != manifest.id:
+        if manifest.kept:
+            services.manifests.keep(report.run_id)
+        delete_run(services, manifest.session, manifest.id)
+    return report
+
+
+def _study_of(manifest: Manifest) -> tuple[Design, StudySettings]:
+    if not manifest.design and (old := study_of(manifest.study, manifest.settings)):
+        return old
     design = decode(manifest.design, Path())
     if not isinstance(design, Design):
         raise InvalidInput(
             f"the run {manifest.id} was made by an older version, which did not keep its design"
         )
-    return design
+    known = settings_of(StudySettings)
+    return design, settings_from_dict({k: v for k, v in manifest.settings.items() if k in known})
 
 
 def _mine(services: StudyServices, session: str, run_id: str) -> Manifest:
@@ -209,7 +188,7 @@ def _asked(manifest: Manifest) -> str:
     settings, design = manifest.settings, manifest.design
     usual = design.get("options", {})
     options = {k: v for k, v in settings.get("options", {}).items() if v != usual.get(k)}
-    parts = [f"{100 * settings['scale']:g} %"] if "scale" in settings else []
+    parts = [f"{100 * settings['scale']:g} %"] if "scale" in settings and design.get("reference") else []
     parts += [f"{name}: {_listed(value)}" for name, value in options.items()]
     if settings.get("images"):
         parts.append(f"pictures of {Path(settings['images']).name}")
@@ -217,7 +196,8 @@ def _asked(manifest: Manifest) -> str:
 
 
 def _listed(value: object) -> str:
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    items = value if isinstance(value, (list, tuple)) else [value]
+    text = ", ".join(str(item).partition("|")[0] for item in items)
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bias_core.runs.imports import ImportedImages, key
-from bias_core.studies.designs import list_designs, program_of
-from bias_core.studies.own_pictures import OWN_PICTURES
+from bias_core.studies.designs import find_design, list_designs, program_of
+from bias_core.studies.explore_options import KIND
 from bias_core.studies.run_study import with_options
 from bias_core.studies.study_types import StudySettings
 
@@ -67,16 +67,16 @@ def look_through(path: Path) -> Imported:
     """
     source = ImportedImages(path)
     n = sum(source.counts.values())
-    fits = [Fit(design=OWN_PICTURES, n_found=n, n_asked=0)]
-    fits += [_fit(design, source.counts) for design in list_designs() if not _needs_this_world(design)]
+    fits = [Fit(design=find_design(KIND), n_found=n, n_asked=0)]
+    fits += [_fit(design, source.counts) for design in list_designs() if not _is_apart(design)]
     fits.sort(key=lambda fit: (fit.n_found == 0, fit.n_asked > 0))
     return Imported(
         path=path, name=source.name, counts=source.counts, rejected=tuple(source.rejected), fits=tuple(fits)
     )
 
 
-def _needs_this_world(design: Design) -> bool:
-    return design.kind.startswith(_OF_THIS_WORLD)
+def _is_apart(design: Design) -> bool:
+    return design.kind == KIND or design.kind.startswith(_OF_THIS_WORLD)
 
 
 def _fit(design: Design, counts: Mapping[str, int]) -> Fit:

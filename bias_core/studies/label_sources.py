@@ -14,9 +14,11 @@ from bias_core.annotation.tasks import PICTURE, SINGLE, quote
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE
 from bias_core.studies.designs import programs_by_kind
-from bias_core.studies.explore_types import ExploreReport
+from bias_core.studies.explore_options import KIND
+from bias_core.studies.explore_results import CONCEPT
 from bias_core.studies.history import list_runs
 from bias_core.studies.prompts_of_papers import read_study
+from bias_core.studies.setting_fields import option_values
 from bias_core.studies.whom import UNKNOWN
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from bias_core.annotation.tasks import Task, TaskKind
     from bias_core.studies.context import StudyServices
     from bias_core.studies.history import RunLine
-    from bias_core.studies.saved_reports import Report
     from bias_core.studies.study_types import StudyReport
 
 PAIR = ("left", "right")
@@ -55,9 +56,9 @@ class Candidate:
     truth: Mapping[str, Any] | None = None
 
 
-def kind_of(report: Report) -> TaskKind:
+def kind_of(report: StudyReport) -> TaskKind:
     """What people are usually asked about pictures of such a run."""
-    if isinstance(report, ExploreReport) or report.pictures is None:
+    if report.pictures is None:
         return "own"
     if "setting" in report.pictures:
         if (~report.pictures["setting"].isin(_ONE)).any():
@@ -67,7 +68,9 @@ def kind_of(report: Report) -> TaskKind:
     return "association" if "set" in report.pictures else "own"
 
 
-def candidates(report: Report, kind: TaskKind, *, words: tuple[str, str] | None = None) -> list[Candidate]:
+def candidates(
+    report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | None = None
+) -> list[Candidate]:
     """The pictures of a run that suit such a task and are still stored, each once.
 
     Pairs are asked of pictures that were to show two people, and single people of all others where the run
@@ -79,7 +82,7 @@ def candidates(report: Report, kind: TaskKind, *, words: tuple[str, str] | None 
     InvalidInput
         There is none.
     """
-    rows = _of_explore(report) if isinstance(report, ExploreReport) else _of_study(report, kind, words)
+    rows = _of_study(report, kind, words)
     pictures = [Candidate(number=i, **row) for i, row in enumerate(rows, start=1)]
     if not pictures:
         raise InvalidInput(
@@ -207,23 +210,13 @@ def _recorded_people(truth: Mapping[str, Any], positions: Sequence[str]) -> dict
     return {p: str(truth["gender" if p == SINGLE else f"{p}_gender"]) for p in positions}
 
 
-def _of_explore(report: ExploreReport) -> list[dict[str, Any]]:
-    return [
-        {
-            "image_id": image.id,
-            "path": image.path,
-            "prompt": image.row.prompt,
-            "identities": {SINGLE: report.settings.concept},
-        }
-        for image in report.images
-        if not image.blocked and image.path.is_file()
-    ]
-
-
 def _of_study(report: StudyReport, kind: TaskKind, words: tuple[str, str] | None) -> list[dict[str, Any]]:
     if report.pictures is None:
         return []
-    frame = _suiting(report.pictures, kind)
+    frame, concept = _suiting(report.pictures, kind), ""
+    if report.design.kind == KIND and not frame.empty:
+        concept = str(option_values(report.settings.options).get("concept", ""))
+        frame = frame[frame["group"] == CONCEPT] if concept else frame
     if kind == "association":
         frame = _judged(report, frame, words)
     frame = frame.drop_duplicates("image_id")
@@ -236,7 +229,7 @@ def _of_study(report: StudyReport, kind: TaskKind, words: tuple[str, str] | None
                     "image_id": picture["image_id"],
                     "path": stored.path,
                     "prompt": picture["prompt"],
-                    "identities": _identities(picture),
+                    "identities": {SINGLE: concept} if concept else _identities(picture),
                     "truth": stored.truth,
                 }
             )

@@ -16,7 +16,7 @@ from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.runs.export import csv_bytes
 from bias_core.statistics import corrected_by_errors, wilson_interval
 from bias_core.studies.designs import programs_by_kind
-from bias_core.studies.explore_types import ExploreReport
+from bias_core.studies.explore_report import Exploration
 from bias_core.studies.label_report import majority_labels, report_of
 from bias_core.studies.pst_labels import AUTOMATIC
 from bias_core.studies.run_study import run_study
@@ -30,16 +30,15 @@ if TYPE_CHECKING:
     from bias_core.annotation.task_owner import OwnerKey
     from bias_core.annotation.tasks import Task
     from bias_core.studies.context import StudyServices
-    from bias_core.studies.explore_types import AttributeScore
+    from bias_core.studies.explore_scores import AttributeScore
     from bias_core.studies.label_report import Labels
     from bias_core.studies.progress import Progress
-    from bias_core.studies.saved_reports import Report
     from bias_core.types import Estimate
 
 
-def takes_labels(report: Report) -> bool:
+def takes_labels(report: StudyReport) -> bool:
     """Whether people's labels change the scores of such a run."""
-    program = programs_by_kind().get(report.design.kind) if isinstance(report, StudyReport) else None
+    program = programs_by_kind().get(report.design.kind)
     return program is not None and program.takes_labels
 
 
@@ -98,10 +97,8 @@ def _labels_of_the_reader(report: StudyReport, labels: pd.DataFrame) -> dict[str
     return {str(name): some[columns] for name, some in rest.groupby("setting")}
 
 
-def automatic_answers(report: Report, task: Task) -> dict[str, Labels]:
+def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     """What readers (and the record) say of the pictures of a run, as answers of this task, by their names."""
-    if isinstance(report, ExploreReport):
-        return {}
     tables = {table.key: table.frame for table in report.results.tables}
     answers: dict[str, Labels] = {}
     if "labels" in tables and task.kind in ("pst_single", "pst_paired"):
@@ -117,7 +114,7 @@ def automatic_answers(report: Report, task: Task) -> dict[str, Labels]:
 
 
 def psi_with_labels(
-    report: ExploreReport, task: Task, labelled: Sequence[LabelledItem], *, attribute: str, present: str
+    report: StudyReport, task: Task, labelled: Sequence[LabelledItem], *, attribute: str, present: str
 ) -> StudyReport:
     """Ψ of one attribute corrected for the reader's errors, people's majority taken as the truth.
 
@@ -133,8 +130,9 @@ def psi_with_labels(
         No such attribute or answer, none of the pictures labelled, only one kind of answer, or a reader that
         tells nothing (sensitivity + specificity at most 1).
     """
-    score = _score(report, attribute)
-    calls = _calls(report, score)
+    seen = Exploration(report)
+    score = _score(seen, attribute)
+    calls = _calls(seen, score)
     people = _people(task, labelled, task.answer(present).key)
     common = [image_id for image_id in calls if image_id in people]
     if not common:
@@ -175,18 +173,18 @@ def _share(key: str, title: str, estimate: Estimate) -> Finding:
     return Finding(key=key, title=title, metric="attribute_prevalence", estimate=estimate)
 
 
-def _score(report: ExploreReport, attribute: str) -> AttributeScore:
-    scores = {score.attribute.name: score for score in report.attributes}
+def _score(seen: Exploration, attribute: str) -> AttributeScore:
+    scores = {score.attribute.name: score for score in seen.attributes}
     if attribute not in scores:
         raise InvalidInput(f"this run has no attribute {attribute!r}; it has {', '.join(scores) or 'none'}")
     return scores[attribute]
 
 
-def _calls(report: ExploreReport, score: AttributeScore) -> dict[str, bool]:
+def _calls(seen: Exploration, score: AttributeScore) -> dict[str, bool]:
     """Whether the reader calls the attribute present, by picture."""
-    ids = {image.number: image.id for image in report.images}
+    ids = {image.number: image.id for image in seen.images}
     present = score.similarity_positive > score.similarity_negative
-    return {ids[n]: bool(is_there) for n, is_there in zip(report.scored_numbers, present, strict=True)}
+    return {ids[n]: bool(is_there) for n, is_there in zip(seen.scored_numbers, present, strict=True)}
 
 
 def _people(task: Task, labelled: Sequence[LabelledItem], present: str) -> dict[str, bool]:

@@ -11,7 +11,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.prompts import fill_template
 from bias_core.studies.arm_values import mean_sample
-from bias_core.studies.explore_scores import read_sentences, score_attributes
+from bias_core.studies.explore_scores import AttributeScore, read_sentences, score_attributes
 from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.rows import scaled
 from bias_core.studies.setting_fields import Options, setting, settings_class
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from bias_core.studies.explore_types import AttributeScore
     from bias_core.studies.progress import Progress
     from bias_core.studies.study_data import StudyData
     from bias_core.studies.study_types import Sample

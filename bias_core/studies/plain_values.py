@@ -13,14 +13,8 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import StorageError
-from bias_core.studies.explore_types import (
-    AssociationScore,
-    AttributeScore,
-    Clusters,
-    ExploredImage,
-    ExploreReport,
-    ExploreSettings,
-)
+from bias_core.studies.explore_scores import AttributeScore
+from bias_core.studies.old_runs import OLD_CLASSES
 from bias_core.studies.setting_fields import Options, option_values
 from bias_core.studies.study_types import (
     Arm,
@@ -40,15 +34,10 @@ CLASSES: Mapping[str, type] = {
     for kind in (
         Arm,
         ArmReport,
-        AssociationScore,
         Attribute,
         AttributeScore,
-        Clusters,
         Design,
         Estimate,
-        ExploredImage,
-        ExploreReport,
-        ExploreSettings,
         Finding,
         ImageRow,
         Results,
@@ -166,7 +155,7 @@ def _decode_object(name: str, value: dict[str, Any], root: Path) -> Any:
         return data.reshape(value["shape"]).copy()
     if name == "frame":
         return _decode_frame(value, root)
-    kind, now = CLASSES[name], _RENAMED.get(name, {})
+    kind, now = {**OLD_CLASSES, **CLASSES}[name], _RENAMED.get(name, {})
     return kind(**{now.get(key, key): decode(item, root) for key, item in value.items() if key != _IS})
 
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bias_core.studies.progress import Progress
 from bias_core.studies.readers import Reader
 from bias_core.studies.setting_fields import Options
 from bias_core.studies.study_data import ReadAhead, embed_ahead
-from bias_core.studies.study_types import ArmReport, Design, Results, Shot, StudySettings, StudyTable
+from bias_core.studies.study_types import (
+    ArmReport,
+    Design,
+    Results,
+    Shot,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +55,9 @@ class Program:
         has none. The tables are those of the raters.
     compare : the paper's own tables and figures over the arms of a run, beside those that every study has;
         None where it has none.
+    title : of a run with these settings.
+    values : what a report of this kind says as JSON values beside what every report says.
+    measures_when_stopped : whether what is finished when a run is stopped is measured.
     """
 
     shots: Callable[[Design, StudySettings], list[Shot]]
@@ -61,3 +72,6 @@ class Program:
     shows_anything: bool = False
     rescore: Callable[[Design, StudySettings, pd.DataFrame, Sequence[StudyTable]], Results] | None = None
     compare: Callable[[Design, StudySettings, Sequence[ArmReport]], Results] | None = None
+    title: Callable[[Design, StudySettings], str] = lambda design, _settings: design.title
+    values: Callable[[StudyReport], Mapping[str, Any]] = lambda _report: {}
+    measures_when_stopped: bool = False

@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bias_core.studies.explore_types import ExploredImage
+    from bias_core.types import StoredImage
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where a run is: pictures done and planned, seconds left (nan while unknown), and a short sentence."""
+    """Where a run is: pictures done and planned, seconds left (nan while unknown), and a short sentence.
+
+    ``images`` are the finished pictures in the order in which they were planned, while pictures are drawn.
+    """
 
     done: int
     total: int
     seconds_left: float
     message: str
-    images: tuple[ExploredImage, ...] = ()
+    images: tuple[StoredImage, ...] = ()

@@ -7,7 +7,7 @@ import json
 import time
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,7 +18,6 @@ from bias_core.runs.manifests import STALE_SECONDS, Manifest
 from bias_core.studies.arm_runs import draw_arms, measure_arms, measure_one
 from bias_core.studies.arms import check_arms, check_arms_differ, each_arm
 from bias_core.studies.designs import program_of, typed_options
-from bias_core.studies.explore_plan import library_versions
 from bias_core.studies.files_read import read_files
 from bias_core.studies.imported_rows import ImportedRows
 from bias_core.studies.limits import TimeLimit, looks_at_stop
@@ -85,6 +84,8 @@ def run_study(
         plan = plan_study(design, settings, services, session=session, cancelled=limit)
         measure = measure_arms if plan.arms else measure_one
         report = yield from _on_record(measure(plan, services, limit), plan, services)
+    if report.stopped:
+        services.manifests.save(replace(plan.manifest, status="cancelled"))
     services.tidy()
     report = replace(report, seconds=time.monotonic() - started)
     keep_report(report, services)
@@ -165,7 +166,7 @@ def _plan_together(
         manifests[0],
         id=_run_id(design, settings, session),
         session=session,
-        title=f"{design.title}: {' against '.join(names)}",
+        title=f"{manifests[0].title}: {' against '.join(names)}",
         settings=asdict(settings),
         rows=tuple(rows.values()),
         versions={**manifests[0].versions, "model_revision": " and ".join(filter(None, revisions))},
@@ -300,7 +301,7 @@ def _manifest(
         id=_run_id(design, settings, session),
         study=design.name,
         session=session,
-        title=design.title,
+        title=program_of(design).title(design, settings),
         settings=asdict(settings),
         design=encode(design, Path()),
         rows=tuple(_rows_of(shots, rows, check)),
@@ -323,3 +324,15 @@ def _rows_of(shots: list[Shot], rows: Rows, check: Callable[[], None]) -> Iterat
     for shot in shots:
         check()
         yield from rows.of(shot)
+
+
+@cache
+def library_versions() -> dict[str, str]:
+    """Versions of what decides the numbers, for those that are installed."""
+    from importlib import metadata
+
+    from bias_core import __version__
+
+    installed = {dist.name.lower().replace("-", "_"): dist.version for dist in metadata.distributions()}
+    names = ("torch", "diffusers", "transformers", "open_clip_torch", "numpy", "scipy", "scikit_learn")
+    return {"bias_core": __version__} | {name: installed[name] for name in names if name in installed}

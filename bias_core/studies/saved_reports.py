@@ -9,14 +9,15 @@ from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.runs.reports import ReportStore
 from bias_core.studies.designs import programs_by_kind, typed_options
-from bias_core.studies.explore_types import ExploreReport
+from bias_core.studies.old_runs import study_report
 from bias_core.studies.plain_values import decode, encode
-from bias_core.studies.setting_fields import settings_of
+from bias_core.studies.setting_fields import option_values, settings_of
 from bias_core.studies.study_types import StudyReport
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from bias_core.studies.context import StudyServices
     from bias_core.studies.study_types import Results, StudyFigure, StudySettings
 
-Report = StudyReport | ExploreReport
 _FORM = 1  # of the file; one of another form is not read
 
 
@@ -33,11 +33,11 @@ _FORM = 1  # of the file; one of another form is not read
 class SavedReport:
     """A report and when it was made, in seconds since 1970."""
 
-    report: Report
+    report: StudyReport
     created: float
 
 
-def to_text(report: Report, root: Path, *, created: float | None = None) -> str:
+def to_text(report: StudyReport, root: Path, *, created: float | None = None) -> str:
     """The report as one JSON text; files below ``root`` are named from there."""
     values: dict[str, Any] = {
         "form": _FORM,
@@ -62,11 +62,11 @@ def from_text(text: str, root: Path) -> SavedReport:
     if not isinstance(values, dict) or values.get("form") != _FORM:
         raise StorageError("a saved report was written by another version of the program; run it again")
     report = decode(values["report"], root)
-    if not isinstance(report, Report):
+    if isinstance(report, SimpleNamespace):  # of an exploration, which had a report of its own
+        report = study_report(report)
+    if not isinstance(report, StudyReport):
         raise StorageError(f"a saved report holds a {type(report).__name__}")
-    if isinstance(report, StudyReport):
-        report = _with_typed_options(report)
-    return SavedReport(report=report, created=float(values["created"]))
+    return SavedReport(report=_with_typed_options(report), created=float(values["created"]))
 
 
 def _with_typed_options(report: StudyReport) -> StudyReport:
@@ -77,7 +77,7 @@ def _with_typed_options(report: StudyReport) -> StudyReport:
     declared = settings_of(programs[report.design.kind].options)
 
     def typed(settings: StudySettings) -> StudySettings:
-        still = {name: value for name, value in settings.options.items() if name in declared}
+        still = {name: value for name, value in option_values(settings.options).items() if name in declared}
         return replace(settings, options=typed_options(report.design, still))
 
     try:
@@ -94,7 +94,7 @@ def report_store(services: StudyServices) -> ReportStore:
     return ReportStore(services.settings.data_dir / "reports")
 
 
-def keep_report(report: Report, services: StudyServices) -> None:
+def keep_report(report: StudyReport, services: StudyServices) -> None:
     """Save it under its run; a full disk must not take the report from who waits for it."""
     store, saved = report_store(services), SavedReport(report=report, created=time.time())
     with suppress(StorageError):
@@ -102,7 +102,7 @@ def keep_report(report: Report, services: StudyServices) -> None:
         _LATEST.put(store, saved)
 
 
-def is_saved(report: Report, services: StudyServices) -> bool:
+def is_saved(report: StudyReport, services: StudyServices) -> bool:
     """Whether :func:`open_report` would give this report, and not one that has other numbers."""
     saved = _LATEST.find(report_store(services), report.run_id)
     return saved is not None and _numbers(saved.report) is _numbers(report)
@@ -114,7 +114,7 @@ def open_report(run_id: str, services: StudyServices) -> SavedReport | None:
     Raises
     ------
     StorageError
-        It cannot be read, or its pictures are gone and it makes no sense without.
+        It cannot be read.
     """
     store = report_store(services)
     saved = _LATEST.find(store, run_id)
@@ -124,7 +124,7 @@ def open_report(run_id: str, services: StudyServices) -> SavedReport | None:
             return None
         saved = from_text(text, services.settings.data_dir)
         _LATEST.put(store, saved)
-    return _with_what_is_there(saved)
+    return replace(saved, report=_with_what_is_there(saved.report))
 
 
 class _Latest:
@@ -159,22 +159,12 @@ class _Latest:
 _LATEST = _Latest(8)
 
 
-def _numbers(report: Report) -> object:
+def _numbers(report: StudyReport) -> object:
     """The part of a report that says which one it is: it is never changed, only replaced."""
-    return report.results if isinstance(report, StudyReport) else report
+    return report.results
 
 
-def _with_what_is_there(saved: SavedReport) -> SavedReport:
-    report = saved.report
-    if isinstance(report, ExploreReport):
-        images = (*report.images, *report.attribute_images)
-        if gone := sum(not image.path.is_file() for image in images):
-            raise StorageError(f"{gone:,} of its {len(images):,} pictures are no longer stored: run it again")
-        return saved
-    return replace(saved, report=_study_with_what_is_there(report))
-
-
-def _study_with_what_is_there(report: StudyReport) -> StudyReport:
+def _with_what_is_there(report: StudyReport) -> StudyReport:
     stored = {key: image for key, image in report.stored.items() if image.path.is_file()}
     shown = (report.results, *(arm.results for arm in report.arms))
     if len(stored) == len(report.stored) and all(_is_there(one) for part in shown for one in part.figures):

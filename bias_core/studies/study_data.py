@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from bias_core.errors import Cancelled
+from bias_core.errors import Cancelled, Interrupted
 from bias_core.protocols import Captioner
 from bias_core.runs.embeddings import batched, n_pixels, open_pictures
 from bias_core.studies.progress import Progress
@@ -30,6 +31,8 @@ Steps = Generator[Progress, None, T]
 ReadAhead = Callable[["StudyData", "Sequence[StoredImage]"], None]
 """Reads pictures as soon as they are finished; what it finds is kept where the measuring will look."""
 
+_COLUMNS = ["image_id", "group", "prompt", "seed", "unit"]
+_SECONDS_BETWEEN_PICTURES = 0.2
 _PER_UPDATE = 256  # pictures embedded between two signs of life
 _PER_READING = 32  # captioned or questioned, which takes longer
 
@@ -44,6 +47,7 @@ class StudyData:
         arm draws it in other words; the unit is the same in every arm that draws on the same seeds.
     n_planned, n_blocked : pictures asked for, and those that a safety checker blanked.
     notes : what is to be said of where the pictures come from.
+    stopped : what is to be said of a run that was stopped and measures what was finished; "" for others.
     """
 
     def __init__(
@@ -58,8 +62,9 @@ class StudyData:
         self.settings, self.services, self.rows = settings, services, rows
         self.cancelled = cancelled
         self._ahead = ahead or embed_ahead
-        self.frame = pd.DataFrame(columns=["image_id", "group", "prompt", "seed", "unit"])
+        self.frame = pd.DataFrame(columns=_COLUMNS)
         self.n_planned = self.n_blocked = self._n_shots = 0
+        self.stopped = ""
         self.notes: list[str] = []
         self._stored: dict[str, StoredImage] = {}
 
@@ -68,31 +73,53 @@ class StudyData:
 
         What is finished is read while the next pictures are drawn.
         """
-        planned = [
-            (shot, row, self._unit(place, k, row))
-            for place, shot in enumerate(shots, start=self._n_shots)
-            for k, row in enumerate(self.rows.of(shot))
-        ]
-        self._n_shots += len(shots)
-        rows = [row for _, row, _ in planned]
+        rows = [row for shot in shots for row in self.rows.of(shot)]
+        shown: tuple[StoredImage, ...] = ()
+        due = 0.0
         for event in self.rows.draw(rows, self.services, cancelled=self.cancelled):
             self._stored.update({stored.path.stem: stored for stored in event.images})
+            if event.done == event.total or time.monotonic() >= due:
+                due = time.monotonic() + _SECONDS_BETWEEN_PICTURES
+                shown = tuple(self._stored[row.id] for row in _once(rows) if row.id in self._stored)
+            step = f", step {event.step} of {event.n_steps}" if event.n_steps else ""
             yield Progress(
                 done=event.done,
                 total=event.total,
                 seconds_left=event.seconds_left,
-                message=f"{event.done:,} of {event.total:,} pictures",
+                message=f"{event.done:,} of {event.total:,} pictures{step}",
+                images=shown,
             )
             fresh = [] if event.reused else [stored for stored in event.images if not stored.blocked]
             if fresh and not self.cancelled():
                 self._ahead(self, fresh)
+        return self.take_up(shots)
+
+    def take_up(self, shots: Sequence[Shot]) -> pd.DataFrame:
+        """Put the finished pictures of ``shots`` into ``frame`` if they can be scored, and return it."""
+        planned = [
+            (shot, row, self._unit(place, k, row))
+            for place, shot in enumerate(shots, start=self._n_shots)
+            for k, row in enumerate(self.rows.of(shot))
+            if row.id in self._stored
+        ]
+        self._n_shots += len(shots)
         known = [entry for entry in planned if not self._stored[entry[1].id].blocked]
         self.n_planned += sum(shot.n for shot in shots)
         self.notes += self.rows.notes(shots)
         self.n_blocked += len(planned) - len(known)
-        drawn = pd.DataFrame([_entry(*entry) for entry in known])
+        drawn = pd.DataFrame([_entry(*entry) for entry in known], columns=None if known else _COLUMNS)
         self.frame = pd.concat([self.frame, drawn], ignore_index=True) if len(self.frame) else drawn
         return drawn
+
+    def measure_what_is_there(self, shots: Sequence[Shot], why: Cancelled) -> None:
+        """The run was stopped: go on with what is finished, and say so."""
+        self.take_up(shots)
+        self.cancelled = lambda: False
+        planned = _once([row for shot in shots for row in self.rows.of(shot)])
+        begin = f"{why}. The" if isinstance(why, Interrupted) else "Stopped: the"
+        of = f"{len(self._stored):,} of {len(planned):,} pictures that were finished"
+        self.stopped = f"{begin} scores are of the {of}."
+        self.notes.append(self.stopped)
 
     def _unit(self, place: int, k: int, row: ImageRow) -> str:
         """Shot and number of a picture; of one that has no seed in common with other arms also its id."""
@@ -230,6 +257,11 @@ class StudyData:
                 message=f"{what}: {done:,} of {len(items):,}",
             )
         return join(parts)
+
+
+def _once(rows: Iterable[ImageRow]) -> list[ImageRow]:
+    """Each picture once, in its first place."""
+    return list({row.id: row for row in reversed(list(rows))}.values())[::-1]
 
 
 def _entry(shot: Shot, row: ImageRow, unit: str) -> dict[str, Any]:

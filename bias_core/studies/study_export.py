@@ -12,6 +12,7 @@ from bias_core.runs.export import Export, ExportedImage
 from bias_core.studies.arms import arm_text
 from bias_core.studies.dataset_facts import facts_of_study
 from bias_core.studies.designs import STUDY_FOLDER, find_design, programs_by_kind, typed_options
+from bias_core.studies.explore_options import KIND, MODEL, explore_words
 from bias_core.studies.figures import to_bytes
 from bias_core.studies.setting_fields import changed_settings, option_values, settings_of
 from bias_core.studies.study_report import arm_folder, finding_table, plain, to_dict, to_markdown
@@ -66,8 +67,13 @@ def is_shipped(design: Design) -> bool:
 def to_command(design: Design, settings: StudySettings) -> str:
     """The command line that gives the same numbers; what is at its default is left out."""
     name = design.name if is_shipped(design) else f"{design.name}.yaml"
-    parts = ["python", "-m", "bias_core", "study", "run", name]
-    for name, value in _given(design, settings).items():
+    given, parts = _given(design, settings), ["python", "-m", "bias_core", "study", "run", name]
+    if design.kind == KIND:  # which has a command, and a model, of its own
+        parts = ["python", "-m", "bias_core", "explore", *explore_words(settings)]
+        given = {key: value for key, value in given.items() if key not in ("options", "model")}
+        drawn = {} if settings.images or settings.model == MODEL else {"model": settings.model}
+        given = drawn | given
+    for name, value in given.items():
         declared = settings_of(StudySettings)[name]
         if name == "options":
             parts += [

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.metrics.cards import METRICS
+from bias_core.studies.designs import programs_by_kind
 from bias_core.studies.number_text import (
     NO_NULL,
     NOT_PUBLISHED,
@@ -19,7 +20,6 @@ from bias_core.studies.number_text import (
     format_number,
     format_p,
 )
-from bias_core.studies.report import LIMITS, warning_lines
 from bias_core.studies.setting_fields import option_values
 from bias_core.studies.table_text import excerpt_lines
 
@@ -35,6 +35,28 @@ if TYPE_CHECKING:
     )
 
 Row = dict[str, Any]
+
+LIMITS = (
+    "Attributes are perceived ones: what a picture shows to a classifier, never what anybody is. "
+    "The classifier errs; without its measured error rates a share can be wrong by more than its interval. "
+    "Intervals cover the chance of drawing these pictures, not other prompts, models or readers."
+)
+
+
+def title_of(report: StudyReport) -> str:
+    """What a report is of: the design's title, or what its settings ask for in words of one's own."""
+    program = programs_by_kind().get(report.design.kind)
+    return report.design.title if program is None else program.title(report.design, report.settings)
+
+
+def warning_lines(warning: str) -> tuple[str, ...]:
+    """What must be read first, as the first lines of a Markdown text; none where there is nothing."""
+    return (f"> **{one_line(warning)}**", "") if warning else ()
+
+
+def one_line(text: str) -> str:
+    """Text that cannot break out of a Markdown table or heading."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def finding_rows(report: StudyReport) -> list[Row]:
@@ -68,12 +90,14 @@ def _finding_row(finding: Finding) -> Row:
 
 def to_dict(report: StudyReport) -> Row:
     """Everything as JSON values; nan becomes None."""
+    program = programs_by_kind().get(report.design.kind)
+    own = {} if program is None else program.values(report)
     values: Row = plain(
         {
             "warning": report.warning,
             "run_id": report.run_id,
             "study": report.design.name,
-            "title": report.design.title,
+            "title": title_of(report),
             "reference": report.design.reference,
             "settings": asdict(report.settings),
             **_results_dict(report.results),
@@ -84,6 +108,7 @@ def to_dict(report: StudyReport) -> Row:
             "limits": LIMITS,
             "versions": dict(report.versions),
             "seconds": round(report.seconds, 3),
+            **own,
         }
         | ({"arms": [_arm_dict(arm) for arm in report.arms]} if report.arms else {})
     )
@@ -145,7 +170,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
     source = f" After {design.reference}, {design.where}." if design.reference else ""
     size = f"; {size_in_words(design, settings)}" if design.reference else ""
     lines = [
-        f"# {design.title}",
+        f"# {one_line(title_of(report))}",
         "",
         *warning_lines(report.warning),
         f"{design.summary}{source}",

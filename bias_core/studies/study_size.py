@@ -61,7 +61,7 @@ def check_size(
     check_budget(
         n,
         limits,
-        what=f"{design.name} at {100 * settings.scale:g} % of its size",
+        what=_name(design, settings),
         advice=advice,
         n_steps=rows.num_inference_steps if rows else 0,
         pixels=rows.info.width * rows.info.height if rows else 0,
@@ -95,6 +95,12 @@ def check_work_of_arms(plans: Sequence[StudyPlan], limits: Settings) -> None:
     advice = "ask for a smaller scale or fewer arms, or raise the limit where this program is started"
     check_budget(n, limits, what=what, advice=advice)
     check_work(work, limits, what=what, of=f"{n:,} pictures of all arms", advice=advice)
+
+
+def _name(design: Design, settings: StudySettings) -> str:
+    title = program_of(design).title(design, settings)
+    published = f"{design.name} at {100 * settings.scale:g} % of its size"
+    return published if design.reference else f"exploring “{title}”"
 
 
 def n_asked(design: Design, settings: StudySettings) -> int:

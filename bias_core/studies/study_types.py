@@ -266,12 +266,13 @@ class StudyFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """What a program found."""
+    """What a program found; ``scored`` is what its comparison of arms needs besides, and is not saved."""
 
     findings: tuple[Finding, ...] = ()
     tables: tuple[StudyTable, ...] = ()
     figures: tuple[StudyFigure, ...] = ()
     notes: tuple[str, ...] = ()
+    scored: Any = field(default=None, compare=False, repr=False, metadata={"saved": False})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,6 +307,7 @@ class StudyReport:
     stored : the pictures by their id.
     arms : what was found in each arm; ``results`` is then their comparison, and ``pictures`` has a column
         ``arm``. Empty for a run of one arm.
+    stopped : whether the run was stopped, and what was finished is measured.
     """
 
     run_id: str
@@ -322,3 +324,4 @@ class StudyReport:
     pictures: pd.DataFrame | None = None
     stored: Mapping[str, StoredImage] = field(default_factory=dict)
     arms: tuple[ArmReport, ...] = ()
+    stopped: bool = False

@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bias_core.studies.explore_plan import library_versions
+from bias_core.studies.run_study import library_versions
 from bias_core.ui.templates import render
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from bias_core.errors import BiasCoreError
 from bias_core.studies.catalogue import load_attribute_sets
-from bias_core.studies.explore_plan import check_number
-from bias_core.studies.explore_types import ExploreReport, ExploreSettings
-from bias_core.studies.report import to_dict
-from bias_core.ui.api_studies import StudyTools, attributes_of, new_session, tool
+from bias_core.studies.designs import find_design
+from bias_core.studies.explore_options import KIND, SUGGESTED, explore_settings, read_attributes
+from bias_core.studies.run_study import run_study, with_options
+from bias_core.studies.study_report import to_dict
+from bias_core.studies.study_size import check_number
+from bias_core.ui.api_studies import StudyTools, new_session, tool
 from bias_core.ui.run_turns import RUN, of_program
 
 if TYPE_CHECKING:
@@ -73,10 +74,10 @@ class Tools:
             confidence: Of every interval, for example 0.95.
             force: Score anyway with a calibration reader; the report says so first.
         """
-        settings = ExploreSettings(
+        settings = explore_settings(
             concept=concept,
             template=template,
-            attributes=attributes_of(self.services, concept, attributes),
+            attributes=read_attributes([SUGGESTED] if attributes is None else attributes, concept),
             attribute_a=attribute_a,
             attribute_b=attribute_b,
             model=model,
@@ -92,7 +93,10 @@ class Tools:
             confidence=confidence,
             force=force,
         )
-        return to_dict(self._run(settings))
+        design = find_design(KIND)
+        check_number(design, with_options(design, settings), self.services.settings)
+        start = partial(run_study, design, settings, self.services, session=new_session())
+        return to_dict(of_program(self.services, start)[1])
 
     def list_models(self) -> list[dict[str, Any]]:
         """List the models that have a name, with their conditions, default settings and licence."""
@@ -112,16 +116,6 @@ class Tools:
     def list_attribute_sets(self) -> list[dict[str, Any]]:
         """List the built-in attributes per concept, with their sentences, rates P* and sources."""
         return [asdict(item) for item in self.sets]
-
-    def _run(self, settings: ExploreSettings) -> ExploreReport:
-        from bias_core.studies.explore import explore
-
-        check_number(settings, self.services.settings)  # before it waits in line
-        start = partial(explore, settings, self.services, session=new_session())
-        report, _ = of_program(self.services, start)
-        if not isinstance(report, ExploreReport):
-            raise BiasCoreError("the exploration ended without a report")
-        return report
 
 
 def add_tools(services: Services) -> None:

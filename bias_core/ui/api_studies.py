@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache, partial, wraps
 from inspect import Parameter, Signature, cleandoc, signature
@@ -14,27 +14,21 @@ import gradio as gr
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
 from bias_core.given_values import check_arguments
 from bias_core.metrics.cards import METRICS
-from bias_core.studies import report as explore_report
-from bias_core.studies.arms import parse_arms
-from bias_core.studies.catalogue import find_attribute, load_attribute_sets, suggest_set
-from bias_core.studies.compare import compare
-from bias_core.studies.compare_export import parse_arms as compared_arms
-from bias_core.studies.compare_plan import check_number as check_comparison
-from bias_core.studies.compare_types import CompareSettings
+from bias_core.studies.arms import check_several, parse_arms
 from bias_core.studies.designs import find_design, list_designs, option_settings, program_of
+from bias_core.studies.explore_options import KIND, SUGGESTED, compare_settings, read_attributes
 from bias_core.studies.run_study import run_study, with_options
 from bias_core.studies.saved_reports import open_report
 from bias_core.studies.setting_fields import name_and_value, settings_of
 from bias_core.studies.study_report import plain, to_dict
 from bias_core.studies.study_size import check_number as check_study
-from bias_core.studies.study_types import StudyReport, StudySettings
+from bias_core.studies.study_types import StudySettings
 from bias_core.ui.messages import said
 from bias_core.ui.run_turns import of_program
 
 if TYPE_CHECKING:
     from bias_core.services import Services
     from bias_core.studies.study_types import Design
-    from bias_core.types import Attribute
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -96,14 +90,6 @@ def new_session() -> str:
     return _API + secrets.token_hex(16)
 
 
-def attributes_of(services: Services, concept: str, texts: Sequence[str] | None) -> tuple[Attribute, ...]:
-    """By built-in names or in full; the set suggested for the concept where none is named."""
-    sets = load_attribute_sets(services.settings.assets_dir / "studies")
-    if texts is None:
-        return suggest_set(concept, sets).attributes
-    return tuple(find_attribute(text, concept, sets) for text in texts)
-
-
 class StudyTools:
     """What programs may ask of studies."""
 
@@ -146,13 +132,13 @@ class StudyTools:
         confidence: float = 0.95,
         force: bool = False,
     ) -> dict[str, Any]:
-        """Draw a concept in two to four ways on the same seeds and test what differs.
+        """Draw a concept in two to eight ways on the same seeds and test what differs.
 
         Every difference has its interval, p-value (corrected for their number) and n.
 
         Args:
             concept: Who or what is drawn, for example "doctor".
-            arms: Two to four, each "key=value|key=value" with name, model, condition, template, negative,
+            arms: Two to eight, each "key=value|key=value" with name, model, condition, template, negative,
                 guidance, steps; for example "condition=fair".
             attributes: Built-in names such as "man", or "name|positive sentence|negative sentence|P*|source".
                 Left out: the set suggested for the concept.
@@ -165,10 +151,10 @@ class StudyTools:
             confidence: Of every interval, for example 0.95.
             force: Score anyway with a calibration reader; the report says so first.
         """
-        settings = CompareSettings(
-            concept=concept,
-            arms=compared_arms(arms),
-            attributes=attributes_of(self.services, concept, attributes),
+        settings = compare_settings(
+            concept,
+            check_several(parse_arms(arms)),
+            attributes=read_attributes([SUGGESTED] if attributes is None else attributes, concept),
             attribute_a=attribute_a,
             attribute_b=attribute_b,
             encoder=encoder,
@@ -178,8 +164,9 @@ class StudyTools:
             confidence=confidence,
             force=force,
         )
-        check_comparison(settings, self.services.settings)
-        start = partial(compare, settings, self.services, session=new_session())
+        design = find_design(KIND)
+        check_study(design, with_options(design, settings), self.services.settings)
+        start = partial(run_study, design, settings, self.services, session=new_session())
         return to_dict(of_program(self.services, start)[1])
 
     @tool
@@ -193,9 +180,7 @@ class StudyTools:
         saved = open_report(run_id, self.services)
         if manifest is None or saved is None or not manifest.session.startswith(_API):
             raise InvalidInput(f"no report of a run {run_id!r}; its id is in the report of the call")
-        if isinstance(saved.report, StudyReport):
-            return to_dict(saved.report)
-        return explore_report.to_dict(saved.report)
+        return to_dict(saved.report)
 
     def list_studies(self) -> list[dict[str, Any]]:
         """List the studies of run_study: what each asks, after which paper, its size and its options."""

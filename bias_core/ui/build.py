@@ -14,18 +14,18 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from bias_core.machine import share_freed_memory
-from bias_core.ui import api, explore
+from bias_core.ui import api
 from bias_core.ui.answering import AnsweringBlocks, ReadableJson
 from bias_core.ui.arrival import build_visitor
 from bias_core.ui.association import AssociationTab
 from bias_core.ui.calibration import CalibrationTab
 from bias_core.ui.coming_back import ComingBack
-from bias_core.ui.compare import CompareTab
+from bias_core.ui.explore import ExploreTab
 from bias_core.ui.hosts import HostCheck, allowed_hosts
 from bias_core.ui.internal import InternalTab
 from bias_core.ui.label import LabelTab
 from bias_core.ui.label_api import label_routes
-from bias_core.ui.links import EXPLORE, notice_html, query_of, read_link
+from bias_core.ui.links import notice_html, query_of, read_link
 from bias_core.ui.methods import MethodsTab
 from bias_core.ui.objects import ObjectsTab
 from bias_core.ui.origins import OriginsTab
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 TITLE = "T2I Bias Explorer"
 TABS = (
+    ExploreTab,
     AssociationTab,
     PairedTab,
     ObjectsTab,
     InternalTab,
     OriginsTab,
     LabelTab,
-    CompareTab,
     RunsTab,
     CalibrationTab,
     MethodsTab,
@@ -59,7 +59,7 @@ _OTHER_THREADS = 100
 
 def build_app(services: Services) -> gr.Blocks:
     """The page; no model is loaded for it."""
-    titles = {EXPLORE: "Explore", **{tab.key: tab.title for tab in TABS}}
+    titles = {tab.key: tab.title for tab in TABS}
     with AnsweringBlocks(
         services, title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
     ) as demo:
@@ -70,18 +70,15 @@ def build_app(services: Services) -> gr.Blocks:
         for tab in built.values():
             tab.build_memory()
         with gr.Tabs(elem_id="tabs") as tabs:
-            with gr.Tab(titles[EXPLORE], id=EXPLORE) as shown:
-                explorer = explore.build(demo, services, visitor)
-            shown.select(None, js=address_js(EXPLORE), **QUIET)
             places = {}
             for key, tab in built.items():
                 with gr.Tab(tab.title, id=key) as places[key]:
                     tab.build(demo, visitor)
                 places[key].select(None, js=address_js(key), **QUIET)
         runs = next(tab for tab in built.values() if isinstance(tab, RunsTab))
-        runs.connect(tabs, places[runs.key], built, explorer)
+        runs.connect(tabs, places[runs.key], built)
         studies = [tab for tab in runs.others if isinstance(tab, StudyTab)]
-        ComingBack(services, explorer, runs, studies).wire(arrived, visitor)
+        ComingBack(services, runs, studies).wire(arrived, visitor)
         read = demo.load(_link_reader(services), None, [tabs, notice], **QUIET)
         read.then(None, js=LINK_IS_READ_JS, **QUIET)
         api.add_tools(services)
@@ -101,7 +98,7 @@ def _tips() -> dict[str, str]:
 
 
 def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:
-    tabs = {EXPLORE: (), **{tab.key: getattr(tab, "studies", ()) for tab in TABS}}
+    tabs = {tab.key: getattr(tab, "studies", ()) for tab in TABS}
 
     def on_link(request: gr.Request) -> tuple[Any, Any]:
         """Open the tab that the address names, and say what it asks for that is not known."""

@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from bias_core.studies.explore_types import ExploreReport
-from bias_core.studies.history import EXPLORE, design_of, list_runs, open_run
+from bias_core.studies.history import design_of, list_runs, open_run
 from bias_core.studies.setting_fields import settings_of
 from bias_core.studies.study_types import StudySettings
 from bias_core.ui import messages
 from bias_core.ui.links import query_of, read_link
 from bias_core.ui.messages import user_errors
 from bias_core.ui.run_turns import RUN, told
-from bias_core.ui.study_open import when
-from bias_core.ui.study_tab import PRIVATE, QUIET, StudyTab, Updates
+from bias_core.ui.study_tab import PRIVATE, QUIET, Updates
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
 
 if TYPE_CHECKING:
     from bias_core.services import Services
     from bias_core.studies.history import RunLine
-    from bias_core.ui.explore import Handlers
     from bias_core.ui.links import Link
     from bias_core.ui.runs import RunsTab
+    from bias_core.ui.study_tab import StudyTab
 
 _AT_WORK = "at work"
 _MOST_LOOKED_AT = 50  # runs, the newest first
@@ -39,17 +37,17 @@ class ComingBack:
 
     Parameters
     ----------
-    explorer, runs : these two tabs.
+    runs : this tab.
     others : the tabs of studies.
     """
 
-    def __init__(self, services: Services, explorer: Handlers, runs: RunsTab, others: list[StudyTab]) -> None:
-        self._services, self._explorer, self._runs = services, explorer, runs
+    def __init__(self, services: Services, runs: RunsTab, others: list[StudyTab]) -> None:
+        self._services, self._runs = services, runs
         self._tabs: dict[str, StudyTab] = {tab.key: tab for tab in (*others, runs)}
 
     def wire(self, arrived: Any, visitor: Any) -> None:
         """The list of runs, and of each tab the last one."""
-        last = {key: gr.State("") for key in (EXPLORE, *self._tabs)}
+        last = {key: gr.State("") for key in self._tabs}
         listed = [self._runs.parts["list"], *last.values()]
         arrived.then(self.on_arrived, visitor, listed, **QUIET)
         for key, run in last.items():
@@ -69,16 +67,16 @@ class ComingBack:
         with user_errors():
             last = self._last_runs(visitor)
             last |= dict.fromkeys(self._at_work(visitor), _AT_WORK)
-            tabs = {EXPLORE: (), **{key: tab.studies for key, tab in self._tabs.items()}}
+            tabs = {key: tab.studies for key, tab in self._tabs.items()}
             link = read_link(query_of(request), tabs, self._services)
             if not self._is_asked(last.get(link.tab, ""), link):
                 last.pop(link.tab, None)
-            return [self._runs.on_list(visitor), *(last.get(key, "") for key in (EXPLORE, *self._tabs))]
-        return [self._runs.on_list(visitor), *[""] * (1 + len(self._tabs))]
+            return [self._runs.on_list(visitor), *(last.get(key, "") for key in self._tabs)]
+        return [self._runs.on_list(visitor), *[""] * len(self._tabs)]
 
     def on_last(self, key: str, visitor: Visitor, run_id: str) -> Iterator[Updates]:
         """Show a tab's last run with its settings, or follow the one that is at work."""
-        tab = self._explorer if key == EXPLORE else self._tabs[key]
+        tab = self._tabs[key]
         at_work = self._services.run_line.find(visitor.key)
         if run_id == _AT_WORK and at_work is not None:
             yield from tab.following(visitor, told(at_work), messages.GOES_ON)
@@ -87,16 +85,9 @@ class ComingBack:
             if run_id == _AT_WORK:  # it has ended since
                 run_id = self._last_runs(visitor).get(key, "")
             if run_id:
-                saved = open_run(self._services, visitor.key, run_id)
-                if isinstance(tab, StudyTab):
-                    yield tab.opened(saved)
-                elif isinstance(saved.report, ExploreReport):
-                    says = messages.done_html(f"Opened: a run of {when(saved.created)}.")
-                    yield tab.opened(saved.report, visitor.folder) | {tab.ui.status: says}
+                yield tab.opened(open_run(self._services, visitor.key, run_id))
 
     def _outputs(self, key: str) -> list[Any]:
-        if key == EXPLORE:
-            return self._explorer.outputs()
         tab = self._tabs[key]
         return self._runs.everywhere if tab is self._runs else tab.opened_outputs()
 
@@ -112,8 +103,8 @@ class ComingBack:
         if run is None:
             return False
         has = {one.key: one.shown(run.settings.get(name)) for name, one in _SETTINGS.items()}
-        has |= {"study": run.study}
         options, asked = run.settings.get("options", {}), dict(link.values)
+        has |= {"study": run.study, "concept": options.get("concept")}
         has["options"] = {name: _plain(options.get(name)) for name in asked.get("options", {})}
         asked["options"] = {name: _plain(value) for name, value in asked.get("options", {}).items()}
         return all(has.get(name) == value for name, value in asked.items())
@@ -127,8 +118,6 @@ class ComingBack:
         return last
 
     def _tab_of(self, visitor: Visitor, line: RunLine) -> str:
-        if line.study == EXPLORE:
-            return EXPLORE
         with user_errors():
             design = design_of(self._services, visitor.key, line.run_id)
             return next((key for key, tab in self._tabs.items() if tab.claims(design)), self._runs.key)

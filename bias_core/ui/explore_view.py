@@ -1,48 +1,36 @@
-"""How the Explore tab looks at each moment, as updates of its components."""
+"""What the Explore tab shows of a report: groups of look-alikes and their map, sentences, one picture."""
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-import gradio as gr
+import numpy as np
+import pandas as pd
 
-from bias_core.studies.explore_export import to_command, to_python
-from bias_core.studies.report import to_dict, to_markdown
-from bias_core.ui import groups, messages, results
+from bias_core.studies.explore_results import CONCEPT
+from bias_core.studies.study_report import LIMITS
+from bias_core.studies.study_types import StudyFigure
+from bias_core.ui import sentences
+from bias_core.ui.pictures import average_uri, data_uri
+from bias_core.ui.study_svg import figure_svg
+from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bias_core.studies.explore_types import ExploredImage, ExploreReport
+    from bias_core.studies.explore_report import Clusters, Exploration, ExploredImage
     from bias_core.studies.progress import Progress
-    from bias_core.ui.explore_layout import Ui
+    from bias_core.types import StoredImage
 
-Updates = dict[Any, Any]
-SIZE_OF_PAGE = 120
+ALL = -1
+N_COLOURS = 8
+_WIDTH, _HEIGHT, _MARGIN = 560.0, 400.0, 34.0
+_MOST_THUMBNAILS = 120
+_FIRST_PAGE = 120
+_SMALL = 256  # pixels: below, a picture is enlarged without smoothing
 _SHORTEST_PAUSE = 0.2  # seconds
 _PAUSE_PER_PICTURE = 0.01
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """What one visitor looks at: a report, and which part of its pictures."""
-
-    report: ExploreReport
-    group: int = groups.ALL
-    page: int = 0
-    opened: int = 0
-
-    def chosen(self) -> list[ExploredImage]:
-        """The pictures of the chosen group."""
-        return groups.members(self.report, self.group)
-
-    def on_page(self) -> list[ExploredImage]:
-        """The pictures that the grid shows, in its order."""
-        return self.chosen()[self.page * SIZE_OF_PAGE :][:SIZE_OF_PAGE]
 
 
 class GrowingGrid:
@@ -52,139 +40,170 @@ class GrowingGrid:
         self._n_shown = -1
         self._next = 0.0
 
-    def grown(self, progress: Progress) -> list[ExploredImage] | None:
-        """The first page of the concept's pictures, or None while it has not grown or was just sent."""
-        drawn = [image for image in progress.images if image.row.group == "concept"][:SIZE_OF_PAGE]
+    def grown(self, progress: Progress) -> list[StoredImage] | None:
+        """The first of the concept's pictures, or None while they have not grown or were just sent."""
+        drawn = [image for image in progress.images if image.row.group == CONCEPT][:_FIRST_PAGE]
         now = time.monotonic()
-        if len(drawn) == self._n_shown or now < self._next:
+        if not drawn or len(drawn) == self._n_shown or now < self._next:
             return None
         self._n_shown = len(drawn)
         self._next = now + max(_SHORTEST_PAUSE, len(drawn) * _PAUSE_PER_PICTURE)
         return drawn
 
 
-class ExploreView:
-    """Turns steps, reports and choices into updates."""
+def group_of(seen: Exploration, number: int) -> int | None:
+    """The group of a picture; None where it was not scored."""
+    return _labels(seen.clusters).get(number)
 
-    OUTPUTS: ClassVar[tuple[str, ...]] = (
-        "view", "status", "generate", "stop", "welcome", "header", "pictures", "gallery", "page", "groups",
-        "picture", "shares", "map_title", "map", "results", "table", "sentences", "association", "json",
-        "markdown", "shell", "python",
-    )  # fmt: skip
 
-    def __init__(self, ui: Ui) -> None:
-        self.ui = ui
+def group_name(group: int) -> str:
+    """As the pictures are told apart by it."""
+    return f"group {group + 1}"
 
-    def started(self) -> Updates:
-        """Between the turn in the queue and the first sign of life."""
-        return self._buttons(running=True) | {self.ui.status: messages.LOADING}
 
-    def waiting(self) -> Updates:
-        """Between the click and the turn in the queue."""
-        return self._buttons(running=True) | {self.ui.status: messages.QUEUED}
+def group_buttons(seen: Exploration, chosen: int = ALL) -> str:
+    """A button per group with its average picture; pressed is the one that the grid shows."""
+    labels = _labels(seen.clusters)
+    if seen.clusters is None or seen.clusters.n_clusters < 2:
+        return ""
+    groups = [{"number": ALL, "name": "All", "n": len(seen.images), "average": "", "tone": "call"}]
+    for group in range(seen.clusters.n_clusters):
+        inside = [image.path for image in seen.images if labels.get(image.number) == group]
+        groups.append(
+            {
+                "number": group,
+                "name": group_name(group).capitalize(),
+                "n": len(inside),
+                "average": average_uri(inside),
+                "tone": f"c{group % N_COLOURS}",
+            }
+        )
+    return render("explore_groups", groups=groups, chosen=chosen)
 
-    def running(self, progress: Progress, grid: GrowingGrid) -> Updates:
-        """The run so far: its progress, and the grid when it has grown."""
-        status = {self.ui.status: messages.progress_html(progress)}
-        drawn = grid.grown(progress)
-        return status if drawn is None else status | self._grid(drawn)
 
-    def finished(self, report: ExploreReport, folder: Path) -> Updates:
-        """All of a report; its small files are written for download."""
-        view = View(report=report)
-        text = f"Done in {report.seconds:.1f} s. {len(report.scored_numbers)} pictures scored."
-        files = {
-            self.ui.json: _write(
-                folder, f"report-{report.run_id}.json", json.dumps(to_dict(report), indent=2)
-            ),
-            self.ui.markdown: _write(folder, f"report-{report.run_id}.md", to_markdown(report, beside=False)),
+def map_html(seen: Exploration, chosen: int = ALL, opened: int = 0) -> str:
+    """The 2-D map: a numbered picture (or a dot, when there are many) per embedding."""
+    clusters = seen.clusters
+    if clusters is None or not len(clusters.labels):
+        return ""
+    images = {image.number: image for image in seen.images}
+    many = len(clusters.labels) > _MOST_THUMBNAILS
+    rows = zip(clusters.numbers, clusters.labels, _places(clusters.coordinates), strict=True)
+    points = [
+        {
+            "number": number,
+            "group": int(label) + 1,
+            "classes": f"c{label % N_COLOURS}"
+            + (" dim" if chosen not in (ALL, label) else "")
+            + (" here" if number == opened else ""),
+            "x": f"{x:.1f}",
+            "y": f"{y:.1f}",
+            "picture": "" if many else data_uri(images[number].path, 64),
         }
-        code = {self.ui.shell: to_command(report.settings), self.ui.python: to_python(report.settings)}
-        return self._whole(view) | files | code | {self.ui.status: messages.done_html(text)}
+        for number, label, (x, y) in rows
+    ]
+    return render(
+        "explore_map", points=points, note=clusters.note, width=f"{_WIDTH:.0f}", height=f"{_HEIGHT:.0f}"
+    )
 
-    def failed(self, message: str, last: View | None) -> Updates:
-        """An error in place; what was there before comes back."""
-        ui = self.ui
-        status = messages.error_html(message) if message else messages.crash_html()
-        if last is not None:
-            return self._whole(last) | {ui.status: status}
-        return self._buttons(running=False) | {ui.status: status}
 
-    def group(self, view: View) -> Updates:
-        """Another group or page in the grid."""
-        ui = self.ui
-        return {
-            ui.view: view,
-            ui.gallery: _gallery(view.on_page()),
-            ui.groups: _shown(groups.group_buttons(view.report, view.group)),
-            ui.map: _shown(groups.map_html(view.report, view.group, view.opened)),
-            ui.page: _pages(view),
+def sentences_html(seen: Exploration) -> str:
+    """Per attribute one sentence on what the numbers say, and one on what they do not."""
+    if not seen.attributes and seen.association is None:
+        return ""
+    items = [
+        {
+            "verdict": sentences.verdict(score),
+            "says": sentences.says(score),
+            "does_not_say": sentences.does_not_say(score),
+            "source": score.attribute.reference_source if score.attribute.reference is not None else "",
         }
+        for score in seen.attributes
+    ]
+    return render(
+        "explore_sentences",
+        items=items,
+        association="" if seen.association is None else sentences.association_says(seen.association),
+        more=f"{sentences.how_many(seen)} {LIMITS}".strip(),
+    )
 
-    def picture(self, view: View, number: int) -> Updates:
-        """One picture large."""
-        ui, view = self.ui, replace(view, opened=number)
-        image = next(image for image in view.report.images if image.number == number)
-        url = f"gradio_api/file={image.path.as_posix()}"
-        return {
-            ui.view: view,
-            ui.picture: _shown(results.picture_html(view.report, image, url)),
-            ui.map: groups.map_html(view.report, view.group, number),
+
+def picture_html(seen: Exploration, number: int) -> str:
+    """One picture large, with everything that made it and what the reader saw in it."""
+    image = next((image for image in seen.images if image.number == number), None)
+    if image is None:
+        return ""
+    row, rows = image.row, _similarities(seen, image)
+    return render(
+        "explore_picture",
+        number=number,
+        prompt=row.prompt,
+        seed=row.seed,
+        url=f"gradio_api/file={image.path.as_posix()}",
+        picture=data_uri(image.path, 768),
+        small=max(row.width, row.height) < _SMALL,
+        blocked=image.blocked,
+        facts=_facts(seen, image),
+        rows=rows,
+        plot=figure_svg(_bars(rows)) if rows else "",
+    )
+
+
+def _facts(seen: Exploration, image: ExploredImage) -> dict[str, str]:
+    row, group = image.row, group_of(seen, image.number)
+    sampler = f"{row.num_inference_steps}, {row.guidance_scale:g}" if row.num_inference_steps else "none"
+    facts = {
+        "Prompt": row.prompt,
+        "Negative prompt": row.negative_prompt,
+        "Seed": str(row.seed),
+        "Model": f"{row.model}@{row.revision}" if row.revision else row.model,
+        "Condition": row.condition,
+        "Steps, guidance": sampler,
+        "Size": f"{row.width} × {row.height}",
+        "Group": "" if group is None else str(group + 1),
+        "Id": image.id,
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _similarities(seen: Exploration, image: ExploredImage) -> list[dict[str, Any]]:
+    if image.number not in seen.scored_numbers:
+        return []
+    i = seen.scored_numbers.index(image.number)
+    return [
+        {
+            "name": score.attribute.name,
+            "positive": f"{score.similarity_positive[i]:+.3f}",
+            "negative": f"{score.similarity_negative[i]:+.3f}",
+            "nearer": float(score.margins[i]),
         }
-
-    def _grid(self, drawn: Sequence[ExploredImage]) -> Updates:
-        ui = self.ui
-        return {
-            ui.gallery: _gallery(drawn),
-            ui.pictures: gr.update(visible=True),
-            **dict.fromkeys(self._stale(), gr.update(visible=False)),
-            ui.shares: messages.WAITING,
-        }
-
-    def _whole(self, view: View) -> Updates:
-        ui, report = self.ui, view.report
-        return {
-            **self.group(view),
-            **self._buttons(running=False),
-            ui.welcome: gr.update(visible=False),
-            ui.header: gr.update(value=results.header_html(report), visible=True),
-            ui.pictures: gr.update(visible=True),
-            ui.picture: _shown(""),
-            ui.shares: results.shares_html(report),
-            ui.map_title: gr.update(visible=True),
-            ui.results: gr.update(visible=True),
-            ui.table: results.table_html(report),
-            ui.sentences: results.sentences_html(report),
-            ui.association: results.association_html(report),
-        }
-
-    def _stale(self) -> list[Any]:
-        """What belongs to the run before, or waits for the end of this one."""
-        ui = self.ui
-        return [ui.welcome, ui.header, ui.results, ui.map_title, ui.map, ui.page, ui.groups, ui.picture]
-
-    def _buttons(self, *, running: bool) -> Updates:
-        return {self.ui.generate: gr.update(visible=not running), self.ui.stop: gr.update(visible=running)}
+        for score in seen.attributes
+    ]
 
 
-def _shown(html: str) -> Any:
-    return gr.update(value=html, visible=bool(html))
+def _bars(rows: Sequence[dict[str, Any]]) -> StudyFigure:
+    return StudyFigure(
+        key="similarity",
+        title="Similarity of this picture to each attribute",
+        kind="bars",
+        data=pd.DataFrame({"name": [r["name"] for r in rows], "value": [r["nearer"] for r in rows]}),
+        labels={"y": "cosine to positive − to negative sentence", "null": 0.0},
+    )
 
 
-def _gallery(images: Sequence[ExploredImage]) -> Any:
-    captions = [f"Picture {image.number}" + (" (blocked)" if image.blocked else "") for image in images]
-    value = [(str(image.path), caption) for image, caption in zip(images, captions, strict=True)]
-    return gr.update(value=value, selected_index=None)
+def caption(image: StoredImage, place: int) -> str:
+    """Under a picture of the growing grid."""
+    return f"Picture {place}" + (" (blocked)" if image.blocked else "")
 
 
-def _pages(view: View) -> Any:
-    n = len(view.chosen())
-    starts = range(0, n, SIZE_OF_PAGE)
-    choices = [(f"{start + 1}–{min(start + SIZE_OF_PAGE, n)} of {n}", i) for i, start in enumerate(starts)]
-    return gr.update(choices=choices, value=view.page, visible=n > SIZE_OF_PAGE)
+def _labels(clusters: Clusters | None) -> dict[int, int]:
+    if clusters is None:
+        return {}
+    return {number: int(label) for number, label in zip(clusters.numbers, clusters.labels, strict=True)}
 
 
-def _write(folder: Path, name: str, text: str) -> str:
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return str(path)
+def _places(coordinates: np.ndarray) -> np.ndarray:
+    low, high = coordinates.min(axis=0), coordinates.max(axis=0)
+    span = np.where(high > low, high - low, 1.0)
+    unit = np.where(high > low, (coordinates - low) / span, 0.5)
+    return unit * [_WIDTH - 2 * _MARGIN, _HEIGHT - 2 * _MARGIN] + _MARGIN

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from bias_core.annotation.task_owner import TaskPicture
     from bias_core.annotation.tasks import TaskKind
     from bias_core.services import Services
-    from bias_core.studies.saved_reports import Report
+    from bias_core.studies.study_types import StudyReport
 
 READY = note("ready")
 KINDS: Mapping[TaskKind, str] = {
@@ -295,7 +295,7 @@ class LabelMaking:
         form = dict(zip(FIELDS, values, strict=True))
         return _order(self.report(visitor, form["source"]), form)
 
-    def report(self, visitor: Visitor, run_id: str | None) -> Report:
+    def report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
         """A run of this visitor."""
         if not run_id:
             raise InvalidInput("choose one of your runs; its pictures are what raters will see")
@@ -361,7 +361,7 @@ def _share(value: Any) -> float:
 # What the form asks for.
 
 
-def _order(report: Report, form: Mapping[str, Any]) -> Order:
+def _order(report: StudyReport, form: Mapping[str, Any]) -> Order:
     kind = form["kind"]
     if kind not in tuple(KINDS):
         raise InvalidInput(f"choose what is asked; got {kind!r:.80}")
@@ -418,11 +418,11 @@ def _radios(task: Task, answers: Mapping[str, str]) -> list[Any]:
     return [*updates, *[gr.update(visible=False, value=None)] * (_MOST_POSITIONS - len(updates))]
 
 
-def _usual_question(report: Report) -> tuple[TaskKind, dict[str, str]]:
+def _usual_question(report: StudyReport) -> tuple[TaskKind, dict[str, str]]:
     """What such a run is usually asked, and its words, for the form."""
     kind = kind_of(report)
     words: dict[str, str] = {}
-    if kind == "association" and isinstance(report, StudyReport) and report.pictures is not None:
+    if kind == "association" and report.pictures is not None:
         tests = {test["key"]: test for test in report.design.data.get("tests", ())}
         first = tests.get(report.pictures["test"].iloc[0] if "test" in report.pictures else "")
         words = {side: str(first[side]) for side in ("a", "b")} if first else {}

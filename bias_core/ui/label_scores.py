@@ -11,7 +11,7 @@ import gradio as gr
 from bias_core.annotation.collected import labelled_items
 from bias_core.annotation.task_owner import owned_task
 from bias_core.errors import InvalidInput
-from bias_core.studies.explore_types import ExploreReport
+from bias_core.studies.explore_report import Exploration, is_exploration
 from bias_core.studies.history import open_run
 from bias_core.studies.label_use import people_labels, psi_with_labels, score_with_labels
 from bias_core.studies.run_study import followed
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from bias_core.services import Services
     from bias_core.studies.history import RunLine
     from bias_core.studies.progress import Progress
-    from bias_core.studies.saved_reports import Report
     from bias_core.studies.study_types import StudyReport
 
 _CHOICES = ("run", "attribute", "present")
@@ -96,8 +95,8 @@ class LabelScores:
         attribute, present = self.parts["attribute"], self.parts["present"]
         with user_errors():
             report = self._report(visitor, run_id)
-            if isinstance(report, ExploreReport):
-                names = [score.attribute.name for score in report.attributes]
+            if is_exploration(report):
+                names = [score.attribute.name for score in Exploration(report).attributes]
                 task, _ = owned_task(self.services.labels, owner_of(key, profile))
                 answers = [(answer.label, answer.key) for answer in task.answers]
                 return {
@@ -145,7 +144,7 @@ class LabelScores:
 
     # Steps of the handlers.
 
-    def _report(self, visitor: Visitor, run_id: str | None) -> Report:
+    def _report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
         if not run_id:
             raise InvalidInput("choose a run that holds these pictures")
         return open_run(self.services, visitor.key, run_id).report
@@ -160,7 +159,7 @@ class LabelScores:
     ) -> Generator[Progress, None, StudyReport]:
         store = self.services.labels
         report = self._report(visitor, run_id)
-        if isinstance(report, ExploreReport):
+        if is_exploration(report):
             task, _ = owned_task(store, owner)
             words = {"attribute": as_text(attribute), "present": as_text(present)}
             return psi_with_labels(report, task, labelled_items(store, owner), **words)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from bias_core.metrics.cards import metric
+from bias_core.studies.arms import parse_arms
 from bias_core.studies.designs import find_design, option_settings, typed_options
 from bias_core.studies.setting_fields import changed_settings, settings_of
 from bias_core.studies.study_export import is_shipped
@@ -18,7 +19,7 @@ from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from bias_core.services import Services
-    from bias_core.studies.study_types import StudyReport
+    from bias_core.studies.study_types import Arm, StudyReport
 
 Tabs = Mapping[str, Sequence[str]]
 """Keys of the tabs, each with the names of its studies."""
@@ -26,6 +27,11 @@ EXPLORE = "explore"
 _LONGEST = 200  # characters of a value
 _SHOWN = 60
 _ALWAYS = ("model", "condition", "scale", "seed")
+ARMS = "||"
+"""Stands between the arms of an address."""
+_FORMER = {"compare": EXPLORE}
+"""Tabs that are no more, and where their addresses lead."""
+_FORMER_ARMS = ARMS.join(f"model=calibration-renderer|condition={name}" for name in ("fair", "published"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +41,8 @@ class Link:
     Attributes
     ----------
     tab : key of a tab that exists, "" for none.
-    values : by name, those that can stand in that tab's form: ``study``, ``concept``, ``measure``, the
-        settings by their :attr:`~bias_core.studies.setting_fields.Setting.key`, and ``options``.
+    values : by name, those that can stand in that tab's form: ``study``, ``concept``, ``arms``, ``measure``,
+        the settings by their :attr:`~bias_core.studies.setting_fields.Setting.key`, and ``options``.
     ignored : what was asked for and is not known, in words.
     """
 
@@ -50,6 +56,9 @@ def read_link(query: Mapping[str, str], tabs: Tabs, services: Services) -> Link:
     ours = ("tab", *_READ, *_SETTINGS, *(name for name in query if name.startswith(OPTION)))
     asked = {name: query[name] for name in ours if query.get(name)}
     tab = asked.pop("tab", EXPLORE if asked else "")
+    if tab in _FORMER:
+        tab = _FORMER[tab]
+        asked = {"arms": _FORMER_ARMS} | asked
     if tab not in tabs:
         return Link(ignored=(_quoted("tab", tab),) if tab else ())
     values: dict[str, Any] = {}
@@ -142,6 +151,11 @@ def _concept(asked: _Asked) -> str | None:
     return text if 0 < len(text) <= _LONGEST else None
 
 
+def _arms(asked: _Asked) -> tuple[Arm, ...] | None:
+    arms = parse_arms(asked.text.split(ARMS))
+    return arms if len(arms) > 1 and not any(arm.images for arm in arms) else None
+
+
 def _measure(asked: _Asked) -> str:
     return metric(asked.text).key
 
@@ -157,6 +171,7 @@ _READ = {
     "model": _model,
     "condition": _condition,
     "concept": _concept,
+    "arms": _arms,
     "measure": _measure,
 }  # a condition is read after its model, and an option after its study
 _SETTINGS = {

@@ -17,7 +17,7 @@ from bias_core.studies.study_types import (
 )
 from bias_core.types import Attribute
 from bias_core.ui import messages, origins_film, origins_stop
-from bias_core.ui.form import HEADERS, attribute_rows, read_attributes
+from bias_core.ui.attribute_table import HEADERS, attribute_rows, read_table
 from bias_core.ui.messages import user_errors
 from bias_core.ui.origins_words import origins_headline
 from bias_core.ui.run_turns import RUN, in_line
@@ -156,7 +156,7 @@ class OriginsTab(StudyTab):
             design,
             concepts=str(own["concepts"] or "").split(","),
             template=str(own["template"] or ""),
-            attributes=read_attributes(own["attributes"]),
+            attributes=read_table(own["attributes"]),
             n=int(own["n"] or 0),
         )
 

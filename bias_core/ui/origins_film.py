@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bias_core.studies.number_text import format_estimate
 from bias_core.studies.oasis_spi import first_clear_step
 from bias_core.types import Estimate
-from bias_core.ui.groups import N_COLOURS
+from bias_core.ui.explore_view import N_COLOURS
 from bias_core.ui.templates import render, script
 
 if TYPE_CHECKING:

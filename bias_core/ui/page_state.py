@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 from gradio.blocks import BlocksConfig
 
-from bias_core.studies.explore_types import ExploreReport
 from bias_core.studies.saved_reports import is_saved, open_report
 from bias_core.studies.study_types import StudyReport
 from bias_core.ui.messages import user_errors
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from gradio.state_holder import SessionState
 
     from bias_core.services import Services
-    from bias_core.studies.saved_reports import Report
 
 
 class PageConfig(BlocksConfig):
@@ -129,9 +127,9 @@ def without_reports(value: Any, services: Services) -> Any:
 
     A report that nothing would open again (an example, one that was scored anew by hand) stays.
     """
-    if isinstance(value, (StudyReport, ExploreReport)):
+    if isinstance(value, StudyReport):
         return _Saved(run_id=value.run_id) if is_saved(value, services) else value
-    return _each_field(value, (StudyReport, ExploreReport), lambda one: without_reports(one, services))
+    return _each_field(value, (StudyReport,), lambda one: without_reports(one, services))
 
 
 def with_reports(value: Any, services: Services) -> Any:
@@ -143,12 +141,11 @@ def with_reports(value: Any, services: Services) -> Any:
     return full if is_whole else None
 
 
-def _opened(saved: _Saved, services: Services) -> Report | None:
+def _opened(saved: _Saved, services: Services) -> StudyReport | None:
     with user_errors():  # nothing to show is said by whoever needs it
         found = open_report(saved.run_id, services)
         if found is not None:
-            report = found.report
-            return by_name(report) if isinstance(report, StudyReport) else report
+            return by_name(found.report)
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,8 +13,7 @@ import gradio as gr
 from bias_core.errors import InvalidInput
 from bias_core.studies.catalogue import load_attribute_sets
 from bias_core.studies.designs import find_design
-from bias_core.studies.explore_export import attribute_text
-from bias_core.studies.explore_types import ExploreReport
+from bias_core.studies.explore_options import KIND, NO_WORDS, attribute_text, read_attributes
 from bias_core.studies.history import (
     Deleted,
     delete_run,
@@ -24,7 +24,6 @@ from bias_core.studies.history import (
     restore_run,
 )
 from bias_core.studies.imports import Imported, look_through
-from bias_core.studies.own_pictures import OWN_PICTURES, own_pictures
 from bias_core.studies.run_study import followed, run_study
 from bias_core.studies.saved_reports import SavedReport
 from bias_core.studies.study_types import StudySettings
@@ -45,9 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from bias_core.studies.progress import Progress
-    from bias_core.studies.saved_reports import Report
     from bias_core.studies.study_types import Design, StudyReport
-    from bias_core.ui.explore import Handlers
     from bias_core.ui.label import LabelTab
 
 Updates = dict[Any, Any]
@@ -67,18 +64,18 @@ class RunsTab(StudyTab):
     )
     studies: ClassVar = ()
     presets: ClassVar = ()
-    also: ClassVar = (OWN_PICTURES.kind, UNMEASURED.kind)
+    also: ClassVar = (UNMEASURED.kind,)
 
-    def connect(self, tabs: Any, shown: Any, others: Mapping[str, Any], explorer: Handlers) -> None:
+    def connect(self, tabs: Any, shown: Any, others: Mapping[str, Any]) -> None:
         """Wire what reaches into other tabs.
 
         ``tabs`` holds them all, ``shown`` is this one's ``gr.Tab``, ``others`` are the builders by key.
         """
-        self.tabs, self.explorer = tabs, explorer
+        self.tabs = tabs
         self.label: LabelTab = others["label"]
         self.others = [tab for tab in others.values() if isinstance(tab, Opening) and tab is not self]
         parts, visitor = self.parts, self.parts["visitor"]
-        everywhere = [tabs, parts["list"], *explorer.outputs(), *self.outputs()]
+        everywhere = [tabs, parts["list"], *self.outputs()]
         for tab in self.others:
             everywhere += tab.opened_outputs()
         self.everywhere = everywhere = list(dict.fromkeys(everywhere))
@@ -222,7 +219,7 @@ class RunsTab(StudyTab):
     def on_open(self, visitor: Visitor, event: gr.EventData) -> Updates:
         """Show the report of a run in the tab of its study."""
         with user_errors() as problem:
-            return self._show(open_run(self.services, visitor.key, str(event.run)), visitor)
+            return self._show(open_run(self.services, visitor.key, str(event.run)))
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def on_wanted(self, visitor: Visitor, event: gr.EventData) -> Updates:
@@ -265,7 +262,7 @@ class RunsTab(StudyTab):
         """Measure the import by attributes or by a study."""
         cancelled = visitor.stop.is_set
 
-        def start() -> Generator[Progress, None, Report]:
+        def start() -> Generator[Progress, None, StudyReport]:
             design, settings = self._asked(imported, *values)
             return run_study(design, settings, self.services, cancelled=cancelled, session=visitor.key)
 
@@ -275,7 +272,7 @@ class RunsTab(StudyTab):
         """Keep the import as a run of which nothing is measured, and make a labelling task of it."""
         cancelled = visitor.stop.is_set
 
-        def start() -> Generator[Progress, None, Report]:
+        def start() -> Generator[Progress, None, StudyReport]:
             settings = StudySettings(images=str(_present(imported).path), encoder=NOBODY)
             return run_study(UNMEASURED, settings, self.services, cancelled=cancelled, session=visitor.key)
 
@@ -306,16 +303,13 @@ class RunsTab(StudyTab):
             yield ended | show(found[0])
         elif found:
             saved = SavedReport(report=found[0], created=time.time())
-            yield ended | self._show(saved, visitor, f"Done in {found[0].seconds:.1f} s.")
+            yield ended | self._show(saved, f"Done in {found[0].seconds:.1f} s.")
         else:
             yield ended | {parts["status"]: messages.error_html(problem.message)}
 
-    def _show(self, saved: SavedReport, visitor: Visitor, says: str = "") -> Updates:
+    def _show(self, saved: SavedReport, says: str = "") -> Updates:
         """A report in the tab that shows such reports, or here."""
         report = saved.report
-        if isinstance(report, ExploreReport):
-            there = {self.tabs: gr.update(selected="explore"), self.parts["status"]: ""}
-            return there | self.explorer.opened(report, visitor.folder)
         tab = next((tab for tab in self.others if tab.claims(report.design)), self)
         there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
         status = {tab.parts["status"]: messages.done_html(says)} if says else {}
@@ -341,14 +335,15 @@ class RunsTab(StudyTab):
         force: bool = False,
     ) -> tuple[Design, StudySettings]:
         settings = StudySettings(images=str(_present(imported).path), encoder=str(encoder), force=force)
-        if what != OWN_PICTURES.name:
-            return find_design(what), settings
+        design = find_design(what)
+        if design.kind != KIND:
+            return design, settings
         own = ["|".join(part.strip() for part in line.split("|")) for line in (sentences or "").splitlines()]
         texts = [line for line in own if line]
         sets = {item.key: item for item in load_attribute_sets()}
-        if not texts and chosen in sets:
-            texts = [attribute_text(attribute) for attribute in sets[chosen].attributes]
-        return own_pictures(texts), settings
+        attributes = sets[chosen].attributes if not texts and chosen in sets else read_attributes(texts, "")
+        options = {**NO_WORDS, "concept": "", "attributes": [attribute_text(one) for one in attributes]}
+        return design, replace(settings, options=options)
 
     def _list(self, visitor: Visitor, deleted: Deleted | None = None) -> str:
         with user_errors() as problem:

@@ -10,7 +10,8 @@ from bias_core.statistics import images_needed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bias_core.studies.explore_types import AssociationScore, AttributeScore, ExploreReport
+    from bias_core.studies.explore_report import AssociationScore, Exploration
+    from bias_core.studies.explore_scores import AttributeScore
     from bias_core.types import Estimate
 
 Verdict = Literal["above", "below", "within", "unknown"]
@@ -42,32 +43,32 @@ def verdict(score: AttributeScore) -> Verdict:
     return "below" if share.high < reference else "within"
 
 
-def headline(report: ExploreReport) -> str:
+def headline(seen: Exploration) -> str:
     """One sentence on what stands out, another on the rest."""
-    n = len(report.scored_numbers)
+    n = len(seen.scored_numbers)
     if not n:
         return "There is no picture to score."
-    if not report.attributes:
-        return f"{n} pictures of “{report.prompt}”. No attribute was asked for."
-    compared = _compared(report)
+    if not seen.attributes:
+        return f"{n} pictures of “{seen.prompt}”. No attribute was asked for."
+    compared = _compared(seen)
     lead = max(compared, key=_departure)
     share, reference = f"{percent(lead.prevalence.value)} ({span(lead.prevalence)})", _reference(lead)
-    seen = f"“{lead.attribute.name}” is seen in {share} of {n} pictures"
+    found = f"“{lead.attribute.name}” is seen in {share} of {n} pictures"
     rate = f"the {reference} it is compared with" if lead.attribute.has_source else f"an assumed {reference}"
-    some = len(compared) < len(report.attributes)
+    some = len(compared) < len(seen.attributes)
     which = "attribute with a sourced rate departs" if some else "attribute departs"
     return {
-        "above": f"{seen}, more than {rate}. {_rest(compared, some=some)}",
-        "below": f"{seen}, less than {rate}. {_rest(compared, some=some)}",
-        "within": f"No {which} clearly from its reference. Farthest: {seen}, against {rate}.",
-        "unknown": f"{seen}. There is no real-world rate to compare it with.",
+        "above": f"{found}, more than {rate}. {_rest(compared, some=some)}",
+        "below": f"{found}, less than {rate}. {_rest(compared, some=some)}",
+        "within": f"No {which} clearly from its reference. Farthest: {found}, against {rate}.",
+        "unknown": f"{found}. There is no real-world rate to compare it with.",
     }[verdict(lead)].strip()
 
 
-def _compared(report: ExploreReport) -> Sequence[AttributeScore]:
+def _compared(seen: Exploration) -> Sequence[AttributeScore]:
     """The measured attributes whose P* has a source; all where there are none."""
-    sourced = [score for score in report.attributes if score.attribute.has_source]
-    return [score for score in sourced if not math.isnan(score.prevalence.value)] or report.attributes
+    sourced = [score for score in seen.attributes if score.attribute.has_source]
+    return [score for score in sourced if not math.isnan(score.prevalence.value)] or seen.attributes
 
 
 def says(score: AttributeScore) -> str:
@@ -114,12 +115,12 @@ def association_says(score: AssociationScore) -> str:
     return f"The interval contains 0: no lean towards “{a}” or “{b}” is shown, none ruled out ({numbers})."
 
 
-def how_many(report: ExploreReport) -> str:
+def how_many(seen: Exploration) -> str:
     """How many pictures a narrower interval needs."""
-    if not report.attributes or not report.scored_numbers:
+    if not seen.attributes or not seen.scored_numbers:
         return ""
-    needed = images_needed(_HALF_WIDTH, confidence=report.settings.confidence)
-    n = len(report.scored_numbers)
+    needed = images_needed(_HALF_WIDTH, confidence=seen.settings.confidence)
+    n = len(seen.scored_numbers)
     if n >= needed:
         return f"{n} pictures pin every share down to ±10 points or better."
     return f"To know every share to ±10 points takes {needed} pictures; these are {n}."

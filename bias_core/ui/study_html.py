@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bias_core.metrics.cards import METRICS, load_references
-from bias_core.studies.report import LIMITS
 from bias_core.studies.study_report import (
+    LIMITS,
     drawn_by,
     finding_rows,
     finding_table,
     finding_text,
     is_known,
     size_in_words,
+    title_of,
 )
 from bias_core.studies.study_types import StudyTable
 from bias_core.ui.take import FINDINGS
@@ -36,7 +37,7 @@ def header_html(report: StudyReport, headline: str) -> str:
     settings, design = report.settings, report.design
     scored = " scored" if report.results.findings or report.results.figures else ""
     lines = [
-        report.design.title,
+        title_of(report),
         f"{report.n_images:,} of {report.n_planned:,} pictures{scored}",
         *([f"{report.n_blocked:,} blocked by the model's safety checker"] if report.n_blocked else []),
         drawn_by(report),

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import gradio as gr
 
 from bias_core.studies.examples import list_examples, open_example
-from bias_core.studies.study_types import StudyReport
 from bias_core.ui import messages, study_form
 from bias_core.ui.links import query_of, read_link
 from bias_core.ui.messages import user_errors
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from bias_core.services import Services
     from bias_core.studies.examples import Example
     from bias_core.studies.saved_reports import SavedReport
-    from bias_core.studies.study_types import Design, StudySettings
+    from bias_core.studies.study_types import Design, StudyReport, StudySettings
 
 Updates = dict[Any, Any]
 _STORAGE_SECRET = "t2i-bias-explorer-settings-1"  # what is stored is not secret
@@ -59,8 +58,6 @@ class Opening:
     def opened(self, saved: SavedReport, banner: str = "") -> Updates:
         """A saved report with its settings in the form, where they can stand there."""
         report = saved.report
-        if not isinstance(report, StudyReport):
-            return {}
         shown: Updates = self.finished(report)
         shown[self.parts["header"]] = banner + shown[self.parts["header"]]
         what = "an example" if banner else "a run"

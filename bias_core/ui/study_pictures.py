@@ -15,11 +15,13 @@ from bias_core.ui.messages import heading_html
 from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pandas as pd
 
     from bias_core.studies.study_types import StudyReport
+
+    Opened = Callable[[StudyReport, pd.Series[Any]], str]
 
 MOST_SHOWN = 60
 _MOST_VALUES = 300
@@ -111,13 +113,13 @@ def build_pictures(key: str) -> PictureParts:
     return PictureParts(box=box, which=which, order=order, gallery=gallery, picture=picture, look=look)
 
 
-def wire_pictures(parts: PictureParts) -> None:
-    """Choosing and opening."""
+def wire_pictures(parts: PictureParts, opened: Opened | None = None) -> None:
+    """Choosing and opening; ``opened`` shows a picture large in the tab's own way, where it returns any."""
     quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     shown = [parts.gallery, parts.picture, parts.look]
     menus = [parts.which.input, parts.order.input]
     gr.on(menus, _on_choose, [parts.look, parts.which, parts.order], shown, **quiet)
-    parts.gallery.select(_on_open, parts.look, parts.picture, **quiet)
+    parts.gallery.select(_opener(opened), parts.look, parts.picture, **quiet)
 
 
 def show_pictures(parts: PictureParts, report: StudyReport | None) -> dict[Any, Any]:
@@ -153,22 +155,31 @@ def _on_choose(look: Look | None, which: str | None, order: str | None) -> tuple
     return _gallery(look), "", look
 
 
-def _on_open(look: Look | None, event: gr.SelectData) -> str:
-    if look is None:
-        return ""
-    rows = look.rows()
-    return picture_html(look.report, rows.iloc[int(event.index)]) if int(event.index) < len(rows) else ""
+def _opener(opened: Opened | None) -> Callable[[Look | None, gr.SelectData], str]:
+    def on_open(look: Look | None, event: gr.SelectData) -> str:
+        """One picture large."""
+        if look is None or int(event.index) >= len(rows := look.rows()):
+            return ""
+        row = rows.iloc[int(event.index)]
+        return (opened(look.report, row) if opened else "") or picture_html(look.report, row)
+
+    return on_open
 
 
 def _gallery(look: Look) -> Any:
     rows = look.rows()
     by = look.order.rpartition(" ")[0]
     captions = [
-        f"{i + 1}" + (f" · {format_number(float(row[by]))}" if by in rows else "")
+        _caption(row, i) + (f" · {format_number(float(row[by]))}" if by in rows else "")
         for i, (_, row) in enumerate(rows.iterrows())
     ]
     paths = [str(look.report.stored[image_id].path) for image_id in rows["image_id"]]
     return gr.update(value=list(zip(paths, captions, strict=True)), selected_index=None)
+
+
+def _caption(row: pd.Series[Any], place: int) -> str:
+    numbered = "number" in row and not math.isnan(row["number"])
+    return f"Picture {row['number']:.0f}" if numbered else f"{place + 1}"
 
 
 def picture_html(report: StudyReport, row: pd.Series[Any]) -> str:

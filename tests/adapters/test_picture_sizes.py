@@ -13,8 +13,7 @@ from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.runs.images import ImageStore
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.explore_plan import plan_explore
-from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.explore_options import explore_settings
 from bias_core.studies.prompt_notes import before_drawing
 from bias_core.studies.rows import RowMaker
 from bias_core.studies.study_types import Shot, StudySettings
@@ -22,6 +21,7 @@ from bias_core.types import ModelInfo
 from bias_core.waiting import FairLock
 from tests.adapters.families import build, rows_of
 from tests.adapters.newer_families import NEWER, draw_bare, model_of, row_of
+from tests.explored import plan_explore
 
 REFUSE = {"Z-Image", "Lumina 2", "CogView4", "PRX", "OmniGen", "AuraFlow", "GLM-Image", "Ideogram 4"}
 REFUSE |= {"SANA-Sprint", "ERNIE-Image"}
@@ -104,7 +104,7 @@ def test_rows_reports_and_pictures_of_a_run_have_the_size_that_is_drawn(newer_pi
     name = str(tmp_path / "hidream")
     asked = services.model_info(name)
     assert (asked.width, asked.height) != (256, 256)
-    settings = ExploreSettings(
+    settings = explore_settings(
         concept="doctor", model=name, condition="", n_images=1, num_inference_steps=1, force=True
     )
     plan = plan_explore(settings, services).rows

@@ -337,13 +337,13 @@ def test_services_borrow_for_what_does_not_come_with_the_program(spaces, tmp_pat
 
 
 def test_explore_scores_what_the_quota_allowed_and_says_how_to_go_on(spaces, services):
-    from bias_core.studies.explore import explore
-    from bias_core.studies.explore_types import ExploreSettings
+    from bias_core.studies.explore_options import explore_settings
     from bias_core.types import Attribute
+    from tests.explored import explore
 
     model = ZeroGpuTextToImage("big", Renders, Renders(), replace(INFO, default_steps=800), lambda: None)
     services._built["model", "calibration-renderer"] = model
-    settings = ExploreSettings(
+    settings = explore_settings(
         concept="doctor", model="calibration-renderer", n_images=12, attribute_a="", attribute_b="",
         attributes=(Attribute(name="man", positive="a man", negative="a female"),),
     )  # fmt: skip

@@ -14,15 +14,13 @@ from bias_core.runs.export import write_zip
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.catalogue import find_attribute, load_attribute_sets
-from bias_core.studies.compare import compare
-from bias_core.studies.compare_types import Arm, CompareSettings
 from bias_core.studies.designs import find_design
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_export import to_export
-from bias_core.studies.explore_types import ExploreSettings
-from bias_core.studies.own_pictures import own_pictures
+from bias_core.studies.explore_options import explore_settings
+from bias_core.studies.explore_report import Exploration
+from bias_core.studies.explore_results import KINDS
 from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.study_export import to_export
+from bias_core.studies.study_types import Arm, StudySettings
 
 FOLDER = Path(__file__).parent
 STUDIES = (
@@ -43,14 +41,15 @@ SCALE = 0.02
 def run(name, services, folder):
     """The numbers of one of the twelve runs: ``{path of the number: value}``."""
     if name == "explore":
-        return explored(exploration(services))
+        return explored(Exploration(exploration(services)))
     if name == "compare":
-        return numbers_of(comparison(services))
+        return compared(comparison(services))
     if name == "own-pictures":
         archive = folder / "pictures.zip"
-        write_zip(to_export(exploration(services)), archive)
-        settings = StudySettings(images=str(archive))
-        return numbers_of(complete(run_study(own_pictures(["man", "old"], 2), settings, services)))
+        write_zip(to_export(exploration(services), pictures=True), archive)
+        options = {"concept": "", "attribute_a": "", "attribute_b": "", "attributes": ["man", "old"]}
+        settings = StudySettings(images=str(archive), options={**options, "n_clusters": 2})
+        return numbers_of(complete(run_study(find_design("explore"), settings, services)))
     return numbers_of(complete(run_study(find_design(name), StudySettings(scale=SCALE), services)))
 
 
@@ -60,19 +59,19 @@ def attributes(services, *names):
 
 
 def exploration(services):
-    settings = ExploreSettings(
+    settings = explore_settings(
         concept="doctor",
         model="calibration-renderer",
         attributes=attributes(services, "man", "old", "glasses"),
         n_images=24,
         n_attribute_images=8,
     )
-    *_, report = explore(settings, services)
-    return report
+    return complete(run_study(find_design("explore"), settings, services))
 
 
 def comparison(services):
-    settings = CompareSettings(
+    settings = explore_settings(
+        StudySettings(),
         concept="doctor",
         arms=(Arm(condition="fair"), Arm(condition="extreme")),
         attributes=attributes(services, "man", "old"),
@@ -81,7 +80,54 @@ def comparison(services):
         n_images=24,
         n_attribute_images=8,
     )
-    return complete(compare(settings, services))
+    return complete(run_study(find_design("explore"), settings, services))
+
+
+_OLD_PLACES = (
+    ("prevalence_0", "man-p"),
+    ("corrected_1", "man-corrected"),
+    ("stereotype_2", "man-psi"),
+    ("prevalence_3", "old-p"),
+    ("corrected_4", "old-corrected"),
+    ("stereotype_5", "old-psi"),
+    ("alignment_6", "man-wals"),
+    ("spread_7", "man-spread"),
+    ("alignment_8", "old-wals"),
+    ("spread_9", "old-spread"),
+    ("association_10", "association"),
+)
+
+
+def compared(report):
+    """A comparison's numbers under the names that they had while Compare was a pipeline of its own."""
+    findings = {finding.key.partition(": ")[0]: finding for finding in report.results.findings}
+    tables = {table.key: table.frame for table in report.results.tables}
+    titles = {key: f.title for arm in report.arms for key, f in ((f.key, f) for f in arm.results.findings)}
+    rows = tables["differences"].set_index("finding")
+    told = {}
+    for i, (old, new) in enumerate(_OLD_PLACES):
+        key = new if new == "association" else f"all pictures-{new}"
+        finding = findings[key]
+        told |= estimate(f"findings/{old}", finding.estimate)
+        told[f"findings/{old}/p"] = finding.p_value
+        told[f"findings/{old}/published"] = None
+        told[f"findings/{old}/expected"] = finding.expected if old.startswith("prevalence") else None
+        row = rows.loc[titles[key]]
+        for column in ("value first", "value second", "difference", "low", "high", "n", "p", "p adjusted"):
+            told[f"tables/differences/{i}/{column}"] = float(row[column])
+        drawn = row["drawn"] if old.startswith("prevalence") else math.nan
+        told[f"tables/differences/{i}/drawn"] = float(drawn)
+    change = findings["change"]
+    told |= estimate("findings/change", change.estimate)
+    told |= {f"findings/change/{name}": None for name in ("p", "published", "expected")}
+    order = [f"all pictures-{a}-{end}" for a in ("man", "old") for end in KINDS] + ["association"]
+    by_arm = [{f.key: f.estimate for f in arm.results.findings} for arm in report.arms]
+    for i, one in enumerate(arm[key] for arm in by_arm for key in order):
+        for name in ("value", "low", "high", "n"):
+            told[f"tables/arms/{i}/{name}"] = float(getattr(one, name))
+    for i, row in tables["seeds"].iterrows():
+        told |= {f"tables/seeds/{i}/{name}": float(row[name]) for name in ("seed", "change")}
+    return told
 
 
 def explored(report):

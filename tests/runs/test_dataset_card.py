@@ -11,13 +11,12 @@ import yaml
 
 from bias_core.runs.export import DatasetFacts, column_kinds, dataset_card, write_folder, write_zip
 from bias_core.studies.designs import find_design
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_export import to_export as explore_export
-from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.explore_options import explore_settings
 from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.study_export import to_export
 from bias_core.studies.study_report import finding_rows
 from bias_core.studies.study_types import StudySettings
+from tests.explored import explore
 from tests.ui.fakes import FakeServices
 
 DESIGN = find_design("t2iat-tests")
@@ -56,9 +55,9 @@ def report(services):
 @pytest.fixture(scope="module")
 def exports(services, report):
     """Of a study and of an exploration, some of its pictures blanked."""
-    settings = ExploreSettings(concept="doctor", n_images=15, n_attribute_images=2)
+    settings = explore_settings(concept="doctor", n_images=15, n_attribute_images=2)
     *_, explored = explore(settings, services)
-    return {"study": to_export(report, pictures=True), "explore": explore_export(explored)}
+    return {"study": to_export(report, pictures=True), "explore": to_export(explored.report, pictures=True)}
 
 
 @pytest.fixture(scope="module")

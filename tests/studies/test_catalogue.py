@@ -6,8 +6,8 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.catalogue import find_attribute, load_attribute_sets, suggest_set
-from bias_core.studies.explore_plan import plan_explore
-from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.explore_options import explore_settings
+from tests.explored import plan_explore
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def sets():
 
 def test_every_built_in_set_can_be_explored_as_it_is(sets, services):
     for item in sets:
-        settings = ExploreSettings(concept=item.concept_hint or "person", attributes=item.attributes)
+        settings = explore_settings(concept=item.concept_hint or "person", attributes=item.attributes)
         plan_explore(settings, services)
         assert all(attribute.reference_source for attribute in item.attributes)
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import threading
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,13 +18,19 @@ from bias_core.metrics.association import association
 from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.runs.export import write_zip
 from bias_core.services import Services
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_export import to_command, to_export, to_python
-from bias_core.studies.explore_plan import plan_explore, settings_from_dict
-from bias_core.studies.explore_types import ExploreReport, ExploreSettings
+from bias_core.studies.designs import find_design
+from bias_core.studies.explore_options import explore_settings
+from bias_core.studies.explore_report import image_rows
 from bias_core.studies.progress import Progress
-from bias_core.studies.report import image_rows, score_rows, to_dict, to_markdown
+from bias_core.studies.run_study import with_options
+from bias_core.studies.study_export import to_command, to_export, to_python
+from bias_core.studies.study_report import finding_rows, to_dict, to_markdown
+from bias_core.studies.study_types import settings_from_dict
 from bias_core.types import Attribute
+from tests.explored import Explored, explore, plan_explore
+
+if TYPE_CHECKING:
+    from bias_core.studies.study_types import StudySettings
 
 MAN = Attribute(
     name="man",
@@ -34,7 +41,7 @@ MAN = Attribute(
 )
 NURSE = Attribute(name="nurse", positive="a nurse", negative="a doctor")
 
-SETTINGS = ExploreSettings(
+SETTINGS = explore_settings(
     concept="doctor",
     attributes=(MAN, NURSE),
     condition="fair",
@@ -42,32 +49,32 @@ SETTINGS = ExploreSettings(
     n_attribute_images=3,
     num_inference_steps=2,
 )
-RENDERED = replace(SETTINGS, model="calibration-renderer", n_images=11)
+RENDERED = explore_settings(SETTINGS, model="calibration-renderer", n_images=11)
 
 
-def run(settings: ExploreSettings, services: Services, **options) -> ExploreReport:
+def run(settings: StudySettings, services: Services, **options) -> Explored:
     *_, report = explore(settings, services, **options)
-    assert isinstance(report, ExploreReport)
+    assert isinstance(report, Explored)
     return report
 
 
-def numbers(report: ExploreReport) -> str:
+def numbers(report: Explored) -> str:
     """All that must be equal when the same is asked elsewhere."""
-    values = to_dict(report)
+    values = to_dict(report.report)
     return json.dumps({k: v for k, v in values.items() if k not in {"seconds", "run_id"}}, sort_keys=True)
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, RENDERED], ids=["diffusion", "renderer"])
 def test_the_report_has_every_picture_and_every_score(services, settings):
     report = run(settings, services)
-    assert [image.number for image in report.images] == list(range(1, settings.n_images + 1))
+    assert [image.number for image in report.images] == list(range(1, settings.options.n_images + 1))
     assert [image.row.prompt for image in report.attribute_images] == (
         ["a photo of a male doctor"] * 3 + ["a photo of a female doctor"] * 3
     )
     assert [score.attribute for score in report.attributes] == [MAN, NURSE]
     assert report.association is not None
     assert report.clusters is not None
-    assert len(report.clusters.labels) == settings.n_images
+    assert len(report.clusters.labels) == settings.options.n_images
     assert report.prompt == "a photo of a doctor"
 
 
@@ -99,7 +106,7 @@ def test_the_reader_s_known_errors_correct_the_share_where_they_are_known(servic
 
 
 def test_truth_is_told_by_the_renderer_and_by_nobody_else(services):
-    rendered = run(replace(RENDERED, condition="published"), services)
+    rendered = run(explore_settings(RENDERED, condition="published"), services)
     in_pictures = np.mean(
         [image.truth["gender"] == "masculine" for image in services.images.find(
             {image.id: image.row for image in rendered.images}).values()]
@@ -120,22 +127,22 @@ def test_asking_again_draws_and_embeds_nothing(services, assets, tmp_path):
     again_services.close()
     assert not model.loaded
     assert not encoder.loaded
-    assert all(image.reused for image in again.images)
-    assert not any(image.reused for image in first.images)
+    assert len(again.reused) == len(again.images)
+    assert first.reused == []
     assert numbers(again) == numbers(first)
     assert again.run_id == first.run_id
 
 
 def test_progress_has_all_finished_pictures_in_order(services):
-    steps = list(explore(replace(RENDERED, n_images=100), services))
-    progress = [step for step in steps if isinstance(step, Progress) and step.total]  # not of files
+    steps = list(explore(explore_settings(RENDERED, n_images=100), services))
+    progress = [step for step in steps if isinstance(step, Progress) and step.images]
     assert progress[0].total == 106
     for step in progress:
         groups = [image.row.group for image in step.images]
         assert groups == sorted(groups, key=["concept", "attribute_a", "attribute_b"].index)
     assert progress[-1].done == len(progress[-1].images) == 106
-    assert isinstance(steps[-1], ExploreReport)
-    assert sum(isinstance(step, ExploreReport) for step in steps) == 1
+    assert isinstance(steps[-1], Explored)
+    assert sum(isinstance(step, Explored) for step in steps) == 1
 
 
 def test_stopped_runs_score_what_is_finished_and_say_so(services):
@@ -144,16 +151,16 @@ def test_stopped_runs_score_what_is_finished_and_say_so(services):
 
     enough = n_stored() + 8
     # Asked by whoever draws, so that it does not matter how long the reader takes meanwhile.
-    report = run(replace(SETTINGS, n_images=30), services, cancelled=lambda: n_stored() >= enough)
-    assert isinstance(report, ExploreReport)
+    report = run(explore_settings(SETTINGS, n_images=30), services, cancelled=lambda: n_stored() >= enough)
+    assert isinstance(report, Explored)
     n = len(report.images)
     assert 8 <= n < 30
     assert report.attributes[0].prevalence.n == n
     assert "Stopped" in report.notes[0]
     assert report.association is None
     assert services.manifests.get(report.run_id).status == "cancelled"
-    resumed = run(replace(SETTINGS, n_images=30), services)
-    assert sum(image.reused for image in resumed.images) == n
+    resumed = run(explore_settings(SETTINGS, n_images=30), services)
+    assert len(resumed.reused) == n
     assert services.manifests.get(report.run_id).status == "finished"
 
 
@@ -162,7 +169,7 @@ def test_stopping_at_once_gives_an_empty_report_and_not_a_zero(services):
     assert report.images == ()
     assert report.attributes == ()
     assert any("no picture" in note for note in report.notes)
-    to_markdown(report)
+    to_markdown(report.report)
 
 
 def test_a_reader_that_goes_away_leaves_a_cancelled_run(services):
@@ -176,12 +183,12 @@ def test_a_reader_that_goes_away_leaves_a_cancelled_run(services):
 def test_visitors_have_runs_of_their_own_and_share_pictures(services):
     anna, bert = run(RENDERED, services, session="anna"), run(RENDERED, services, session="bert")
     assert anna.run_id != bert.run_id
-    assert all(image.reused for image in bert.images)
+    assert len(bert.reused) == len(bert.images)
     assert [manifest.id for manifest in services.manifests.list("anna")] == [anna.run_id]
 
 
 def test_two_visitors_at_once_get_the_same_numbers_and_runs_of_their_own(services):
-    reports: dict[str, ExploreReport] = {}
+    reports: dict[str, Explored] = {}
 
     def visit(name: str) -> None:
         reports[name] = run(SETTINGS, services, session=name)
@@ -199,27 +206,31 @@ def test_two_visitors_at_once_get_the_same_numbers_and_runs_of_their_own(service
 def test_long_prompts_are_said_to_be_cut(services):
     # The tiny models' tokenizers take 16 tokens, two of which mark start and end: "a doctor" and 12 more.
     long = "a {} " + "and so on " * 5 + "with a hat"
-    settings = replace(RENDERED, model="calibration-diffusion", template=long, n_images=2, attribute_a="")
-    settings = replace(settings, attribute_b="", num_inference_steps=1)
+    settings = explore_settings(
+        RENDERED, model="calibration-diffusion", template=long, n_images=2, attribute_a=""
+    )
+    settings = explore_settings(settings, attribute_b="", num_inference_steps=1)
     (note,) = [note for note in run(settings, services).notes if "longer than" in note]
     assert note.startswith(
         "The prompt is longer than CLIP reads (22 tokens where 16 fit): “and so on with a hat”"
     )
-    assert not any("longer than" in note for note in run(replace(RENDERED, template=long), services).notes)
+    assert not any(
+        "longer than" in note for note in run(explore_settings(RENDERED, template=long), services).notes
+    )
 
 
 def test_a_deleted_picture_is_drawn_again_and_the_numbers_stay(services):
     first = run(RENDERED, services)
     first.images[3].path.unlink()
     again = run(RENDERED, services)
-    assert [image.number for image in again.images if not image.reused] == [4]
+    assert set(range(1, 12)) - set(again.reused) == {4}
     assert numbers(again) == numbers(first)
 
 
 def test_eviction_spares_kept_runs(services):
     kept = run(RENDERED, services)
     services.manifests.keep(kept.run_id)
-    other = run(replace(RENDERED, seed=1000), services)
+    other = run(explore_settings(RENDERED, seed=1000), services)
     tight = Services(services.settings.model_copy(update={"cache_gb": 1e-9}))
     removed = tight.tidy()
     tight.close()
@@ -247,7 +258,7 @@ def test_blocked_pictures_are_counted_and_never_scored(services):
 
 def test_sentences_that_the_encoder_cannot_tell_apart_have_no_score(services):
     blind = Attribute(name="x", positive="a xylophone", negative="a zeppelin", reference=0.5)  # both unknown
-    report = run(replace(RENDERED, attributes=(MAN, blind)), services)
+    report = run(explore_settings(RENDERED, attributes=(MAN, blind)), services)
     man, x = report.attributes
     assert math.isnan(x.prevalence.value)
     assert math.isnan(x.stereotype.value)
@@ -256,7 +267,7 @@ def test_sentences_that_the_encoder_cannot_tell_apart_have_no_score(services):
 
 
 def test_one_picture_has_a_share_but_no_variety(services):
-    report = run(replace(RENDERED, n_images=1, attribute_a="", attribute_b=""), services)
+    report = run(explore_settings(RENDERED, n_images=1, attribute_a="", attribute_b=""), services)
     assert report.attributes[0].prevalence.n == 1
     assert math.isnan(report.attributes[0].wals.value)
     assert report.clusters is None
@@ -265,19 +276,19 @@ def test_one_picture_has_a_share_but_no_variety(services):
 
 
 def test_no_attribute_is_allowed(services):
-    assert run(replace(RENDERED, attributes=()), services).attributes == ()
+    assert run(explore_settings(RENDERED, attributes=()), services).attributes == ()
 
 
 @pytest.mark.parametrize("concept", ["医生 👩‍⚕️", "=cmd|' /C calc'!A0", "doctor\n\n# <script>", "{braces}"])
 def test_odd_concepts_are_drawn_and_reported(services, tmp_path, concept):
-    report = run(replace(RENDERED, concept=concept, n_images=4), services)
+    report = run(explore_settings(RENDERED, concept=concept, n_images=4), services)
     assert report.unknown_words or concept.startswith("doctor")
-    assert "<script>" not in to_markdown(report)
-    write_zip(to_export(report), tmp_path / "run.zip")
+    assert "<script>" not in to_markdown(report.report)
+    write_zip(to_export(report.report, pictures=True), tmp_path / "run.zip")
 
 
 def broken(**changes):
-    return replace(SETTINGS, **changes)
+    return lambda: explore_settings(SETTINGS, **changes)
 
 
 @pytest.mark.parametrize(
@@ -286,16 +297,16 @@ def broken(**changes):
         (broken(concept="  "), "concept is empty"),
         (broken(concept="x" * 10_000), "10,013 characters"),
         (broken(template="no slot"), "exactly one {}"),
-        (broken(n_images=0), "number of images must be a whole number of at least 1, got 0"),
+        (broken(n_images=0), "n_images must be at least 1, got 0"),
         (broken(n_images=-3), "got -3"),
-        (broken(n_images=10**9), "asks for 1,000,000,006 pictures, and one run may have at most 5,000"),
+        (broken(n_images=10**6), "asks for 1,000,006 pictures, and one run may have at most 5,000"),
         (broken(n_images=2.5), "got 2.5"),
-        (broken(n_attribute_images=0), "per attribute side"),
-        (broken(num_inference_steps=0), "steps must be a whole number from 1 to 150"),
+        (broken(n_attribute_images=0), "n_attribute_images must be at least 1"),
+        (broken(num_inference_steps=0), "num_inference_steps must be at least 1"),
         (broken(guidance_scale=float("nan")), "guidance"),
-        (broken(guidance_scale=31.0), "guidance scale must be from 0 to 30"),
+        (broken(guidance_scale=31.0), "guidance_scale must be at most 30"),
         (broken(seed=-1), "seed"),
-        (broken(n_clusters=0), "clusters"),
+        (broken(n_clusters=-1), "n_clusters must be at least 0"),
         (broken(confidence=1.0), "confidence"),
         (broken(attribute_b=""), "both words, or neither"),
         (broken(attribute_b="male"), "two different"),
@@ -310,7 +321,7 @@ def broken(**changes):
 )  # fmt: skip
 def test_settings_that_cannot_be_used_are_said_before_anything_happens(services, settings, message):
     with pytest.raises(InvalidInput) as caught:
-        next(explore(settings, services))
+        next(explore(settings(), services))
     assert message in str(caught.value)
     assert services.manifests.list() == []
 
@@ -327,64 +338,54 @@ def test_settings_that_cannot_be_used_are_said_before_anything_happens(services,
 )
 def test_unknown_names_are_answered_with_what_exists(services, settings, message):
     with pytest.raises(UnknownModel, match=message):
-        next(explore(settings, services))
+        next(explore(settings(), services))
 
 
 def test_missing_weights_fail_the_run_and_lose_nothing(services):
     with pytest.raises(ModelUnavailable, match="trigger"):
-        run(replace(SETTINGS, condition="trigger"), services)
+        run(explore_settings(SETTINGS, condition="trigger"), services)
     assert services.manifests.list()[0].status == "failed"
 
 
 def test_settings_survive_the_manifest(services):
     report = run(RENDERED, services)
-    assert settings_from_dict(services.manifests.get(report.run_id).settings) == RENDERED
+    design = find_design("explore")
+    kept = settings_from_dict(services.manifests.get(report.run_id).settings)
+    assert with_options(design, kept) == with_options(design, RENDERED)
 
 
 def test_the_renderer_ignores_sampler_settings_so_that_pictures_are_shared(services):
     plain = plan_explore(RENDERED, services)
-    other = plan_explore(replace(RENDERED, num_inference_steps=50, guidance_scale=3.0), services)
+    other = plan_explore(explore_settings(RENDERED, num_inference_steps=50, guidance_scale=3.0), services)
     assert [row.id for row in plain.rows] == [row.id for row in other.rows]
 
 
 def test_every_score_is_shown_with_n_interval_null_value_and_meaning(services):
     report = run(RENDERED, services)
-    rows = score_rows(report)
-    assert {row["score"] for row in rows} == {
-        "P",
-        "P corrected",
-        "Ψ",
-        "P − P*",
-        "WALS",
-        "spread",
-        "association",
-    }
-    assert all(row["meaning"] and row["n"] for row in rows)
-    text = to_markdown(report)
-    assert "P* = 0.5 (assumed 50 %, a choice)" in text
+    rows = finding_rows(report.report)
+    assert [row["finding"] for row in rows] == [
+        "man", "nurse", "man, corrected", "man", "man", "man", "nurse", "man", "nurse", "male against female",
+    ]  # fmt: skip
+    assert all(row["says"] and row["n"] for row in rows)
+    text = to_markdown(report.report)
+    assert "assumed 50 %, a choice" in text
     assert "perceived" in text
     assert "debias" not in text.lower()
-    assert json.loads(json.dumps(to_dict(report), allow_nan=False))["run_id"] == report.run_id
+    values = json.loads(json.dumps(to_dict(report.report), allow_nan=False))
+    assert values["run_id"] == report.run_id
+    assert values["attributes"][1]["stereotype"]["value"] is None  # without a rate P* nothing is known of it
+    assert "no real-world rate" in values["attributes"][1]["stereotype"]["note"]
     assert not re.search(r"\bnan\b|\bNone\b|– to –| – ", text)
-
-
-def test_many_scores_are_a_file_beside_the_report(services):
-    report = run(RENDERED, services)
-    many = replace(report, attributes=report.attributes * 11)
-    n_rows, text = len(score_rows(many)), to_markdown(many)
-    assert n_rows > 40
-    assert f"of {n_rows} rows; all are in [scores.csv](scores.csv)." in text
-    assert "](" not in to_markdown(many, beside=False)
-    assert "scores.csv" not in to_markdown(report)
-    assert len(to_export(many).tables["scores"]) == n_rows
 
 
 def test_copied_python_lines_give_the_same_settings():
     names: dict = {}
-    text = to_python(SETTINGS).replace("*_, report = explore(settings, Services())\n", "")
-    exec(text, names)
-    assert names["settings"] == SETTINGS
+    design = find_design("explore")
+    lines = to_python(design, SETTINGS).splitlines()
+    exec("\n".join(lines[: next(i for i, line in enumerate(lines) if line.startswith("report = "))]), names)
+    assert with_options(design, names["settings"]) == with_options(design, SETTINGS)
 
 
 def test_a_concept_that_begins_with_a_dash_is_quoted():
-    assert to_command(replace(SETTINGS, concept="-x; rm")).endswith("-- '-x; rm'")
+    command = to_command(find_design("explore"), explore_settings(SETTINGS, concept="-x; rm"))
+    assert "-- '-x; rm'" in command

@@ -10,13 +10,13 @@ import pytest
 from bias_core.errors import Cancelled, InvalidInput, StorageError
 from bias_core.runs.manifests import Manifest
 from bias_core.studies.designs import find_design
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.explore_options import explore_settings
 from bias_core.studies.history import delete_run, go_on, keep_run, list_runs, open_run, restore_run
 from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.saved_reports import report_store
 from bias_core.studies.study_report import to_dict
 from bias_core.studies.study_types import StudySettings
+from tests.explored import explore
 from tests.ui.fakes import FakeServices
 
 ME, OTHER = "a" * 32, "b" * 32
@@ -126,7 +126,7 @@ def test_a_design_of_ones_own_goes_on_too(services):
 
 
 def test_an_exploration_goes_on_and_opens(services):
-    settings = ExploreSettings(concept="nurse", n_images=5, attribute_a="", attribute_b="")
+    settings = explore_settings(concept="nurse", n_images=5, attribute_a="", attribute_b="")
     *_, report = explore(settings, services, session=ME)
     assert open_run(services, ME, report.run_id).report.settings == settings
     assert complete(go_on(services, ME, report.run_id)).settings == settings

@@ -17,8 +17,7 @@ from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.designs import find_design
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_types import ExploreReport, ExploreSettings
+from bias_core.studies.explore_options import explore_settings
 from bias_core.studies.label_report import label_report
 from bias_core.studies.label_sources import (
     Candidate,
@@ -36,10 +35,10 @@ from bias_core.studies.label_use import (
     score_with_labels,
     takes_labels,
 )
-from bias_core.studies.own_pictures import own_pictures
 from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.study_types import StudyReport, StudySettings
 from bias_core.types import Attribute
+from tests.explored import explore, measured
 from tests.studies.simulated_raters import expected_kappa, simulate
 
 ERROR = 0.1
@@ -199,19 +198,19 @@ def test_without_two_raters_nothing_is_said_of_agreement(services, study):
 
 def test_people_s_labels_correct_what_a_reader_gets_wrong(services, tmp_path):
     man = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
-    settings = ExploreSettings(
+    settings = explore_settings(
         concept="doctor", attributes=(man,), model="calibration-renderer", attribute_a="", attribute_b="",
         n_images=60,
     )  # fmt: skip
     *_, report = explore(settings, services)
-    assert isinstance(report, ExploreReport)
+    seen, report = report, report.report
     task = own_task("Does this person look masculine?", ["yes", "no"], raters_per_item=1)
     pictures = task_pictures(candidates(report, kind_of(report)), task)
     made = create_task(services.labels, task, pictures)
     set_status(services.labels, made.key, "open")
-    score = report.attributes[0]
+    score = seen.attributes[0]
     called = dict(
-        zip([i.id for i in report.images], score.similarity_positive > score.similarity_negative, strict=True)
+        zip([i.id for i in seen.images], score.similarity_positive > score.similarity_negative, strict=True)
     )
     # People see what the reader sees, but for every fifth picture that it calls a man: specificity suffers.
     men = [image_id for image_id, is_man in called.items() if is_man]
@@ -291,7 +290,7 @@ def test_pictures_of_an_import_are_asked_about_with_the_words_of_its_owner(servi
     for one in candidates(study, "pst_single")[:4]:
         shutil.copyfile(one.path, folder / f"{one.number}.png")
     settings = StudySettings(images=str(tmp_path / "pictures"))
-    report = complete(run_study(own_pictures(["man"]), settings, services))
+    report = measured(settings, services)
     assert kind_of(report) == "own"
     task = pst_task(paired=False)
     items = task_pictures(candidates(report, "pst_single"), task, who="cook")

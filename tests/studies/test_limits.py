@@ -14,24 +14,19 @@ from typer.testing import CliRunner
 from bias_core.cli import app
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.settings import Settings
-from bias_core.studies.compare import compare
-from bias_core.studies.compare_plan import plan_compare
-from bias_core.studies.compare_types import Arm, CompareSettings
 from bias_core.studies.designs import find_design, list_designs, program_of, typed_options
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_plan import plan_explore
-from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.explore_options import compare_settings, explore_settings
 from bias_core.studies.internal_bias_own import own_targets
 from bias_core.studies.limits import check_budget, looks_at_stop
-from bias_core.studies.own_pictures import own_pictures
 from bias_core.studies.run_study import complete, plan_study, run_study, with_options
 from bias_core.studies.setting_fields import settings_of
 from bias_core.studies.stop_regenerate import regenerate
 from bias_core.studies.study_size import n_asked
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.study_types import Arm, StudySettings
 from bias_core.types import Attribute
 from bias_core.ui.api import Tools
 from bias_core.ui.api_studies import StudyTools
+from tests.explored import explore, own_pictures
 from tests.ui.fakes import FakeServices
 
 DRAWN = [design for design in list_designs() if design.name != "tbyb-dataset"]
@@ -76,13 +71,13 @@ def test_pictures_that_are_drawn_while_measuring_count_too(services):
 
 
 def test_exploring_and_comparing_count_all_their_pictures(services):
-    asked = ExploreSettings(concept="doctor", n_images=4, n_attribute_images=2)
-    with pytest.raises(InvalidInput, match="exploring 'doctor' asks for 8 pictures"):
+    asked = explore_settings(concept="doctor", n_images=4, n_attribute_images=2)
+    with pytest.raises(InvalidInput, match="exploring “a photo of a doctor” asks for 8 pictures"):
         list(explore(asked, services))
     arms = tuple(Arm(condition=condition) for condition in ("fair", "published"))
     words = {"attribute_a": "male", "attribute_b": "female", "n_attribute_images": 1}
-    with pytest.raises(InvalidInput, match="comparing 2 arms on 'doctor' asks for 8 pictures"):
-        complete(compare(CompareSettings(concept="doctor", arms=arms, n_images=2, **words), services))
+    with pytest.raises(InvalidInput, match="asks for 8 pictures"):
+        list(explore(compare_settings("doctor", arms, n_images=2, **words), services))
 
 
 def test_an_import_is_counted_before_it_is_opened(services, tmp_path, monkeypatch):
@@ -91,8 +86,12 @@ def test_an_import_is_counted_before_it_is_opened(services, tmp_path, monkeypatc
     for i in range(8):
         Image.fromarray(np.full((8, 8, 3), i, dtype=np.uint8)).save(folder / f"{i}.png")
     monkeypatch.setattr("bias_core.runs.imports.decode", None)
-    with pytest.raises(InvalidInput, match="own-pictures on mine asks for 8 pictures"):
-        complete(run_study(own_pictures(["man"]), StudySettings(images=str(folder.parent)), services))
+    with pytest.raises(InvalidInput, match="explore on mine asks for 8 pictures"):
+        complete(
+            run_study(
+                find_design("explore"), own_pictures(StudySettings(images=str(folder.parent))), services
+            )
+        )
 
 
 DOORS = [
@@ -220,13 +219,11 @@ def test_words_of_ones_own_that_cannot_be_written_are_refused(tmp_path, words):
 def test_stop_is_looked_at_while_an_exploration_or_a_comparison_is_laid_out(services, monkeypatch):
     monkeypatch.setattr("bias_core.studies.limits._SECONDS_BETWEEN_LOOKS", -1.0)
     man = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman")
-    fair, published = Arm(condition="fair"), Arm(condition="published")
-    explored = ExploreSettings(
+    arms = (Arm(condition="fair"), Arm(condition="published"))
+    one = explore_settings(
         concept="nurse", model="calibration-renderer", n_images=7, attribute_a="", attribute_b=""
     )
-    compared = CompareSettings(concept="nurse", n_images=3, attributes=(man,), arms=(fair, published))
-    for plan, settings in ((plan_explore, explored), (plan_compare, compared)):
-        looks = iter([False, False, False, False, True])
+    several = compare_settings("nurse", arms, n_images=3, attributes=(man,))
+    for settings in (one, several):
         with pytest.raises(Cancelled, match="before anything was drawn"):
-            plan(settings, services, cancelled=looks.__next__)
-        assert next(looks, None) is None
+            plan_study(find_design("explore"), settings, services, cancelled=lambda: True)

@@ -14,14 +14,14 @@ from bias_core.errors import Cancelled, ModelUnavailable
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.designs import find_design, program_of
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.explore_options import explore_settings
 from bias_core.studies.rows import RowMaker
 from bias_core.studies.run_study import complete, run_study, with_options
 from bias_core.studies.study_data import StudyData
 from bias_core.studies.study_types import StudySettings
 from bias_core.studies.tbyb_own import design_of_prompts
 from bias_core.types import Attribute
+from tests.explored import explore
 
 SECONDS = 0.12  # of a batch, to draw and to read
 BATCH, N_BATCHES = 4, 10
@@ -116,7 +116,7 @@ def slow(tmp_path):
     built.close()
 
 
-EXPLORED = ExploreSettings(
+EXPLORED = explore_settings(
     concept="doctor", model="calibration-renderer", encoder="org/slow", attributes=(MAN,), attribute_a="",
     attribute_b="", n_images=BATCH * N_BATCHES,
 )  # fmt: skip

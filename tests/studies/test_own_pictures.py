@@ -11,12 +11,14 @@ import pytest
 from bias_core.calibration.render import render
 from bias_core.errors import InvalidInput
 from bias_core.runs.export import write_zip
+from bias_core.studies.designs import find_design
+from bias_core.studies.explore_results import ALL
 from bias_core.studies.imports import look_through
-from bias_core.studies.own_pictures import ALL, OWN_PICTURES, chosen_attributes
-from bias_core.studies.run_study import complete, run_study, with_options
+from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.study_export import to_export
 from bias_core.studies.study_report import finding_rows, table_of
 from bias_core.studies.study_types import StudySettings
+from tests.explored import explore_settings, measured, own_pictures
 from tests.ui.fakes import FakeServices, _portrait
 
 DARK, LIGHT = "a photo of a mechanic", "a photo of a nurse"
@@ -44,9 +46,9 @@ def path(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def report(services, path):
-    options = {"attributes": ["dark skin", "old"], "groups": 2}
-    settings = StudySettings(images=str(path), options=options, force=True)
-    return complete(run_study(OWN_PICTURES, settings, services))
+    settings = StudySettings(images=str(path), force=True)
+    settings = explore_settings(own_pictures(settings, "dark skin", "old"), n_clusters=2)
+    return complete(run_study(find_design("explore"), settings, services))
 
 
 def test_what_is_planted_is_found_per_prompt(report):
@@ -68,17 +70,19 @@ def test_every_picture_has_its_reading_and_its_group(report):
 def test_the_export_of_an_import_gives_the_same_numbers(services, report, tmp_path):
     zipped = write_zip(to_export(report, pictures=True), tmp_path / "again.zip")
     settings = StudySettings(images=str(zipped), options=report.settings.options, force=True)
-    again = complete(run_study(OWN_PICTURES, settings, services))
+    again = complete(run_study(find_design("explore"), settings, services))
     assert finding_rows(again) == finding_rows(report)
 
 
 def test_without_pictures_or_attributes_it_is_refused(services, path):
-    with pytest.raises(InvalidInput, match=r"needs a folder or zip of pictures"):
-        complete(run_study(OWN_PICTURES, StudySettings(), services))
-    for attributes, words in (([], "no attribute"), (["unheard-of"], "no built-in attribute")):
-        settings = StudySettings(images=str(path), options={"attributes": attributes}, force=True)
-        with pytest.raises(InvalidInput, match=words):
-            complete(run_study(OWN_PICTURES, settings, services))
+    with pytest.raises(InvalidInput, match=r"the concept is empty"):
+        measured(StudySettings(), services)
+    settings = StudySettings(images=str(path), force=True)
+    nothing = explore_settings(own_pictures(settings), attributes=())
+    with pytest.raises(InvalidInput, match="no attribute"):
+        complete(run_study(find_design("explore"), nothing, services))
+    with pytest.raises(InvalidInput, match="no built-in attribute"):
+        measured(settings, services, "unheard-of")
 
 
 def test_too_few_pictures_are_refused(services, tmp_path):
@@ -88,33 +92,52 @@ def test_too_few_pictures_are_refused(services, tmp_path):
         archive.writestr(f"{DARK}/1.png", buffer.getvalue())
     settings = StudySettings(images=str(tmp_path / "few.zip"), force=True)
     with pytest.raises(InvalidInput, match="at least 4 pictures"):
-        complete(run_study(OWN_PICTURES, settings, services))
+        measured(settings, services)
 
 
-def test_ones_own_sentences_are_taken():
-    text = "tall|a photo of a tall man|a photo of a short man|0.4|a guess"
-    settings = with_options(OWN_PICTURES, StudySettings(options={"attributes": [text]}))
-    (attribute,) = chosen_attributes(settings)
-    assert (attribute.name, attribute.reference) == ("tall", 0.4)
+def test_pictures_of_a_concept_are_found_by_its_prompt(services, path):
+    settings = explore_settings(
+        StudySettings(images=str(path), force=True), concept="mechanic", attributes=["dark skin"],
+        attribute_a="", attribute_b="",
+    )  # fmt: skip
+    found = complete(run_study(find_design("explore"), settings, services))
+    assert set(found.pictures["prompt"]) == {DARK}
+    assert found.n_images == 12
+
+
+def test_a_design_file_of_an_older_version_still_runs(services, path, tmp_path):
+    text = """
+title: Attributes in pictures of your own
+kind: own_pictures
+reference: dehdashtian2025oasis
+where: Eqs. 1 to 5, on imported pictures
+summary: Of an older version.
+options: {attributes: [tall|a tall man|a short man|0.4|a guess, old], groups: 2}
+"""
+    (tmp_path / "own-pictures.yaml").write_text(text)
+    design = find_design(str(tmp_path / "own-pictures.yaml"))
+    found = complete(run_study(design, StudySettings(images=str(path), force=True), services))
+    table = table_of(found, "attributes").frame
+    assert list(table["attribute"][:2]) == ["tall", "old"]
+    assert table["P*"][0] == 0.4
+    assert set(found.pictures["looks_like"]) == {"group 1", "group 2"}
 
 
 def test_the_studies_that_fit_are_told(path):
     found = look_through(path)
     assert found.counts == {DARK: 12, LIGHT: 7, "a red door": 1}
     fits = {fit.design.name: fit for fit in found.fits}
-    assert fits["own-pictures"].n_found == fits["tbyb-dataset"].n_found == 20
+    assert fits["explore"].n_found == fits["tbyb-dataset"].n_found == 20
     assert fits["t2iat-tests"].n_found == 0
     assert fits["t2iat-tests"].n_asked > 0
     assert fits["t2iat-tests"].examples
-    assert found.fits[0].design.name == "own-pictures"
+    assert found.fits[0].design.name == "explore"
     assert not [name for name in fits if name.startswith("validity")]
     order = [fit.n_found == 0 for fit in found.fits]
     assert order == sorted(order)
 
 
 def test_a_study_that_asks_for_these_prompts_says_how_many(services, tmp_path):
-    from bias_core.studies.designs import find_design
-
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     drawn = complete(run_study(find_design("t2iat-tests"), settings, services))
     path = write_zip(to_export(drawn, pictures=True), tmp_path / "drawn.zip")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,30 +14,25 @@ from typer.testing import CliRunner
 from bias_core.cli import app
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.runs.export import write_zip
-from bias_core.studies.compare import compare
-from bias_core.studies.compare_types import Arm, CompareSettings
 from bias_core.studies.designs import find_design, list_designs
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_export import to_command
-from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.explore_options import compare_settings, explore_settings
 from bias_core.studies.internal_bias_own import own_targets
 from bias_core.studies.oasis_own import own_concepts
-from bias_core.studies.own_pictures import own_pictures
-from bias_core.studies.report import to_dict, to_markdown
 from bias_core.studies.run_study import complete, plan_study, run_study
 from bias_core.studies.stop_regenerate import regenerate
-from bias_core.studies.study_export import to_export
-from bias_core.studies.study_report import to_dict as study_dict
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.study_export import to_command, to_export
+from bias_core.studies.study_report import to_dict, to_markdown
+from bias_core.studies.study_types import Arm, StudySettings
 from bias_core.types import Attribute
 from bias_core.ui.api import Tools
 from bias_core.ui.api_studies import StudyTools
-from bias_core.ui.results import header_html
+from bias_core.ui.study_html import header_html
+from tests.explored import explore, measured, own_pictures
 from tests.ui.fakes import FakeServices
 
 OTHER = "org/photographs"  # a model of which nobody knows what it draws
 MAN = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
-SETTINGS = ExploreSettings(
+SETTINGS = explore_settings(
     concept="doctor", attributes=(MAN,), attribute_a="", attribute_b="", n_images=4, num_inference_steps=1
 )
 REFUSED = "reads? the pictures of the calibration world only"
@@ -52,7 +46,7 @@ def services(tmp_path_factory):
 
 
 def explored(services, **changes):
-    *_, report = explore(replace(SETTINGS, **changes), services)
+    *_, report = explore(explore_settings(SETTINGS, **changes), services)
     return report
 
 
@@ -130,9 +124,9 @@ def test_explore_and_compare_refuse_it_and_draw_nothing(services, tmp_path):
     fresh = FakeServices(tmp_path)
     with pytest.raises(InvalidInput, match=f"{OTHER} are not known"):
         explored(fresh, model=OTHER)
-    asked = CompareSettings(concept="doctor", arms=(Arm(), Arm(model=OTHER)), attributes=(MAN,), n_images=2)
+    asked = compare_settings("doctor", (Arm(), Arm(model=OTHER)), attributes=(MAN,), n_images=2)
     with pytest.raises(InvalidInput, match=f"{OTHER} are not known"):
-        complete(compare(asked, fresh))
+        list(explore(asked, fresh))
     assert not list(tmp_path.rglob("*.png"))
     assert not fresh.manifests.list()
     fresh.close()
@@ -141,10 +135,12 @@ def test_explore_and_compare_refuse_it_and_draw_nothing(services, tmp_path):
 def test_a_forced_exploration_says_so_first(services):
     report = explored(services, model=OTHER, force=True)
     assert report.warning.startswith("Forced: calibration-clip")
-    assert to_markdown(report).splitlines()[2] == f"> **{report.warning}**"
-    assert next(iter(to_dict(report).items())) == ("warning", report.warning)
-    assert header_html(report).startswith('<p class="warning" role="alert">Forced: calibration-clip')
-    assert to_command(report.settings).endswith("--force")
+    assert to_markdown(report.report).splitlines()[2] == f"> **{report.warning}**"
+    assert next(iter(to_dict(report.report).items())) == ("warning", report.warning)
+    assert header_html(report.report, "").startswith(
+        '<p class="warning" role="alert">Forced: calibration-clip'
+    )
+    assert to_command(report.design, report.settings).endswith("--force")
 
 
 def test_a_forced_study_and_comparison_say_so_first(services, tmp_path):
@@ -152,26 +148,25 @@ def test_a_forced_study_and_comparison_say_so_first(services, tmp_path):
     report = complete(run_study(find_design("oasis-doctors"), settings, services))
     exported = to_export(report)
     assert exported.markdown.splitlines()[2].startswith("> **Forced: calibration-clip")
-    assert next(iter(study_dict(report))) == "warning"
+    assert next(iter(to_dict(report))) == "warning"
     assert "Forced" in exported.facts.summary
     assert "--force" in exported.facts.command
     arms = (Arm(), Arm(model=OTHER))
-    asked = CompareSettings(concept="doctor", arms=arms, attributes=(MAN,), n_images=3, force=True)
-    compared = complete(compare(asked, services))
+    asked = compare_settings("doctor", arms, attributes=(MAN,), n_images=3, force=True)
+    *_, compared = explore(asked, services)
     assert compared.warning.count("Forced") == 1
-    assert (compared.settings.model, compared.settings.condition) == (
-        f"calibration-renderer (published) and {OTHER}",
-        "",
-    )
+    assert f"{OTHER}" in to_markdown(compared.report)
 
 
 def test_imported_noise_is_refused_by_every_study_that_takes_it(services, tmp_path):
     folder = noise(tmp_path / "mine")
-    for design in (own_pictures(["man"]), find_design("tbyb-dataset"), find_design("oasis-doctors")):
+    with pytest.raises(InvalidInput, match="of imported:mine are not known"):
+        measured(StudySettings(images=str(folder)), services)
+    for design in (find_design("tbyb-dataset"), find_design("oasis-doctors")):
         with pytest.raises(InvalidInput, match="of imported:mine are not known"):
             complete(run_study(design, StudySettings(images=str(folder)), services))
     forced = StudySettings(images=str(folder), force=True)
-    assert "imported:mine" in complete(run_study(own_pictures(["man"]), forced, services)).warning
+    assert "imported:mine" in measured(forced, services).warning
 
 
 @pytest.fixture(scope="module")
@@ -183,13 +178,13 @@ def exported(services, tmp_path_factory):
 
 
 def test_imported_pictures_of_a_calibration_model_are_known_by_their_own_record(services, exported):
-    report = complete(run_study(own_pictures(["man"]), StudySettings(images=str(exported)), services))
+    report = measured(StudySettings(images=str(exported)), services)
     assert report.warning == ""
     assert report.settings.model == "imported:drawn"
     other = FakeServices(services.settings.data_dir)
     other.revision = lambda name: f"newer-{name}"  # these weights drew none of them
     with pytest.raises(InvalidInput, match=REFUSED):
-        complete(run_study(own_pictures(["man"]), StudySettings(images=str(exported)), other))
+        measured(StudySettings(images=str(exported)), other)
     other.close()
 
 
@@ -199,12 +194,12 @@ def test_one_picture_from_elsewhere_makes_an_import_unknown(services, exported, 
     with zipfile.ZipFile(exported) as archive:
         archive.extractall(tmp_path / "both")
     whole = StudySettings(images=str(tmp_path / "both"))
-    plan_study(own_pictures(["man"]), whole, services)
+    plan_study(find_design("explore"), own_pictures(whole), services)
     drawn = sorted((tmp_path / "both").rglob("train/*.png"))[0]
     with Image.open(drawn) as image:
         image.convert("RGB").save(drawn)  # without its record
     with pytest.raises(InvalidInput, match=REFUSED):
-        plan_study(own_pictures(["man"]), whole, services)
+        plan_study(find_design("explore"), own_pictures(whole), services)
 
 
 def test_a_lora_of_ones_own_leaves_the_calibration_world(services, tmp_path):
@@ -324,8 +319,8 @@ def test_a_condition_exists_only_for_models_that_have_conditions(services):
     report = explored(services, model=OTHER, encoder="org/clip")
     assert report.settings.condition == ""
     assert services.manifests.get(report.run_id).settings["condition"] == ""
-    exported = json.dumps(to_dict(report)) + to_markdown(report) + to_command(report.settings)
-    assert "published" not in exported + header_html(report)
+    exported = to_markdown(report.report) + to_command(report.design, report.settings)
+    assert "published" not in exported + header_html(report.report, "")
     study = complete(
         run_study(
             find_design("oasis-doctors"), StudySettings(model=OTHER, encoder="org/clip", scale=0.01), services
@@ -340,7 +335,7 @@ def test_a_condition_exists_only_for_models_that_have_conditions(services):
 
 def test_an_arm_of_another_model_is_not_named_after_a_condition(services):
     arms = (Arm(), Arm(model=OTHER))
-    asked = CompareSettings(concept="doctor", arms=arms, attributes=(MAN,), encoder="org/clip", n_images=3)
-    report = complete(compare(asked, services))
-    assert report.design.title == f"doctor: calibration-renderer, published against {OTHER}"
-    assert report.settings.options["arms"][1]["condition"] == ""
+    asked = compare_settings("doctor", arms, attributes=(MAN,), encoder="org/clip", n_images=3)
+    *_, report = explore(asked, services)
+    assert [arm.name for arm in report.arms] == ["calibration-renderer", OTHER]
+    assert report.arms[1].settings.condition == ""

@@ -14,10 +14,9 @@ import pytest
 from bias_core.errors import StorageError
 from bias_core.studies.catalogue import load_attribute_sets
 from bias_core.studies.designs import find_design, list_designs
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.explore_options import explore_settings
+from bias_core.studies.explore_report import Exploration
 from bias_core.studies.plain_values import decode, encode
-from bias_core.studies.report import to_dict as explore_dict
 from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.saved_reports import (
     SavedReport,
@@ -29,6 +28,7 @@ from bias_core.studies.saved_reports import (
 )
 from bias_core.studies.study_report import to_dict
 from bias_core.studies.study_types import StudyFigure, StudySettings
+from tests.explored import explore
 from tests.ui.fakes import FakeServices
 
 SETTINGS = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
@@ -80,12 +80,14 @@ def test_a_study_reads_back_equal(services, report):
 
 def test_an_exploration_reads_back_equal(services):
     nurse = next(item for item in load_attribute_sets() if item.key == "nurse")
-    settings = ExploreSettings(concept="nurse", attributes=nurse.attributes, n_images=9, n_attribute_images=3)
+    settings = explore_settings(
+        concept="nurse", attributes=nurse.attributes, n_images=9, n_attribute_images=3
+    )
     *_, found = explore(settings, services)
     saved = open_report(found.run_id, services)
     assert saved is not None
-    same(replace(saved.report, seconds=0.0), replace(found, seconds=0.0))
-    assert explore_dict(saved.report) == explore_dict(found)
+    same(replace(saved.report, seconds=0.0), replace(found.report, seconds=0.0))
+    assert to_dict(saved.report) == to_dict(found.report)
 
 
 @pytest.mark.parametrize("design", list_designs(), ids=lambda design: design.name)
@@ -146,14 +148,16 @@ def test_pictures_that_are_gone_are_left_out_and_said(tmp_path):
     assert saved.report.results.findings == report.results.findings
 
 
-def test_an_exploration_whose_pictures_are_gone_asks_to_run_again(tmp_path):
+def test_an_exploration_whose_pictures_are_gone_keeps_its_numbers_and_says_so(tmp_path):
     services = FakeServices(tmp_path)
     *_, found = explore(
-        ExploreSettings(concept="nurse", n_images=4, attribute_a="", attribute_b=""), services
+        explore_settings(concept="nurse", n_images=4, attribute_a="", attribute_b=""), services
     )
     found.images[0].path.unlink()
-    with pytest.raises(StorageError, match="1 of its 4 pictures are no longer stored: run it again"):
-        open_report(found.run_id, services)
+    report = open_report(found.run_id, services).report
+    assert "1 of its 4 pictures are no longer stored" in report.results.notes[-1]
+    assert report.results.findings == found.results.findings
+    assert [image.number for image in Exploration(report).images] == [2, 3, 4]
 
 
 @pytest.mark.parametrize(

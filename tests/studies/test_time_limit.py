@@ -7,11 +7,11 @@ import pytest
 from bias_core.errors import Cancelled, Interrupted
 from bias_core.settings import Settings
 from bias_core.studies.designs import find_design
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.explore_options import explore_settings
 from bias_core.studies.limits import TimeLimit
 from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.study_types import StudySettings
+from tests.explored import explore
 from tests.ui.fakes import FakeServices
 
 OVER = "the most that one run may here (BIAS_MAX_MINUTES)"
@@ -37,7 +37,7 @@ def test_a_study_whose_time_is_over_says_so_and_goes_on_from_there(hurried):
 
 
 def test_an_exploration_whose_time_is_over_reports_what_it_has_and_why(hurried):
-    asked = ExploreSettings(concept="doctor", n_images=64, model="calibration-renderer")
+    asked = explore_settings(concept="doctor", n_images=64, model="calibration-renderer")
     *_, report = explore(asked, hurried)
     assert len(report.images) < 64
     assert any(OVER in note for note in report.notes)

@@ -15,14 +15,15 @@ from bias_core.errors import InvalidInput
 from bias_core.runs.imports import ImportedImages
 from bias_core.services import Services
 from bias_core.settings import Settings
+from bias_core.studies.designs import find_design
 from bias_core.studies.history import list_runs, open_run
 from bias_core.studies.label_sources import candidates, kind_of, runs_with, task_pictures
-from bias_core.studies.own_pictures import own_pictures
 from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.study_export import to_export
 from bias_core.studies.study_types import StudyReport, StudySettings
 from bias_core.studies.unmeasured import NOBODY, UNMEASURED
 from bias_core.studies.whom import people_of
+from tests.explored import own_pictures
 from tests.ui.fakes import FakeServices
 
 if TYPE_CHECKING:
@@ -126,10 +127,11 @@ def test_a_measured_import_has_the_same_pictures_so_that_labels_fit_both(tmp_pat
     folder = imagefolder(tmp_path / "mine", PAIRS)
     unmeasured = kept(services, folder)
     settings = StudySettings(images=str(folder), force=True)
-    measured = complete(run_study(own_pictures(["man"]), settings, services, session=VISITOR))
+    again = own_pictures(settings)
+    measured = complete(run_study(find_design("explore"), again, services, session=VISITOR))
     ids = set(unmeasured.pictures["image_id"])
     assert ids == set(measured.pictures["image_id"])
-    assert {run.study for run in runs_with(services, VISITOR, ids)} == {"unmeasured", "own-pictures"}
+    assert {run.study for run in runs_with(services, VISITOR, ids)} == {"unmeasured", "explore"}
     assert candidates(measured, "pst_paired")[0].identities == {"left": "nurse", "right": "CEO"}
     services.close()
 

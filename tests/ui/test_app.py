@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from bias_core.studies.catalogue import load_attribute_sets
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_types import ExploreReport, ExploreSettings
-from bias_core.studies.report import to_dict
+from bias_core.studies.explore_options import explore_settings
+from bias_core.studies.study_report import to_dict
+from tests.explored import explore
 from tests.ui.fakes import FakeServices
 from tests.ui.served import Served  # noqa: TC001
 
@@ -75,7 +75,7 @@ def test_api_cli_and_python_give_identical_numbers(
     assert run.exit_code == 0, run.output
     by_command = json.loads((tmp_path / "out" / "report.json").read_text())
     nurse = next(item for item in load_attribute_sets() if item.key == "nurse")
-    settings = ExploreSettings(
+    settings = explore_settings(
         concept="nurse",
         attributes=tuple(a for a in nurse.attributes if a.name in {"man", "glasses"}),
         condition="extreme",
@@ -84,15 +84,14 @@ def test_api_cli_and_python_give_identical_numbers(
         seed=5,
     )
     *_, report = explore(settings, fakes)
-    assert isinstance(report, ExploreReport)
-    assert numbers(over_http) == numbers(by_command) == numbers(to_dict(report))
+    assert numbers(over_http) == numbers(by_command) == numbers(to_dict(report.report))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"concept": "  "}, "concept is empty"),
-        ({"concept": "doctor", "n_images": -1}, "number of images"),
+        ({"concept": "doctor", "n_images": -1}, "n_images must be at least 1"),
         ({"concept": "doctor", "model": "no such model"}, "no model"),
         ({"concept": "doctor", "attributes": ["man|a photo of a man"]}, "man"),
         ({"concept": "x" * 10_000}, "10,0"),

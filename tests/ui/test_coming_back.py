@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 import httpx
+from bias_core.studies.explore_types import ExploreReport, ExploreSettings
 from gradio.state_holder import SessionState
 
 from bias_core.studies.explore import explore
-from bias_core.studies.explore_types import ExploreReport, ExploreSettings
 from bias_core.studies.saved_reports import is_saved
 from bias_core.ui.build import build_app
 from bias_core.ui.explore_view import View

@@ -8,8 +8,9 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.catalogue import load_attribute_sets
-from bias_core.studies.explore_types import ExploreSettings
-from bias_core.ui.form import FIELDS, attribute_rows, read_attributes, read_form, words_for
+from bias_core.studies.explore_options import explore_settings
+from bias_core.ui.attribute_table import attribute_rows, read_table, words_for
+from bias_core.ui.explore_form import FIELDS, read_form
 
 MAN = ["man", "a photo of a man", "a photo of a woman", "0.562", "a source"]
 
@@ -34,14 +35,14 @@ def form(**changes: Any) -> list[Any]:
         "confidence": 95,
         "force": False,
     }
-    return [(values | changes)[name] for name in FIELDS]
+    return [*[(values | changes)[name] for name in FIELDS], ()]
 
 
 def test_the_form_becomes_settings() -> None:
     settings = read_form(form())
-    expected = ExploreSettings(
+    expected = explore_settings(
         concept="doctor",
-        attributes=read_attributes([MAN]),
+        attributes=read_table([MAN]),
         model="calibration-renderer",
         condition="fair",
         num_inference_steps=20,
@@ -49,12 +50,13 @@ def test_the_form_becomes_settings() -> None:
         seed=7,
     )
     assert settings == expected
-    assert settings.attributes[0].reference == 0.562
+    assert settings.options.scored[0].reference == 0.562
 
 
 def test_empty_steps_guidance_and_groups_mean_the_models_choice() -> None:
-    settings = read_form(form(num_inference_steps=None, guidance_scale=math.nan, n_clusters=""))
-    assert (settings.num_inference_steps, settings.guidance_scale, settings.n_clusters) == (None, None, None)
+    settings = read_form(form(num_inference_steps=None, guidance_scale=math.nan, n_clusters=None))
+    assert (settings.num_inference_steps, settings.guidance_scale) == (None, None)
+    assert settings.options.n_clusters == 0
 
 
 def test_the_renderers_zero_steps_are_no_error() -> None:
@@ -63,35 +65,36 @@ def test_the_renderers_zero_steps_are_no_error() -> None:
 
 @pytest.mark.parametrize("value", [None, "", math.nan, 3.5])
 def test_a_number_of_pictures_that_is_none_is_named(value: object) -> None:
-    with pytest.raises(InvalidInput, match="number of pictures"):
+    with pytest.raises(InvalidInput, match="n_images must be a whole number"):
         read_form(form(n_images=value))
 
 
-def test_negative_and_huge_counts_reach_the_core_which_refuses_them() -> None:
-    assert read_form(form(n_images=-3)).n_images == -3
-    assert read_form(form(n_images=10**9)).n_images == 10**9
+def test_counts_that_cannot_be_are_refused_and_huge_ones_reach_the_limit_of_a_run() -> None:
+    with pytest.raises(InvalidInput, match="n_images must be at least 1, got -3"):
+        read_form(form(n_images=-3))
+    assert read_form(form(n_images=10**6)).options.n_images == 10**6
 
 
 @pytest.mark.parametrize(
     ("text", "share"), [("0.56", 0.56), ("56 %", 0.56), ("56%", 0.56), ("0,5", 0.5), ("", None)]
 )
 def test_a_rate_may_be_a_share_a_percentage_or_nothing(text: str, share: float | None) -> None:
-    assert read_attributes([[*MAN[:3], text, ""]])[0].reference == share
+    assert read_table([[*MAN[:3], text, ""]])[0].reference == share
 
 
 def test_a_rate_that_is_no_number_is_quoted() -> None:
     with pytest.raises(InvalidInput, match="about half"):
-        read_attributes([[*MAN[:3], "about half", ""]])
+        read_table([[*MAN[:3], "about half", ""]])
 
 
 def test_blank_rows_are_left_out_and_half_filled_ones_are_not() -> None:
     rows = [["", None, "", "", ""], ["man", "a photo of a man", "", "", ""]]
-    assert [(a.name, a.negative) for a in read_attributes(rows)] == [("man", "")]
+    assert [(a.name, a.negative) for a in read_table(rows)] == [("man", "")]
 
 
 def test_every_built_in_set_survives_the_table() -> None:
     for item in load_attribute_sets():
-        assert read_attributes(attribute_rows(item.attributes)) == item.attributes
+        assert read_table(attribute_rows(item.attributes)) == item.attributes
 
 
 def test_things_are_compared_by_valence_and_people_by_gender() -> None:

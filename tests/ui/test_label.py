@@ -14,8 +14,7 @@ from bias_core.annotation.collected import task_items
 from bias_core.annotation.rating import give_answer, join, next_item
 from bias_core.annotation.task_owner import CreatedTask, OwnerKey, owned_task
 from bias_core.studies.designs import find_design
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.explore_options import explore_settings
 from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.study_types import StudySettings
 from bias_core.types import Attribute
@@ -23,6 +22,7 @@ from bias_core.ui.label import LabelTab
 from bias_core.ui.label_make import FIELDS, READY
 from bias_core.ui.visitor import Visitor
 from tests.annotation.raters import new_id
+from tests.explored import explore
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built
 
@@ -262,7 +262,7 @@ def test_an_exploration_is_corrected_by_people(
     tab: LabelTab, services: FakeServices, visitor: Visitor
 ) -> None:
     man = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
-    settings = ExploreSettings(
+    settings = explore_settings(
         concept="doctor", attributes=(man,), model="calibration-renderer", attribute_a="", attribute_b=""
     )
     *_, report = explore(settings, services, session=visitor.key)

@@ -9,8 +9,7 @@ import pytest
 
 from bias_core import services as services_module
 from bias_core.machine import Machine
-from bias_core.ui.explore import Handlers
-from bias_core.ui.explore_layout import Ui
+from bias_core.ui.explore import ExploreTab
 from bias_core.ui.model_menu import HINT, encoder_choices, model_choices, model_hint
 from bias_core.ui.paired import PairedTab
 from tests.ui.tabs import built
@@ -55,7 +54,6 @@ def test_a_model_without_conditions_can_be_run_from_the_form(fakes: FakeServices
         dropdown = gr.Dropdown(menu["choices"], render=False)
         assert dropdown.preprocess(menu["value"]) == chosen  # Gradio refuses what is not on the menu
         assert menu["visible"] is bool(chosen)
-    form = {"condition": object(), "num_inference_steps": object(), "guidance_scale": object()}
-    explorer = Handlers(fakes, (), Ui(form=form, parts={"model_note": object()}, chips={}))
-    menu = explorer.on_model("org/photographs")[form["condition"]]
+    explorer = built(ExploreTab, fakes)
+    menu = explorer.on_model("org/photographs")[explorer.form["condition"]]
     assert (menu["value"], menu["choices"]) == (None, [])

@@ -17,8 +17,7 @@ import pytest
 from bias_core.calibration.render import render
 from bias_core.errors import InvalidInput
 from bias_core.studies.designs import find_design
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_types import ExploreSettings
+from bias_core.studies.explore_options import explore_settings
 from bias_core.studies.history import list_runs
 from bias_core.studies.imports import look_through
 from bias_core.studies.run_study import complete, run_study
@@ -28,6 +27,7 @@ from bias_core.ui.arrival import on_arrive
 from bias_core.ui.runs import RunsTab
 from bias_core.ui.runs_html import imported_html, runs_html
 from bias_core.ui.visitor import Visitor
+from tests.explored import explore
 from tests.ui.fakes import FakeServices, _portrait
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -121,13 +121,14 @@ def test_a_run_opens_in_the_tab_of_its_study_with_its_form(
 
 
 def test_an_exploration_opens_in_explore(tab: RunsTab, services: FakeServices, visitor: Visitor) -> None:
-    settings = ExploreSettings(concept="nurse", n_images=5, attribute_a="", attribute_b="")
+    settings = explore_settings(concept="nurse", n_images=5, attribute_a="", attribute_b="")
     *_, report = explore(settings, services, session=visitor.key)
     shown = tab.on_open(visitor, event(run=report.run_id))
     assert shown[tab.tabs]["selected"] == "explore"
-    assert shown[tab.explorer.ui.form["concept"]] == "nurse"
-    assert shown[tab.explorer.ui.form["n_images"]] == 5
-    assert set(shown) <= {tab.tabs, tab.parts["status"], *tab.explorer.outputs()}
+    explorer = next(other for other in tab.others if other.key == "explore")
+    assert shown[explorer.form["concept"]] == "nurse"
+    assert shown[explorer.form["n_images"]] == 5
+    assert set(shown) <= {tab.tabs, tab.parts["status"], *explorer.opened_outputs()}
 
 
 def test_a_run_that_is_no_longer_there_is_said(tab: RunsTab, visitor: Visitor) -> None:
@@ -151,20 +152,22 @@ def test_an_import_is_looked_through_and_measured(tab: RunsTab, visitor: Visitor
     seen = tab.on_import(visitor, str(path))
     parts = tab.parts
     assert "9 pictures of 2 prompts" in seen[parts["found"]]
-    assert seen[parts["what"]]["value"] == "own-pictures"
+    assert seen[parts["what"]]["value"] == "explore"
     imported = seen[parts["imported"]]
     path.unlink()  # the upload goes after a while; the visitor's copy stays
-    asked = (visitor, imported, "own-pictures", "people", "calibration-clip")
+    asked = (visitor, imported, "explore", "people", "calibration-clip")
     *_, refused = tab.on_measure(*asked, "", False)
     assert "calibration-clip reads the pictures of the calibration world only" in refused[parts["status"]]
     *_, last = tab.on_measure(*asked, "", True)
+    assert last[tab.tabs]["selected"] == "explore"
+    parts = next(other for other in tab.others if other.key == "explore").parts
     assert last[parts["header"]].startswith('<p class="warning" role="alert">Forced:')
     assert "9 of 9 pictures scored" in last[parts["header"]]
     assert str(visitor.folder) not in last[parts["shell"]] + last[parts["python"]]
     assert str(visitor.folder) not in str(last[parts["report"]].settings)
     own = "tall | a photo of a tall man | a photo of a short man\n\n"
     *_, last = tab.on_measure(*asked, own, True)
-    assert "tall, all pictures" in last[parts["findings"]]
+    assert "tall, all pictures: P" in last[parts["findings"]]
 
 
 def test_an_import_is_labelled_without_being_measured(
@@ -197,17 +200,17 @@ def test_errors_of_an_import_stay_in_place(tab: RunsTab, visitor: Visitor, tmp_p
     parts = tab.parts
     for path in (str(bad), None):
         assert "That did not work" in tab.on_import(visitor, path)[parts["status"]]
-    *_, last = tab.on_measure(visitor, None, "own-pictures", "people", "calibration-clip", "")
+    *_, last = tab.on_measure(visitor, None, "explore", "people", "calibration-clip", "")
     assert "bring them again" in last[parts["status"]]
     found = look_through(zipped(tmp_path / "good.zip", {"a photo of a nurse": 5}))
-    *_, last = tab.on_measure(visitor, found, "own-pictures", "people", "calibration-clip", "tall|x", True)
+    *_, last = tab.on_measure(visitor, found, "explore", "people", "calibration-clip", "tall|x", True)
     assert "name|positive sentence|negative sentence" in last[parts["status"]]
     *_, last = tab.on_measure(visitor, found, "/etc/passwd.yaml", "people", "calibration-clip", "")
     assert "no study" in last[parts["status"]]
 
 
 def test_what_others_wrote_is_only_text(services: FakeServices, tmp_path: Path, visitor: Visitor) -> None:
-    settings = ExploreSettings(concept=EVIL, n_images=2, attribute_a="", attribute_b="")
+    settings = explore_settings(concept=EVIL, n_images=2, attribute_a="", attribute_b="")
     list(explore(settings, services, session=visitor.key))
     html = runs_html(list_runs(services, visitor.key))
     html += imported_html(look_through(zipped(tmp_path / "x.zip", {EVIL.replace("/", ""): 1})))
@@ -224,7 +227,7 @@ def test_every_report_of_a_shipped_study_has_a_tab(tab: RunsTab) -> None:
 
     homeless = [d.name for d in list_designs() if not any(t.claims(d) for t in (*tab.others, tab))]
     assert homeless == []
-    own = {"paired": "paired_two", "objects": "prompted_object_bias", "compare": "compare"}
+    own = {"paired": "paired_two", "objects": "prompted_object_bias", "explore": "compare"}
     homes = {kind: next(t.key for t in tab.others if kind in t.also) for kind in own.values()}
     assert homes == {kind: key for key, kind in own.items()}
     assert isinstance(tab.tabs, gr.Tabs)

@@ -2,20 +2,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.studies.catalogue import load_attribute_sets
-from bias_core.studies.explore import explore
-from bias_core.studies.explore_types import AttributeScore, ExploreReport, ExploreSettings
+from bias_core.studies.explore_options import explore_settings
+from bias_core.studies.explore_results import share_figure
+from bias_core.studies.explore_scores import AttributeScore
 from bias_core.studies.number_text import format_interval, format_number
 from bias_core.studies.progress import Progress
 from bias_core.types import Attribute, Estimate
-from bias_core.ui import groups, messages, plots, results, sentences
+from bias_core.ui import explore_view, messages, sentences, study_html
+from bias_core.ui.study_svg import figure_svg
 from bias_core.ui.visitor import Visitor
+from tests.explored import Explored, explore
 
 if TYPE_CHECKING:
     from tests.ui.fakes import FakeServices
@@ -43,12 +46,19 @@ def score(
     )
 
 
+def seen(report: Explored, **values: Any) -> Explored:
+    """The same report with other numbers."""
+    changed = Explored(report.report)
+    changed.__dict__.update(values)
+    return changed
+
+
 @pytest.fixture
-def report(fakes: FakeServices) -> ExploreReport:
+def report(fakes: FakeServices) -> Explored:
     attributes = load_attribute_sets()[1].attributes
-    settings = ExploreSettings(concept="doctor", attributes=attributes, n_images=17, n_clusters=3)
+    settings = explore_settings(concept="doctor", attributes=attributes, n_images=17, n_clusters=3)
     *_, found = explore(settings, fakes)
-    assert isinstance(found, ExploreReport)
+    assert isinstance(found, Explored)
     return found
 
 
@@ -85,75 +95,65 @@ def sourced(name: str, source: str, share: Estimate, reference: float | None = 0
 
 
 def test_a_headline_prefers_a_rate_with_a_source_and_else_says_that_it_is_assumed(
-    report: ExploreReport,
+    report: Explored,
 ) -> None:
     far, near = estimate(0.95, 0.8, 1.0), estimate(0.56, 0.52, 0.7)
     guess = sourced("old", "assumed 50 %, a choice", far)
     census = sourced("man", "a census (2024)", near)
-    several = sentences.headline(replace(report, attributes=(guess, census, guess)))
+    several = sentences.headline(seen(report, attributes=(guess, census, guess)))
     assert several.startswith("“man” is seen in")
     assert "assumed" not in several
     assert "of 3 attributes" not in several
     inside = sourced("man", "a census (2024)", estimate(0.5, 0.3, 0.7))
-    within = sentences.headline(replace(report, attributes=(guess, inside)))
+    within = sentences.headline(seen(report, attributes=(guess, inside)))
     assert within.startswith("No attribute with a sourced rate departs clearly from its reference.")
-    alone = sentences.headline(replace(report, attributes=(guess,)))
+    alone = sentences.headline(seen(report, attributes=(guess,)))
     assert alone.startswith("“old” is seen in")
     assert "more than an assumed 50" in alone
     unmeasured = sourced("man", "a census (2024)", estimate(math.nan, math.nan, math.nan))
-    assert sentences.headline(replace(report, attributes=(unmeasured, guess))).startswith("“old”")
+    assert sentences.headline(seen(report, attributes=(unmeasured, guess))).startswith("“old”")
     for text, has in (("", False), ("an assumption", False), ("our Choice", False), ("bls2024", True)):
         assert sourced("x", text, near).attribute.has_source is has
     assert not sourced("x", "bls2024", near, reference=None).attribute.has_source
 
 
-def test_every_number_of_the_table_has_its_interval_and_n(report: ExploreReport) -> None:
-    html = results.table_html(report)
-    assert html.count('<th scope="row">') == len(report.attributes)
+def test_every_number_of_the_table_has_its_interval_and_n(report: Explored) -> None:
+    html = study_html.findings_html(report.report)
     for found in report.attributes:
         assert format_number(found.prevalence.value, found.prevalence.low, found.prevalence.high) in html
         wals = format_interval(found.wals.low, found.wals.high, value=found.wals.value, n=found.wals.n)
-        assert wals.replace("-", "−") in html
-    assert '<td data-label="n">16</td>' in html  # 17 asked, picture 14 (seed 13) blocked
+        assert wals in html
+    assert '<td data-label="n"><span>16</span></td>' in html  # 17 asked, picture 14 (seed 13) blocked
 
 
-def test_the_blocked_picture_is_counted_and_not_scored(report: ExploreReport) -> None:
-    assert "1 blocked" in results.header_html(report)
+def test_the_blocked_picture_is_counted_and_not_scored(report: Explored) -> None:
+    assert "1 blocked" in study_html.header_html(report.report, "")
     blocked = next(image for image in report.images if image.blocked)
-    assert "never scored" in results.picture_html(report, blocked, "x")
+    assert "never scored" in explore_view.picture_html(report, blocked.number)
 
 
-def test_unknown_words_are_named(report: ExploreReport) -> None:
-    assert "“zorgon”" in results.header_html(replace(report, unknown_words=("zorgon",)))
-
-
-def test_groups_split_the_scored_pictures(report: ExploreReport) -> None:
+def test_groups_split_the_scored_pictures(report: Explored) -> None:
     assert report.clusters is not None
-    sizes = [len(groups.members(report, group)) for group in range(report.clusters.n_clusters)]
-    assert sum(sizes) == 16
-    assert len(groups.members(report, groups.ALL)) == 17
-    assert groups.group_buttons(report, 1).count('aria-pressed="true"') == 1
-    assert groups.map_html(report).count('tabindex="0"') == 1
-
-
-def test_figures_take_the_colours_of_the_page(report: ExploreReport) -> None:
-    assert report.association is not None
-    for svg in (plots.interval_plot(report.attributes), plots.association_plot(report.association)):
-        assert svg.startswith("<svg role=")
-        assert "var(--measured)" in svg
-        assert "#0" not in svg.replace("url(#", "").replace('href="#', "")
+    groups = [explore_view.group_of(report, image.number) for image in report.images]
+    assert sorted(set(groups) - {None}) == list(range(report.clusters.n_clusters))
+    assert groups.count(None) == 1
+    assert explore_view.group_buttons(report, 1).count('aria-pressed="true"') == 1
+    assert explore_view.map_html(report).count('tabindex="0"') == 1
 
 
 def test_a_dollar_in_a_name_is_no_mathematics() -> None:
-    assert "$x^2" in plots.interval_plot([score(0.5, 0.2, 0.8, name="$x^2$")])
+    (figure,) = share_figure([score(0.5, 0.2, 0.8, name="$x^2$")])
+    assert "$x^2" in figure_svg(figure)
 
 
-def test_text_of_the_user_is_never_markup(report: ExploreReport) -> None:
+def test_text_of_the_user_is_never_markup(report: Explored) -> None:
     evil = "<img src=x onerror=alert(1)>"
     attribute = replace(report.attributes[0].attribute, name=evil, reference_source=evil)
-    bad = replace(report, prompt=evil, attributes=(replace(report.attributes[0], attribute=attribute),))
-    parts = (results.header_html, results.table_html, results.sentences_html, results.shares_html)
-    assert not any("<img" in part(bad) for part in parts)
+    bad = seen(report, attributes=(replace(report.attributes[0], attribute=attribute),))
+    assert "<img" not in explore_view.sentences_html(bad)
+    (figure,) = share_figure(bad.attributes)
+    assert "<img" not in study_html.figures_html([figure])
+    assert explore_view.picture_html(bad, 1).count("<img") == 1
     assert "<img" not in messages.error_html(evil)
 
 

@@ -1,11 +1,10 @@
-"""Compare from settings to report: what is planted is found, what is equal is not, and bad questions."""
+"""An exploration in several arms: what is planted is found, what is equal is not, and bad questions."""
 
 from __future__ import annotations
 
 import math
 import zipfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +15,14 @@ from bias_core.cli import app
 from bias_core.errors import Cancelled, InvalidInput, UnknownModel
 from bias_core.metrics.paired_prevalence import prevalence_difference
 from bias_core.runs.export import write_zip
-from bias_core.studies.compare import compare
-from bias_core.studies.compare_export import arm_text, parse_arms, to_command, to_python
-from bias_core.studies.compare_plan import arm_names, arm_settings, arm_template, compare_from_dict
-from bias_core.studies.compare_report import summary
-from bias_core.studies.compare_types import Arm, CompareSettings
+from bias_core.studies.designs import find_design
+from bias_core.studies.explore_arms import arms_summary
+from bias_core.studies.explore_options import arm_template, compare_settings, explore_settings
 from bias_core.studies.figures import to_bytes
-from bias_core.studies.run_study import complete
-from bias_core.studies.study_export import to_export
-from bias_core.studies.study_report import to_dict, to_markdown
+from bias_core.studies.run_study import complete, plan_study, run_study
+from bias_core.studies.study_export import to_command, to_export
+from bias_core.studies.study_report import to_dict
+from bias_core.studies.study_types import Arm, StudySettings
 from bias_core.types import Attribute
 from tests.studies.oasis_runs import real_services
 from tests.ui.fakes import FakeServices
@@ -38,14 +36,21 @@ MAN = Attribute(
 )
 OLD = Attribute(name="old", positive="a photo of an old person", negative="a photo of a young person")
 FAIR, EXTREME = Arm(condition="fair"), Arm(condition="extreme")
-SETTINGS = CompareSettings(
-    concept="doctor", arms=(FAIR, EXTREME), attributes=(MAN, OLD), n_images=40, seed=20
-)
+DESIGN = find_design("explore")
+NO_WORDS = {"attribute_a": "", "attribute_b": ""}
+SETTINGS = explore_settings(
+    StudySettings(), concept="doctor", arms=(FAIR, EXTREME), attributes=(MAN, OLD), n_images=40, seed=20,
+    **NO_WORDS,
+)  # fmt: skip
+
+
+def run(settings, services, **options):
+    return complete(run_study(DESIGN, settings, services, **options))
 
 
 @pytest.fixture(scope="module")
 def fakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
-    services = FakeServices(tmp_path_factory.mktemp("compare"))
+    services = FakeServices(tmp_path_factory.mktemp("arms"))
     yield services
     services.close()
 
@@ -53,16 +58,16 @@ def fakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
 @pytest.fixture(scope="module")
 def report(fakes):
     words = {"attribute_a": "male", "attribute_b": "female", "n_attribute_images": 7}
-    return complete(compare(replace(SETTINGS, **words), fakes, session="me"))
+    return run(explore_settings(SETTINGS, **words), fakes, session="me")
 
 
 def table(report, key):
     return next(t.frame for t in report.results.tables if t.key == key)
 
 
-def difference(report, attribute, score):
+def difference(report, name):
     frame = table(report, "differences")
-    return frame[(frame["attribute"] == attribute) & (frame["score"] == score)].iloc[0]
+    return frame[frame["finding"] == name].iloc[0]
 
 
 @pytest.fixture(scope="module")
@@ -74,28 +79,28 @@ def world(tmp_path_factory):
 
 def test_a_planted_difference_is_found_and_said(world):
     arms = (FAIR, Arm(condition="published"))
-    found = complete(compare(replace(SETTINGS, arms=arms, n_images=48), world))
-    gap = difference(found, "man", "P")
+    found = run(explore_settings(SETTINGS, arms=arms, n_images=48), world)
+    gap = difference(found, "man: P")
     assert 0.2 < gap["difference"] < 0.7  # planted: 0.93 - 0.5
     assert gap["low"] <= gap["drawn"] <= gap["high"]
     assert gap["p adjusted"] < 0.01
-    assert difference(found, "man", "spread")["high"] < 0  # nearly all are men: less variety along it
-    assert difference(found, "old", "P")["clear"] == "no"
-    assert "“man” is seen in" in summary(found)
-    assert "same 48 seeds" in summary(found)
+    assert difference(found, "man: spread")["high"] < 0  # nearly all are men: less variety along it
+    assert difference(found, "old: P")["clear"] == "no"
+    assert "“man” is seen in" in arms_summary(found)
+    assert "same 48 seeds" in arms_summary(found)
     # The renderer leaves the rest of a seed's picture as it is.
-    change = next(f for f in found.results.findings if f.key == "change")
+    change = next(f for f in found.results.findings if f.key.startswith("change"))
     assert change.estimate.high < 0.4
     assert not any("different seeds" in note for note in found.results.notes)
 
 
 def test_equal_arms_are_called_different_about_as_seldom_as_promised(world):
     """Another wording of the same prompt draws other pictures at the same planted rates."""
-    arms = (FAIR, replace(FAIR, template="an image of a {}"))
+    arms = (FAIR, Arm(condition="fair", template="an image of a {}"))
     p_values = []
     for i in range(12):
-        asked = replace(SETTINGS, arms=arms, n_images=19, seed=1000 * i)
-        found = complete(compare(asked, world))
+        asked = compare_settings("doctor", arms, attributes=(MAN, OLD), n_images=19, seed=1000 * i)
+        found = run(asked, world)
         p_values += list(table(found, "differences")["p"].dropna())
     assert len(p_values) >= 12 * 6
     # Dependent in threes, so generous: 5 % and three times the standard error of 24 independent ones.
@@ -105,16 +110,12 @@ def test_equal_arms_are_called_different_about_as_seldom_as_promised(world):
 
 
 def test_every_score_is_compared(report):
-    frame = table(report, "differences")
-    assert list(frame[frame["attribute"] == "man"]["score"]) == [
-        "P", "P, corrected for the reader's errors", "Ψ", "WALS", "spread",
+    names = list(table(report, "differences")["finding"])
+    assert [name for name in names if name.startswith("man")] == [
+        "man: P", "man: P corrected", "man: Ψ", "man: P − P*", "man: WALS", "man: spread",
     ]  # fmt: skip
-    assert list(frame[frame["attribute"] == "old"]["score"]) == ["P", "WALS", "spread"]  # no P*, no errors
-    assert "male against female" in set(frame["attribute"])
-    measured = frame.dropna(subset=["difference"])
-    np.testing.assert_allclose(
-        measured["value second"] - measured["value first"], measured["difference"], atol=1e-6
-    )
+    assert [name for name in names if name.startswith("old")] == ["old: P", "old: WALS", "old: spread"]
+    assert "male against female: association" in names
     assert all(f.estimate.n == 40 for f in report.results.findings)
 
 
@@ -123,7 +124,7 @@ def test_the_seed_table_gives_the_same_difference(report):
     assert list(seeds["change"]) == sorted(seeds["change"], reverse=True)
     assert sorted(seeds["seed"]) == list(range(20, 60))
     sides = [seeds["man"].str.split(" → ").str[i].map({"yes": 1.0, "no": -1.0}) for i in (0, 1)]
-    assert prevalence_difference(*sides) == pytest.approx(difference(report, "man", "P")["difference"])
+    assert prevalence_difference(*sides) == pytest.approx(difference(report, "man: P")["difference"])
     assert set(seeds["first picture"]) <= set(report.stored)
 
 
@@ -136,70 +137,62 @@ def test_p_values_are_adjusted_over_all_tests(report):
 
 
 def test_a_blocked_picture_leaves_its_seed_out(fakes):
-    found = complete(compare(replace(SETTINGS, seed=5, n_images=12), fakes))  # seed 13 is blocked
+    found = run(explore_settings(SETTINGS, seed=5, n_images=12), fakes)  # seed 13 is blocked
     assert found.n_blocked == 2
     assert 13 not in set(table(found, "seeds")["seed"])
-    assert difference(found, "man", "P")["n"] == 11
-    assert any("1 of 12 seeds are left out" in note for note in found.results.notes)
+    assert difference(found, "man: P")["n"] == 11
 
 
-def test_three_arms_make_three_pairs(fakes):
-    arms = (FAIR, EXTREME, Arm(name="intervened", template="a photo of a {}, all can be a {}"))
-    found = complete(compare(replace(SETTINGS, arms=arms, n_images=8), fakes))
-    frame = table(found, "differences")
-    assert set(zip(frame["first"], frame["second"], strict=True)) == {
-        ("fair, a photo of a {}", "extreme, a photo of a {}"),
-        ("fair, a photo of a {}", "intervened"),
-        ("extreme, a photo of a {}", "intervened"),
-    }
+def test_three_arms_make_three_pairs_and_a_prompt_may_be_treated(fakes):
+    arms = (FAIR, EXTREME, Arm(name="intervened", template="{}, all can be a doctor"))
+    found = run(explore_settings(SETTINGS, arms=arms, n_images=8), fakes)
+    seeds = table(found, "seeds")
+    assert len(seeds[["first", "second"]].drop_duplicates()) == 3
+    rows = {image.row.prompt for image in found.stored.values()}
+    assert rows == {"a photo of a doctor", "a photo of a doctor, all can be a doctor"}
 
 
 def test_equal_settings_give_equal_numbers_and_draw_nothing_again(fakes, report, monkeypatch):
     monkeypatch.setattr(fakes, "text_to_image", lambda _name: None)  # nothing is left to draw
-    again = complete(compare(compare_from_dict(report.settings.options), fakes, session="me"))
+    again = run(report.settings, fakes, session="me")
     assert again.run_id == report.run_id
     old, new = (to_dict(r) | {"seconds": 0} for r in (report, again))
     assert old == new
     kept = fakes.manifests.find(report.run_id)
     assert kept.status == "finished"
-    assert kept.study == "compare"
+    assert kept.title == "a photo of a doctor: fair against extreme"
 
 
 def test_every_figure_draws_and_the_zip_holds_the_pictures(report, tmp_path):
     for figure in report.results.figures:
         assert to_bytes(figure).startswith(b"<?xml")
+    assert {"shares", "differences", "plane", "change"} <= {f.key for f in report.results.figures}
     path = write_zip(to_export(report, pictures=True), tmp_path / "all.zip")
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
-    assert sum(name.endswith(".png") for name in names) == 80
-    assert "tables/differences.csv" in names or any("differences" in name for name in names)
-    assert not any(name.endswith(".yaml") for name in names)
-    assert "full size" not in to_markdown(report)
+    assert sum(name.endswith(".png") for name in names) == 80 + 4 * 7
+    assert any("differences" in name for name in names)
 
 
-def test_an_association_alone_is_compared_and_taken_along(fakes, tmp_path):
+def test_an_association_alone_is_compared(fakes):
     words = {"attribute_a": "male", "attribute_b": "female", "n_attribute_images": 4}
-    found = complete(compare(replace(SETTINGS, attributes=(), n_images=6, seed=400, **words), fakes))
-    assert list(table(found, "differences")["score"]) == ["association"]
-    assert [figure.key for figure in found.results.figures] == ["change"]
-    assert write_zip(to_export(found), tmp_path / "some.zip").is_file()
-    assert summary(found)
+    found = run(explore_settings(SETTINGS, attributes=(), n_images=6, seed=400, **words), fakes)
+    assert list(table(found, "differences")["finding"]) == ["male against female: association"]
+    assert arms_summary(found)
 
 
 def test_stop_keeps_what_is_drawn(fakes):
     asked = iter([False] * 6 + [True] * 1000)
     with pytest.raises(Cancelled, match="kept"):
-        complete(compare(replace(SETTINGS, seed=900), fakes, cancelled=lambda: next(asked), session="stop"))
+        run(explore_settings(SETTINGS, seed=900), fakes, cancelled=lambda: next(asked), session="stop")
     assert fakes.manifests.list(session="stop")[0].status == "cancelled"
 
 
 @pytest.mark.parametrize(
     ("changed", "text"),
     [
-        ({"arms": (FAIR,)}, "two to 4 arms, got 1"),
         ({"arms": (FAIR, Arm(name="b", condition="fair"))}, "draw the same pictures"),
         ({"arms": (FAIR, Arm(name="b", condition="fair", guidance_scale=3.0))}, "renderer takes no guidance"),
-        ({"arms": (FAIR, FAIR)}, "names that differ"),
         ({"n_images": 1}, "at least two seeds, got 1"),
         ({"attributes": ()}, "nothing to compare"),
         ({"concept": " "}, "concept is empty"),
@@ -207,42 +200,41 @@ def test_stop_keeps_what_is_drawn(fakes):
 )
 def test_what_cannot_be_compared_is_refused_before_drawing(fakes, changed, text):
     with pytest.raises(InvalidInput, match=text):
-        complete(compare(replace(SETTINGS, **changed), fakes))
+        plan_study(DESIGN, explore_settings(SETTINGS, **changed), fakes)
 
 
 def test_an_unknown_model_is_refused(fakes):
+    asked = explore_settings(SETTINGS, arms=(FAIR, Arm(model="../nowhere")))
     with pytest.raises(UnknownModel):
-        complete(compare(replace(SETTINGS, arms=(FAIR, Arm(model="../nowhere"))), fakes))
-
-
-def test_arms_are_named_by_what_differs():
-    assert arm_names([FAIR, EXTREME]) == ("fair", "extreme")
-    guided = [Arm(guidance_scale=None), Arm(guidance_scale=3.0, negative_prompt="beard")]
-    assert arm_names(guided) == ("no negative prompt, guidance default", "without “beard”, guidance 3")
+        plan_study(DESIGN, asked, fakes)
 
 
 def test_a_prompt_may_repeat_the_concept():
     assert arm_template("a {} that is no {}", "apple") == "a {} that is no apple"
-    found = arm_settings(replace(SETTINGS, concept="engineer"), Arm(template="a {}, if all can be a {}"))
-    assert found.template == "a {}, if all can be an engineer"
+    arms = (Arm(template="a {}"), Arm(template="a {}, if all can be a {}"))
+    found = compare_settings("engineer", arms, attributes=(MAN,))
+    assert found.options.template == "a {}"
+    assert [arm.template for arm in found.arms] == [None, "{}, if all can be an engineer"]
 
 
-def test_the_command_gives_back_the_arms():
-    arms = (FAIR, Arm(template="a {} | b", negative_prompt="x", guidance_scale=2.5, num_inference_steps=4))
-    assert parse_arms([arm_text(arm) for arm in arms]) == arms
-    line = to_command(replace(SETTINGS, arms=arms))
-    assert line.startswith("python -m bias_core compare --arm 'model=")
-    assert line.endswith("-- doctor")
-    namespace: dict[str, object] = {}
-    code = to_python(SETTINGS).replace("report = complete(compare(settings, Services()))", "report = None")
-    exec(code.partition("for finding")[0], namespace)
-    assert namespace["settings"] == SETTINGS
+def test_unlike_templates_draw_what_each_says(fakes):
+    arms = (Arm(template="a photo of a {}"), Arm(template="a sketch of a {}"))
+    settings = compare_settings(
+        "engineer", arms, attributes=(MAN,), n_images=2, attribute_a="male", attribute_b="female",
+        n_attribute_images=1,
+    )  # fmt: skip
+    rows = plan_study(DESIGN, settings, fakes).manifest.rows
+    assert list(dict.fromkeys(row.prompt for row in rows)) == [
+        "a photo of an engineer", "a photo of a male engineer", "a photo of a female engineer",
+        "a sketch of an engineer", "a sketch of a male engineer", "a sketch of a female engineer",
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["fair", "colour=red", "guidance=much"])
-def test_a_malformed_arm_is_quoted(text):
-    with pytest.raises(InvalidInput, match=text):
-        parse_arms([text])
+def test_the_command_gives_back_the_arms(fakes, monkeypatch):
+    line = to_command(DESIGN, SETTINGS)
+    assert line.startswith("python -m bias_core explore doctor")
+    assert line.count("--arm") == 2
+    assert "--model calibration-renderer" in line
 
 
 def test_the_command_line_gives_the_same_numbers(monkeypatch, fakes, report, tmp_path: Path):
@@ -253,15 +245,15 @@ def test_the_command_line_gives_the_same_numbers(monkeypatch, fakes, report, tmp
              "--out", str(tmp_path / "out")]  # fmt: skip
     result = CliRunner().invoke(app, asked)
     assert result.exit_code == 0, result.output
-    assert f"{difference(report, 'man', 'P')['difference']:.3f}" in result.output
+    assert f"{difference(report, 'man: P')['difference']:.3f}" in result.output
     assert (tmp_path / "out" / "report.json").is_file()
     wrong = CliRunner().invoke(app, ["compare", "doctor", "--arm", "condition=fair"])
     assert wrong.exit_code == 2
-    assert "two to 4 arms" in wrong.output
+    assert "compare two to 8 arms" in wrong.output
 
 
 def test_a_summary_without_a_clear_difference_says_what_could_hide(fakes):
-    found = complete(compare(replace(SETTINGS, attributes=(OLD,), n_images=6, seed=300), fakes))
-    assert "No clear difference" in summary(found)
-    assert "points can hide" in summary(found)
-    assert not math.isnan(difference(found, "old", "P")["p adjusted"])
+    found = run(explore_settings(SETTINGS, attributes=(OLD,), n_images=6, seed=300), fakes)
+    assert "No clear difference" in arms_summary(found)
+    assert "points can hide" in arms_summary(found)
+    assert not math.isnan(difference(found, "old: P")["p adjusted"])

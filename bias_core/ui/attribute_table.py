@@ -1,0 +1,88 @@
+"""The table of attributes in a form: its rows, and what stands in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from bias_core.errors import InvalidInput
+from bias_core.types import Attribute
+
+if TYPE_CHECKING:
+    from bias_core.studies.catalogue import AttributeSet
+
+HEADERS = ["name", "positive sentence", "negative sentence", "P*", "source of P*"]
+EMPTY_ROW = [""] * len(HEADERS)
+_WIDTHS = ["130px", "300px", "300px", "90px", "340px"]
+
+
+def build_table(attributes: Sequence[Attribute], elem_id: str) -> gr.Dataframe:
+    """The component."""
+    return gr.Dataframe(
+        attribute_rows(attributes), headers=HEADERS, datatype="str", type="array", interactive=True,
+        wrap=True, label="Attributes", show_label=False, elem_id=elem_id, buttons=[], max_height=420,
+        column_widths=_WIDTHS,
+    )  # fmt: skip
+
+
+def read_table(rows: Sequence[Sequence[Any]]) -> tuple[Attribute, ...]:
+    """The attributes of the table; rows without any text are left out.
+
+    Raises
+    ------
+    InvalidInput
+        A rate P* that is none; the message quotes it.
+    """
+    texts = [["" if cell is None else str(cell).strip() for cell in row] for row in rows]
+    return tuple(_attribute(row) for row in texts if any(row))
+
+
+def attribute_rows(attributes: Sequence[Attribute]) -> list[list[str]]:
+    """The table's rows for these attributes."""
+    return [
+        [
+            a.name,
+            a.positive,
+            a.negative,
+            "" if a.reference is None else f"{a.reference:g}",
+            a.reference_source,
+        ]
+        for a in attributes
+    ]
+
+
+def words_for(chosen: AttributeSet) -> tuple[str, str]:
+    """The association's two words that suit a set: gender for people, valence for things."""
+    names = {attribute.name for attribute in chosen.attributes}
+    return ("pleasant", "unpleasant") if names == {"pleasant"} else ("male", "female")
+
+
+def _attribute(row: list[str]) -> Attribute:
+    name, positive, negative, rate, source = (*row, *EMPTY_ROW)[:5]
+    return Attribute(
+        name=name,
+        positive=positive,
+        negative=negative,
+        reference=_rate(rate, name),
+        reference_source=source,
+    )
+
+
+def _rate_text(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:g}"
+
+
+def _rate(text: str, name: str) -> float | None:
+    """0.56, 56 % or nothing."""
+    if not text:
+        return None
+    try:
+        share = float(text.removesuffix("%").replace(",", "."))
+    except ValueError:
+        share = math.nan
+    if math.isnan(share):
+        raise InvalidInput(f"attribute {name!r}: P* is a share such as 0.56 or 56 %, got {text!r}")
+    return round(share / 100, 12) if text.endswith("%") else share

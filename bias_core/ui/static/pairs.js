@@ -1,0 +1,15 @@
+// Where the slider stands is kept from seed to seed; an update of the page draws it anew.
+let cut = '50';
+const sync = () => element.querySelectorAll('input[type=range]').forEach((range) => {
+  if (range.value !== cut) range.value = cut;
+});
+element.addEventListener('input', (event) => {
+  if (!event.target.matches('input[type=range]')) return;
+  cut = event.target.value;
+  element.style.setProperty('--cut', cut + '%');
+});
+element.addEventListener('click', (event) => {
+  const node = event.target.closest('[data-seed]');
+  if (node) trigger('select', {seed: node.dataset.seed});
+});
+new MutationObserver(sync).observe(element, {childList: true, subtree: true});

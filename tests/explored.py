@@ -1,0 +1,45 @@
+"""An exploration as most tests look at it: the report of the study, and what is read out of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bias_core.studies.designs import find_design
+from bias_core.studies.explore_options import explore_settings
+from bias_core.studies.explore_report import Exploration
+from bias_core.studies.run_study import complete, plan_study, run_study
+
+__all__ = ["Explored", "explore", "explore_settings", "measured", "own_pictures", "plan_explore"]
+
+
+class Explored(Exploration):
+    """What a report says, and the report's own id, notes and warning."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "notes":
+            return self.report.results.notes
+        return getattr(self.report, name)
+
+
+def explore(settings: Any, services: Any, **options: Any) -> Any:
+    """The steps of the run; the last one is what it found, which knows what was there before."""
+    before = {path.stem for path in services.images.folder.glob("??/*.png")}
+    found = Explored((yield from run_study(find_design("explore"), settings, services, **options)))
+    found.__dict__["reused"] = [image.number for image in found.images if image.id in before]
+    yield found
+
+
+def plan_explore(settings: Any, services: Any) -> Any:
+    """What would be drawn."""
+    return plan_study(find_design("explore"), settings, services).manifest
+
+
+def measured(settings: Any, services: Any, *attributes: str) -> Any:
+    """The report of all pictures that these settings bring along."""
+    return complete(run_study(find_design("explore"), own_pictures(settings, *attributes), services))
+
+
+def own_pictures(settings: Any, *attributes: str) -> Any:
+    """Settings that take all imported pictures as they are and look for these attributes in them."""
+    words = {"concept": "", "attribute_a": "", "attribute_b": ""}
+    return explore_settings(settings, attributes=attributes or ("man",), **words)
