@@ -347,13 +347,54 @@ def compare_models(table: pd.DataFrame, *, dimensions: Sequence[str] = DIMENSION
         )
     compared = table.copy()
     for name in dimensions:
-        scaled = _min_max(table[name].to_numpy(), name)
-        compared[f"normalised_{name}"] = 1 - scaled if name == "distribution_bias" else scaled
+        numbers = finite_vector(table[name].to_numpy(), name)
+        if np.ptp(numbers) == 0:
+            raise InvalidInput(
+                f"All {numbers.size} models have {name} {numbers[0]:g}: min-max is undefined. "
+                "Leave it out of dimensions."
+            )
+        compared[f"normalised_{name}"] = normalise_over_models(numbers, name)
     normalised = compared[[f"normalised_{name}" for name in dimensions]].to_numpy()
     compared["distance"] = np.sqrt((normalised**2).sum(axis=1))
     # Rounding must not part equals.
     compared["rank"] = compared["distance"].round(12).rank(ascending=False, method="min").astype(int)
     return compared
+
+
+def normalise_over_models(values: ArrayLike, dimension: str) -> Array:
+    """One measure of the models from 0 (least biased of them) to 1 (most) [vice2023tbyb, 3.2].
+
+    Parameters
+    ----------
+    values : array (..., n_models)
+    dimension : one of ``DIMENSIONS``; B_D is turned round.
+
+    Returns
+    -------
+    array (..., n_models)
+        In [0, 1]; nan where all models agree.
+
+    Raises
+    ------
+    InvalidInput
+        For fewer than two models, or another dimension.
+
+    Examples
+    --------
+    >>> normalise_over_models([[7.0, 4.0, 5.0], [2.0, 2.0, 2.0]], "distribution_bias").round(2)
+    array([[0.  , 1.  , 0.67],
+           [ nan,  nan,  nan]])
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    if dimension not in DIMENSIONS or not numbers.ndim or numbers.shape[-1] < 2:
+        raise InvalidInput(
+            f"dimension is one of {', '.join(DIMENSIONS)}, of two models or more; got {dimension!r} and "
+            f"values of shape {numbers.shape}."
+        )
+    low, span = numbers.min(axis=-1, keepdims=True), np.ptp(numbers, axis=-1, keepdims=True)
+    scaled = np.full(numbers.shape, math.nan)
+    np.divide(numbers - low, span, out=scaled, where=span > 0)
+    return 1 - scaled if dimension == "distribution_bias" else scaled
 
 
 def _per_image(objects: Words, name: str) -> list[frozenset[str]]:
@@ -372,16 +413,6 @@ def _missed(p_miss: ArrayLike, threshold: float | None) -> Array:
     if threshold is None:
         return values
     return (values > probability(threshold, "threshold")).astype(np.float64)
-
-
-def _min_max(values: ArrayLike, name: str) -> Array:
-    numbers = finite_vector(values, name)
-    if np.ptp(numbers) == 0:
-        raise InvalidInput(
-            f"All {numbers.size} models have {name} {numbers[0]:g}: min-max is undefined. "
-            "Leave it out of dimensions."
-        )
-    return np.asarray((numbers - numbers.min()) / np.ptp(numbers))
 
 
 CARDS = (

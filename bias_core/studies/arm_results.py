@@ -335,7 +335,7 @@ def _rank_figure(
             title="Ranks of the arms",
             kind="pairs",
             data=pd.DataFrame(rows),
-            labels={"x": "rank; 1 is the largest number"},
+            labels={"x": "rank; 1 is the largest number", "whole": True},
             caption="Bars: the ranks that resamples of the pictures give. Where they overlap, the order is "
             "not settled.",
         )

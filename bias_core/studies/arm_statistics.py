@@ -130,33 +130,60 @@ def ranks(
     samples: Sequence[Sample], *, depends_on_n: bool = False, confidence: float = 0.95, seed: int = 0
 ) -> tuple[Rank, ...]:
     """Ranks of the arms by one number, with intervals from resampling their units; shared units together."""
+    return ranks_of(numbers_together(samples, depends_on_n=depends_on_n, seed=seed), confidence=confidence)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """One number of every arm, ready to be ranked.
+
+    Attributes
+    ----------
+    values : ``(n_arms,)``, at equal numbers of pictures where they depend on them.
+    n : units behind each.
+    drawn : the same of resamples, ``(k, n_arms)``; shared units are resampled together. None of them where a
+        value is undefined or an arm has fewer than two units.
+    """
+
+    values: Floats
+    n: tuple[int, ...]
+    drawn: Floats
+
+
+def numbers_together(samples: Sequence[Sample], *, depends_on_n: bool = False, seed: int = 0) -> Numbers:
+    """The number of every arm on what can be compared, and of its resamples."""
     rng = np.random.default_rng(seed)
     places = places_together(samples)
     sizes = [len(at) for at in places]
     n = min(sizes) if depends_on_n else 0
     values = np.array([number_at(s, at, n or len(at), rng) for s, at in zip(samples, places, strict=True)])
-    if not np.isfinite(values).all() or min(sizes) < 2:
-        return tuple(
-            Rank(value=float(v), rank=math.nan, low=math.nan, high=math.nan, n=n or size)
-            for v, size in zip(values, sizes, strict=True)
-        )
-    drawn = _resampled(samples, places, n, rng)
-    drawn = drawn[np.isfinite(drawn).all(axis=1)]
-    observed = stats.rankdata(-values)
-    low = high = np.full(len(values), math.nan)
-    if len(drawn) >= _FEWEST_RESAMPLES:
+    drawn = np.empty((0, len(values)))
+    if np.isfinite(values).all() and min(sizes) >= 2:
+        drawn = _resampled(samples, places, n, rng)
+        drawn = drawn[np.isfinite(drawn).all(axis=1)]
+    if depends_on_n and len(drawn):
         # A resample repeats pictures, which moves what depends on their variety; the spread is what counts.
-        centred = values + drawn - drawn.mean(axis=0)
-        resampled = stats.rankdata(-centred.round(12), axis=1)
+        drawn = values + drawn - drawn.mean(axis=0)
+    return Numbers(values=values, n=tuple(n or size for size in sizes), drawn=drawn)
+
+
+def ranks_of(numbers: Numbers, *, confidence: float = 0.95) -> tuple[Rank, ...]:
+    """Ranks of the arms, 1 for the largest number; nan where a number is undefined."""
+    values, drawn = numbers.values, numbers.drawn
+    observed = low = high = np.full(len(values), math.nan)
+    if np.isfinite(values).all() and min(numbers.n) >= 2:
+        observed = stats.rankdata(-values.round(12))
+    if len(drawn) >= _FEWEST_RESAMPLES:
+        resampled = stats.rankdata(-drawn.round(12), axis=1)
         ends = [(1 - confidence) / 2, (1 + confidence) / 2]
         low, high = np.quantile(resampled, ends, axis=0, method="closest_observation")
     return tuple(
         Rank(
             value=float(values[i]),
             rank=float(observed[i]),
-            low=float(min(low[i], observed[i])),
-            high=float(max(high[i], observed[i])),
-            n=n or sizes[i],
+            low=float(np.minimum(low[i], observed[i])),
+            high=float(np.maximum(high[i], observed[i])),
+            n=numbers.n[i],
         )
         for i in range(len(values))
     )

@@ -6,11 +6,13 @@ What each kind reads (a column in brackets may be missing):
 intervals       name, value, low, high, [group], [published], [reference], [expected]; labels: x, null,
                 reference
 pairs           name, group, value, low, high, [reference]; dots of a name are joined; labels: x, null,
-                reference
+                reference, whole (no ticks between whole numbers)
 bars            name, value, [low, high], [group]; labels: y, null
 distributions   group, value, [side: its colour]; labels: x, null; quartiles are drawn over the points
 arrows          name, start, end; labels: x, start, end, null
-scatter         x, y, [name], [group], [xlow, xhigh, ylow, yhigh]; labels: x, y, lowess, diagonal, join
+scatter         x, y, [name], [group: colour], [marker], [xlow, xhigh, ylow, yhigh]; labels: x, y, lowess,
+                diagonal, join (dots of one name), lines (dots of one group), apart (groups a little),
+                markers (their order, where figures share it)
 curves          group, x, value, [low, high]; labels: x, y, null
 space           name, x, y, z; labels: x, y, z
 heatmap         row, column, value; labels: null, unit
@@ -124,6 +126,8 @@ def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         axes.plot(known["reference"], [names.index(name) for name in known["name"]], "D", ms=6, mfc="none",
                   color=MUTED, label=str(labels.get("reference", "")))  # fmt: skip
     _null(axes, labels, vertical=True)
+    if labels.get("whole"):
+        axes.locator_params(axis="x", integer=True)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     _finish(axes, labels)
@@ -190,23 +194,16 @@ def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     many = "name" in data and len(data) > _MANY_NAMES
     axes = _axes(figure, *((6.8, 5.8) if many else (5.6, 4.6)))
     axes.margins(x=0.1)  # room for names
+    data = _apart(data) if labels.get("apart") else data
+    dots = ["name", *(["marker"] if "marker" in data else [])]  # those of one name in each group are one dot
+    labels = {"markers": _markers(data)} | labels
     for i, (group, rows) in enumerate(_groups(data)):
-        colour = COLOURS[i % len(COLOURS)]
-        for axis in ("x", "y"):
-            if {f"{axis}low", f"{axis}high"} <= set(rows):
-                reach = np.abs(
-                    rows[[f"{axis}low", f"{axis}high"]].to_numpy(float).T - rows[axis].to_numpy(float)
-                )
-                axes.errorbar(
-                    rows["x"], rows["y"], **{f"{axis}err": np.nan_to_num(reach)},
-                    fmt="none", ecolor=colour, alpha=0.4, lw=1,
-                )  # fmt: skip
-        axes.plot(rows["x"], rows["y"], "o", ms=5, color=colour, label=group or None)
-        if labels.get("lowess") and len(rows) >= _FEWEST_FOR_LOWESS:
-            axes.plot(*lowess(rows["x"], rows["y"]).T, color=colour, lw=1.5)
+        _cloud(axes, rows, COLOURS[i % len(COLOURS)], group, labels)
+    for marker in _markers(data):
+        axes.plot([], [], _shape(marker, labels), ms=5, color=MUTED, label=marker)
     if labels.get("join"):
-        for _, rows in data.groupby("name", sort=False):
-            axes.plot(rows["x"], rows["y"], "-", color=MUTED, lw=1, zorder=0)
+        for _, rows in data.groupby(dots, sort=False):
+            axes.plot(rows["x"], rows["y"], "-", color=MUTED, lw=0.8, alpha=0.6, zorder=0)
     if labels.get("diagonal"):
         ends = [min(data["x"].min(), data["y"].min()), max(data["x"].max(), data["y"].max())]
         axes.plot(ends, ends, "--", color=MUTED, lw=1)
@@ -214,9 +211,47 @@ def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     axes.set_ylabel(str(labels.get("y", "")), fontsize=9)
     _finish(axes, {})
     if "name" in data and len(data) <= _MOST_NAMED:
-        _name_dots(axes, data.drop_duplicates("name", keep="last") if labels.get("join") else data, data)
+        _name_dots(axes, data.drop_duplicates(dots, keep="last") if labels.get("join") else data, data)
 
 
+def _cloud(axes: Axes, rows: pd.DataFrame, colour: str, group: str, labels: dict[str, Any]) -> None:
+    """The dots of one group with their intervals, and its smoothed or straight line."""
+    for axis in ("x", "y"):
+        if {f"{axis}low", f"{axis}high"} <= set(rows):
+            ends = rows[[f"{axis}low", f"{axis}high"]].to_numpy(float).T
+            reach = np.nan_to_num(np.abs(ends - rows[axis].to_numpy(float)))
+            axes.errorbar(
+                rows["x"], rows["y"], **{f"{axis}err": reach}, fmt="none", ecolor=colour, alpha=0.4, lw=1
+            )
+    markers = _markers(rows)
+    for marker in markers or [""]:
+        some = rows[rows["marker"] == marker] if markers else rows
+        shape = _shape(marker, labels) if markers else "o"
+        axes.plot(some["x"], some["y"], shape, ms=5, color=colour, label=None if markers else group or None)
+    if markers:
+        axes.plot([], [], "-", lw=4, color=colour, label=group)  # what a marker means stands by itself
+    if labels.get("lines"):
+        axes.plot(rows["x"], rows["y"], "-", color=colour, lw=1, alpha=0.7)
+    if labels.get("lowess") and len(rows) >= _FEWEST_FOR_LOWESS:
+        axes.plot(*lowess(rows["x"], rows["y"]).T, color=colour, lw=1.5)
+
+
+def _shape(marker: str, labels: dict[str, Any]) -> str:
+    return _MARKERS[labels["markers"].index(marker) % len(_MARKERS)]
+
+
+def _markers(data: pd.DataFrame) -> list[str]:
+    """What the shapes of dots stand for, in the order of the data."""
+    return list(dict.fromkeys(data["marker"])) if "marker" in data else []
+
+
+def _apart(data: pd.DataFrame) -> pd.DataFrame:
+    """Each group a little to the right of the one before, so that no interval hides another."""
+    place = data["group"].map({group: i for i, group in enumerate(dict.fromkeys(data["group"]))})
+    return data.assign(x=data["x"] + _STEP * np.ptp(data["x"]) * (place - place.mean()))
+
+
+_STEP = 0.015  # of the width of the cloud
 _MOST_NAMED, _MANY_NAMES = 60, 20
 
 
@@ -226,7 +261,7 @@ def _name_dots(axes: Axes, named: pd.DataFrame, data: pd.DataFrame) -> None:
     named = named[np.isfinite(named[["x", "y"]].to_numpy(float)).all(axis=1)]
     bars = [data[[*ends]].dropna().to_numpy(float) for ends in columns if {*ends} <= set(data)]
     curves = [line.get_xydata() for line in axes.lines if line.get_linestyle() != "None"]
-    pieces = [np.hstack([curve[:-1], curve[1:]]) for curve in map(_dense, curves)]
+    pieces = [np.hstack([curve[:-1], curve[1:]]) for curve in map(_dense, curves) if len(curve)]
     name_points(
         axes,
         named[["x", "y"]].to_numpy(float),
@@ -240,6 +275,8 @@ def _name_dots(axes: Axes, named: pd.DataFrame, data: pd.DataFrame) -> None:
 def _dense(curve: Any) -> np.ndarray:
     """A line of straight pieces as one of many short ones."""
     corners = np.asarray(curve, float)
+    if not len(corners):  # what only stands in the legend
+        return corners
     places = np.arange(len(corners))
     steps = np.linspace(0, len(corners) - 1, 20 * len(corners))
     return np.column_stack([np.interp(steps, places, column) for column in corners.T])
@@ -313,7 +350,8 @@ _MARKERS = "osD^vP*"
 def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     rows, columns = (list(dict.fromkeys(data[name])) for name in ("row", "column"))
     grid = data.pivot_table("value", "row", "column", sort=False).reindex(index=rows, columns=columns)
-    axes = _axes(figure, 1.8 + 0.6 * len(columns), 1.0 + _ROW * len(rows))
+    longest = max((len(str(name)) for name in rows), default=0)
+    axes = _axes(figure, 1.8 + 0.6 * len(columns) + 0.06 * max(0, longest - 14), 1.0 + _ROW * len(rows))
     null = labels.get("null")
     reach = np.nanmax(np.abs(grid.to_numpy(float) - (null or 0.0)))
     scale = {} if null is None else {"vmin": null - reach, "vmax": null + reach, "cmap": "RdBu_r"}
@@ -321,14 +359,16 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     figure.colorbar(shown, ax=axes, label=str(labels.get("unit", "")))
     axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
     axes.set_yticks(range(len(rows)), rows)
+    digits = 0 if reach >= _TENS else 2
     if grid.size <= _MOST_CELLS:
         for (i, j), value in np.ndenumerate(grid.to_numpy(float)):
             if np.isfinite(value):
                 colour = _ink_on(shown.cmap(shown.norm(value)))
-                axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
+                axes.text(j, i, f"{value:.{digits}f}", ha="center", va="center", fontsize=7, color=colour)
 
 
 _MOST_CELLS = 80
+_TENS = 20  # numbers as large as this need no decimals
 
 
 def _ink_on(colour: Any) -> str:

@@ -18,6 +18,7 @@ from bias_core.metrics.composite_association import (
 )
 from bias_core.studies.arm_samples import lean_sample
 from bias_core.studies.arm_values import mean_sample
+from bias_core.studies.internal_bias_arms import compare_internal_bias
 from bias_core.studies.internal_bias_report import GROUPS, MEN, Target, members_of, report_of
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
@@ -130,6 +131,8 @@ def measure_internal_bias(design: Design, settings: StudySettings, data: StudyDa
         keywords = [target.keyword for target in members]
         deltas = [target.bias.diffusion_bias.value for target in members]
         alphas = [target.bias.bias_amplification.value for target in members]
+        leans = [target.scores.mcas for target in members]
+        samples[f"lean {group}"] = mean_sample(keywords, leans, of="targets")
         samples[f"delta {group}"] = mean_sample(keywords, deltas, of="targets")
         samples[f"alpha {group}"] = mean_sample(keywords, alphas, of="targets")
     results = report_of(design, settings, found)
@@ -266,5 +269,6 @@ PROGRAMS = {
         readers=averaged_encoders,
         options=InternalBiasOptions,
         ahead=embed_by_all_ahead,
+        compare=compare_internal_bias,
     )
 }

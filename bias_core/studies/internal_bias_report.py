@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
@@ -16,17 +17,19 @@ from bias_core.metrics.composite_association import (
     InternalBiasSummary,
     summarise_internal_bias,
 )
+from bias_core.statistics import bootstrap_interval
 from bias_core.studies.study_types import Design, Finding, Results, StudyFigure, StudySettings, StudyTable
 from bias_core.types import Estimate
 
 MEN = "a photo of a man"
 """What is asked of the record of the drawn pictures."""
 
-_SIGNS = {"mcas": "MCAS", "delta": "δ", "alpha": "α"}
+SUMMARIES = {"delta": "δ", "lean": "MCAS", "alpha": "α"}
+"""Means over the targets of a group: the beginning of the key of their findings, and their sign."""
 GROUPS = ("male", "female", "overall")
 UNASSIGNED = "unassigned"
 """Side of a target of one's own of which nothing is claimed beforehand."""
-_RUN = "this run"
+RUN = "this run"
 _FEWEST_FOR_RANKS = 4
 
 
@@ -65,6 +68,7 @@ def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) 
     model = settings.options.published_model
     table3 = pd.DataFrame([_row(target) for target in found])
     summaries = {group: _summary(found, group, settings) for group in GROUPS if members_of(found, group)}
+    leans = {group: _mean_lean(found, group, settings) for group in summaries}
     figures = (
         _mcas_figure(found, model),
         _truth_figure(found),
@@ -75,7 +79,11 @@ def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) 
     return Results(
         findings=(
             *[_mcas_finding(target, model) for target in found],
-            *[f for group, s in summaries.items() for f in _summary_findings(design, model, group, s)],
+            *[
+                f
+                for group, s in summaries.items()
+                for f in _summary_findings(design, model, group, s, leans[group])
+            ],
         ),
         tables=(
             StudyTable(key="table3", title="Bias metrics per target (Table 3)", frame=table3, note=_COLUMNS),
@@ -88,7 +96,7 @@ def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) 
             StudyTable(
                 key="table4",
                 title="Summary by side (Table 4)",
-                frame=_summary_table(design, summaries),
+                frame=_summary_table(design, summaries, leans),
                 note="The published ± is as printed; the intervals of this run are over targets.",
             ),
         ),
@@ -195,7 +203,19 @@ def _summary(found: Sequence[Target], group: str, settings: StudySettings) -> In
     )
 
 
-def _summary_findings(design: Design, model: str, group: str, summary: InternalBiasSummary) -> list[Finding]:
+def _mean_lean(found: Sequence[Target], group: str, settings: StudySettings) -> Estimate:
+    return bootstrap_interval(
+        [target.scores.mcas for target in members_of(found, group)],
+        statistic=np.mean,
+        confidence=settings.confidence,
+        rng=settings.seed,
+        null_value=0.0,
+    )
+
+
+def _summary_findings(
+    design: Design, model: str, group: str, summary: InternalBiasSummary, lean: Estimate
+) -> list[Finding]:
     printed = design.data.get("summary", {}).get(model, {}).get(group, {})
     name = "All targets" if group == "overall" else f"{group.capitalize()}-dominated targets"
     n = summary.n_undefined
@@ -209,6 +229,13 @@ def _summary_findings(design: Design, model: str, group: str, summary: InternalB
             estimate=summary.diffusion_bias,
             published=printed["delta_mean"][0] if printed else None,
             says="Never below 0, so its interval cannot hold 0: see II − TT of each target.",
+        ),
+        Finding(
+            key=f"lean {group}",
+            title=f"{name}, mean MCAS",
+            metric="composite_association",
+            estimate=lean,
+            says="Positive leans male; over all targets the two sides can cancel." * (group == "overall"),
         ),
         Finding(
             key=f"alpha {group}",
@@ -229,8 +256,10 @@ def _alpha_says(alpha: Estimate) -> str:
     return f"On average {'more' if alpha.value > 1 else 'less'} strongly than the texts."
 
 
-def _summary_table(design: Design, summaries: Mapping[str, InternalBiasSummary]) -> pd.DataFrame:
-    rows = [_summary_row(_RUN, group, summary) for group, summary in summaries.items()]
+def _summary_table(
+    design: Design, summaries: Mapping[str, InternalBiasSummary], leans: Mapping[str, Estimate]
+) -> pd.DataFrame:
+    rows = [_summary_row(group, summary, leans[group]) for group, summary in summaries.items()]
     sides = [target["dominated"] for target in design.data["targets"]]
     sizes = {group: sides.count(group) for group in GROUPS[:2]} | {"overall": len(sides)}
     for model, groups in _printed_summaries(design).items():
@@ -244,8 +273,8 @@ def _printed_summaries(design: Design) -> dict[str, Any]:
     return {model: summaries[model] for model in design.data["settings"]["models"] if model in summaries}
 
 
-def _summary_row(model: str, group: str, summary: InternalBiasSummary) -> dict[str, Any]:
-    row: dict[str, Any] = {"model": model, "targets": group, "n": summary.diffusion_bias.n}
+def _summary_row(group: str, summary: InternalBiasSummary, lean: Estimate) -> dict[str, Any]:
+    row: dict[str, Any] = {"model": RUN, "targets": group, "n": summary.diffusion_bias.n}
     for sign, estimate, ends in (
         ("δ", summary.diffusion_bias, summary.diffusion_bias_range),
         ("α", summary.bias_amplification, summary.bias_amplification_range),
@@ -257,6 +286,7 @@ def _summary_row(model: str, group: str, summary: InternalBiasSummary) -> dict[s
             f"mean {sign} low": estimate.low,
             f"mean {sign} high": estimate.high,
         }
+    row |= {"mean MCAS": lean.value, "mean MCAS low": lean.low, "mean MCAS high": lean.high}
     return row | {"no α": summary.n_undefined, "note": ""}
 
 
@@ -327,7 +357,7 @@ def _points(found: Sequence[Target]) -> list[dict[str, Any]]:
     return [
         {
             "name": target.keyword,
-            "group": _RUN,
+            "group": RUN,
             "x": target.bias.diffusion_bias.value,
             "y": target.bias.bias_amplification.value,
         }

@@ -11,6 +11,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_score
+from bias_core.studies.oasis_arms import compare_nationalities
 from bias_core.studies.oasis_cells import (
     Cell,
     NationalityOptions,
@@ -250,6 +251,9 @@ def _notes(own: Sequence[Cell]) -> list[str]:
 
 PROGRAMS = {
     "nationality_stereotypes": Program(
-        shots=stereotype_shots, measure=measure_nationalities, options=StereotypeOptions
+        shots=stereotype_shots,
+        measure=measure_nationalities,
+        options=StereotypeOptions,
+        compare=compare_nationalities,
     )
 }

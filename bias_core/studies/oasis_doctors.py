@@ -11,6 +11,7 @@ from bias_core.errors import InvalidInput
 from bias_core.prompts import fill_template
 from bias_core.statistics import benjamini_hochberg
 from bias_core.studies.oasis import says_of_share
+from bias_core.studies.oasis_arms import compare_doctors
 from bias_core.studies.oasis_cells import (
     FEWEST_PICTURES,
     Cell,
@@ -152,4 +153,8 @@ def _finding(
     )
 
 
-PROGRAMS = {"doctor_prevalence": Program(shots=doctor_shots, measure=measure_doctors, options=DoctorOptions)}
+PROGRAMS = {
+    "doctor_prevalence": Program(
+        shots=doctor_shots, measure=measure_doctors, options=DoctorOptions, compare=compare_doctors
+    )
+}

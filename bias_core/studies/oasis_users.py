@@ -16,6 +16,7 @@ from bias_core.metrics.stereotype import stereotype_score
 from bias_core.statistics import percentile_estimate
 from bias_core.studies.arm_samples import counted_sample
 from bias_core.studies.oasis import stereotype_shots
+from bias_core.studies.oasis_arms import compare_users
 from bias_core.studies.oasis_cells import (
     Cell,
     NationalityOptions,
@@ -250,6 +251,6 @@ def _figure(found: Sequence[Nationality]) -> StudyFigure:
 
 PROGRAMS = {
     "stereotypes_by_internet_users": Program(
-        shots=user_shots, measure=measure_users, options=NationalityOptions
+        shots=user_shots, measure=measure_users, options=NationalityOptions, compare=compare_users
     )
 }

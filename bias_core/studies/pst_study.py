@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bias_core.studies.program import Measuring, Program
+from bias_core.studies.pst_arms import compare_pairs
 from bias_core.studies.pst_labels import (
     check_labelling,
     keep_labels,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from bias_core.studies.setting_fields import Options
     from bias_core.studies.study_data import StudyData
-    from bias_core.studies.study_types import ArmReport, Design, Shot, StudySettings, StudyTable
+    from bias_core.studies.study_types import Design, Shot, StudySettings, StudyTable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,6 @@ class PairedStudy:
     report : the study's own findings, tables, figures and notes, from labelled people.
     options : what may be asked.
     runs : whose published runs stand beside those of the report (Table 13); "" where there are none.
-    compare : the paper's own tables and figures over the arms of a run; None where it has none.
     """
 
     shots: Callable[[Design, StudySettings], list[Shot]]
@@ -54,7 +54,6 @@ class PairedStudy:
     report: Callable[[Design, StudySettings, pd.DataFrame], Results]
     options: type[Options]
     runs: str = ""
-    compare: Callable[[Design, StudySettings, Sequence[ArmReport]], Results] | None = None
 
     def program(self) -> Program:
         """Draw, label, and report."""
@@ -67,7 +66,7 @@ class PairedStudy:
             options=self.options,
             ahead=nothing_ahead,
             rescore=self.score,
-            compare=self.compare,
+            compare=compare_pairs,
         )
 
     def checked_shots(self, design: Design, settings: StudySettings) -> list[Shot]:

@@ -29,6 +29,7 @@ from bias_core.studies.study_types import (
     StudyFigure,
     StudySettings,
 )
+from bias_core.studies.t2iat_arms import compare_tests
 from bias_core.studies.t2iat_sets import (
     SIDES,
     influence_figure,
@@ -331,5 +332,7 @@ def _distribution_figure(found: dict[str, AssociationTest], titles: dict[str, st
 
 
 PROGRAMS = {
-    "association_tests": Program(shots=association_shots, measure=measure_associations, options=TestOptions)
+    "association_tests": Program(
+        shots=association_shots, measure=measure_associations, options=TestOptions, compare=compare_tests
+    )
 }

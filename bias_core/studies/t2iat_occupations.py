@@ -23,6 +23,7 @@ from bias_core.studies.study_types import (
     Shot,
     StudySettings,
 )
+from bias_core.studies.t2iat_arms import compare_amplification, compare_occupations
 from bias_core.studies.t2iat_sets import SETS
 
 if TYPE_CHECKING:
@@ -230,6 +231,10 @@ def _side(beyond: Estimate) -> str:
 
 
 PROGRAMS = {
-    "occupation_associations": Program(shots=occupation_shots, measure=measure_occupations),
-    "amplification": Program(shots=occupation_shots, measure=measure_amplification),
+    "occupation_associations": Program(
+        shots=occupation_shots, measure=measure_occupations, compare=compare_occupations
+    ),
+    "amplification": Program(
+        shots=occupation_shots, measure=measure_amplification, compare=compare_amplification
+    ),
 }

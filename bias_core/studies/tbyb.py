@@ -11,6 +11,7 @@ from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.rows import scaled, thinned
 from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_types import Design, Results, Shot, StudyFigure, StudySettings, StudyTable
+from bias_core.studies.tbyb_arms import compare_datasets, compare_objects
 from bias_core.studies.tbyb_pictures import keep_reading
 from bias_core.studies.tbyb_reading import (
     CaptioningOptions,
@@ -25,7 +26,6 @@ from bias_core.studies.tbyb_reading import (
 )
 from bias_core.studies.tbyb_tables import (
     NOTES,
-    compare_objects,
     curve_figure,
     drawable,
     findings,
@@ -249,6 +249,6 @@ PROGRAMS = {
         readers=captioning_readers,
         options=CaptioningOptions,
         ahead=caption_ahead,
-        compare=compare_objects,
+        compare=compare_datasets,
     ),
 }

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.object_bias import DIMENSIONS, compare_models, distribution_bias_at
+from bias_core.metrics.object_bias import distribution_bias_at
 from bias_core.runs.images import pixel_digest
 from bias_core.statistics import mean_interval, wilson_interval
 from bias_core.studies.program import Measuring, Program
@@ -30,6 +30,7 @@ from bias_core.studies.study_types import (
     StudyTable,
 )
 from bias_core.studies.tbyb import general_shots, task_shots
+from bias_core.studies.tbyb_arms import compare_conditions, normalise_lines, normalised_note, space_figure
 from bias_core.studies.tbyb_pictures import keep_reading
 from bias_core.studies.tbyb_reading import (
     STRONGER,
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from bias_core.studies.study_data import StudyData
     from bias_core.types import Estimate
 
-_AXES = {"distribution_bias": "B_D", "hallucination": "H_J", "miss_rate": "M_G, stronger"}
 _FEWEST_PROMPTS = 2
 WITH_TRIGGER, WITHOUT_TRIGGER = "with a trigger word", "without one"
 
@@ -128,7 +128,8 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
     changes = {
         name: changes_of(part, parts[names[0]], settings) for name, part in parts.items() if name != names[0]
     }
-    compared, dropped = _compared(parts, sets, settings)
+    measures = _measures(parts, sets, settings)
+    compared = normalise_lines(measures)
     return Results(
         findings=(
             *[
@@ -147,17 +148,21 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
             StudyTable(
                 key="comparison",
                 title="The conditions in three dimensions (Fig. 4)",
-                frame=compared,
-                note=_compared_note(dropped),
+                frame=compared.rename_axis("condition").reset_index(),
+                note=normalised_note(measures),
             ),
             top_table(sets, base=names[0]),
             *_gained_table(parts, {name: data.frame[data.frame["condition"] == name] for name in names}),
         ),
-        figures=drawable(
-            (_space_figure(compared), curve_figure(sets), change_figure(sets, names[0]), rates_figure(sets))
-        ),
+        figures=_figures(compared, sets),
         notes=(*_notes(sets, changes), *shared_pictures(data, names), *NOTES, *design.data["notes"]),
     )
+
+
+def _figures(compared: pd.DataFrame, sets: Mapping[str, Scores]) -> tuple[StudyFigure, ...]:
+    base = next(iter(sets))
+    space = space_figure(compared, "The conditions")
+    return drawable((space, curve_figure(sets), change_figure(sets, base), rates_figure(sets)))
 
 
 def changes_of(part: Reading, base: Reading, settings: StudySettings) -> dict[str, Estimate]:
@@ -198,10 +203,10 @@ def _direction(change: Estimate) -> str:
     return "falls" if change.high < 0 else "does not clearly change"
 
 
-def _compared(
+def _measures(
     parts: Mapping[str, Reading], sets: Mapping[str, Scores], settings: StudySettings
-) -> tuple[pd.DataFrame, list[str]]:
-    """B_D at equal numbers, H_J and M_G, normalised over the conditions; and dimensions that all agree in."""
+) -> pd.DataFrame:
+    """B_D at equal numbers, H_J and M_G of each condition."""
     n = min(len(part.captions) for part in parts.values())
     rows = {
         name: {
@@ -212,22 +217,7 @@ def _compared(
         }
         for name in parts
     }
-    table = pd.DataFrame(rows.values(), index=list(rows))
-    usable = [d for d in DIMENSIONS if np.isfinite(table[d]).all() and np.ptp(table[d].to_numpy()) > 0]
-    if usable:
-        table = compare_models(table, dimensions=usable)
-    named = {f"normalised_{name}": f"normalised {sign}" for name, sign in _AXES.items()} | _AXES
-    frame = table.rename(columns=named).rename_axis("condition").reset_index()
-    return frame, [name for name in DIMENSIONS if name not in usable]
-
-
-def _compared_note(dropped: list[str]) -> str:
-    note = (
-        "Normalised: 0 the least biased of these conditions, 1 the most; rank 1 is the most biased. "
-        "Differences by chance are stretched as well: read the changes with their intervals first."
-    )
-    left_out = ", ".join(_AXES[name] for name in dropped)
-    return f"{note} All agree in {left_out}, or it is undefined: left out." if dropped else note
+    return pd.DataFrame(rows.values(), index=list(rows))
 
 
 def _distribution_bias(part: Reading, scores: Scores, n: int, settings: StudySettings) -> float:
@@ -237,22 +227,6 @@ def _distribution_bias(part: Reading, scores: Scores, n: int, settings: StudySet
         return scores.distribution.distribution_bias.value
     exclude: Any = part.prompt_objects if settings.options.exclude_prompt else None
     return distribution_bias_at(part.image_objects, n, exclude_prompt=exclude, rng=settings.seed).value
-
-
-def _space_figure(compared: pd.DataFrame) -> StudyFigure:
-    columns = [f"normalised {sign}" for sign in _AXES.values()]
-    places = compared.reindex(columns=columns).fillna(0.0)  # a dimension that all agree in has no extent
-    places.columns = pd.Index(list("xyz"))
-    names = compared["condition"].groupby([places[axis] for axis in "xyz"], sort=False).agg(" = ".join)
-    data = names.rename("name").reset_index()
-    return StudyFigure(
-        key="figure4",
-        title="The conditions in the space of the three measures (Fig. 4)",
-        kind="space",
-        data=data,
-        labels=dict(zip("xyz", columns, strict=True)),
-        caption="Far from the origin is more biased, among these conditions; the numbers stand in the table.",
-    )
 
 
 def _gained_table(parts: Mapping[str, Reading], frames: Mapping[str, pd.DataFrame]) -> list[StudyTable]:
@@ -330,5 +304,6 @@ PROGRAMS = {
         readers=captioning_readers,
         options=ControlledOptions,
         ahead=caption_ahead,
+        compare=compare_conditions,
     )
 }

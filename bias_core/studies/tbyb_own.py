@@ -10,6 +10,7 @@ from bias_core.studies.program import Measuring, Program
 from bias_core.studies.setting_fields import settings_of
 from bias_core.studies.study_types import Design, Results, Shot, StudySettings
 from bias_core.studies.tbyb import ALL, figures_of, genders, measures_of
+from bias_core.studies.tbyb_arms import compare_objects
 from bias_core.studies.tbyb_pictures import keep_reading
 from bias_core.studies.tbyb_reading import (
     ANOTHER,
@@ -104,5 +105,6 @@ PROGRAMS = {
         readers=captioning_readers,
         options=CaptioningOptions,
         ahead=caption_ahead,
+        compare=compare_objects,
     )
 }

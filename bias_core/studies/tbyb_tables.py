@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.object_bias import compare_models, top_objects
-from bias_core.studies.arm_statistics import number_at
-from bias_core.studies.study_types import Finding, Results, StudyFigure, StudyTable
+from bias_core.metrics.object_bias import top_objects
+from bias_core.studies.study_types import Finding, StudyFigure, StudyTable
 from bias_core.studies.tbyb_reading import BLANK, STRONGER, Scores
 
 if TYPE_CHECKING:
     from bias_core.metrics.object_bias import GenderCounts
-    from bias_core.studies.study_types import ArmReport, Design, StudySettings
     from bias_core.types import Estimate
 
 TOP = 10
@@ -318,70 +316,3 @@ def rates_figure(sets: Mapping[str, Scores], key: str = "rates") -> StudyFigure:
 def drawable(figures: Sequence[StudyFigure]) -> tuple[StudyFigure, ...]:
     """Those with something to show."""
     return tuple(figure for figure in figures if not figure.data.empty)
-
-
-def compare_objects(design: Design, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:  # noqa: ARG001
-    """Table II over the arms of a run, their order as in Table VI, and where they lie in three dimensions."""
-    ending = " distribution_bias"
-    by_arm = [{finding.key: finding for finding in arm.results.findings} for arm in arms]
-    names = [key.removesuffix(ending) for key in by_arm[0] if all(key in found for found in by_arm)]
-    names = [name for name in names if f"{name}{ending}" in by_arm[0]]
-    frames = [_compared(name, arms, by_arm, settings.seed) for name in names]
-    if not frames:
-        return Results(notes=("B_D is undefined in an arm: there is no Table II.",))
-    figures = [
-        StudyFigure(
-            key=f"plane-{i + 1}",
-            title=f"{name.capitalize()}: the arms in three dimensions",
-            kind="space",
-            data=frame[["arm", "B_D", "H_J", "M_G, stronger"]].set_axis(["name", "x", "y", "z"], axis=1),
-            labels={"x": "B_D", "y": "H_J", "z": "M_G, stronger negative"},
-            caption="Least biased: much B_D, little H_J and M_G.",
-        )
-        for i, (name, frame) in enumerate(zip(names, frames, strict=True))
-    ]
-    table = StudyTable(
-        key="table2_arms",
-        title="Arms side by side (Tables II and VI)",
-        frame=pd.concat(frames, ignore_index=True),
-        note="B_D at equal numbers of pictures. Distance: of the measures that differ, each from 0 (least "
-        "biased here) to 1 (most); rank 1 lies farthest. All is relative to these arms.",
-    )
-    return Results(tables=(table,), figures=tuple(figures))
-
-
-def _compared(
-    name: str, arms: Sequence[ArmReport], by_arm: Sequence[Mapping[str, Finding]], seed: int
-) -> pd.DataFrame:
-    """A row per arm: the three measures on one set of prompts, and the distance and rank of Table VI."""
-    lines = [[found[f"{name} {key}"] for key in _MEASURES.values()] for found in by_arm]
-    samples = [line[0].sample for line in lines]
-    n = min(len(sample.units) for sample in samples if sample is not None)
-    rows = [
-        {
-            "prompts": name,
-            "arm": arm.name,
-            "model": arm.settings.model,
-            "condition": arm.settings.condition,
-            "n": arm.n_images,
-            **{title: finding.estimate.value for title, finding in zip(_MEASURES, line, strict=True)},
-            "B_D": number_at(sample, np.arange(len(sample.units)), n, np.random.default_rng(seed)),
-        }
-        for arm, line, sample in zip(arms, lines, samples, strict=True)
-        if sample is not None
-    ]
-    frame = pd.DataFrame(rows)
-    dimensions = {"B_D": "distribution_bias", "H_J": "hallucination", "M_G, stronger": "miss_rate"}
-    told = [title for title in dimensions if frame[title].notna().all() and frame[title].nunique() > 1]
-    if not told:
-        return frame
-    compared = compare_models(frame.rename(columns=dimensions), dimensions=[dimensions[t] for t in told])
-    return frame.assign(distance=compared["distance"], rank=compared["rank"])
-
-
-_MEASURES = {
-    "B_D": "distribution_bias",
-    "H_J": "hallucination",
-    "M_G, blank": f"miss {BLANK}",
-    "M_G, stronger": f"miss {STRONGER}",
-}

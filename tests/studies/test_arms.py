@@ -98,14 +98,6 @@ def test_a_comparison_is_shown_alike_in_every_tab_and_an_arm_can_be_taken_along(
         take(objects, "table:9/measures:csv", tmp_path)
 
 
-def test_table_two_ranks_the_arms_in_three_dimensions(objects):
-    table = table_of(objects, "table2_arms").frame
-    assert table["arm"].tolist() == [arm.name for arm in objects.arms]
-    assert table["rank"].min() == 1
-    plane = next(figure for figure in objects.results.figures if figure.key == "plane-1")
-    assert plane.data["x"].tolist() == table["B_D"].tolist()
-
-
 def test_equal_arms_on_equal_seeds_have_the_same_report_again(services, folder, objects):
     n_bytes = services.images.n_bytes
     again = complete(run_study(GENERAL, four_arms(folder, GENERAL, OBJECTS), services, session="visitor"))
@@ -266,3 +258,55 @@ def test_every_sample_gives_the_number_of_its_finding(objects, origins):
                 everything = np.arange(len(sample.units))
                 assert len(set(sample.units)) == len(sample.units), finding.title
                 assert sample.statistic(everything) == pytest.approx(finding.estimate.value), finding.title
+
+
+def test_table_two_has_every_arm_with_its_place_among_the_others_and_the_published_models(objects):
+    frame = table_of(objects, "table2_arms").frame
+    own = frame[~frame["arm"].str.endswith(", published")].set_index("arm")
+    assert list(own.index) == [arm.name for arm in objects.arms]
+    for arm in objects.arms:
+        (found,) = [f for f in arm.results.findings if f.key == "all prompts hallucination"]
+        assert own.loc[arm.name, "H_J"] == pytest.approx(found.estimate.value)
+    spread = {sign: own[sign].max() - own[sign].min() for sign in ("B_D", "H_J", "M_G, stronger")}
+    far = np.zeros(len(own))
+    for sign, width in spread.items():
+        share = (own[sign] - own[sign].min()) / width if width else 0 * own[sign]
+        far += ((1 - share) if sign == "B_D" and width else share).to_numpy() ** 2
+    assert own["distance"].to_numpy() == pytest.approx(np.sqrt(far))
+    assert own["rank"].to_numpy() == pytest.approx((-own["distance"].round(9)).rank().to_numpy())
+    assert (own["rank low"] <= own["rank"]).all()
+    assert (own["rank"] <= own["rank high"]).all()
+    assert len(frame) > len(own)
+    shown = {figure.key: figure for figure in objects.results.figures}
+    assert shown["figure4-1"].kind == "space"
+    assert set(shown["figure2-all prompts"].data["group"]) == set(own.index)
+
+
+def test_arms_of_different_size_are_placed_at_equal_numbers(services, objects, tmp_path):
+    few = to_export(complete(run_study(GENERAL, OBJECTS, services)), pictures=True)
+    write_folder(replace(few, images=few.images[::3]), tmp_path / "few")
+    arms = (Arm(name="fair", condition="fair"), Arm(name="few", images=str(tmp_path / "few")))
+    report = complete(run_study(GENERAL, replace(OBJECTS, arms=arms), services))
+    n = report.arms[1].n_images
+    assert n < report.arms[0].n_images
+    frame = table_of(report, "table2_arms").frame.set_index("arm")
+    assert frame.loc["fair", "compared n"] == frame.loc["few", "compared n"] == n
+    whole = next(f for f in report.arms[0].results.findings if f.key == "all prompts distribution_bias")
+    assert frame.loc["fair", "B_D"] != pytest.approx(whole.estimate.value, rel=1e-3)
+    line = table_of(report, "by_arm").frame.set_index("finding").loc["all prompts: B_D"]
+    assert frame.loc["fair", "B_D"] == pytest.approx(line["fair at equal n"], rel=0.05)
+
+
+def test_oasis_has_its_table_and_figures_over_the_arms(origins):
+    table = table_of(origins, "table1_arms").frame.set_index("attribute")
+    for arm in origins.arms:
+        (share,) = [f for f in arm.results.findings if f.key == "Iranian turban P"]
+        assert table.loc["turban", f"{arm.name} P"] == share.estimate.value
+    assert table.loc["turban", "SDv2 P"] == pytest.approx(0.273)
+    shown = {figure.key: figure for figure in origins.results.figures}
+    names = [arm.name for arm in origins.arms]
+    assert list(dict.fromkeys(shown["figure5_arms"].data["group"])) == names
+    assert set(shown["figure5_arms"].data["marker"]) == {"Iranian"}
+    assert shown["figure5-Iranian"].data["name"].notna().all()
+    assert list(dict.fromkeys(shown["figure4-Iranian"].data["group"])) == names
+    assert {"nationality", "attribute", *names} <= set(table_of(origins, "figure4_arms").frame)

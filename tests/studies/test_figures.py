@@ -196,3 +196,35 @@ def test_nothing_to_draw_is_said(data):
         draw(figure("bars", {"name": [], "value": []}))
     with pytest.raises(InvalidInput, match="pie"):
         draw(figure("pie", data["bars"]))
+
+
+def test_dots_have_a_colour_per_group_and_a_shape_per_marker_and_the_legend_names_both():
+    points = {
+        "x": [1, 2, 3, 4],
+        "y": [4, 3, 2, 1],
+        "group": ["fair", "fair", "extreme", "extreme"],
+        "marker": ["Iranian", "Indian"] * 2,
+    }
+    axes = draw(figure("scatter", points)).axes[0]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "fair",
+        "extreme",
+        "Iranian",
+        "Indian",
+    ]
+    dots = [line for line in axes.lines if len(line.get_xdata()) == 1]
+    looks = {(line.get_color(), line.get_marker()) for line in dots}
+    assert len(looks) == 4
+    assert len({colour for colour, _ in looks}) == len({shape for _, shape in looks}) == 2
+
+
+def test_groups_that_stand_apart_hide_no_interval():
+    points = {"x": [1.0, 9.0] * 2, "y": [1.0] * 4, "ylow": [0.0] * 4, "yhigh": [2.0] * 4,
+              "group": ["a", "a", "b", "b"]}  # fmt: skip
+    together, apart = (draw(figure("scatter", points, apart=way)).axes[0] for way in (False, True))
+
+    def places(axes):
+        return sorted(float(x) for line in axes.lines if line.get_marker() == "o" for x in line.get_xdata())
+
+    assert places(together) == [1, 1, 9, 9]
+    assert len(set(places(apart))) == 4
