@@ -35,8 +35,9 @@ def main():
         server = nullcontext(SimpleNamespace(url=given[0])) if given else serving(Path(folder))
         with server as served:
             n, faults = attack(served.url)
-    print(*faults, sep="\n")
-    print(f"{n:,} calls, {len(faults):,} without a clear answer within five seconds")
+            print(*faults, sep="\n")
+            said = f"{n:,} calls, {len(faults):,} without a clear answer within five seconds"
+            print(said, flush=True)  # before the server ends, which may still be at work on what it took
     if faults:
         sys.exit(1)
 
