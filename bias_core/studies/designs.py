@@ -40,7 +40,6 @@ PROGRAM_FILES = (
     "internal_bias",
     "tbyb",
     "tbyb_controlled",
-    "tbyb_own",
     "explore",
     "unmeasured",
 )

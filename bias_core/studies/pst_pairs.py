@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_stereotype import stereotype_test_score
+from bias_core.studies.own_words import settings_with
 from bias_core.studies.pst_labels import SINGLE, LabellingOptions, PairOptions
 from bias_core.studies.pst_scores import gap_finding, in_setting, score_finding
 from bias_core.studies.pst_shots import (
@@ -200,8 +200,7 @@ def design_of_two(
 
 def settings_for_two(settings: StudySettings) -> StudySettings:
     """The settings as that design takes them: all of its pictures, and no options of other studies."""
-    options = {name: value for name, value in settings.options.items() if name in _LABELLING}
-    return replace(settings, scale=1.0, options=options)
+    return settings_with(settings, _LABELLING)
 
 
 def shots_of_two(design: Design, settings: StudySettings) -> list[Shot]:

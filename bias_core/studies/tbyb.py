@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 from bias_core.errors import InvalidInput
 from bias_core.prompts import fix_articles
+from bias_core.studies.own_words import distinct_texts, settings_with
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.rows import scaled, thinned
-from bias_core.studies.setting_fields import setting, settings_class
+from bias_core.studies.setting_fields import setting, settings_class, settings_of
 from bias_core.studies.study_types import Design, Results, Shot, StudyFigure, StudySettings, StudyTable
 from bias_core.studies.tbyb_arms import compare_datasets, compare_objects
 from bias_core.studies.tbyb_pictures import keep_reading
 from bias_core.studies.tbyb_reading import (
+    ANOTHER,
     CaptioningOptions,
     Reading,
     Scores,
@@ -21,6 +23,7 @@ from bias_core.studies.tbyb_reading import (
     captioner_ready,
     captioning_readers,
     men_drawn,
+    other_prompts,
     read_pictures,
     score,
 )
@@ -39,7 +42,10 @@ from bias_core.studies.tbyb_tables import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from bias_core.studies.study_data import StudyData
+    from bias_core.studies.study_types import ArmReport
 
 FEWEST = 2  # objects, professions, or prompts of a trigger
 ALL = "all prompts"
@@ -223,32 +229,95 @@ def genders(design: Design, sets: dict[str, Scores], data: StudyData) -> StudyTa
     )
 
 
+_READING = tuple(settings_of(CaptioningOptions))
+_MOST_PROMPTS, _LONGEST_PROMPT = 200, 500  # prompts, and characters of one
+_FEW = 6  # prompts that are measured each for itself too
+
+
+def design_of_prompts(base: Design, prompts: Sequence[str], images_per_prompt: int) -> Design:
+    """The design that draws these prompts and measures them as ``base``, another design of TBYB, does.
+
+    Raises
+    ------
+    InvalidInput
+        No prompt, too many or too long ones, or no picture.
+    """
+    texts = distinct_texts(prompts)
+    if not texts or len(texts) > _MOST_PROMPTS:
+        raise InvalidInput(
+            f"between 1 and {_MOST_PROMPTS} prompts are needed, one a line; got {len(texts):,}"
+        )
+    if long := [prompt for prompt in texts if len(prompt) > _LONGEST_PROMPT]:
+        raise InvalidInput(f"a prompt has at most {_LONGEST_PROMPT} characters; {long[0][:40]!r} … has more")
+    if images_per_prompt < 1:
+        raise InvalidInput(f"each prompt needs a picture; got {images_per_prompt}")
+    return Design(
+        name="tbyb-prompts",
+        title="Objects in pictures of one's own prompts",
+        kind="prompted_object_bias",
+        reference="",  # no published study has these pictures
+        where="",
+        summary="Which objects appear, how many of them nobody asked for, and how often a prompt is missed.",
+        data={"gender_shares": base.data["gender_shares"], "prompts": texts},
+        images_per_prompt=images_per_prompt,
+        options={name: base.options[name] for name in _READING},
+    )
+
+
+def settings_for_prompts(settings: StudySettings) -> StudySettings:
+    """The settings as that design takes them: all of its pictures, and no options of other studies."""
+    return settings_with(settings, _READING)
+
+
+def prompt_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """The prompts as they are written."""
+    prompts = design.data["prompts"]
+    if settings.options.negative == ANOTHER:
+        other_prompts(prompts, range(len(prompts)))  # says what is missing before anything is drawn
+    return [
+        Shot(prompt=prompt, n=design.images_per_prompt, group="own", facts={"set": prompt})
+        for prompt in prompts
+    ]
+
+
+def measure_prompts(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """The three measures on all pictures, and of few prompts on each."""
+    reading = yield from read_pictures(settings, data)
+    keep_reading(reading, data)
+    prompts = design.data["prompts"] if 1 < len(design.data["prompts"]) <= _FEW else ()
+    parts = {prompt: reading.where(data.frame["prompt"] == prompt) for prompt in prompts}
+    sets = {ALL: score(reading, settings)} | {
+        prompt: score(part, settings) for prompt, part in parts.items() if part.captions
+    }
+    table4 = genders(design, sets, data)
+    return Results(
+        findings=findings(ALL, sets[ALL]),
+        tables=(measures_of(sets), table4, top_table(sets)),
+        figures=figures_of(sets, table4),
+        notes=NOTES,
+    )
+
+
+def _captioned(
+    shots: Callable[[Design, StudySettings], list[Shot]],
+    measure: Callable[[Design, StudySettings, StudyData], Measuring],
+    options: type[CaptioningOptions],
+    compare: Callable[[Design, StudySettings, Sequence[ArmReport]], Results] = compare_objects,
+) -> Program:
+    return Program(
+        shots=shots,
+        measure=measure,
+        ready=captioner_ready,
+        readers=captioning_readers,
+        options=options,
+        ahead=caption_ahead,
+        compare=compare,
+    )
+
+
 PROGRAMS = {
-    "object_bias": Program(
-        shots=general_shots,
-        measure=measure_general,
-        ready=captioner_ready,
-        readers=captioning_readers,
-        options=GeneralOptions,
-        ahead=caption_ahead,
-        compare=compare_objects,
-    ),
-    "triggered_object_bias": Program(
-        shots=task_shots,
-        measure=measure_task,
-        ready=captioner_ready,
-        readers=captioning_readers,
-        options=TaskOptions,
-        ahead=caption_ahead,
-        compare=compare_objects,
-    ),
-    "dataset_bias": Program(
-        shots=no_shots,
-        measure=measure_dataset,
-        ready=captioner_ready,
-        readers=captioning_readers,
-        options=CaptioningOptions,
-        ahead=caption_ahead,
-        compare=compare_datasets,
-    ),
+    "object_bias": _captioned(general_shots, measure_general, GeneralOptions),
+    "triggered_object_bias": _captioned(task_shots, measure_task, TaskOptions),
+    "dataset_bias": _captioned(no_shots, measure_dataset, CaptioningOptions, compare_datasets),
+    "prompted_object_bias": _captioned(prompt_shots, measure_prompts, CaptioningOptions),
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
-from bias_core.studies.t2iat_own import own_association
+from bias_core.studies.t2iat import own_association
 from bias_core.ui import association_view
 from bias_core.ui.study_closer import CloserLook
 from bias_core.ui.study_form import Preset

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
-from bias_core.studies.internal_bias_own import own_targets
+from bias_core.studies.internal_bias import own_targets
 from bias_core.ui import internal_view
 from bias_core.ui.study_closer import CloserLook
 from bias_core.ui.study_form import Preset

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import gradio as gr
 
 from bias_core.studies.study_types import StudyReport  # noqa: TC001 (Gradio reads the handlers' annotations)
-from bias_core.studies.tbyb_own import design_of_prompts, settings_for_prompts
+from bias_core.studies.tbyb import design_of_prompts, settings_for_prompts
 from bias_core.ui import objects_view
 from bias_core.ui.messages import heading_html
 from bias_core.ui.study_form import Preset

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
-from bias_core.studies.oasis_own import own_concepts, without_names
+from bias_core.studies.oasis_cells import own_concepts, without_names
 from bias_core.studies.run_study import followed
 from bias_core.studies.stop_regenerate import cluster_names, regenerate
 from bias_core.studies.study_types import (

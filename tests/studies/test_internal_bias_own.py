@@ -11,7 +11,7 @@ from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.designs import find_design, program_of
-from bias_core.studies.internal_bias_own import own_targets
+from bias_core.studies.internal_bias import own_targets
 from bias_core.studies.run_study import complete, run_study, with_options
 from bias_core.studies.study_export import to_export
 from bias_core.studies.study_report import table_of

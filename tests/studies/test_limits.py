@@ -16,7 +16,7 @@ from bias_core.errors import Cancelled, InvalidInput
 from bias_core.settings import Settings
 from bias_core.studies.designs import find_design, list_designs, program_of, typed_options
 from bias_core.studies.explore_options import compare_settings, explore_settings
-from bias_core.studies.internal_bias_own import own_targets
+from bias_core.studies.internal_bias import own_targets
 from bias_core.studies.limits import check_budget, looks_at_stop
 from bias_core.studies.run_study import complete, plan_study, run_study, with_options
 from bias_core.studies.setting_fields import settings_of

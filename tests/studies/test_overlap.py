@@ -19,7 +19,7 @@ from bias_core.studies.rows import RowMaker
 from bias_core.studies.run_study import complete, run_study, with_options
 from bias_core.studies.study_data import StudyData
 from bias_core.studies.study_types import StudySettings
-from bias_core.studies.tbyb_own import design_of_prompts
+from bias_core.studies.tbyb import design_of_prompts
 from bias_core.types import Attribute
 from tests.explored import explore
 

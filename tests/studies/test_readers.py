@@ -16,8 +16,8 @@ from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.runs.export import write_zip
 from bias_core.studies.designs import find_design, list_designs
 from bias_core.studies.explore_options import compare_settings, explore_settings
-from bias_core.studies.internal_bias_own import own_targets
-from bias_core.studies.oasis_own import own_concepts
+from bias_core.studies.internal_bias import own_targets
+from bias_core.studies.oasis_cells import own_concepts
 from bias_core.studies.run_study import complete, plan_study, run_study
 from bias_core.studies.stop_regenerate import regenerate
 from bias_core.studies.study_export import to_command, to_export

@@ -9,7 +9,7 @@ import pytest
 
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.studies.designs import find_design
-from bias_core.studies.oasis_own import own_concepts, without_names
+from bias_core.studies.oasis_cells import own_concepts, without_names
 from bias_core.studies.run_study import complete, followed, run_study
 from bias_core.studies.stop_regenerate import cluster_names, regenerate
 from bias_core.studies.study_types import StudySettings

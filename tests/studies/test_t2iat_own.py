@@ -15,7 +15,7 @@ from bias_core.studies.run_study import complete, run_study, with_options
 from bias_core.studies.study_export import to_command, to_export
 from bias_core.studies.study_report import table_of
 from bias_core.studies.study_types import StudySettings
-from bias_core.studies.t2iat_own import own_association, parse_words
+from bias_core.studies.t2iat import own_association, parse_words
 
 OWN = own_association(
     "Flowers: rose, tulip, daisy, lily", "Insects: wasp, flea, moth", "peace, love", "murder, poison", n=3

@@ -13,7 +13,7 @@ from bias_core.studies.number_text import format_interval, format_number
 from bias_core.studies.run_study import complete, run_study, with_options
 from bias_core.studies.study_report import table_of
 from bias_core.studies.study_types import StudyReport, StudySettings, StudyTable
-from bias_core.studies.t2iat_own import own_association
+from bias_core.studies.t2iat import own_association
 from bias_core.ui import association_view as view
 from bias_core.ui.association import AssociationTab
 from bias_core.ui.study_extremes import Ends, extremes_html, opened_html

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bias_core.studies.designs import program_of
-from bias_core.studies.internal_bias_own import own_targets
+from bias_core.studies.internal_bias import own_targets
 from bias_core.studies.run_study import complete, run_study, with_options
 from bias_core.studies.study_report import table_of
 from bias_core.studies.study_types import StudyReport, StudySettings, StudyTable

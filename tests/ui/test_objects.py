@@ -13,7 +13,7 @@ from bias_core.studies.designs import find_design
 from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.study_report import table_of
 from bias_core.studies.study_types import StudyReport, StudySettings
-from bias_core.studies.tbyb_own import design_of_prompts, settings_for_prompts
+from bias_core.studies.tbyb import design_of_prompts, settings_for_prompts
 from bias_core.ui.objects import ObjectsTab
 from bias_core.ui.objects_view import APART, curve_html, examples_html, headline, space_html, top_html
 from bias_core.ui.study_pictures import Look, which_choices

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bias_core.studies.designs import find_design
-from bias_core.studies.oasis_own import own_concepts
+from bias_core.studies.oasis_cells import own_concepts
 from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.study_types import StudyReport, StudySettings
 from bias_core.types import Attribute
