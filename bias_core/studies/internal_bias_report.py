@@ -18,7 +18,8 @@ from bias_core.metrics.composite_association import (
     summarise_internal_bias,
 )
 from bias_core.statistics import bootstrap_interval
-from bias_core.studies.study_types import Design, Finding, Results, StudyFigure, StudySettings, StudyTable
+from bias_core.studies.report_kit import columns, drawable, figure, lean, mark, or_nan, point, table
+from bias_core.studies.study_types import Design, Finding, Results, StudyFigure, StudySettings
 from bias_core.types import Estimate
 
 MEN = "a photo of a man"
@@ -29,6 +30,8 @@ SUMMARIES = {"delta": "δ", "lean": "MCAS", "alpha": "α"}
 GROUPS = ("male", "female", "overall")
 UNASSIGNED = "unassigned"
 """Side of a target of one's own of which nothing is claimed beforehand."""
+_PRINTED = {"mcas": "MCAS", "delta": "δ", "alpha": "α"}
+_AXES = {"x": "diffusion bias δ", "y": "bias amplification α"}
 RUN = "this run"
 _FEWEST_FOR_RANKS = 4
 
@@ -66,7 +69,6 @@ class Target:
 def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) -> Results:
     """Findings, tables and figures."""
     model = settings.options.published_model
-    table3 = pd.DataFrame([_row(target) for target in found])
     summaries = {group: _summary(found, group, settings) for group in GROUPS if members_of(found, group)}
     leans = {group: _mean_lean(found, group, settings) for group in summaries}
     figures = (
@@ -86,21 +88,21 @@ def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) 
             ],
         ),
         tables=(
-            StudyTable(key="table3", title="Bias metrics per target (Table 3)", frame=table3, note=_COLUMNS),
-            StudyTable(
-                key="scores",
-                title="The four scores of each target",
-                frame=pd.DataFrame([row for target in found for row in _score_rows(target)]),
-                note="n counts the pictures that a score was made of; TT is made of words alone.",
+            table("table3", "Bias metrics per target (Table 3)", map(_row, found), _COLUMNS),
+            table(
+                "scores",
+                "The four scores of each target",
+                [row for target in found for row in _score_rows(target)],
+                "n counts the pictures that a score was made of; TT is made of words alone.",
             ),
-            StudyTable(
-                key="table4",
-                title="Summary by side (Table 4)",
-                frame=_summary_table(design, summaries, leans),
-                note="The published ± is as printed; the intervals of this run are over targets.",
+            table(
+                "table4",
+                "Summary by side (Table 4)",
+                _summary_rows(design, summaries, leans),
+                "The published ± is as printed; the intervals of this run are over targets.",
             ),
         ),
-        figures=tuple(figure for figure in figures if not figure.data.empty),
+        figures=drawable(figures),
         notes=_notes(design, found),
     )
 
@@ -118,30 +120,20 @@ def _row(target: Target) -> dict[str, Any]:
         "type": target.category,
         "target": target.keyword,
         "dominated": target.dominated,
-        "MCAS": scores.mcas,
-        "MCAS low": scores.mcas_interval.low,
-        "MCAS high": scores.mcas_interval.high,
-        "δ": bias.diffusion_bias.value,
-        "δ low": bias.diffusion_bias.low,
-        "δ high": bias.diffusion_bias.high,
-        "α": bias.bias_amplification.value,
-        "α low": bias.bias_amplification.low,
-        "α high": bias.bias_amplification.high,
+        **columns("MCAS", scores.mcas_interval),
+        **columns("δ", bias.diffusion_bias),
+        **columns("α", bias.bias_amplification),
         "why no α": bias.bias_amplification.note if math.isnan(bias.bias_amplification.value) else "",
         "TT": scores.text_text,
         "II": scores.image_image,
         "ITP": scores.image_prompt,
         "IT": scores.image_text,
-        "II − TT": bias.signed_difference.value,
-        "II − TT low": bias.signed_difference.low,
-        "II − TT high": bias.signed_difference.high,
+        **columns("II − TT", bias.signed_difference),
         "n": scores.n_units[0],
-        "men": math.nan if target.men is None else target.men,
+        "men": or_nan(target.men),
     }
     for model, values in target.published.items():
-        row |= {
-            f"{model} {sign}": values[key] for sign, key in (("MCAS", "mcas"), ("δ", "delta"), ("α", "alpha"))
-        }
+        row |= {f"{model} {sign}": values[key] for key, sign in _PRINTED.items()}
     return row
 
 
@@ -150,41 +142,30 @@ def _score_rows(target: Target) -> list[dict[str, Any]]:
     scores = target.scores
     n_target, n_men, n_women = scores.n_units
     text = Estimate(value=scores.text_text, low=math.nan, high=math.nan, n=0, null_value=0.0)
+    words, pictures, n_both = "gender words", "pictures of men and women", n_men + n_women
     rows = (
-        ("TT", "text of the target", "gender words", text, 0),
-        (
-            "ITP",
-            "text of the target",
-            "pictures of men and women",
-            scores.image_prompt_interval,
-            n_men + n_women,
-        ),
-        ("IT", "pictures of the target", "gender words", scores.image_text_interval, n_target),
-        (
-            "II",
-            "pictures of the target",
-            "pictures of men and women",
-            scores.image_image_interval,
-            n_target + n_men + n_women,
-        ),
+        ("TT", "text of the target", words, text, 0),
+        ("ITP", "text of the target", pictures, scores.image_prompt_interval, n_both),
+        ("IT", "pictures of the target", words, scores.image_text_interval, n_target),
+        ("II", "pictures of the target", pictures, scores.image_image_interval, n_target + n_both),
     )
     return [
         {"target": target.keyword, "score": name, "of": of, "against": against}
-        | {"value": found.value, "low": found.low, "high": found.high, "n": n}
+        | columns("value", found, ends="")
+        | {"n": n}
         for name, of, against, found, n in rows
     ]
 
 
 def _mcas_finding(target: Target, model: str) -> Finding:
     interval = target.scores.mcas_interval
-    lean = "men" if interval.low > 0 else "women" if interval.high < 0 else ""
     return Finding(
         key=f"mcas {target.keyword}",
         title=target.keyword if target.dominated == UNASSIGNED else f"{target.keyword} ({target.group})",
         metric="composite_association",
         estimate=interval,
         published=target.printed(model, "mcas"),
-        says=f"Leans to {lean}." if lean else "Leans to neither side clearly.",
+        says=lean(interval, "Leans to men.", "Leans to women.", "Leans to neither side clearly."),
     )
 
 
@@ -214,7 +195,7 @@ def _mean_lean(found: Sequence[Target], group: str, settings: StudySettings) -> 
 
 
 def _summary_findings(
-    design: Design, model: str, group: str, summary: InternalBiasSummary, lean: Estimate
+    design: Design, model: str, group: str, summary: InternalBiasSummary, mean_lean: Estimate
 ) -> list[Finding]:
     printed = design.data.get("summary", {}).get(model, {}).get(group, {})
     name = "All targets" if group == "overall" else f"{group.capitalize()}-dominated targets"
@@ -234,7 +215,7 @@ def _summary_findings(
             key=f"lean {group}",
             title=f"{name}, mean MCAS",
             metric="composite_association",
-            estimate=lean,
+            estimate=mean_lean,
             says="Positive leans male; over all targets the two sides can cancel." * (group == "overall"),
         ),
         Finding(
@@ -256,15 +237,15 @@ def _alpha_says(alpha: Estimate) -> str:
     return f"On average {'more' if alpha.value > 1 else 'less'} strongly than the texts."
 
 
-def _summary_table(
+def _summary_rows(
     design: Design, summaries: Mapping[str, InternalBiasSummary], leans: Mapping[str, Estimate]
-) -> pd.DataFrame:
+) -> list[dict[str, Any]]:
     rows = [_summary_row(group, summary, leans[group]) for group, summary in summaries.items()]
     sides = [target["dominated"] for target in design.data["targets"]]
     sizes = {group: sides.count(group) for group in GROUPS[:2]} | {"overall": len(sides)}
     for model, groups in _printed_summaries(design).items():
         rows += [_printed_row(model, group, printed, sizes[group]) for group, printed in groups.items()]
-    return pd.DataFrame(rows)
+    return rows
 
 
 def _printed_summaries(design: Design) -> dict[str, Any]:
@@ -273,20 +254,14 @@ def _printed_summaries(design: Design) -> dict[str, Any]:
     return {model: summaries[model] for model in design.data["settings"]["models"] if model in summaries}
 
 
-def _summary_row(group: str, summary: InternalBiasSummary, lean: Estimate) -> dict[str, Any]:
+def _summary_row(group: str, summary: InternalBiasSummary, mean_lean: Estimate) -> dict[str, Any]:
     row: dict[str, Any] = {"model": RUN, "targets": group, "n": summary.diffusion_bias.n}
     for sign, estimate, ends in (
         ("δ", summary.diffusion_bias, summary.diffusion_bias_range),
         ("α", summary.bias_amplification, summary.bias_amplification_range),
     ):
-        row |= {
-            f"{sign} min": ends[0],
-            f"{sign} max": ends[1],
-            f"mean {sign}": estimate.value,
-            f"mean {sign} low": estimate.low,
-            f"mean {sign} high": estimate.high,
-        }
-    row |= {"mean MCAS": lean.value, "mean MCAS low": lean.low, "mean MCAS high": lean.high}
+        row |= {f"{sign} min": ends[0], f"{sign} max": ends[1], **columns(f"mean {sign}", estimate)}
+    row |= columns("mean MCAS", mean_lean)
     return row | {"no α": summary.n_undefined, "note": ""}
 
 
@@ -301,115 +276,69 @@ def _printed_row(model: str, group: str, printed: Mapping[str, Any], n: int) -> 
 
 
 def _mcas_figure(found: Sequence[Target], model: str) -> StudyFigure:
-    data = pd.DataFrame(
-        [
-            {
-                "name": target.keyword,
-                "group": target.group,
-                "value": target.scores.mcas,
-                "low": target.scores.mcas_interval.low,
-                "high": target.scores.mcas_interval.high,
-                "published": target.printed(model, "mcas"),
-            }
-            for side in (*GROUPS[:2], UNASSIGNED)
-            for target in found
-            if target.dominated == side
-        ]
+    marks = pd.DataFrame(
+        mark(t.keyword, t.scores.mcas_interval, group=t.group, published=t.printed(model, "mcas"))
+        for side in (*GROUPS[:2], UNASSIGNED)
+        for t in found
+        if t.dominated == side
     )
-    return StudyFigure(
-        key="mcas",
-        title="Lean of each target (MCAS)",
-        kind="intervals",
-        data=data,
-        labels={"x": "MCAS; right of the line: leans male", "null": 0.0},
-        caption=f"Diamonds are the published scores of {model} by other encoders: compare sides and orders."
-        if data["published"].notna().any()
-        else "",
-    )
+    caption = ""
+    if marks["published"].notna().any():
+        caption = f"Diamonds are the published scores of {model} by other encoders: compare sides and orders."
+    axis = "MCAS; right of the line: leans male"
+    return figure("intervals", "mcas", "Lean of each target (MCAS)", marks, caption, x=axis, null=0.0)
 
 
 def _truth_figure(found: Sequence[Target]) -> StudyFigure:
     points = [
-        {
-            "name": target.keyword,
-            "group": target.group,
-            "x": target.men,
-            "y": interval.value,
-            "ylow": interval.low,
-            "yhigh": interval.high,
-        }
+        point(target.men, target.scores.image_image_interval, name=target.keyword, group=target.group)
         for target in found
         if target.men is not None
-        for interval in [target.scores.image_image_interval]
     ]
-    return StudyFigure(
-        key="drawn",
-        title="Lean of the pictures against the share of men that were drawn",
-        kind="scatter",
-        data=pd.DataFrame(points),
-        labels={"x": "share of men drawn", "y": "II, lean of the pictures"},
-        caption="On record for the calibration renderer only: the lean must rise with the share.",
-    )
+    title = "Lean of the pictures against the share of men that were drawn"
+    caption = "On record for the calibration renderer only: the lean must rise with the share."
+    axes = {"x": "share of men drawn", "y": "II, lean of the pictures"}
+    return figure("scatter", "drawn", title, points, caption, **axes)
+
+
+def _amplified(found: Sequence[Target]) -> list[tuple[Target, Estimate, Estimate]]:
+    """Targets that have an α, with δ and α."""
+    each = [(target, target.bias.diffusion_bias, target.bias.bias_amplification) for target in found]
+    return [(target, delta, alpha) for target, delta, alpha in each if not math.isnan(alpha.value)]
 
 
 def _points(found: Sequence[Target]) -> list[dict[str, Any]]:
-    """δ and α of this run, where there is an α."""
+    """δ and α of this run."""
     return [
-        {
-            "name": target.keyword,
-            "group": RUN,
-            "x": target.bias.diffusion_bias.value,
-            "y": target.bias.bias_amplification.value,
-        }
-        for target in found
-        if not math.isnan(target.bias.bias_amplification.value)
+        point(delta.value, alpha.value, name=target.keyword, group=RUN)
+        for target, delta, alpha in _amplified(found)
     ]
 
 
 def _published_points(found: Sequence[Target]) -> list[dict[str, Any]]:
     return [
-        {"group": model, "x": values["delta"], "y": values["alpha"]}
+        point(values["delta"], values["alpha"], group=model)
         for target in found
         for model, values in target.published.items()
     ]
 
 
 def _scatter_figure(found: Sequence[Target]) -> StudyFigure:
-    points = [
-        {
-            "group": target.group,
-            "x": delta.value,
-            "xlow": delta.low,
-            "xhigh": delta.high,
-            "y": alpha.value,
-            "ylow": alpha.low,
-            "yhigh": alpha.high,
-        }
-        for target in found
-        for delta, alpha in [(target.bias.diffusion_bias, target.bias.bias_amplification)]
-        if not math.isnan(alpha.value)
-    ]
-    return StudyFigure(
-        key="figure2",
-        title="Diffusion bias δ against bias amplification α (Fig. 2)",
-        kind="scatter",
-        data=pd.DataFrame(points),
-        labels={"x": "diffusion bias δ", "y": "bias amplification α"},
-        caption=f"{len(found) - len(points)} of {len(found)} targets have no α. Both are made of TT, so they "
-        "go together by construction.",
+    points = [point(delta, alpha, group=target.group) for target, delta, alpha in _amplified(found)]
+    title = "Diffusion bias δ against bias amplification α (Fig. 2)"
+    caption = (
+        f"{len(found) - len(points)} of {len(found)} targets have no α. Both are made of TT, so they "
+        "go together by construction."
     )
+    return figure("scatter", "figure2", title, points, caption, **_AXES)
 
 
 def _lowess_figure(key: str, title: str, points: list[dict[str, Any]]) -> StudyFigure:
-    return StudyFigure(
-        key=key,
-        title=title,
-        kind="scatter",
-        data=pd.DataFrame(points),
-        labels={"x": "diffusion bias δ", "y": "bias amplification α", "lowess": True},
-        caption="Lines are LOWESS over two thirds of the targets, held within the points; none below eight "
-        "targets or where most share one δ.",
+    caption = (
+        "Lines are LOWESS over two thirds of the targets, held within the points; none below eight "
+        "targets or where most share one δ."
     )
+    return figure("scatter", key, title, points, caption, **_AXES, lowess=True)
 
 
 def _notes(design: Design, found: Sequence[Target]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from bias_core.prompts import fix_articles
 from bias_core.studies.own_words import distinct_texts, settings_with
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.prompts_of_papers import read_table
+from bias_core.studies.report_kit import drawable, table
 from bias_core.studies.rows import scaled, thinned
 from bias_core.studies.setting_fields import setting, settings_class, settings_of
 from bias_core.studies.study_types import Design, Results, Shot, StudyFigure, StudySettings, StudyTable
@@ -30,7 +31,6 @@ from bias_core.studies.tbyb_reading import (
 from bias_core.studies.tbyb_tables import (
     NOTES,
     curve_figure,
-    drawable,
     findings,
     gender_figure,
     gender_table,
@@ -212,12 +212,8 @@ def _released(design: Design, settings: StudySettings, kind: str) -> list[dict[s
 
 def measures_of(sets: dict[str, Scores]) -> StudyTable:
     """The three measures, a row per set of pictures."""
-    return StudyTable(
-        key="measures",
-        title="Distribution bias, hallucination and miss rate",
-        frame=measures_table(sets),
-        note="objects: different ones seen. M_G: share of pictures that another sentence fits better.",
-    )
+    note = "objects: different ones seen. M_G: share of pictures that another sentence fits better."
+    return table("measures", "Distribution bias, hallucination and miss rate", measures_table(sets), note)
 
 
 def genders(design: Design, sets: dict[str, Scores], data: StudyData) -> StudyTable:

@@ -18,6 +18,7 @@ from bias_core.metrics.object_bias import distribution_bias_at
 from bias_core.runs.images import pixel_digest
 from bias_core.statistics import mean_interval, wilson_interval
 from bias_core.studies.program import Measuring, Program
+from bias_core.studies.report_kit import columns, drawable, lean, table
 from bias_core.studies.rows import thinned
 from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_types import (
@@ -47,7 +48,6 @@ from bias_core.studies.tbyb_tables import (
     NOTES,
     change_figure,
     curve_figure,
-    drawable,
     findings,
     measures_table,
     rates_figure,
@@ -140,16 +140,14 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
             *[finding for name in names for finding in findings(name, sets[name])],
         ),
         tables=(
-            StudyTable(
-                key="conditions",
-                title="Measures of each condition (Table II)",
-                frame=measures_table(sets, first="condition"),
+            table(
+                "conditions", "Measures of each condition (Table II)", measures_table(sets, first="condition")
             ),
-            StudyTable(
-                key="comparison",
-                title="The conditions in three dimensions (Fig. 4)",
-                frame=compared.rename_axis("condition").reset_index(),
-                note=normalised_note(measures),
+            table(
+                "comparison",
+                "The conditions in three dimensions (Fig. 4)",
+                compared.rename_axis("condition").reset_index(),
+                normalised_note(measures),
             ),
             top_table(sets, base=names[0]),
             *_gained_table(parts, {name: data.frame[data.frame["condition"] == name] for name in names}),
@@ -198,9 +196,7 @@ def _change_findings(name: str, base: str, changes: Mapping[str, Estimate]) -> l
 
 
 def _direction(change: Estimate) -> str:
-    if change.low > 0:
-        return "rises"
-    return "falls" if change.high < 0 else "does not clearly change"
+    return lean(change, "rises", "falls", "does not clearly change")
 
 
 def _measures(
@@ -244,16 +240,11 @@ def _gained_table(parts: Mapping[str, Reading], frames: Mapping[str, pd.DataFram
             share = wilson_interval(int(here.sum()), len(here))
             rows.append(
                 {"condition": name, "prompts": words, "n": share.n, "with it": int(here.sum()),
-                 "share": share.value, "low": share.low, "high": share.high}
+                 **columns("share", share, ends="")}
             )  # fmt: skip
-    return [
-        StudyTable(
-            key="gained_object",
-            title=f"“{word}”, the object that gains most, with and without a trigger word",
-            frame=pd.DataFrame(rows),
-            note="If it hangs on a trigger word it is there with one only; if it needs none, in all.",
-        )
-    ]
+    title = f"“{word}”, the object that gains most, with and without a trigger word"
+    note = "If it hangs on a trigger word it is there with one only; if it needs none, in all."
+    return [table("gained_object", title, rows, note)]
 
 
 def shared_pictures(data: StudyData, names: Sequence[str]) -> list[str]:

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from bias_core.metrics.object_bias import top_objects
+from bias_core.studies.report_kit import columns, figure, mark, table
 from bias_core.studies.study_types import Finding, StudyFigure, StudyTable
 from bias_core.studies.tbyb_reading import BLANK, STRONGER, Scores
 
 if TYPE_CHECKING:
     from bias_core.metrics.object_bias import GenderCounts
-    from bias_core.types import Estimate
 
 TOP = 10
 MOST_CHANGED = 6
@@ -109,20 +109,12 @@ def measures(scores: Scores) -> dict[str, Any]:
     }
     for key, title in _COMPANIONS.items():
         estimate = getattr(distribution, key) if distribution else None
-        row |= _ends(title, estimate) if key == "distribution_bias" else _value(title, estimate)
-    row |= _ends("H_J", scores.hallucination)
+        named = columns(title, estimate)
+        row |= named if key == "distribution_bias" else {title: named[title]}
+    row |= columns("H_J", scores.hallucination)
     for negative in (BLANK, STRONGER):
-        row |= _ends(f"M_G, {negative}", scores.miss[negative])
+        row |= columns(f"M_G, {negative}", scores.miss[negative])
     return row | {"note": scores.why}
-
-
-def _value(title: str, estimate: Estimate | None) -> dict[str, float]:
-    return {title: estimate.value if estimate else math.nan}
-
-
-def _ends(title: str, estimate: Estimate | None) -> dict[str, float]:
-    low, high = (estimate.low, estimate.high) if estimate else (math.nan, math.nan)
-    return _value(title, estimate) | {f"{title} low": low, f"{title} high": high}
 
 
 def published_table(sets: Mapping[str, Scores], rows: Sequence[Mapping[str, str]]) -> StudyTable:
@@ -147,13 +139,11 @@ def published_table(sets: Mapping[str, Scores], rows: Sequence[Mapping[str, str]
         }
         for row in rows
     ]
-    return StudyTable(
-        key="table2",
-        title="Beside the released evaluations (Table II)",
-        frame=pd.DataFrame(own + others),
-        note="The published numbers come from photographs, other captions and another CLIP. B_D at another "
-        "n, or of another vocabulary, cannot be compared.",
+    note = (
+        "The published numbers come from photographs, other captions and another CLIP. B_D at another n, or "
+        "of another vocabulary, cannot be compared."
     )
+    return table("table2", "Beside the released evaluations (Table II)", own + others, note)
 
 
 def gender_table(
@@ -163,12 +153,8 @@ def gender_table(
     own = [
         {
             "model": f"{RUN}, {name}",
-            "male": counts.masculine.value,
-            "male low": counts.masculine.low,
-            "male high": counts.masculine.high,
-            "female": counts.feminine.value,
-            "female low": counts.feminine.low,
-            "female high": counts.feminine.high,
+            **columns("male", counts.masculine),
+            **columns("female", counts.feminine),
             "unspecified": counts.unspecified.value,
         }
         for name, counts in sets.items()
@@ -180,17 +166,13 @@ def gender_table(
          "unspecified": 100 - row["male"] - row["female"]}
         for row in rows
     ]  # fmt: skip
-    return StudyTable(
-        key="table4",
-        title="Gender in the captions, in % (Table IV)",
-        frame=pd.DataFrame(own + printed),
-        note="What a captioner calls the people; a caption with both counts half for each.",
-    )
+    note = "What a captioner calls the people; a caption with both counts half for each."
+    return table("table4", "Gender in the captions, in % (Table IV)", own + printed, note)
 
 
-def gender_figure(table: StudyTable) -> StudyFigure:
+def gender_figure(table4: StudyTable) -> StudyFigure:
     """What captions call the people in this run, and whom was drawn where that is on record."""
-    own = table.frame[table.frame["model"].str.startswith(RUN)]
+    own = table4.frame[table4.frame["model"].str.startswith(RUN)]
     rows = [
         {
             "name": row["model"].removeprefix(f"{RUN}, "),
@@ -202,13 +184,9 @@ def gender_figure(table: StudyTable) -> StudyFigure:
         for _, row in own.iterrows()
         for gender in ("male", "female")
     ]
-    return StudyFigure(
-        key="genders",
-        title="Gender in the captions (Table IV)",
-        kind="bars",
-        data=pd.DataFrame(rows),
-        labels={"y": "% of the pictures"},
-        caption="What a captioner calls the people, by their appearance; the rest is unspecified.",
+    caption = "What a captioner calls the people, by their appearance; the rest is unspecified."
+    return figure(
+        "bars", "genders", "Gender in the captions (Table IV)", rows, caption, y="% of the pictures"
     )
 
 
@@ -222,12 +200,8 @@ def top_table(sets: Mapping[str, Scores], base: str = "", key: str = "top_object
     columns = {"n": "pictures with it", "base_n": f"with it in {base}", "delta_n": "Δn"}
     frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["pictures", "object"])
     frame = frame[["pictures", *[c for c in frame if c != "pictures"]]].rename(columns=columns)
-    return StudyTable(
-        key=key,
-        title=f"The {TOP} most frequent objects (Tables I and III)",
-        frame=frame,
-        note="share: of all objects that were counted." + (f" Δn: against {base}." if base else ""),
-    )
+    note = "share: of all objects that were counted." + (f" Δn: against {base}." if base else "")
+    return table(key, f"The {TOP} most frequent objects (Tables I and III)", frame, note)
 
 
 def curve_figure(sets: Mapping[str, Scores], title: str = "Sorted objects (Fig. 2)") -> StudyFigure:
@@ -237,14 +211,9 @@ def curve_figure(sets: Mapping[str, Scores], title: str = "Sorted objects (Fig. 
         for name, scores in sets.items()
         for place, value in enumerate(_normalised(scores.counts), start=1)
     ]
-    return StudyFigure(
-        key="figure2",
-        title=title,
-        kind="curves",
-        data=pd.DataFrame(rows),
-        labels={"x": "objects, most frequent first", "y": "min-max normalised count"},
-        caption="B_D is the area under the curve: a steep one has few objects that tower over the rest.",
-    )
+    axes = {"x": "objects, most frequent first", "y": "min-max normalised count"}
+    caption = "B_D is the area under the curve: a steep one has few objects that tower over the rest."
+    return figure("curves", "figure2", title, rows, caption, **axes)
 
 
 def _normalised(counts: Mapping[str, int]) -> np.ndarray:
@@ -255,14 +224,9 @@ def _normalised(counts: Mapping[str, int]) -> np.ndarray:
 def top_figure(name: str, scores: Scores) -> StudyFigure:
     """The most frequent objects as bars."""
     rows = top_objects(scores.counts, n=TOP) if scores.counts else pd.DataFrame(columns=["object", "n"])
-    return StudyFigure(
-        key="top_objects",
-        title=f"The {TOP} most frequent objects",
-        kind="bars",
-        data=pd.DataFrame({"name": rows["object"], "value": rows["n"]}),
-        labels={"y": f"pictures with it, of {scores.n_images:,}"},
-        caption=f"{name}; objects named in the captions.",
-    )
+    bars = pd.DataFrame({"name": rows["object"], "value": rows["n"]})
+    axis, caption = f"pictures with it, of {scores.n_images:,}", f"{name}; objects named in the captions."
+    return figure("bars", "top_objects", f"The {TOP} most frequent objects", bars, caption, y=axis)
 
 
 def change_figure(sets: Mapping[str, Scores], base: str) -> StudyFigure:
@@ -282,37 +246,23 @@ def change_figure(sets: Mapping[str, Scores], base: str) -> StudyFigure:
         for name, found in {base: before, **others}.items()
     ]
     n = {scores.n_images for scores in sets.values()}
-    return StudyFigure(
-        key="changed_objects",
-        title="The objects that change most (Table III)",
-        kind="bars",
-        data=pd.DataFrame(rows),
-        labels={"y": f"pictures with it, of {' or '.join(f'{count:,}' for count in sorted(n))}"},
-        caption=f"Δn is the difference of a bar from that of {base}; the table has it as a number.",
+    axis = f"pictures with it, of {' or '.join(f'{count:,}' for count in sorted(n))}"
+    caption = f"Δn is the difference of a bar from that of {base}; the table has it as a number."
+    return figure(
+        "bars", "changed_objects", "The objects that change most (Table III)", rows, caption, y=axis
     )
 
 
 def rates_figure(sets: Mapping[str, Scores], key: str = "rates") -> StudyFigure:
     """H_J and M_G of each set with their intervals."""
     rows = [
-        {"name": name, "group": title, "value": found.value, "low": found.low, "high": found.high}
+        mark(name, estimate, group=title)
         for name, scores in sets.items()
-        for title, found in (
+        for title, estimate in (
             ("H_J", scores.hallucination),
             ("M_G, stronger negative", scores.miss[STRONGER]),
             ("M_G, blank", scores.miss[BLANK]),
         )
     ]
-    return StudyFigure(
-        key=key,
-        title="Hallucination and miss rate",
-        kind="bars",
-        data=pd.DataFrame(rows),
-        labels={"y": "H_J, M_G", "null": 0.0},
-        caption="0: every picture shows what its prompt names, and no other sentence fits it better.",
-    )
-
-
-def drawable(figures: Sequence[StudyFigure]) -> tuple[StudyFigure, ...]:
-    """Those with something to show."""
-    return tuple(figure for figure in figures if not figure.data.empty)
+    caption = "0: every picture shows what its prompt names, and no other sentence fits it better."
+    return figure("bars", key, "Hallucination and miss rate", rows, caption, y="H_J, M_G", null=0.0)
