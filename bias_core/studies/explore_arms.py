@@ -42,13 +42,8 @@ _MOST_IN_PAIRS = 4  # arms of which every pair is shown
 class Scored:
     """The scored pictures of one arm, as the comparison needs them.
 
-    Attributes
-    ----------
-    units, ids, seeds : of each picture.
-    rows : their embeddings ``(n, d)``.
-    scores : of every attribute on them.
-    directions : of the attributes that the reader tells apart, by name.
-    tests : of variety that were made already, for all attributes at once.
+    Of each picture its unit, id, seed and embedding (``rows``); the scores of every attribute on them, the
+    directions of those the reader tells apart, and the tests of variety that were made for all at once.
     """
 
     units: tuple[str, ...]
