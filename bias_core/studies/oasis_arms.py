@@ -39,21 +39,21 @@ def compare_nationalities(_design: Design, _settings: StudySettings, arms: Seque
             table("figure4_arms", "Variety along each attribute, WALS, over the arms (Figure 4)", variety),
         ),
         figures=(
-            *(_variety_figure(bars, nationality) for nationality in dict.fromkeys(bars["group"])),
+            *(_variety_figure(bars, name, i) for i, name in enumerate(dict.fromkeys(bars["group"]), start=1)),
             _plane_figure(plane),
-            *(_plane_figure(plane, nationality) for nationality in dict.fromkeys(plane["group"])),
+            *(_plane_figure(plane, name, i) for i, name in enumerate(dict.fromkeys(plane["group"]), start=1)),
         ),
     )
 
 
-def _plane_figure(plane: pd.DataFrame, nationality: str = "") -> StudyFigure:
+def _plane_figure(plane: pd.DataFrame, nationality: str = "", number: int = 0) -> StudyFigure:
     """Figure 5 of all nationalities, or of one with the names of its attributes."""
     mine = plane[plane["group"] == nationality] if nationality else plane
     data = mine[["x", "y"]].assign(group=mine[ARM], marker=mine["group"])
     names = "A line joins one attribute in all arms. " if nationality else ""
     return figure(
         "scatter",
-        f"figure5-{nationality}" if nationality else "figure5_arms",
+        f"figure5-{number}" if nationality else "figure5_arms",
         f"{nationality or 'All nationalities'}: stereotype against variety (Figure 5)",
         (data.assign(name=mine["name"]) if nationality else data).dropna(ignore_index=True),
         f"A colour per arm, a marker per nationality, a dot per attribute. {names}Best is the lower right: "
@@ -78,11 +78,11 @@ def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:
     return frame.join(printed[[f"{model} {sign}" for model in models for sign in ("P", "Ψ")]])
 
 
-def _variety_figure(bars: pd.DataFrame, nationality: str) -> StudyFigure:
+def _variety_figure(bars: pd.DataFrame, nationality: str, number: int) -> StudyFigure:
     mine = bars[bars["group"] == nationality]
     return figure(
         "bars",
-        f"figure4-{nationality}",
+        f"figure4-{number}",
         f"{nationality}: variety along attributes (Figure 4)",
         mine.assign(group=mine[ARM]).reset_index(drop=True),
         "Longer: more of the variety of the arm's pictures lies along the attribute.",

@@ -77,7 +77,8 @@ def _results(
         published = _published(arms[0], name)
         frames.append(pd.concat([frame.rename_axis(ARM).reset_index(), published], ignore_index=True))
     marks = marks_over_arms(arms, "figure2")
-    figures += [_curves(marks, name) for name in entries if len(marks) and name in set(marks["group"])]
+    shown = set(marks["group"]) if len(marks) else set()
+    figures += [_curves(marks, name, i) for i, name in enumerate(entries, start=1) if name in shown]
     note = f"B_D at equal numbers of pictures (compared n). {' '.join(notes)}"
     together = table("table2_arms", title, pd.concat(frames, ignore_index=True), note)
     return Results(tables=(together,), figures=drawable(figures))
@@ -168,11 +169,11 @@ def space_figure(compared: pd.DataFrame, of: str, *, key: str = "figure4") -> St
     )
 
 
-def _curves(marks: pd.DataFrame, name: str) -> StudyFigure:
+def _curves(marks: pd.DataFrame, name: str, number: int) -> StudyFigure:
     mine = marks[marks["group"] == name]
     return figure(
         "curves",
-        f"figure2-{name}",
+        f"figure2-{number}",
         f"{name.capitalize()}: sorted objects of each arm (Fig. 2)",
         mine.assign(group=mine[ARM]).reset_index(drop=True),
         "B_D is the area under the curve, of all pictures of the arm; with more pictures it grows.",
