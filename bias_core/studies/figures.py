@@ -85,11 +85,7 @@ def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> No
     axes = _axes(figure, 6.4, 0.9 + _ROW * min(len(data), _MOST_ROWS))
     for i, (group, rows) in enumerate(_groups(data)):
         places = rows.index.to_numpy()
-        reach = np.abs(rows[["low", "high"]].to_numpy(float).T - rows["value"].to_numpy(float))
-        axes.errorbar(
-            rows["value"], places, xerr=np.nan_to_num(reach), fmt=_MARKERS[i % len(_MARKERS)], ms=5,
-            capsize=2, color=COLOURS[i % len(COLOURS)], label=group or None,
-        )  # fmt: skip
+        _error_bars(axes, rows, places, i, group)
     reference = str(labels.get("reference", ""))
     marks = (("published", "D", "published"), ("reference", "D", reference), ("expected", "|", "drawn"))
     for column, marker, text in marks:
@@ -98,10 +94,7 @@ def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> No
                 data[column].astype(float), range(len(data)), marker, ms=9 if marker == "|" else 5,
                 mew=2 if marker == "|" else 1, mfc="none", color=MUTED, label=text,
             )  # fmt: skip
-    _null(axes, labels, vertical=True)
-    axes.set_yticks(range(len(data)), data["name"])
-    axes.set_ylim(len(data) - 0.5, -0.5)
-    _finish(axes, labels)
+    _named_lines(axes, data["name"], labels)
 
 
 def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
@@ -116,11 +109,7 @@ def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         joined = [places[name, str(group)] for group in rows["group"]]
         axes.plot(rows["value"], joined, "-", color=MUTED, lw=1, zorder=1)
     for i, (group, rows) in enumerate(groups):
-        reach = np.abs(rows[["low", "high"]].to_numpy(float).T - rows["value"].to_numpy(float))
-        axes.errorbar(
-            rows["value"], [places[name, group] for name in rows["name"]], xerr=np.nan_to_num(reach),
-            fmt=_MARKERS[i % len(_MARKERS)], ms=5, capsize=2, color=COLOURS[i % len(COLOURS)], label=group,
-        )  # fmt: skip
+        _error_bars(axes, rows, [places[name, group] for name in rows["name"]], i, group)
     if "reference" in data and data["reference"].notna().any():
         known = data.drop_duplicates("name")
         axes.plot(known["reference"], [names.index(name) for name in known["name"]], "D", ms=6, mfc="none",
@@ -140,11 +129,7 @@ def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     thick = 0.8 / len(groups)
     for i, (group, rows) in enumerate(groups):
         places = [names.index(name) - 0.4 + thick * (i + 0.5) for name in rows["name"]]
-        error = None
-        if {"low", "high"} <= set(rows):
-            error = np.nan_to_num(
-                np.abs(rows[["low", "high"]].to_numpy(float).T - rows["value"].to_numpy(float))
-            )
+        error = _reach(rows) if {"low", "high"} <= set(rows) else None
         axes.barh(
             places, rows["value"], height=thick, xerr=error, color=COLOURS[i % len(COLOURS)],
             error_kw={"lw": 1, "ecolor": MUTED}, label=group or None,
@@ -169,10 +154,7 @@ def _distributions(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -
         low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
         axes.plot([low, high], [i, i], lw=5, color=colour, solid_capstyle="butt")
         axes.plot([middle], [i], "o", ms=7, mfc="white", color=colour)
-    _null(axes, labels, vertical=True)
-    axes.set_yticks(range(len(groups)), [group for group, _ in groups])
-    axes.set_ylim(len(groups) - 0.5, -0.5)
-    _finish(axes, labels)
+    _named_lines(axes, [group for group, _ in groups], labels)
 
 
 def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
@@ -184,10 +166,7 @@ def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         )  # fmt: skip
     axes.plot(data["start"], range(len(data)), "o", ms=5, mfc="white", color=MUTED, label=labels.get("start"))
     axes.plot(data["end"], range(len(data)), "o", ms=5, color=COLOURS[0], label=labels.get("end"))
-    _null(axes, labels, vertical=True)
-    axes.set_yticks(range(len(data)), data["name"])
-    axes.set_ylim(len(data) - 0.5, -0.5)
-    _finish(axes, labels)
+    _named_lines(axes, data["name"], labels)
 
 
 def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
@@ -396,6 +375,29 @@ def _axes(figure: Figure, width: float, height: float) -> Axes:
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
     return axes
+
+
+def _reach(rows: pd.DataFrame, value: str = "value", ends: str = "") -> Any:
+    """How far each interval reaches to either side, ``(2, n)``; 0 where there is none."""
+    return np.nan_to_num(
+        np.abs(rows[[f"{ends}low", f"{ends}high"]].to_numpy(float).T - rows[value].to_numpy(float))
+    )
+
+
+def _error_bars(axes: Axes, rows: pd.DataFrame, places: Any, i: int, group: str) -> None:
+    """The marks of the i-th group with their intervals."""
+    axes.errorbar(
+        rows["value"], places, xerr=_reach(rows), fmt=_MARKERS[i % len(_MARKERS)], ms=5, capsize=2,
+        color=COLOURS[i % len(COLOURS)], label=group or None,
+    )  # fmt: skip
+
+
+def _named_lines(axes: Axes, names: Any, labels: dict[str, Any]) -> None:
+    """A named line for every mark, the first on top, with the line of no bias, axis and legend."""
+    _null(axes, labels, vertical=True)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    _finish(axes, labels)
 
 
 def _groups(data: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

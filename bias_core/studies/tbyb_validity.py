@@ -45,6 +45,13 @@ OBJECT, GENDER = "an object", "gender"
 HALF = "half"  # of the pictures are of the first condition, and half of the last
 
 
+_LEANING_TO_MEN = (
+    "carpenter", "mechanician", "construction worker", "laborer", "driver", "sheriff", "mover", "developer",
+    "farmer", "guard", "chief", "janitor", "lawyer", "cook", "physician", "ceo", "analyst", "manager",
+    "supervisor", "salesperson",
+)  # fmt: skip
+
+
 @settings_class(frozen=True, kw_only=True)
 class RepeatedObjectOptions(RepetitionOptions, CaptioningOptions):
     """What is drawn and described, again and again."""
@@ -58,30 +65,7 @@ class RepeatedObjectOptions(RepetitionOptions, CaptioningOptions):
     )
     template: str = setting("a photo of a {}", "Template", "Prompt with one {} for each occupation")
     occupations: tuple[str, ...] = setting(
-        (
-            "carpenter",
-            "mechanician",
-            "construction worker",
-            "laborer",
-            "driver",
-            "sheriff",
-            "mover",
-            "developer",
-            "farmer",
-            "guard",
-            "chief",
-            "janitor",
-            "lawyer",
-            "cook",
-            "physician",
-            "ceo",
-            "analyst",
-            "manager",
-            "supervisor",
-            "salesperson",
-        ),
-        "Occupations",
-        "That are all planted to lean to men",
+        _LEANING_TO_MEN, "Occupations", "That are all planted to lean to men"
     )
     captioner: str = setting(
         "record",

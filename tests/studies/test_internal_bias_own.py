@@ -69,7 +69,7 @@ def test_targets_that_cannot_be_are_refused_with_what_came(text, changes, says):
 
 
 def test_nothing_published_is_claimed_of_one_s_own_targets(report):
-    mcas = {f.title: f for f in report.results.findings if f.metric == "composite_association"}
+    mcas = {f.title: f for f in report.results.findings if f.key.startswith("mcas ")}
     assert list(mcas) == ["judge", "Nurse (female-dominated)", "mechanic (male-dominated)"]
     assert all(f.published is None for f in report.results.findings)
     assert table_of(report, "table4").frame["model"].unique().tolist() == ["this run"]
