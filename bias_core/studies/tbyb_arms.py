@@ -104,7 +104,9 @@ def _compared(entries: Sequence[Entry], settings: StudySettings) -> tuple[pd.Dat
         "n": [_n_pictures(arm, of) for _, arm, of in entries],
         "compared n": numbers["distribution_bias"].n if numbers["distribution_bias"] else np.nan,
     }
-    return pd.concat([pd.DataFrame(first, index=frame.index), frame], axis=1), measures
+    lines = pd.concat([pd.DataFrame(first, index=frame.index), frame], axis=1)
+    foremost = [name for name in ("rank", "rank low", "rank high", "distance") if name in lines]
+    return lines[[*foremost, *lines.columns.difference(foremost, sort=False)]], measures
 
 
 def _n_pictures(arm: ArmReport, of: str) -> int:
