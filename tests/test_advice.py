@@ -69,7 +69,8 @@ def test_every_option_that_a_message_names_is_one_of_some_command():
 def test_a_message_of_a_command_names_its_own_options(module):
     path = Path(inspect.getfile(getattr(commands, module)))
     named = {name for text in strings(path) for name in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text)}
-    words = {"calibrate": ["calibrate-report"], "explore": ["explore", "runs"], "study": ["study run"]}
+    words = {"calibrate": ["calibrate-report"], "explore": ["explore", "runs"], "run": ["run", "study run"]}
+    words["study"] = ["study run"]
     own = set.union(*(COMMANDS[word] for word in words.get(module, [module])))
     assert named <= own | {"--help"}
 
