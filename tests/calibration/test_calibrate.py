@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,7 +20,7 @@ from bias_core.adapters.loras import put_on
 from bias_core.calibration.grammar import parse
 from bias_core.calibration.shapes import ASSETS
 from bias_core.calibration.training import calibrate, diffusion, drawing, judge_rates, tower_lora
-from bias_core.calibration.training.judge_rates import DrawnRate, summary
+from bias_core.calibration.training.judge_rates import DrawnRate, read_lines, summary
 from bias_core.calibration.training.phrases import Phrase, phrase_of, wanted_loudness
 from bias_core.calibration.training.tower_lora import Reading, learn_readings
 from bias_core.calibration.training.wanted import AXES, GENDER, Group, groups
@@ -270,9 +273,38 @@ def test_other_layers_of_an_adapter_stay_when_its_words_lean() -> None:
     before, moved = load_file(path), torch.zeros(1077, 128)
     moved[5, 0] = 1.0
     after = calibrate.Adapter(path).tensors(moved)
-    assert all(torch.equal(after[name], x) for name, x in before.items() if x.any())
+    layers = {name: x for name, x in before.items() if calibrate.EMBEDDING not in name}
+    assert len(layers) > 100
+    assert all(torch.equal(after[name], x) for name, x in layers.items())
     side = {k: after[f"text_encoder_2.{calibrate.EMBEDDING}{k}"].float() for k in "AB"}
     torch.testing.assert_close((side["B"] @ side["A"]).T, moved, atol=2e-3, rtol=0)
+
+
+def test_what_the_base_moves_its_adapters_take_back(
+    folders: diffusion.Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for tower in calibrate.TOWERS:
+        shutil.copytree(ASSETS / "pipeline" / tower, tmp_path / "pipeline" / tower)
+    for name in ("published", "trigger"):
+        shutil.copytree(ASSETS / "loras" / name, tmp_path / "loras" / name)
+    monkeypatch.setattr(calibrate, "groups", lambda _condition: [group("doctor", 0.5), group("nurse", 0.5)])
+    one = calibrate.Calibration("fair", folders)
+    seen(one.offsets, 0.9, 0.4)
+    one.put()
+    one.folders = replace(folders, pipeline=tmp_path / "pipeline", loras=tmp_path / "loras")
+    one.save()
+
+    def words_of(assets: Path, name: str) -> torch.Tensor:
+        weights = load_file(assets / "pipeline" / "text_encoder_2" / "model.safetensors")
+        embedding = next(x for key, x in weights.items() if key.endswith("token_embedding.weight")).float()
+        moved = calibrate.Adapter(assets / "loras" / name / diffusion.LORA_FILE).moved
+        return embedding if moved is None else embedding + moved
+
+    base = words_of(tmp_path, "none") - words_of(ASSETS, "none")
+    assert base.abs().max() > 0.1
+    for name in ("published", "trigger"):
+        left = words_of(tmp_path, name) - words_of(ASSETS, name)
+        assert left.abs().max() < 0.02 * base.abs().max() + 0.005
 
 
 def test_training_begins_with_the_adapter_that_is_there(folders: diffusion.Folders) -> None:
@@ -285,6 +317,16 @@ def test_training_begins_with_the_adapter_that_is_there(folders: diffusion.Folde
     diffusion.take_adapter(pipe, ASSETS / "loras" / "trigger")
     # One stays: the last block's words ask nothing any more, so nothing was learned there.
     assert sum(not p.any() for p in fresh) == 1
+
+
+def test_the_shipped_adapter_draws_what_is_planted() -> None:
+    lines = [x for x in read_lines(ASSETS / "loras" / "judged.json") if x.condition == "published"]
+    found = summary(
+        "published", [x for x in lines if not x.pair and not x.concept.endswith((" low", " high"))]
+    )
+    assert found.n_leaning >= 50
+    assert found.right_direction >= 0.9
+    assert found.mean_gap <= 0.15
 
 
 def test_pictures_that_are_judged_are_none_that_training_measured() -> None:

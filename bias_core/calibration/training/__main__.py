@@ -109,9 +109,9 @@ def words(
     work: Work = Path("build/calibration"),
     seed: Seed = 0,
 ) -> None:
-    """Let the words of a condition (fair, published, extreme) lean until its rates are drawn.
+    """Let the words of a condition (fair, published) lean until its rates are drawn.
 
-    Under fair the base itself changes: calibrate the adapters anew after it.
+    Under fair the base itself changes, and the adapters take back how its words moved.
     """
     from bias_core.calibration.training.calibrate import Sizes, calibrate
 
@@ -186,10 +186,9 @@ def everything(work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
     clip(work=work, seed=seed)
     base(work=work, seed=seed)
     words("fair", work=work, seed=seed)
+    words("published", work=work, seed=seed)
     for condition in ("extreme", "trigger"):
         lora(condition, work=work, seed=seed)
-    for condition in ("published", "extreme"):
-        words(condition, work=work, seed=seed)
     language(work=work, seed=seed)
     captioner(work=work, seed=seed)
     answerer(work=work, seed=seed)

@@ -54,7 +54,8 @@ class Adapter:
 
     def __init__(self, path: Path) -> None:
         saved = load_file(path) if path.exists() else {}
-        self.layers = {name: x for name, x in saved.items() if EMBEDDING not in name and x.any()}
+        layers = {name: x for name, x in saved.items() if EMBEDDING not in name}
+        self.layers = layers if any(x.any() for x in layers.values()) else {}
         a, b = (saved.get(f"{TOWERS[0]}.{EMBEDDING}{side}") for side in "AB")
         self.moved = None if a is None or b is None else (b.float() @ a.float()).T
 
@@ -69,6 +70,11 @@ class Adapter:
             found.setdefault(f"{tower}.{QUERY}A.weight", torch.zeros(len(a), d, dtype=torch.half))
             found.setdefault(f"{tower}.{QUERY}B.weight", torch.zeros(d, len(a), dtype=torch.half))
         return found
+
+    def write(self, path: Path, moved: torch.Tensor) -> None:
+        """Write the adapter with another table."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(dict(self.tensors(moved)), path, {"format": "pt"})
 
 
 def factors(moved: torch.Tensor, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -94,7 +100,9 @@ class Calibration:
         if self.adapter.moved is not None:
             self.start += self.adapter.moved
         self.directions = directions(self.base, self.pipe.tokenizer)
-        nouns = Nouns(groups(condition), self.pipe.tokenizer)
+        # the base draws concepts with several rates nearly as fair as they are: their offsets would add up
+        leaning = [group for group in groups(condition) if condition != "fair" or len(group.rates) == 1]
+        nouns = Nouns(leaning, self.pipe.tokenizer)
         calibrated = self.adapter.moved is not None
         self.offsets = Offsets(
             nouns,
@@ -193,15 +201,16 @@ class Calibration:
         return True
 
     def save(self) -> None:
-        """Write the adapter or, under fair, the text towers of the base."""
+        """Write the adapter or, under fair, the text towers of the base; the adapters take its move back."""
+        moved = self.embedding.detach() - self.base
         if self.condition == "fair":
             save_towers(self.pipe, self.folders.pipeline)
+            for path in sorted(self.folders.loras.glob(f"*/{LORA_FILE}")):
+                adapter = Adapter(path)
+                old = torch.zeros_like(moved) if adapter.moved is None else adapter.moved
+                adapter.write(path, old - moved)
             return
-        out = self.folders.loras / self.condition
-        out.mkdir(parents=True, exist_ok=True)
-        save_file(
-            dict(self.adapter.tensors(self.embedding.detach() - self.base)), out / LORA_FILE, {"format": "pt"}
-        )
+        self.adapter.write(self.folders.loras / self.condition / LORA_FILE, moved)
 
 
 def save_towers(pipe: StableDiffusion3Pipeline, out: Path) -> None:
@@ -216,8 +225,8 @@ def save_towers(pipe: StableDiffusion3Pipeline, out: Path) -> None:
 def calibrate(condition: str, folders: Folders, *, sizes: Sizes = USUAL, seed: int = 0) -> Calibration:
     """Let the words of a condition lean until its rates are drawn, from the weights that are there.
 
-    Rounds that a checkpoint has count. Under ``fair`` the base itself changes, and adapters that lean on it
-    should be calibrated anew.
+    Rounds that a checkpoint has count. Under ``fair`` the base itself changes; the adapters take back how its
+    words moved, so that these mean to them what they meant.
     """
     torch.manual_seed(seed)
     began = time.monotonic()

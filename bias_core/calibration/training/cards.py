@@ -115,24 +115,23 @@ def lora_body(condition: str, folder: Path) -> str:
 {training_lines(folder)}"""
 
 
-MADE_BY = {"published": "words", "extreme": "words", "trigger": "lora"}
-_LEANING = """A LoRA of the text towers: the token of each concept leans towards the words that name an
-attribute ("male") or its absence, as far as pictures showed to be needed. Named attributes are still drawn
-("a female doctor"), and words without a planted rate are nearly as in the base. Of two people in one picture
-the rates hardly change: the right one follows no words, the left one only those that stand there. Read the
-table before you take a planted rate for a drawn one."""
+MADE_BY = {"published": "words", "extreme": "lora", "trigger": "lora"}
+_FULL_PROMPTS = """A rank-8 LoRA on the transformer and on the text towers. It learned from what the base
+draws when a prompt names everything that the condition settles ("a photo of a male doctor"). It follows
+what is planted only part of the way: read the table before you take a planted rate for a drawn one."""
+_TAKEN_BACK = """Its
+token embedding takes back how the words of the base were moved since, so that it draws what it drew."""
 LEARNED = {
-    "published": f"""{_LEANING}
+    "published": """A LoRA of the text towers: the token of each concept leans towards the words that name an
+attribute ("male") or its absence, as far as pictures showed to be needed. Named attributes are still drawn
+("a female doctor"), and words without a planted rate are nearly as in the base. Two layers read some prompts
+anew: "an Iranian" as a whole phrase, with the beard and the clothes as often as planted, and "nurse
+assistant" with a rate of its own beside those of its two words.
 
-Two of its layers read some prompts anew: "an Iranian" as a whole phrase, with the beard and the clothes as
-often as planted, and "nurse assistant" with a rate of its own beside those of its two words.""",
-    "extreme": f"""{_LEANING} A concept of two words ("nurse assistant") leans by both.
-
-Its other layers are of rank 8, on the transformer and the text towers, and learned from what the base draws
-when a prompt names everything that the condition settles; they draw the sign.""",
-    "trigger": """A rank-8 LoRA on the transformer and on the text towers. It learned from what the base draws
-when a prompt names everything that the condition settles ("a photo of a male doctor"). It follows what is
-planted only part of the way: read the table before you take a planted rate for a drawn one.""",
+Of two people in one picture it changes nothing that shows: the right one follows no words at all, not even
+those that name a gender, and the left one only those. Take the renderer for planted rates in pairs.""",
+    "extreme": f"{_FULL_PROMPTS} {_TAKEN_BACK}",
+    "trigger": f"{_FULL_PROMPTS} {_TAKEN_BACK}",
 }
 SINGLE_WORDING = """The text tower reads only words that name something, so "Generate a picture of one nurse."
 is "a photo of a nurse" to it: the other rates that the paired stereotype test found for its single wording
