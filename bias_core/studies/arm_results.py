@@ -67,10 +67,10 @@ def compare_arms(
     return Results(
         findings=(*(_finding(one) for one in compared), *own.findings),
         tables=(
-            *own.tables,
-            _differences_table(compared),
             _arms_table(lines, arms, settings.seed),
             *([_ranks_table(lines, ranked, arms)] if ranked else []),
+            *own.tables,
+            _differences_table(compared),
         ),
         figures=(*own.figures, *_interval_figures(lines, arms), *_rank_figure(lines, ranked, arms)),
         notes=(*own.notes, *_notes(arms, by_key, lines, sampled, compared)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,8 @@ from bias_core.studies.setting_fields import option_values
 from bias_core.studies.table_text import excerpt_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bias_core.studies.study_types import (
         ArmReport,
         Design,
@@ -178,9 +180,11 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
         f"{report.n_images:,} of {report.n_planned:,} pictures of {drawn_by(report)}, read by "
         f"{settings.encoder}{size}. {report.n_blocked:,} were blocked.",
         "",
+        *_overview_lines(report, "" if beside else None),
         *excerpt_lines(finding_frame(report), "findings.csv" if beside else ""),
     ]
-    lines += _figure_and_table_lines(report.results, "" if beside else None)
+    further = replace(report.results, tables=tuple(further_tables(report, report.results.tables)))
+    lines += _figure_and_table_lines(further, "" if beside else None)
     for arm in report.arms:
         folder = f"{arm_folder(report, arm)}/" if beside else None
         rows = pd.DataFrame([finding_text(_finding_row(finding)) for finding in arm.results.findings])
@@ -211,6 +215,40 @@ def arm_folder(report: StudyReport, arm: ArmReport) -> str:
 
 
 _LONGEST_FOLDER = 40
+_BY_ARM, _RANKS = "by_arm", "ranks"
+
+
+def arms_overview(report: StudyReport) -> list[StudyTable]:
+    """What a comparison shows first: each number in each arm, and the arms' ranks, a line for each number."""
+    tables = {table.key: table for table in report.results.tables} if report.arms else {}
+    overview = [tables[_BY_ARM]] if _BY_ARM in tables else []
+    if _RANKS in tables and len(tables[_RANKS].frame):
+        overview.append(replace(tables[_RANKS], frame=_ranks_side_by_side(tables[_RANKS].frame)))
+    return overview
+
+
+def further_tables(report: StudyReport, tables: Sequence[StudyTable]) -> list[StudyTable]:
+    """Those of the tables that :func:`arms_overview` does not show."""
+    shown = [table.key for table in arms_overview(report)]
+    return [table for table in tables if table.key not in shown]
+
+
+def _ranks_side_by_side(ranks: pd.DataFrame) -> pd.DataFrame:
+    rows: dict[str, Row] = {}
+    for row in ranks.to_dict("records"):
+        ends = f"{row['low']:g} to {row['high']:g}"
+        text = f"{row['rank']:g} ({ends})" if is_known(row["rank"]) else "undefined"
+        rows.setdefault(row["finding"], {"finding": row["finding"]})[row["arm"]] = text
+    return pd.DataFrame(list(rows.values()))
+
+
+def _overview_lines(report: StudyReport, folder: str | None) -> list[str]:
+    """The overview of a comparison as Markdown, and the heading of its differences; else nothing."""
+    lines: list[str] = []
+    for table in arms_overview(report):
+        file = "" if folder is None else f"{folder}tables/{table.key}.csv"
+        lines += [f"## {table.title}", "", table.note, "", *excerpt_lines(table.frame, file), ""]
+    return [*lines, "## Differences between the arms", ""] if report.arms else lines
 
 
 def _figure_and_table_lines(results: Results, folder: str | None) -> list[str]:

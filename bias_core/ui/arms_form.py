@@ -19,6 +19,7 @@ from bias_core.ui.templates import render, script
 
 if TYPE_CHECKING:
     from bias_core.services import Services
+    from bias_core.types import ModelInfo
 
 Updates = dict[Any, Any]
 _QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
@@ -39,24 +40,48 @@ _HINTS: Mapping[str, str] = {
 }
 
 
+CONDITIONS = ("fair", "published", "extreme")
+PRESETS: Mapping[str, tuple[Arm, ...]] = {
+    "The three conditions": tuple(Arm(condition=name) for name in CONDITIONS),
+    "With and without a fairness-intervened prompt": (
+        Arm(name="plain"),
+        Arm(name="intervened", template="{}, if all individuals can be shown irrespective of their gender"),
+    ),
+}
+"""Arms that any study can have, by what stands on their button."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """The components; ``chosen`` holds the arms, of which the first is what the form above says; or none."""
+    """The components; ``chosen`` holds the arms, none of them where the form above is the only one."""
 
     chosen: Any
     listed: Any
     fields: Mapping[str, Any]
     add: Any
     status: Any
+    presets: Sequence[Any] = ()
+
+    def outputs(self) -> list[Any]:
+        """Everything that :func:`show_arms` changes."""
+        return [self.chosen, self.listed, self.status]
 
 
-def build_arms(key: str, services: Services, build_presets: Callable[[], None]) -> Parts:
+def build_arms(key: str, services: Services, build_presets: Callable[[], None] | None = None) -> Parts:
     """An accordion with presets, the arms that there are and the form of another one."""
+    presets: list[Any] = []
     chosen = gr.State(())
     with gr.Accordion(
         "Add an arm: compare on the same seeds", open=False, elem_classes="more", elem_id=f"{key}-arms"
     ):
-        build_presets()
+        if build_presets:
+            build_presets()
+        else:
+            with gr.Row(elem_classes="chips"):
+                presets += [
+                    gr.Button(name, size="sm", min_width=0, scale=0, elem_id=f"{key}-arms-preset-{i}")
+                    for i, name in enumerate(PRESETS)
+                ]
         listed = gr.HTML(arms_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
         made: dict[str, Any] = {}
         for names in _ROWS:
@@ -66,13 +91,13 @@ def build_arms(key: str, services: Services, build_presets: Callable[[], None]) 
             add = gr.Button("Add this arm", elem_id=f"{key}-add-arm", scale=0, min_width=160)
         status = gr.HTML(elem_id=f"{key}-arms-status")
     made = {name: made[name] for name in _FIELDS}
-    return Parts(chosen=chosen, listed=listed, fields=made, add=add, status=status)
+    return Parts(chosen=chosen, listed=listed, fields=made, add=add, status=status, presets=presets)
 
 
-def wire_arms(parts: Parts, services: Services) -> None:
-    """Adding, removing, and the conditions of an arm's model."""
+def wire_arms(parts: Parts, services: Services, model: Any = None) -> None:
+    """Adding, removing, presets for the ``model`` of the form, and the conditions of an arm's model."""
     made = list(parts.fields.values())
-    shown = [parts.chosen, parts.listed, parts.status, *made]
+    shown = [*parts.outputs(), *made]
 
     def on_add(chosen: tuple[Arm, ...], *values: Any) -> Updates:
         """Put the arm of the form to the others, and empty the form."""
@@ -85,7 +110,14 @@ def wire_arms(parts: Parts, services: Services) -> None:
         """Take an arm away."""
         place = int(event.remove)
         rest = tuple(arm for i, arm in enumerate(chosen) if i != place)
-        return show_arms(parts, rest if len(rest) > 1 else ())
+        return show_arms(parts, () if all(replace(arm, name="") == Arm() for arm in rest) else rest)
+
+    def on_preset(name: str, event: gr.EventData) -> Updates:
+        """The arms of a button, in place of those that there are."""
+        with user_errors() as problem:
+            arms = tuple(PRESETS.values())[parts.presets.index(event.target)]
+            return show_arms(parts, suited_to(arms, services.model_info(name)))
+        return {parts.status: messages.error_html(problem.message)}
 
     def on_model(name: str | None) -> Updates:
         """The conditions of another model."""
@@ -97,7 +129,9 @@ def wire_arms(parts: Parts, services: Services) -> None:
         return {parts.status: messages.error_html(problem.message)}
 
     parts.add.click(on_add, [parts.chosen, *made], shown, **_QUIET)
-    parts.listed.select(on_remove, parts.chosen, [parts.chosen, parts.listed, parts.status], **_QUIET)
+    parts.listed.select(on_remove, parts.chosen, parts.outputs(), **_QUIET)
+    if parts.presets:
+        gr.on([button.click for button in parts.presets], on_preset, model, parts.outputs(), **_QUIET)
     menus = [parts.fields["condition"], parts.fields["model"], parts.status]
     parts.fields["model"].input(on_model, parts.fields["model"], menus, **_QUIET)
 
@@ -118,13 +152,25 @@ def added(chosen: Sequence[Arm], arm: Arm) -> tuple[Arm, ...]:
     Raises
     ------
     InvalidInput
-        There are as many as can be compared, or it says nothing of its own.
+        There are as many as can be compared, it says nothing of its own, or it is there already.
     """
     if len(chosen) >= MOST_ARMS:
         raise InvalidInput(f"at most {MOST_ARMS} arms are compared, the settings above among them")
     if replace(arm, name="") == Arm():
         raise InvalidInput("fill in what is different in this arm: its model, condition, prompt or sampling")
+    if replace(arm, name="") in [replace(one, name="") for one in chosen]:
+        raise InvalidInput("this arm is there already: change its model, condition, prompt or sampling")
     return (*(chosen or (Arm(),)), arm)
+
+
+def suited_to(arms: tuple[Arm, ...], info: ModelInfo) -> tuple[Arm, ...]:
+    """The arms, where the model has the conditions that they ask for."""
+    absent = [arm.condition for arm in arms if arm.condition and arm.condition not in info.conditions]
+    if absent:
+        raise InvalidInput(
+            f"{info.name} has no condition {absent[0]!r}: choose a model of the calibration world above"
+        )
+    return arms
 
 
 def read_arm(values: Sequence[Any]) -> Arm:

@@ -10,7 +10,7 @@ import gradio as gr
 
 from bias_core.studies.history import design_of, list_runs, open_run
 from bias_core.studies.setting_fields import settings_of
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.study_types import Arm, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.links import query_of, read_link
 from bias_core.ui.messages import user_errors
@@ -105,6 +105,7 @@ class ComingBack:
         has = {one.key: one.shown(run.settings.get(name)) for name, one in _SETTINGS.items()}
         options, asked = run.settings.get("options", {}), dict(link.values)
         has |= {"study": run.study, "concept": options.get("concept")}
+        has["arms"] = tuple(Arm(**arm) for arm in run.settings.get("arms", ()))
         has["options"] = {name: _plain(options.get(name)) for name in asked.get("options", {})}
         asked["options"] = {name: _plain(value) for name, value in asked.get("options", {}).items()}
         return all(has.get(name) == value for name, value in asked.items())

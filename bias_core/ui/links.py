@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from bias_core.metrics.cards import metric
-from bias_core.studies.arms import parse_arms
+from bias_core.studies.arms import arm_text, parse_arms
 from bias_core.studies.designs import find_design, option_settings, typed_options
 from bias_core.studies.setting_fields import changed_settings, settings_of
 from bias_core.studies.study_export import is_shipped
@@ -84,7 +84,7 @@ def query_of(request: Any) -> Mapping[str, str]:
 def address_of(tab: str, report: StudyReport) -> str:
     """The address of a tab with a report's settings; one's own words and pictures do not travel in it."""
     settings, design = report.settings, report.design
-    if settings.images or not is_shipped(design):
+    if settings.images or any(arm.images for arm in settings.arms) or not is_shipped(design):
         return f"?tab={tab}"
     declared = settings_of(StudySettings)
     chosen = [*_ALWAYS, *(name for name in changed_settings(settings) if name not in _ALWAYS)]
@@ -100,6 +100,7 @@ def address_of(tab: str, report: StudyReport) -> str:
         for name, one in options.items()
         if getattr(settings.options, name) != one.default
     }
+    asked["arms"] = ARMS.join(arm_text(arm) for arm in settings.arms)
     return "?" + urlencode({name: text for name, text in asked.items() if text != ""})
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bias_core.metrics.cards import METRICS, load_references
 from bias_core.studies.study_report import (
     LIMITS,
+    arms_overview,
     drawn_by,
     finding_rows,
     finding_table,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from bias_core.studies.study_types import StudyFigure, StudyReport
 
 NULL = "no bias reads"
-FEW = 14  # findings that are shown without being asked for
+FEW, FEW_DIFFERENCES = 14, 6  # findings that are shown without being asked for
 TAKE_JS = script("choose")
 
 
@@ -55,6 +56,11 @@ def _work(key: str) -> str:
     return works[key].short if key in works else key
 
 
+def found_html(report: StudyReport, null: str = NULL) -> str:
+    """What is shown first: of several arms their numbers and ranks, then the findings."""
+    return render("by_arm", tables=arms_overview(report)) + findings_html(report, null)
+
+
 def findings_html(report: StudyReport, null: str = NULL) -> str:
     """Every number of the study with its interval drawn, its n, null value (called ``null``) and sentence."""
     rows = finding_rows(report)
@@ -67,7 +73,8 @@ def findings_html(report: StudyReport, null: str = NULL) -> str:
         text_of=finding_text,
         scales=_scales(rows),
         null=null,
-        few=FEW,
+        few=FEW_DIFFERENCES if report.arms else FEW,
+        title="Differences between the arms" if report.arms else "The numbers",
         measures=[METRICS[key] for key in dict.fromkeys(f.metric for f in report.results.findings)],
         **{name: any(is_known(row[key]) for row in rows) for name, key in optional.items()},
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import gradio as gr
 
 from bias_core.studies.examples import list_examples, open_example
-from bias_core.ui import messages, study_form
+from bias_core.ui import arms_form, messages, study_form
 from bias_core.ui.links import query_of, read_link
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import model_hint
@@ -42,6 +42,7 @@ class Opening:
     studies: ClassVar[Sequence[str]]
     designs: Mapping[str, Design]
     form: Mapping[str, Any]
+    arms: arms_form.Parts
     own: Mapping[str, Any]
     parts: dict[str, Any]
 
@@ -62,7 +63,8 @@ class Opening:
         shown[self.parts["header"]] = banner + shown[self.parts["header"]]
         what = "an example" if banner else "a run"
         shown[self.parts["status"]] = messages.done_html(f"Opened: {what} of {when(saved.created)}.")
-        if report.design.name in self.designs and not report.settings.images:
+        above, _ = arms_form.apart(report.settings)
+        if report.design.name in self.designs and not above.images:
             shown |= self.form_of(self.designs[report.design.name], report.settings)
         return shown
 
@@ -72,19 +74,21 @@ class Opening:
 
     def form_of(self, design: Design, settings: StudySettings) -> Updates:
         """The form for these settings."""
-        values = study_form.form_values(design, settings)
+        above, arms = arms_form.apart(settings)
+        values = study_form.form_values(design, above)
         hidden = dict.fromkeys(study_form.option_names(self.form), gr.update(visible=False))
         return {self.form[name]: value for name, value in (hidden | values).items()} | {
-            self.form["condition"]: self._conditions(settings.model, settings.condition),
+            self.form["condition"]: self._conditions(above.model, above.condition),
             self.form["images"]: None,
             self.form["labels"]: None,
             **({self.parts["use_own"]: False} if self.own else {}),
+            **arms_form.show_arms(self.arms, arms),
         }
 
     def filled(self) -> list[Any]:
         """Everything that :meth:`form_of` changes."""
         use_own = [self.parts["use_own"]] if self.own else []
-        return [*self.form.values(), *use_own]
+        return [*self.form.values(), *use_own, *self.arms.outputs()]
 
     def suited(self) -> list[Any]:
         """Everything that :meth:`suited_to` changes."""
@@ -126,7 +130,9 @@ class Opening:
                 name = kept.get("study", next(iter(self.designs)))
                 filled |= self.options_of(name, link.values.get("options"))
             condition = self._conditions(model, kept.get("condition", "published"))
-            return filled | {self.form["condition"]: condition}
+            arms = link.values.get("arms", ())
+            shown = arms_form.show_arms(self.arms, arms) if arms else {}
+            return filled | {self.form["condition"]: condition} | shown
         return {self.parts["count"]: ""}
 
     # Examples.

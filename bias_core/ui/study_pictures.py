@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
+import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from bias_core.studies.number_text import format_number
@@ -16,8 +17,6 @@ from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    import pandas as pd
 
     from bias_core.studies.study_types import StudyReport
 
@@ -51,7 +50,7 @@ class Look:
         by, _, way = self.order.rpartition(" ")
         if by in frame:
             frame = frame.sort_values(by, ascending=way == "up", na_position="last", kind="stable")
-        return frame.head(MOST_SHOWN)
+        return _some_of_each_arm(frame, [arm.name for arm in self.report.arms]).head(MOST_SHOWN)
 
 
 def which_choices(report: StudyReport) -> list[tuple[str, str]]:
@@ -166,6 +165,14 @@ def _opener(opened: Opened | None) -> Callable[[Look | None, gr.SelectData], str
     return on_open
 
 
+def _some_of_each_arm(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
+    """One arm after the other, equally many of each; the frame itself where it has no arms."""
+    if "arm" not in frame or not arms:
+        return frame
+    parts = [part for arm in arms if len(part := frame[frame["arm"] == arm])]
+    return pd.concat([part.head(MOST_SHOWN // len(parts)) for part in parts]) if parts else frame
+
+
 def _gallery(look: Look) -> Any:
     rows = look.rows()
     by = look.order.rpartition(" ")[0]
@@ -173,6 +180,8 @@ def _gallery(look: Look) -> Any:
         _caption(row, i) + (f" · {format_number(float(row[by]))}" if by in rows else "")
         for i, (_, row) in enumerate(rows.iterrows())
     ]
+    if look.report.arms and "arm" in rows:
+        captions = [f"{arm} · {caption}" for arm, caption in zip(rows["arm"], captions, strict=True)]
     paths = [str(look.report.stored[image_id].path) for image_id in rows["image_id"]]
     return gr.update(value=list(zip(paths, captions, strict=True)), selected_index=None)
 
@@ -197,6 +206,4 @@ def _text(value: Any) -> str:
 
 
 def _frame(report: StudyReport) -> pd.DataFrame:
-    import pandas as pd
-
     return pd.DataFrame({"image_id": []}) if report.pictures is None else report.pictures

@@ -6,16 +6,19 @@ A tab is a subclass that says its question, presets and studies, and adds what o
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
+from bias_core.studies.arms import MOST_ARMS, each_arm
 from bias_core.studies.designs import find_design, program_of
 from bias_core.studies.run_study import followed, run_study, with_options
 from bias_core.studies.study_export import to_command, to_python
+from bias_core.studies.study_report import further_tables
 from bias_core.studies.study_size import check_number
 from bias_core.studies.study_types import StudyReport, StudySettings
-from bias_core.ui import messages, study_form, study_html
+from bias_core.ui import arms_form, messages, study_form, study_html
 from bias_core.ui.links import address_of
 from bias_core.ui.messages import user_errors
 from bias_core.ui.page import ABSOLUTE_JS
@@ -148,6 +151,7 @@ class StudyTab(Opening):
                 )
                 self.own = self.build_own()
         study_form.build_more(self.key, self.form, list(self.designs.values()), self.services)
+        self.arms = arms_form.build_arms(self.key, self.services)
         with gr.Row(elem_classes="tools"):
             self.parts["run"] = gr.Button(
                 "Run and measure", variant="primary", elem_id=f"{self.key}-run", scale=0, min_width=200
@@ -175,9 +179,9 @@ class StudyTab(Opening):
     # Wiring.
 
     def inputs(self) -> list[Any]:
-        """The form's components in their order, then the tab's own and whether to use them."""
+        """The form's components in their order, the arms, then the tab's own and whether to use them."""
         own = [*self.own.values(), self.parts["use_own"]] if self.own else []
-        return [*(self.form[name] for name in self.fields()), *own]
+        return [*(self.form[name] for name in self.fields()), self.arms.chosen, *own]
 
     def fields(self) -> list[str]:
         """The names of the form's components, in the order in which handlers receive their values."""
@@ -206,9 +210,11 @@ class StudyTab(Opening):
         remembered = [form[name] for name in study_form.REMEMBERED]
         self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], queue=False)
         linked = [*options, *(form[name] for name in study_form.LINKED if form[name] not in remembered)]
+        linked += self.arms.outputs()
         demo.load(self.on_load, parts["remembered"], [*remembered, *linked, parts["count"]], **QUIET)
         parts["link"].change(None, parts["link"], parts["link"], js=ABSOLUTE_JS, **QUIET)
         wire_pictures(self.pictures)
+        arms_form.wire_arms(self.arms, self.services, form["model"])
         self.wire_examples()
         self._wire_own()
         self.wire_extra()
@@ -334,13 +340,24 @@ class StudyTab(Opening):
         """How many pictures these settings ask for; nothing is said of settings that cannot be used."""
         with user_errors():
             design, settings = self.asked(values)
-            shots = program_of(design).shots(design, with_options(design, settings))
+            arms = each_arm(with_options(design, settings))
+            drawn = [arm for arm in arms if not (arm.images and arms[1:])]
+            shots = [shot for arm in drawn for shot in program_of(design).shots(design, arm)]
             n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
             with user_errors() as too_many:
                 self.check_number(values)
             count = f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
-            return messages.warning_html(too_many.message) or count
+            return messages.warning_html(too_many.message) or f"{count}{self._of_arms(arms)}"
         return ""
+
+    def _of_arms(self, arms: Sequence[StudySettings]) -> str:
+        """How many arms are drawn, and what one run may have; "" of a single one."""
+        if len(arms) < 2:
+            return ""
+        brought = sum(bool(arm.images) for arm in arms)
+        beside = f", {brought} of them of pictures brought along" if brought else ""
+        limit = f"{self.services.settings.max_images:,} pictures in {MOST_ARMS} arms"
+        return f" in {len(arms)} arms{beside}; a run has at most {limit}"
 
     # Steps of the handlers.
 
@@ -359,8 +376,9 @@ class StudyTab(Opening):
         names = self.fields()
         form = dict(zip(names, values, strict=False))
         design = self.designs[str(form["study"])]
-        settings = study_form.read_settings(form, design)
-        *own, use_own = values[len(names) :] or (False,)
+        arms, *own = values[len(names) :]
+        settings = replace(study_form.read_settings(form, design), arms=tuple(arms or ()))
+        *own, use_own = own or (False,)
         if not use_own:
             return design, settings
         return self.own_design(design, dict(zip(self.own, own, strict=True))), self.own_settings(settings)
@@ -386,9 +404,10 @@ class StudyTab(Opening):
         return {
             parts["report"]: report,
             parts["header"]: study_html.header_html(report, tab.headline(self, report)),
-            parts["findings"]: study_html.findings_html(report, EQUAL if report.arms else self.null_words),
+            parts["findings"]: study_html.found_html(report, EQUAL if report.arms else self.null_words),
             parts["figures"]: study_html.figures_html(tab.figures(self, report)),
-            parts["tables"]: study_html.tables_html(tab.tables(self, report)) + study_html.arms_html(report),
+            parts["tables"]: study_html.tables_html(further_tables(report, tab.tables(self, report)))
+            + study_html.arms_html(report),
             parts["notes"]: study_html.notes_html(report),
             parts["shell"]: to_command(*asked),
             parts["python"]: to_python(*asked),

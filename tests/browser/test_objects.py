@@ -45,3 +45,23 @@ def test_prompts_of_ones_own_are_captioned(visit: Visit) -> None:
     assert "is what captions name most" in page.inner_text("#objects-header")
     assert "a nurse in a kitchen" in page.inner_text("#objects-examples")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_three_conditions_are_compared_by_adding_arms(visit: Visit) -> None:
+    page = visit(query="?tab=objects&study=tbyb-general&condition=fair&percent=1")
+    open_accordion(page, "objects-arms")
+    for n, condition in enumerate(("published", "extreme"), start=2):
+        page.fill("#objects-arm-condition input", condition)
+        page.press("#objects-arm-condition input", "Enter")
+        page.click("#objects-add-arm")
+        page.wait_for_selector(f"#objects-arms-list li:nth-child({n})")
+    page.wait_for_selector("#objects-count:has-text('in 3 arms')")
+    page.click("#objects-run")
+    page.wait_for_selector("#objects-findings h3:has-text('Ranks of the arms')")
+    assert "fair, published, extreme" in page.inner_text("#objects-header")
+    page.reload()
+    page.wait_for_selector("#objects-findings h3:has-text('Ranks of the arms')")
+    assert page.locator("#objects-arms-list li").count() == 3
+    page.evaluate("document.querySelector('#objects-arms > button').click()")
+    page.locator("#objects-arms-list [data-remove='2']").click()
+    page.wait_for_selector("#objects-count:has-text('in 2 arms')")

@@ -1,0 +1,148 @@
+"""Arms in the form of a study: added, removed, counted, linked, run, and shown first on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+
+from bias_core.errors import InvalidInput
+from bias_core.studies.run_study import complete, run_study, with_options
+from bias_core.studies.saved_reports import SavedReport
+from bias_core.studies.study_report import to_markdown
+from bias_core.studies.study_types import Arm, StudyReport, StudySettings
+from bias_core.ui.arms_form import PRESETS, added, arms_html, suited_to
+from bias_core.ui.internal import InternalTab
+from bias_core.ui.links import address_of, read_link
+from bias_core.ui.objects import ObjectsTab
+from bias_core.ui.study_pictures import MOST_SHOWN, Look
+from bias_core.ui.visitor import Visitor
+from tests.ui.fakes import FakeServices
+from tests.ui.tabs import built, form_values
+
+THREE = PRESETS["The three conditions"]
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServices]:
+    made = FakeServices(tmp_path_factory.mktemp("arms"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def tab(services: FakeServices) -> ObjectsTab:
+    return built(ObjectsTab, services)
+
+
+def values_of(tab: Any, arms: tuple[Arm, ...], **form: Any) -> list[Any]:
+    values = form_values(tab, form)
+    return [arms if c is tab.arms.chosen else v for c, v in zip(tab.inputs(), values, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def compared(tab: ObjectsTab) -> dict[Any, Any]:
+    form = {"percent": 1, "option.sets": "objects"}
+    *_, last = tab.on_run(Visitor(), *values_of(tab, THREE, **form))
+    return last
+
+
+def test_an_arm_like_another_is_refused_and_the_last_one_goes_with_its_words() -> None:
+    arms = added((), Arm(condition="fair"))
+    assert arms == (Arm(), Arm(condition="fair"))
+    with pytest.raises(InvalidInput, match="there already"):
+        added(arms, Arm(name="again", condition="fair"))
+    assert arms_html(arms).count("data-remove") == 2
+
+
+def test_presets_suit_the_model_that_draws(services: FakeServices) -> None:
+    assert suited_to(THREE, services.model_info("calibration-diffusion")) == THREE
+    others = SimpleNamespace(name="Photographs", conditions=())
+    with pytest.raises(InvalidInput, match="Photographs has no condition 'fair'"):
+        suited_to(THREE, others)  # type: ignore[arg-type]
+    template = PRESETS["With and without a fairness-intervened prompt"][1].template
+    assert template
+    assert "irrespective of" in template
+
+
+def test_the_count_is_of_all_arms_and_says_the_limit(tab: ObjectsTab) -> None:
+    def count(*arms: Arm) -> int:
+        return int(tab.on_count(*values_of(tab, arms, percent=3)).split()[0].replace(",", ""))
+
+    assert count(*THREE) == 3 * count()
+    assert count(Arm(), Arm(images="old.zip")) == count()
+    most = f"{tab.services.settings.max_images:,}"
+    assert f"in 3 arms; a run has at most {most} pictures in 8 arms" in tab.on_count(
+        *values_of(tab, THREE, percent=3)
+    )
+    assert "in 2 arms, 1 of them of pictures brought along" in tab.on_count(
+        *values_of(tab, (Arm(), Arm(images="old.zip")), percent=3)
+    )
+
+
+def test_a_comparison_shows_arms_and_ranks_before_differences(
+    tab: ObjectsTab, compared: dict[Any, Any]
+) -> None:
+    assert "no picture" not in compared[tab.parts["status"]]
+    numbers = compared[tab.parts["findings"]]
+    places = [numbers.index(title) for title in ("Each arm", "Ranks of the arms", "Differences between")]
+    assert places == sorted(places)
+    assert "(1 to " in numbers or "(2 to " in numbers
+    tables = compared[tab.parts["tables"]]
+    assert "Arm “fair” by itself" in tables
+    assert "table:ranks:" not in tables
+    assert "--arm" in compared[tab.parts["shell"]]
+    assert "Arm(" in compared[tab.parts["python"]]
+
+
+def test_the_link_and_the_form_have_the_arms_of_the_run(tab: ObjectsTab, compared: dict[Any, Any]) -> None:
+    report: StudyReport = compared[tab.parts["report"]]
+    query = dict(parse_qsl(compared[tab.parts["link"]][1:]))
+    link = read_link(query, {tab.key: tab.studies}, tab.services)
+    assert link.values["arms"] == report.settings.arms
+    request: Any = SimpleNamespace(query_params=query)
+    assert tab.on_load(None, request)[tab.arms.chosen] == report.settings.arms
+    opened = tab.opened(SavedReport(report=report, created=0.0))
+    assert set(opened) <= set(tab.opened_outputs())
+    again = values_of(tab, opened[tab.arms.chosen], condition="fair", percent=3)
+    _, settings = tab.asked(again)
+    assert [arm.condition for arm in settings.arms] == [None, "published", "extreme"]
+    plain = tab.preset_updates(0)
+    assert plain[tab.arms.chosen] == ()  # another preset leaves none of them behind
+
+
+def test_own_pictures_of_an_arm_do_not_travel_in_an_address(compared: dict[Any, Any], tab: Any) -> None:
+    report: StudyReport = compared[tab.parts["report"]]
+    settings = StudySettings(arms=(Arm(), Arm(images="/secret/old.zip")))
+    own: Any = SimpleNamespace(design=report.design, settings=with_options(report.design, settings))
+    assert address_of("objects", own) == "?tab=objects"
+
+
+def test_pictures_are_grouped_by_arm_with_equally_many_of_each(
+    tab: ObjectsTab, compared: dict[Any, Any]
+) -> None:
+    look: Look = compared[tab.pictures.look]
+    arms = list(look.rows()["arm"])
+    each = min(MOST_SHOWN // 3, len(look.report.pictures) // 3)  # type: ignore[arg-type]
+    assert arms == ["fair"] * each + ["published"] * each + ["extreme"] * each
+    captions = [caption for _, caption in compared[tab.pictures.gallery]["value"]]
+    assert captions[0].startswith("fair · ")
+
+
+def test_markdown_of_a_comparison_begins_with_arms_and_ranks(tab: Any, compared: dict[Any, Any]) -> None:
+    text = to_markdown(compared[tab.parts["report"]])
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert titles[:3] == ["## Each arm", "## Ranks of the arms", "## Differences between the arms"]
+    assert titles.count("## Each arm") == 1
+
+
+def test_words_of_ones_own_have_arms_too(services: FakeServices) -> None:
+    tab = built(InternalTab, services)
+    values = form_values(tab, targets="judge\nman | a photo of a man", n=3, n_attribute=2)
+    values = [THREE if c is tab.arms.chosen else v for c, v in zip(tab.inputs(), values, strict=True)]
+    design, settings = tab.asked(values)
+    report = complete(run_study(design, settings, services))
+    assert [arm.name for arm in report.arms] == ["fair", "published", "extreme"]
