@@ -61,7 +61,8 @@ def test_three_conditions_are_compared_by_adding_arms(visit: Visit) -> None:
     assert "fair, published, extreme" in page.inner_text("#objects-header")
     page.reload()
     page.wait_for_selector("#objects-findings h3:has-text('Ranks of the arms')")
-    assert page.locator("#objects-arms-list li").count() == 3
-    page.evaluate("document.querySelector('#objects-arms > button').click()")
+    page.wait_for_selector("#objects-count:has-text('in 3 arms')")
+    open_accordion(page, "objects-arms")
+    page.wait_for_selector("#objects-arms-list li:nth-child(3)")
     page.locator("#objects-arms-list [data-remove='2']").click()
     page.wait_for_selector("#objects-count:has-text('in 2 arms')")
