@@ -28,9 +28,7 @@ def main():
     values = list(rng.normal(size=2 * N_TARGETS))
 
     def one_target():
-        return np.mean([cosine(sets[0][0], a) for a in sets[2]]) - np.mean(
-            [cosine(sets[0][0], b) for b in sets[3]]
-        )
+        return np.mean([cosine(sets[0][0], a) for a in sets[2]]) - np.mean([cosine(sets[0][0], b) for b in sets[3]])
 
     def one_permutation():
         rng.shuffle(values)
@@ -41,17 +39,14 @@ def main():
 
     with threadpool_limits(1):  # as the loops
         times = [  # in turns: the machine drifts
-            (seconds(whole_test), seconds(one_target, 2), seconds(one_permutation, 20))
-            for _ in range(REPEATS)
+            (seconds(whole_test), seconds(one_target, 2), seconds(one_permutation, 20)) for _ in range(REPEATS)
         ]
     ours, target, permutation = np.min(times, axis=0)
     targets = 2 * N_TARGETS * target
     once, always = targets + N_PERMUTATIONS * permutation, N_PERMUTATIONS * targets
     print(f"{N_TARGETS} + {N_ATTRIBUTES} images a side, {N_PERMUTATIONS} permutations: {ours:.3f} s")
     for how, loops in (("once", once), ("in every permutation", always)):
-        print(
-            f"loops, cosines computed {how}: {loops:.1f} s, {loops / ours:.0f} times as long (at least 100)"
-        )
+        print(f"loops, cosines computed {how}: {loops:.1f} s, {loops / ours:.0f} times as long (at least 100)")
 
 
 if __name__ == "__main__":

@@ -72,9 +72,7 @@ ATTACKS = {
     "huge numbers": lambda url: explore(url, concept="doctor", **HUGE),
     "slow hub": lambda url: explore(url, concept="doctor", model=f"org/model-{secrets.token_hex(3)}"),
     "huge import": upload,
-    "many joins": lambda url: httpx.post(
-        f"{url}/label/join", json={"task": secrets.token_hex(8)}, timeout=30
-    ),
+    "many joins": lambda url: httpx.post(f"{url}/label/join", json={"task": secrets.token_hex(8)}, timeout=30),
     "broken inputs": broken,
 }
 

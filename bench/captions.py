@@ -60,10 +60,7 @@ def main():
     if in_batches(captioner, images) != one_at_a_time(model, processor, images):  # and all is loaded
         raise SystemExit("a picture's caption depends on its batch")
     times = [  # in turns: the machine drifts
-        (
-            seconds(lambda: one_at_a_time(model, processor, images)),
-            seconds(lambda: in_batches(captioner, images)),
-        )
+        (seconds(lambda: one_at_a_time(model, processor, images)), seconds(lambda: in_batches(captioner, images)))
         for _ in range(REPEATS)
     ]
     alone, together = np.min(times, axis=0)

@@ -89,9 +89,7 @@ def compare(name, pair, images):
     (_, expected), (_, found) = rounds[0]
     if np.abs((expected * found).sum(axis=1) - 1).max() > 1e-3:
         raise SystemExit(f"{name}: our embeddings are not those of the bare library")
-    best = np.min(
-        [[times for times, _ in both] for both in rounds], axis=0
-    )  # (bare and ours, processor and clock)
+    best = np.min([[times for times, _ in both] for both in rounds], axis=0)  # (bare and ours, processor and clock)
     clock, processor = 1, 0
     ratio = best[0] / best[1]
     decides = clock if GPU else processor  # of a processor that others use too, the clock tells little
@@ -106,10 +104,7 @@ def compare(name, pair, images):
 def main():
     torch.set_num_threads(1)  # threads that wait for each other use the processor too
     images = pictures()
-    print(
-        f"{N_PICTURES} pictures of {SIDE} pixels in batches of {BATCH}, "
-        f"ViT-B/32 with random weights, {DEVICE}"
-    )
+    print(f"{N_PICTURES} pictures of {SIDE} pixels in batches of {BATCH}, ViT-B/32 with random weights, {DEVICE}")
     compare("open_clip", open_clip_pair, images)
     compare("transformers", transformers_pair, images)
 

@@ -74,9 +74,7 @@ def main():
         print(f"{name:15} {steady[workers]:6.2f} pictures a second, {whole[workers]:6.2f} with its start")
     print(f"the same {N} files each time")
     print(f"one worker is {steady[1] / steady[0]:.2f} times as quick as local (at least 0.9)")
-    print(
-        f"two workers are {steady[2] / steady[1]:.2f} times as quick as one (at least 1.6 on free processors)"
-    )
+    print(f"two workers are {steady[2] / steady[1]:.2f} times as quick as one (at least 1.6 on free processors)")
 
 
 if __name__ == "__main__":

@@ -21,9 +21,7 @@ def seconds(settings: StudySettings, services: Services) -> float:
 
 def main() -> None:
     attributes = suggest_set("doctor", load_attribute_sets()).attributes
-    rendered = explore_settings(
-        concept="doctor", model="calibration-renderer", n_images=2000, attributes=attributes
-    )
+    rendered = explore_settings(concept="doctor", model="calibration-renderer", n_images=2000, attributes=attributes)
     diffused = explore_settings(concept="doctor", n_images=16, attributes=attributes)
     with tempfile.TemporaryDirectory() as folder:
         services = Services(Settings(data_dir=Path(folder), offline=True))

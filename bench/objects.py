@@ -47,8 +47,7 @@ def main():
     if not np.allclose([ends_once(pairs), word_by_word(pairs)], distribution_bias(counts)):
         raise SystemExit("the three ways to compute distribution bias disagree")
     times = [  # in turns: the machine drifts
-        (seconds(lambda: distribution_bias(counts), 200), seconds(lambda: ends_once(pairs), 2))
-        for _ in range(REPEATS)
+        (seconds(lambda: distribution_bias(counts), 200), seconds(lambda: ends_once(pairs), 2)) for _ in range(REPEATS)
     ]
     ours, once = np.min(times, axis=0)
     literal = seconds(lambda: word_by_word(pairs))

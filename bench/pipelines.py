@@ -49,9 +49,7 @@ TOKENS = 77
 
 def tokenizer():
     """The calibration's words; padded and cut as the real ones are."""
-    return AutoTokenizer.from_pretrained(
-        ASSETS / "calibration" / "pipeline" / "tokenizer", model_max_length=TOKENS
-    )
+    return AutoTokenizer.from_pretrained(ASSETS / "calibration" / "pipeline" / "tokenizer", model_max_length=TOKENS)
 
 
 def clip(full, width=768, n_layers=12, projection=None):
@@ -181,12 +179,7 @@ def flux(full):
 
 
 # Family: how to build it, side in pixels at full size, guidance.
-FAMILIES = {
-    "sd1": (sd1, 512, 7.5),
-    "sdxl": (sdxl, 1024, 5.0),
-    "sd3": (sd3, 1024, 5.0),
-    "flux": (flux, 1024, 3.5),
-}
+FAMILIES = {"sd1": (sd1, 512, 7.5), "sdxl": (sdxl, 1024, 5.0), "sd3": (sd3, 1024, 5.0), "flux": (flux, 1024, 3.5)}
 
 
 def seconds(function):

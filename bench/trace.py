@@ -17,9 +17,7 @@ from bias_core.types import Attribute, ImageRow, ModelInfo
 
 CALIBRATION = ASSETS / "calibration" / "pipeline"
 ATTRIBUTES = [
-    Attribute(
-        name=word, positive=f"a photo of a {word} person", negative=f"a photo of a person without {word}"
-    )
+    Attribute(name=word, positive=f"a photo of a {word} person", negative=f"a photo of a person without {word}")
     for word in ("man", "old", "beard", "turban", "smiling")
 ]
 N_STEPS, REPEATS, LATENT = 6, 3, 32

@@ -29,9 +29,7 @@ def visit(url, number):
     begun = time.monotonic()
     visitor = PageVisitor(url, patience=300)
     visitor.open()
-    *_, last = visitor.press(
-        "generate", concept=concept(number), n_images=N_PICTURES, model="calibration-renderer"
-    )
+    *_, last = visitor.press("generate", concept=concept(number), n_images=N_PICTURES, model="calibration-renderer")
     visitor.client.close()
     shown = str(last["output"])
     others = [other for other in range(max(0, number - 20), number + 20) if other != number]

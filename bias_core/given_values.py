@@ -121,6 +121,4 @@ def _check_text(name: str, text: str, longest: int) -> None:
     if len(text) > longest:
         raise InvalidInput(f"{name} has {len(text):,} characters; at most {longest:,} are allowed")
     if wrong := next((c for c in text if c not in _WHITE and unicodedata.category(c) in ("Cc", "Cs")), ""):
-        raise InvalidInput(
-            f"{name} holds the character U+{ord(wrong):04X}, which is no text; got {quoted(text)}"
-        )
+        raise InvalidInput(f"{name} holds the character U+{ord(wrong):04X}, which is no text; got {quoted(text)}")

@@ -39,9 +39,7 @@ def download_gb(repo: str, revision: str = "") -> float:
     from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
 
     try:
-        info = HfApi().model_info(
-            repo, revision=revision or None, files_metadata=True, timeout=_PATIENCE_SECONDS
-        )
+        info = HfApi().model_info(repo, revision=revision or None, files_metadata=True, timeout=_PATIENCE_SECONDS)
     except (HTTPError, HFValidationError, OfflineModeIsEnabled, OSError, ValueError):
         return 0.0
     return weights_gb((file.rfilename, file.size or 0) for file in info.siblings or ())

@@ -186,13 +186,7 @@ def normal_estimate(
     note = "a set with one image has no standard error" if math.isnan(reach) else ""
     method = f"normal {percent(confidence)}"
     return Estimate(
-        value=value,
-        low=value - reach,
-        high=value + reach,
-        n=n,
-        null_value=null_value,
-        method=method,
-        note=note,
+        value=value, low=value - reach, high=value + reach, n=n, null_value=null_value, method=method, note=note
     )
 
 

@@ -85,9 +85,7 @@ def _gpus() -> list[tuple[int, str]]:
         return []
     command = [tool, "--query-gpu=memory.total,name", "--format=csv,noheader,nounits"]
     try:
-        output = subprocess.run(
-            command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True
-        ).stdout
+        output = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return []
     lines = [line.partition(",") for line in output.splitlines() if line.strip()]

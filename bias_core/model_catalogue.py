@@ -275,8 +275,7 @@ def load_catalogue(path: Path) -> Catalogue:
         models=tuple(ModelInfo(**_with_tuples(entry)) for entry in data["models"]),
         encoders=tuple(EncoderInfo(**_checked(entry, EncoderInfo)) for entry in data["encoders"]),
         tools={
-            role: tuple(ToolInfo(**_checked(entry, ToolInfo)) for entry in data.get(f"{role}s", ()))
-            for role in _ROLES
+            role: tuple(ToolInfo(**_checked(entry, ToolInfo)) for entry in data.get(f"{role}s", ())) for role in _ROLES
         },
         pipelines=data.get("pipelines") or {},
     )

@@ -90,9 +90,7 @@ def fitting_readers(
     sizes = {info.id: info.download_gb * _GB for info in general}
     there = {info.id: here(info.path) for info in general}
     fits = [
-        name
-        for name, size in sizes.items()
-        if size * _ON_CPU <= machine.memory and (there[name] or size <= free_disk)
+        name for name, size in sizes.items() if size * _ON_CPU <= machine.memory and (there[name] or size <= free_disk)
     ]
     return tuple(sorted(fits, key=lambda name: not there[name]))
 
@@ -109,9 +107,7 @@ def _memory(info: ModelInfo, machine: Machine, *, on_cpu: bool) -> tuple[bool, s
     if gpu:
         if not needed or needed <= gpu:
             return True, "", f"It needs {needed:g} GB of the GPU's {gpu:.0f}." if needed else ""
-        says = (
-            f"It needs {needed:g} GB and the GPU has {gpu:.0f}: its parts take turns there, which is slower."
-        )
+        says = f"It needs {needed:g} GB and the GPU has {gpu:.0f}: its parts take turns there, which is slower."
         return True, "slow here: larger than the GPU", says
     memory, on_cpu_gb = machine.memory / _GB, needed * _ON_CPU
     if needed and math.isfinite(on_cpu_gb) and on_cpu_gb > memory:

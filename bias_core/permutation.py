@@ -49,12 +49,7 @@ class PermutationTest:
 
 
 def permutation_test(
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    n_permutations: int = 1000,
-    alternative: Alternative = "two-sided",
-    rng: Seed = 0,
+    x: ArrayLike, y: ArrayLike, *, n_permutations: int = 1000, alternative: Alternative = "two-sided", rng: Seed = 0
 ) -> PermutationTest:
     """Is mean(x) - mean(y) larger than a random split of the pooled values would give?
 

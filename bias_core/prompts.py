@@ -71,9 +71,7 @@ def fill_template(template: str, concept: str) -> str:
     before = re.sub(r"\b(a|an)\s+$", lambda m: _with_case(article(concept), m[1]) + " ", before, flags=re.I)
     prompt = before + concept + after
     if len(prompt) > MAX_PROMPT_CHARACTERS:
-        raise InvalidInput(
-            f"the prompt has {len(prompt):,} characters; at most {MAX_PROMPT_CHARACTERS:,} are allowed"
-        )
+        raise InvalidInput(f"the prompt has {len(prompt):,} characters; at most {MAX_PROMPT_CHARACTERS:,} are allowed")
     return prompt
 
 

@@ -27,9 +27,7 @@ class TextToImage(Protocol):
 
     batch_size: int
 
-    def generate(
-        self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None
-    ) -> Iterator[GeneratedImage]:
+    def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order, a batch at a time; same row, same pixels."""
         ...
 

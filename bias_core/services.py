@@ -141,9 +141,7 @@ class Services:
         info, settings = self.model_info(name), self.settings
         here = self._sources.is_here(info)
         if not here and not info.download_gb and not settings.offline:
-            size = self._built.get(
-                "size", name, lambda: download_gb(str(info.options["path"]), info.revision)
-            )
+            size = self._built.get("size", name, lambda: download_gb(str(info.options["path"]), info.revision))
             info = replace(info, download_gb=round(size, 1))
         return model_fit(
             info,
@@ -215,9 +213,7 @@ class Services:
     def person_finder(self, name: str) -> PersonFinder:
         """The finder of people of this name; its weights load with the first picture."""
         info = partial(self.catalogue.tool, "person_finder", name)
-        return self._built.get(
-            "person_finder", name, lambda: self._readers.person_finder(info(), self.encoder)
-        )
+        return self._built.get("person_finder", name, lambda: self._readers.person_finder(info(), self.encoder))
 
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]

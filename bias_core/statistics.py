@@ -144,14 +144,10 @@ def corrected_prevalence(
         method = f"Rogan–Gladen, Lang–Reiczigel {percent(confidence)}"
     value, low, high = (min(max(bound, 0.0), 1.0) for bound in (raw, low, high))
     note = "" if 0 <= raw <= 1 else f"the formula gives {raw:.3f}, outside [0, 1]: fewer errors than expected"
-    return Estimate(
-        value=value, low=min(low, value), high=max(high, value), n=int(n), method=method, note=note
-    )
+    return Estimate(value=value, low=min(low, value), high=max(high, value), n=int(n), method=method, note=note)
 
 
-def corrected_by_errors(
-    n_positive: int, n: int, errors: ReaderErrors, *, confidence: float = 0.95
-) -> Estimate:
+def corrected_by_errors(n_positive: int, n: int, errors: ReaderErrors, *, confidence: float = 0.95) -> Estimate:
     """:func:`corrected_prevalence` with the errors that were measured of a reader, and their uncertainty.
 
     Examples

@@ -48,9 +48,7 @@ _MOST_AT_WORK = 32
 _cancelled: ContextVar[Callable[[], bool]] = ContextVar("cancelled", default=lambda: False)
 
 
-def stoppable(
-    steps: Generator[T, None, R] | Iterator[T], cancelled: Callable[[], bool]
-) -> Generator[T, None, R]:
+def stoppable(steps: Generator[T, None, R] | Iterator[T], cancelled: Callable[[], bool]) -> Generator[T, None, R]:
     """The same steps; wherever they wait in this module, ``cancelled`` is looked at."""
     try:
         while True:
@@ -194,9 +192,7 @@ class BuiltOnce:
         """Have this in every version, instead of what would be built."""
         self._built[key] = None, made
 
-    def get(
-        self, kind: str, name: str, build: Callable[[], T], *, version: str = "", limit: float = 60.0
-    ) -> T:
+    def get(self, kind: str, name: str, build: Callable[[], T], *, version: str = "", limit: float = 60.0) -> T:
         """What was built for ``kind`` and ``name`` in this version, built now where there is none.
 
         Parameters

@@ -72,9 +72,7 @@ def noun_names(nouns, synsets, frequencies, words):
         if usable(lemma, wanted) and not proper:
             senses[lemma] = offset if told else None
     gendered = set(words["masculine"]) | set(words["feminine"])
-    gendered |= {
-        w for w, o in senses.items() if w.endswith(("man", "woman")) and o and synsets[o][0] == PERSON
-    }
+    gendered |= {w for w, o in senses.items() if w.endswith(("man", "woman")) and o and synsets[o][0] == PERSON}
     # A gendered word keeps its own name: "police officer" must not become "policeman", nor the reverse.
     own = gendered | set(words["names"]) | {lemma for lemma, offset in senses.items() if offset is None}
     names = {}
@@ -83,9 +81,7 @@ def noun_names(nouns, synsets, frequencies, words):
             names[lemma] = words["names"].get(lemma, lemma).replace("_", " ")
             continue
         candidates = [w.lower() for w in synsets[offset][1]]
-        names[lemma] = next(w for w in candidates if senses.get(w) == offset and w not in own).replace(
-            "_", " "
-        )
+        names[lemma] = next(w for w in candidates if senses.get(w) == offset and w not in own).replace("_", " ")
     return names
 
 
@@ -95,8 +91,7 @@ def table(source, words):
     indexes = {part: read_index(source, name) for name, part in PARTS.items()}
     names = noun_names(indexes["n"], read_synsets(source), frequencies, words)
     known = {
-        part: set(names) if part == "n" else {w for w in index if usable(w, ())}
-        for part, index in indexes.items()
+        part: set(names) if part == "n" else {w for w in index if usable(w, ())} for part, index in indexes.items()
     }
     for word in sorted(set().union(*known.values())):
         counts = [str(frequencies[word, p]) if word in known[p] else "" for p in PARTS.values()]

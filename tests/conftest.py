@@ -49,21 +49,7 @@ def _reason(report) -> str:
     return str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
 
 
-WORDS = [
-    "<pad>",
-    "<bos>",
-    "<eos>",
-    "<unk>",
-    "a",
-    "an",
-    "photo",
-    "of",
-    "male",
-    "female",
-    "doctor",
-    "nurse",
-    "man",
-]
+WORDS = ["<pad>", "<bos>", "<eos>", "<unk>", "a", "an", "photo", "of", "male", "female", "doctor", "nurse", "man"]
 
 
 def _save_tokenizer(folder: Path) -> None:
@@ -167,8 +153,7 @@ def tiny_sd3(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pipeline.save_pretrained(folder / "pipeline")
     for condition in ("published", "extreme"):
         transformer.add_adapter(
-            LoraConfig(r=2, target_modules=["to_q", "to_k", "to_v"], init_lora_weights=False),
-            adapter_name=condition,
+            LoraConfig(r=2, target_modules=["to_q", "to_k", "to_v"], init_lora_weights=False), adapter_name=condition
         )
         layers = get_peft_model_state_dict(transformer, adapter_name=condition)
         StableDiffusion3Pipeline.save_lora_weights(
@@ -201,12 +186,7 @@ def tiny_sd1(tmp_path_factory: pytest.TempPathFactory) -> Path:
         norm_num_groups=4,
     )
     vision = CLIPVisionConfig(
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        image_size=32,
-        patch_size=8,
+        hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=32, patch_size=8
     )
     checker = StableDiffusionSafetyChecker(
         CLIPConfig(text_config=_text_config().to_dict(), vision_config=vision.to_dict(), projection_dim=16)
@@ -218,9 +198,7 @@ def tiny_sd1(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text_encoder=CLIPTextModel(_text_config()).eval(),
         tokenizer=_load_tokenizer(folder / "tokenizer"),
         safety_checker=checker,
-        feature_extractor=CLIPImageProcessor(
-            size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}
-        ),
+        feature_extractor=CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}),
     )
     pipeline.save_pretrained(folder / "pipeline")
     return folder / "pipeline"
@@ -235,21 +213,12 @@ def tiny_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clip")
     torch.manual_seed(0)
     vision = CLIPVisionConfig(
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        image_size=32,
-        patch_size=8,
+        hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=32, patch_size=8
     )
-    config = CLIPConfig(
-        text_config=_text_config().to_dict(), vision_config=vision.to_dict(), projection_dim=16
-    )
+    config = CLIPConfig(text_config=_text_config().to_dict(), vision_config=vision.to_dict(), projection_dim=16)
     CLIPModel(config).save_pretrained(folder)
     _save_tokenizer(folder)
-    CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}).save_pretrained(
-        folder
-    )
+    CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}).save_pretrained(folder)
     return folder
 
 
@@ -271,14 +240,10 @@ def tiny_dual_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     vision = TimmWrapperModel(TimmWrapperConfig(architecture="resnet10t", do_pooling=True))
     vision.config.hidden_size = vision.timm_model.num_features
     text = CLIPTextModel(_text_config())
-    config = VisionTextDualEncoderConfig.from_vision_text_configs(
-        vision.config, text.config, projection_dim=12
-    )
+    config = VisionTextDualEncoderConfig.from_vision_text_configs(vision.config, text.config, projection_dim=12)
     VisionTextDualEncoderModel(config, vision_model=vision, text_model=text).save_pretrained(folder)
     _save_tokenizer(folder)
-    CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}).save_pretrained(
-        folder
-    )
+    CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}).save_pretrained(folder)
     return folder
 
 
@@ -298,12 +263,7 @@ def assets(tmp_path_factory: pytest.TempPathFactory, tiny_sd3: Path, tiny_clip: 
     (folder / "calibration" / "loras").symlink_to(tiny_sd3 / "loras")
     (folder / "calibration" / "clip").symlink_to(tiny_clip)
     real = Path(__file__).parent.parent / "assets"
-    models = (
-        (real / "models.yaml")
-        .read_text()
-        .replace("width: 64", "width: 32")
-        .replace("height: 64", "height: 32")
-    )
+    models = (real / "models.yaml").read_text().replace("width: 64", "width: 32").replace("height: 64", "height: 32")
     (folder / "models.yaml").write_text(models)
     (folder / "studies").symlink_to(real / "studies")
     _save_held_out(tiny_clip)

@@ -57,8 +57,7 @@ class FakeSpaces:
     def _schedule(self, seconds):
         if seconds > self.longest:
             raise _error(
-                "ZeroGPU illegal duration",
-                f"The requested GPU duration ({seconds}s) is larger than the maximum",
+                "ZeroGPU illegal duration", f"The requested GPU duration ({seconds}s) is larger than the maximum"
             )
         if seconds > self.quota:
             raise _error(

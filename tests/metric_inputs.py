@@ -30,10 +30,7 @@ def _labels(rng, _size):
         {
             "identity": identities,
             "stereotyped_gender": np.where(identities == "nurse", "feminine", "masculine"),
-            "perceived_gender": [
-                "masculine",
-                *rng.choice(["masculine", "feminine", "cannot_identify"], size=n - 1),
-            ],
+            "perceived_gender": ["masculine", *rng.choice(["masculine", "feminine", "cannot_identify"], size=n - 1)],
             "image_id": [f"i{i // 2}" for i in range(n)],
             "setting": "paired",
             "position": ["left" if i % 2 else "right" for i in range(n)],
@@ -78,12 +75,7 @@ DEGENERATE = {
     "direction": {"empty": np.empty(0), "zero": np.zeros(D), "scalar": 0.5},
     "similarities": {"empty": np.empty(0), "scalar": 0.5, "longer": np.zeros(N_PAIRED + 1)},
     "probability": {"above": 1.5, "below": -0.5, "array": np.array([0.5, 0.5])},
-    "probabilities": {
-        "empty": np.empty(0),
-        "scalar": 0.5,
-        "above": np.array([0.5, 1.5]),
-        "below": np.array([-0.5]),
-    },
+    "probabilities": {"empty": np.empty(0), "scalar": 0.5, "above": np.array([0.5, 1.5]), "below": np.array([-0.5])},
     "score": {"array": np.array([0.5, 0.5])},
     "counts": {"empty": np.empty(0), "zero": np.zeros(4), "negative": np.array([3, -1]), "scalar": 0.5},
     "words": {"empty": [], "longer": [{"book"}] * (N_PAIRED + 1), "text": "book"},
@@ -93,16 +85,7 @@ DEGENERATE = {
     "velocity": {"empty": np.empty(0), "zero": np.zeros((2, 3, 5)), "shape": np.ones((2, 3, 4))},
     "table": {"empty": pd.DataFrame(), "no column": pd.DataFrame({"a": [1.0, 2.0]})},
 }
-NUMBERS = (
-    "embeddings",
-    "direction",
-    "similarities",
-    "probability",
-    "probabilities",
-    "score",
-    "counts",
-    "velocity",
-)
+NUMBERS = ("embeddings", "direction", "similarities", "probability", "probabilities", "score", "counts", "velocity")
 """Kinds that are arrays or numbers: nan must be refused, float16 taken."""
 
 

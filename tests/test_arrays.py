@@ -3,21 +3,12 @@
 import numpy as np
 import pytest
 
-from bias_core.arrays import (
-    all_equal,
-    finite_vector,
-    probability,
-    same_dimension,
-    same_length,
-    unit_rows,
-    unit_vector,
-)
+from bias_core.arrays import all_equal, finite_vector, probability, same_dimension, same_length, unit_rows, unit_vector
 from bias_core.errors import InvalidInput
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
-    [("float16", "float32"), ("float32", "float32"), ("float64", "float64"), ("int64", "float64")],
+    ("given", "kept"), [("float16", "float32"), ("float32", "float32"), ("float64", "float64"), ("int64", "float64")]
 )
 def test_half_precision_is_cast_up_and_the_rest_is_kept(given, kept):
     rows = unit_rows(np.array([[3, 4], [5, 12]], dtype=given))

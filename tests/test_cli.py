@@ -26,11 +26,7 @@ from bias_core.types import Attribute
 from tests.explored import explore
 
 MAN = Attribute(
-    name="man",
-    positive="a photo of a man",
-    negative="a photo of a female",
-    reference=0.3,
-    reference_source="a guess",
+    name="man", positive="a photo of a man", negative="a photo of a female", reference=0.3, reference_source="a guess"
 )
 SETTINGS = explore_settings(
     concept="doctor",

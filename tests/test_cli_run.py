@@ -63,9 +63,7 @@ def test_several_models_and_conditions_are_drawn_once_and_found_by_study_run(com
     again = command(*SMALL, *models, *conditions)
     assert again.exit_code == 0, again.output
     assert ids(data) == drawn
-    measured = command(
-        "study", *SMALL[:4], *SMALL[4:], "--model", "calibration-diffusion", "--condition", "fair"
-    )
+    measured = command("study", *SMALL[:4], *SMALL[4:], "--model", "calibration-diffusion", "--condition", "fair")
     assert measured.exit_code == 0, measured.output
     assert ids(data) == drawn
     assert len(list((data / "runs").glob("*.json"))) == 4

@@ -117,9 +117,7 @@ READERS = {
     "a pickle": to_pickle,
     "infinity": lambda f: change_weights(f, infinite),
     "no tokenizer": lambda f: [path.unlink() for path in f.glob("tokenizer*")],
-    "tokenizer of no kind": lambda f: change_json(
-        f, "tokenizer.json", model={"type": "X", "vocab": {"a": 1}}
-    ),
+    "tokenizer of no kind": lambda f: change_json(f, "tokenizer.json", model={"type": "X", "vocab": {"a": 1}}),
     "tokenizer beyond its words": lambda f: change_json(
         f, "tokenizer.json", model={"type": "BPE", "vocab": {"a": 0}, "merges": [["b", "c"]]}
     ),

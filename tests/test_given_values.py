@@ -40,8 +40,7 @@ def test_every_field_of_the_settings_is_looked_at():
 
 
 @pytest.mark.parametrize(
-    "value",
-    ["\ud800", "a\x00", "\x1b[31m", ["\x07"], {"a": ["\udfff"]}, "x" * 10_001, ["x"] * 1001, [[[[[[[]]]]]]]],
+    "value", ["\ud800", "a\x00", "\x1b[31m", ["\x07"], {"a": ["\udfff"]}, "x" * 10_001, ["x"] * 1001, [[[[[[[]]]]]]]]
 )
 def test_texts_that_cannot_be_written_or_have_no_end_are_refused(value):
     with pytest.raises(InvalidInput, match="words "):

@@ -21,16 +21,7 @@ CODE = [*FILES, *(path for path in [ROOT / "app.py"] if path.exists())]
 FLOORS = [
     {"types", "errors", "settings", "machine", "waiting"},
     {"arrays", "crops", "given_values", "prompts", "protocols"},
-    {
-        "statistics",
-        "intervals",
-        "permutation",
-        "model_catalogue",
-        "model_fit",
-        "model_paths",
-        "hub",
-        "calibration",
-    },
+    {"statistics", "intervals", "permutation", "model_catalogue", "model_fit", "model_paths", "hub", "calibration"},
     {"metrics", "search", "runs", "adapters"},
     {"engine", "annotation"},
     {"studies"},
@@ -196,14 +187,7 @@ def test_nothing_seeds_globally(path):
 
 @every(FILES)
 def test_dataclasses_are_keyword_only_and_results_are_frozen(path):
-    if room(path) not in (
-        "metrics",
-        "intervals",
-        "permutation",
-        "statistics",
-        "studies",
-        "types",
-    ):
+    if room(path) not in ("metrics", "intervals", "permutation", "statistics", "studies", "types"):
         return
     for node in ast.walk(tree(path)):
         for decorator in getattr(node, "decorator_list", []) if isinstance(node, ast.ClassDef) else []:
@@ -239,9 +223,7 @@ def test_importing_the_package_is_quick_and_brings_no_model_library():
     )
     seconds = []
     for _ in range(3):
-        found = subprocess.run(
-            [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True
-        )
+        found = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True)
         elapsed, modules = json.loads(found.stdout)
         seconds.append(elapsed)
         assert not (HEAVY | {"gradio"}) & {module.split(".")[0] for module in modules}

@@ -33,9 +33,7 @@ def test_the_largest_gpu_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("script", ["exit 9", "echo No devices were found", "echo '[N/A], Odd'"])
-def test_a_driver_without_a_gpu_is_no_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
-) -> None:
+def test_a_driver_without_a_gpu_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     _tool(tmp_path / "bin", script, monkeypatch)
     assert machine.this_machine().gpu_memory == 0
 

@@ -185,9 +185,7 @@ def test_what_is_nowhere_is_said_before_anything_is_drawn(offline):
         offline.revision("org/nowhere")
 
 
-def test_it_stays_the_same_when_the_branch_moves_in_the_middle_and_moves_with_the_next_start(
-    tmp_path, offline
-):
+def test_it_stays_the_same_when_the_branch_moves_in_the_middle_and_moves_with_the_next_start(tmp_path, offline):
     put_into_cache(tmp_path, "org/flux", COMMIT, FLUX)
     assert offline.revision("org/flux") == COMMIT
     put_into_cache(tmp_path, "org/flux", OTHER, FLUX)
@@ -196,9 +194,7 @@ def test_it_stays_the_same_when_the_branch_moves_in_the_middle_and_moves_with_th
     assert Services(offline.settings).revision("org/flux") == OTHER
 
 
-def test_the_hub_is_asked_for_the_newest_and_the_cache_is_the_answer_without_a_network(
-    tmp_path, monkeypatch, offline
-):
+def test_the_hub_is_asked_for_the_newest_and_the_cache_is_the_answer_without_a_network(tmp_path, monkeypatch, offline):
     from huggingface_hub import HfApi
 
     put_into_cache(tmp_path, "org/flux", COMMIT, FLUX)
@@ -224,9 +220,7 @@ def replace_offline(settings):
 
 
 def test_the_revision_covers_both_pipelines_and_the_lora(tmp_path, offline):
-    put_into_cache(
-        tmp_path, "org/decoder", COMMIT, {"model_index.json": {"_class_name": "KandinskyV22Pipeline"}}
-    )
+    put_into_cache(tmp_path, "org/decoder", COMMIT, {"model_index.json": {"_class_name": "KandinskyV22Pipeline"}})
     put_into_cache(tmp_path, "kandinsky-community/kandinsky-2-2-prior", OTHER, FLUX)
     put_into_cache(tmp_path, "org/lora", "c" * 40)
     assert offline.revision("org/decoder") == f"{COMMIT}+{OTHER}"

@@ -94,9 +94,7 @@ def test_null_p_values_are_uniform(n_x, n_y, n_permutations):
     rng = np.random.default_rng(4)
     p_values = np.array(
         [
-            permutation_test(
-                rng.normal(size=n_x), rng.normal(size=n_y), n_permutations=n_permutations, rng=rng
-            ).p_value
+            permutation_test(rng.normal(size=n_x), rng.normal(size=n_y), n_permutations=n_permutations, rng=rng).p_value
             for _ in range(400)
         ]
     )

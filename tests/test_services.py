@@ -46,8 +46,7 @@ def test_nothing_is_written_before_it_is_needed(services):
 def test_a_model_is_built_once_for_all_threads(services):
     found = []
     threads = [
-        threading.Thread(target=lambda: found.append(services.text_to_image("calibration-diffusion")))
-        for _ in range(8)
+        threading.Thread(target=lambda: found.append(services.text_to_image("calibration-diffusion"))) for _ in range(8)
     ]
     for thread in threads:
         thread.start()
@@ -180,8 +179,6 @@ def test_a_broken_catalogue_is_said(tmp_path):
 
 
 def test_unknown_words_are_of_the_calibration_world_only(services):
-    assert services.unknown_words("calibration-renderer", "a photo of a flibbertigibbet") == (
-        "flibbertigibbet",
-    )
+    assert services.unknown_words("calibration-renderer", "a photo of a flibbertigibbet") == ("flibbertigibbet",)
     assert services.unknown_words("calibration-diffusion", "a photo of a doctor") == ()
     assert services.unknown_words("some-org/some-model", "a flibbertigibbet") == ()

@@ -72,13 +72,7 @@ def test_no_file_needs_large_file_storage():
 
 def test_what_is_embedded_need_not_be_preloaded(front_matter):
     entries = yaml.safe_load((ROOT / "assets" / "models.yaml").read_text())
-    embedded = [
-        entry
-        for kind in entries.values()
-        if isinstance(kind, list)
-        for entry in kind
-        if entry.get("embedded")
-    ]
+    embedded = [entry for kind in entries.values() if isinstance(kind, list) for entry in kind if entry.get("embedded")]
     assert len(embedded) >= 5
     for entry in embedded:
         path = entry.get("path") or entry.get("options", {}).get("path", "")

@@ -189,9 +189,7 @@ def test_corrected_prevalence_covers_the_truth(n_reader):
 
 def test_an_uncertain_reader_widens_the_interval():
     known = corrected_prevalence(40, 100, sensitivity=0.9, specificity=0.9)
-    estimated = corrected_prevalence(
-        40, 100, sensitivity=0.9, specificity=0.9, n_sensitivity=31, n_specificity=37
-    )
+    estimated = corrected_prevalence(40, 100, sensitivity=0.9, specificity=0.9, n_sensitivity=31, n_specificity=37)
     assert estimated.high - estimated.low > known.high - known.low
     assert estimated.value == known.value
 

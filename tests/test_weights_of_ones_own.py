@@ -21,13 +21,7 @@ def folder(tiny_sd1, tmp_path):
 
 def planned(services, model, **changes):
     settings = explore_settings(
-        concept="doctor",
-        model=str(model),
-        condition="",
-        n_images=2,
-        num_inference_steps=1,
-        force=True,
-        **changes,
+        concept="doctor", model=str(model), condition="", n_images=2, num_inference_steps=1, force=True, **changes
     )
     return plan_explore(settings, services).rows[:2]
 
@@ -95,11 +89,7 @@ def test_every_spelling_of_a_lora_is_one_model(services, folder, tmp_path, monke
     lora = tmp_path / "lora.safetensors"
     lora.write_bytes(b"x")
     monkeypatch.chdir(tmp_path)
-    names = [
-        f"M+{lora}",
-        f"{folder}/+lora.safetensors:1",
-        "../" + tmp_path.name + "/M+./lora.safetensors:1.0",
-    ]
+    names = [f"M+{lora}", f"{folder}/+lora.safetensors:1", "../" + tmp_path.name + "/M+./lora.safetensors:1.0"]
     assert {services.model_info(name).id for name in names} == {f"{folder}+{lora}"}
     before = services.revision(names[0])
     flip(lora, 0)

@@ -65,9 +65,7 @@ class _Blip(HubWeights[tuple[Any, Any, str]]):
                 arguments["attention_mask"] = torch.ones_like(arguments["input_ids"])
             with torch.inference_mode():
                 output = model.generate(**arguments, max_new_tokens=self.max_new_tokens, do_sample=False)
-            return [
-                " ".join(text.split()) for text in processor.batch_decode(output, skip_special_tokens=True)
-            ]
+            return [" ".join(text.split()) for text in processor.batch_decode(output, skip_special_tokens=True)]
 
         with self._parts.running():
             return [text for texts in self._batches.run(range(len(images)), say) for text in texts]

@@ -34,9 +34,7 @@ class CalibrationRenderer:
 
     batch_size = 64
 
-    def generate(
-        self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None
-    ) -> Iterator[GeneratedImage]:
+    def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order; ``on_step`` is called once after each."""
         from bias_core.calibration.render import render
 

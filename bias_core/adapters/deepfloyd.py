@@ -59,9 +59,7 @@ class DeepFloydPipeline(DiffusionPipeline):
             feature_extractor=feature_extractor,
         )
         unchecked = {"safety_checker": None, "feature_extractor": None, "watermarker": None}
-        self.first = IFPipeline(
-            tokenizer, text_encoder, unet, scheduler, **unchecked, requires_safety_checker=False
-        )
+        self.first = IFPipeline(tokenizer, text_encoder, unet, scheduler, **unchecked, requires_safety_checker=False)
         self.second = IFSuperResolutionPipeline(
             None,
             None,

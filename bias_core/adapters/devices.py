@@ -164,10 +164,7 @@ def _hub_trouble(error: BaseException) -> str:
     for kinds, words in (
         (errors.GatedRepoError, _GATED),
         (errors.RepositoryNotFoundError, _NOT_FOUND),
-        (
-            errors.RevisionNotFoundError,
-            "the hub has the model, but not this revision of it; check the revision",
-        ),
+        (errors.RevisionNotFoundError, "the hub has the model, but not this revision of it; check the revision"),
         (errors.RemoteEntryNotFoundError, _OTHER_LAYOUT),
         ((errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled), _UNREACHED),
         (SafetensorError, _DAMAGED),
@@ -203,8 +200,7 @@ _OTHER_LAYOUT = (
     "(modular_model_index.json: FLUX.3, Anima) cannot be drawn with here"
 )
 _DAMAGED = (
-    "a .safetensors file is cut off or damaged; delete it and download it again, and see whether the disk "
-    "is full"
+    "a .safetensors file is cut off or damaged; delete it and download it again, and see whether the disk is full"
 )
 _PICKLE = (
     "it has no weights in safetensors, and a pickle, which may run any program when it is read, is never "

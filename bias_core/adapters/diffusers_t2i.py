@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters import loras as lora_files
 from bias_core.adapters import pipeline_call as calls
-from bias_core.adapters.family_facts import (
-    drawn_size,
-    drawn_size_at,
-    facts_at,
-    facts_of,
-    other_size,
-    unused_settings,
-)
+from bias_core.adapters.family_facts import drawn_size, drawn_size_at, facts_at, facts_of, other_size, unused_settings
 from bias_core.adapters.pipeline_loader import first_batch_size, load_pipeline
 from bias_core.adapters.prompt_limits import prompt_limits, readers_at, readers_of
 from bias_core.adapters.weights import Weights
@@ -89,9 +82,7 @@ class DiffusersTextToImage:
         self._texts = calls.TextCache()
         self._condition = self._base = str(info.options.get("base_condition", ""))
 
-    def generate(
-        self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None
-    ) -> Iterator[GeneratedImage]:
+    def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order, a batch at a time.
 
         A picture's row has the size that was drawn, where this model draws another than was asked for.
@@ -279,17 +270,13 @@ class DiffusersTextToImage:
             )
         ]
 
-    def _generated(
-        self, row: ImageRow, pixels: np.ndarray, blocked: bool, drawn: dict[str, Any]
-    ) -> GeneratedImage:
+    def _generated(self, row: ImageRow, pixels: np.ndarray, blocked: bool, drawn: dict[str, Any]) -> GeneratedImage:
         image = calls.to_image(pixels, self.info.id)
         if not blocked:
             calls.check_not_black(image, self.info.id)
         width, height = image.size
         row = replace(row, width=width, height=height)  # by a rule of the family's that is not known here
-        return GeneratedImage(
-            row=row, image=image, blocked=blocked, drawn=drawn | {"width": width, "height": height}
-        )
+        return GeneratedImage(row=row, image=image, blocked=blocked, drawn=drawn | {"width": width, "height": height})
 
     def _too_large(self, rows: list[ImageRow]) -> ModelUnavailable:
         return NotEnoughMemory(
@@ -299,20 +286,12 @@ class DiffusersTextToImage:
 
     def _load(self) -> Any:
         device, compiled = self._wanted_device, self.compiled
-        pipeline = load_pipeline(
-            self.info, self.source, device=device, offline=self.offline, compiled=compiled
-        )
+        pipeline = load_pipeline(self.info, self.source, device=device, offline=self.offline, compiled=compiled)
         if lora := str(self.info.options.get("lora", "")):
             source, revision = split_revision(lora)
             weight = float(self.info.options.get("lora_weight", 1.0))
             lora_files.put_on(
-                pipeline,
-                self.info.id,
-                source,
-                name="lora",
-                revision=revision,
-                weight=weight,
-                offline=self.offline,
+                pipeline, self.info.id, source, name="lora", revision=revision, weight=weight, offline=self.offline
             )
         self._start_over()
         return pipeline

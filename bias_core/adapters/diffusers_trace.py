@@ -61,11 +61,7 @@ def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
             f"{model}: this family ({family}) has no velocity to trace; {', '.join(sorted(_TRACEABLE))} have"
         )
     prediction = config.get("prediction_type", "epsilon")
-    spaces: dict[str, VelocitySpace] = {
-        "flow_prediction": "flow",
-        "epsilon": "epsilon",
-        "v_prediction": "v_prediction",
-    }
+    spaces: dict[str, VelocitySpace] = {"flow_prediction": "flow", "epsilon": "epsilon", "v_prediction": "v_prediction"}
     order = getattr(getattr(diffusers, scheduler, None), "order", 1)
     if order != 1 or "sigma_data" in config or prediction not in spaces:
         raise InvalidInput(

@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from bias_core.adapters.devices import (
-    hide_progress_bars,
-    loading,
-    pick_device,
-)
+from bias_core.adapters.devices import hide_progress_bars, loading, pick_device
 from bias_core.adapters.weights import HoldsWeights, HubWeights, Weights, check_finite, load_whole, variant_of
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.model_paths import read_json
@@ -79,11 +75,7 @@ class BatchedEncoder(HoldsWeights[tuple[Any, Any, Any, str]], ABC):
         return self._encode("text", texts, self._text_batches, self._text_features)
 
     def _encode(
-        self,
-        kind: str,
-        inputs: Sequence[T],
-        batches: Batches,
-        prepare: Callable[[Sequence[T]], Callable[[], Any]],
+        self, kind: str, inputs: Sequence[T], batches: Batches, prepare: Callable[[Sequence[T]], Callable[[], Any]]
     ) -> np.ndarray:
         if not len(inputs):
             return np.empty((0, 0), dtype=np.float32)
@@ -278,9 +270,7 @@ class OpenClipEncoder(BatchedEncoder):
         trained = {} if local else open_clip.get_pretrained_cfg(self.architecture, self.weights)
         if not local and not trained:
             tags = ", ".join(open_clip.list_pretrained_tags_by_model(self.architecture)) or "none"
-            raise ModelUnavailable(
-                f"open_clip has no weights {self.weights!r} for {self.architecture}; it has {tags}"
-            )
+            raise ModelUnavailable(f"open_clip has no weights {self.weights!r} for {self.architecture}; it has {tags}")
         return {
             "model_name": self.architecture,
             "pretrained": self.weights if local else self._checkpoint(trained),
@@ -304,16 +294,12 @@ class OpenClipEncoder(BatchedEncoder):
                 raise ModelUnavailable(f"{self.name} is not on this machine and BIAS_OFFLINE is set")
             return str(open_clip.download_pretrained(dict(trained)))
         file = file or HF_WEIGHTS_NAME
-        safe = (
-            HF_SAFE_WEIGHTS_NAME if file == HF_WEIGHTS_NAME else str(Path(file).with_suffix(".safetensors"))
-        )
+        safe = HF_SAFE_WEIGHTS_NAME if file == HF_WEIGHTS_NAME else str(Path(file).with_suffix(".safetensors"))
         try:
             return hf_hub_download(repo, safe, local_files_only=self._offline)
         except LocalEntryNotFoundError as error:
             if self._offline:
-                raise ModelUnavailable(
-                    f"{self.name} is not on this machine and BIAS_OFFLINE is set"
-                ) from error
+                raise ModelUnavailable(f"{self.name} is not on this machine and BIAS_OFFLINE is set") from error
             raise
         except EntryNotFoundError:  # only a state dict of torch, which is read as data, never run
             return hf_hub_download(repo, file)

@@ -90,8 +90,7 @@ class EndpointLanguageModel:
             if len(choices) != len(batch):  # some servers take one text at a time
                 choices = [self._continuations([prefix], n)[0] for prefix in batch]
             proposals += [
-                [prefix + token for token in tokens[:n]]
-                for prefix, tokens in zip(batch, choices, strict=True)
+                [prefix + token for token in tokens[:n]] for prefix, tokens in zip(batch, choices, strict=True)
             ]
         return proposals
 
@@ -103,11 +102,7 @@ class EndpointLanguageModel:
         ModelUnavailable
             The server cannot be reached, refuses, or answers nothing that can be understood.
         """
-        body = {
-            "messages": [{"role": "user", "content": prompt}],
-            "max_tokens": max_new_tokens,
-            "temperature": 0,
-        }
+        body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": max_new_tokens, "temperature": 0}
         answer = self._ask("chat/completions", body)
         try:
             choice = answer["choices"][0]
@@ -136,9 +131,7 @@ class EndpointLanguageModel:
                 answer = self._ask("completions", body)
             except _Refused as refused:
                 if refused.status in (404, 405, 501):
-                    raise InvalidInput(
-                        f"{self.name} continues no texts ({refused.reason}). {_STOP_NEEDS}"
-                    ) from refused
+                    raise InvalidInput(f"{self.name} continues no texts ({refused.reason}). {_STOP_NEEDS}") from refused
                 if "logprob" not in refused.reason:
                     raise
                 continue
@@ -166,9 +159,7 @@ class EndpointLanguageModel:
             try:
                 return self._answer(path, sent)
             except _Refused as refused:
-                new = {
-                    key for key in ("max_tokens", "temperature") if f"'{key}'" in refused.reason
-                } - self._unknown
+                new = {key for key in ("max_tokens", "temperature") if f"'{key}'" in refused.reason} - self._unknown
                 if refused.status not in (400, 422) or not new:
                     raise
                 self._unknown |= new
@@ -226,8 +217,7 @@ class EndpointLanguageModel:
             raise ModelUnavailable(f"{self.name} refuses the key ({status}: {reason}); check BIAS_LLM_KEY")
         if status == 404 and "model" in reason.lower():
             raise ModelUnavailable(
-                f"the server at {self._host()} has no model {self.endpoint.model!r} ({reason}); check "
-                "BIAS_LLM_MODEL"
+                f"the server at {self._host()} has no model {self.endpoint.model!r} ({reason}); check BIAS_LLM_MODEL"
             )
         if status >= 400:
             raise _Refused(self.name, status, reason)
@@ -318,9 +308,7 @@ def _likeliest(logprobs: Any) -> list[str] | None:
 
 
 def _shows_something(token: str) -> bool:
-    return (
-        bool(token.strip()) and token.isprintable() and "\ufffd" not in token and not _MARK.fullmatch(token)
-    )
+    return bool(token.strip()) and token.isprintable() and "\ufffd" not in token and not _MARK.fullmatch(token)
 
 
 def _error_text(response: httpx.Response) -> str:

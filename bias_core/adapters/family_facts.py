@@ -33,13 +33,7 @@ _GUIDER = "guider"
 _IN_BATCHES = {
     *("AuraFlowPipeline", "ChromaPipeline", "DeepFloydPipeline", "Flux2KleinPipeline", "Flux2Pipeline"),
     *("FluxPipeline", "KandinskyV22CombinedPipeline", "LatentConsistencyModelPipeline", "Lumina2Pipeline"),
-    *(
-        "OvisImagePipeline",
-        "PixArtAlphaPipeline",
-        "PixArtSigmaPipeline",
-        "SanaPipeline",
-        "SanaSprintPipeline",
-    ),
+    *("OvisImagePipeline", "PixArtAlphaPipeline", "PixArtSigmaPipeline", "SanaPipeline", "SanaSprintPipeline"),
     *("StableDiffusion3Pipeline", "StableDiffusionPipeline", "StableDiffusionXLPipeline"),
 }
 _STRUCTURED = {"BriaFiboPipeline", "BriaFibo2Pipeline", "Ideogram4Pipeline"}
@@ -153,9 +147,7 @@ def read_config(info: ModelInfo, source: str, file: str) -> Mapping[str, Any]:
 def _read(source: str, file: str, **how: Any) -> Mapping[str, Any]:
     from huggingface_hub import hf_hub_download
 
-    return read_json(
-        Path(source, file) if Path(source).is_dir() else Path(hf_hub_download(source, file, **how))
-    )
+    return read_json(Path(source, file) if Path(source).is_dir() else Path(hf_hub_download(source, file, **how)))
 
 
 def guidance_of(facts: PipelineFacts, call: Mapping[str, Any] | None = None) -> Guidance:

@@ -74,9 +74,7 @@ def hub_folder(repo: str, revision: str, *, offline: bool = False) -> Path:
 
     for patterns in HUB_PATTERNS:
         folder = Path(
-            snapshot_download(
-                repo, revision=revision or None, allow_patterns=patterns, local_files_only=offline
-            )
+            snapshot_download(repo, revision=revision or None, allow_patterns=patterns, local_files_only=offline)
         )
         if any(folder.glob("*.safetensors")):
             break
@@ -109,9 +107,7 @@ def _load_peft(loader: Any, folder: Path, name: str) -> dict[str, set[str]]:
     kind = read_json(folder / _PEFT_CONFIG).get("peft_type")
     if kind != "LORA":
         raise ModelUnavailable(f"{folder} is an adapter of the kind {kind}, and only LoRA is taken")
-    tensors = {
-        key.removeprefix("base_model.model."): value for key, value in load_file(folder / _PEFT).items()
-    }
+    tensors = {key.removeprefix("base_model.model."): value for key, value in load_file(folder / _PEFT).items()}
     parts = _networks(loader)
     fitting = {part: _in_peft_words(tensors, getattr(loader, part), part) for part in parts}
     n_fitting = {part: _n_with_layer(keys, getattr(loader, part)) for part, keys in fitting.items()}

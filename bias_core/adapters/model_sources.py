@@ -124,9 +124,7 @@ class ModelSources:
 
         variant = None if pick_device(device) == "cpu" else info.options.get("variant")
         pinned_info = self.pinned(info)
-        fetch = partial(
-            fetch_pipeline, replace(pinned_info, options={**pinned_info.options, "variant": variant})
-        )
+        fetch = partial(fetch_pipeline, replace(pinned_info, options={**pinned_info.options, "variant": variant}))
         self._answers.get("files", info.id, fetch, version=version, limit=WEIGHTS_SECONDS)
 
     def files(self, info: ModelInfo) -> tuple[Path, ...]:
@@ -179,9 +177,7 @@ def snapshot(repo: str, revision: str = "", *, name: str, offline: bool = False)
     from huggingface_hub import snapshot_download
 
     with loading(name, repo):
-        folder = snapshot_download(
-            repo, revision=revision or None, allow_patterns=_SMALL, local_files_only=offline
-        )
+        folder = snapshot_download(repo, revision=revision or None, allow_patterns=_SMALL, local_files_only=offline)
     return Path(folder)
 
 

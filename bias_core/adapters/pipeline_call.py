@@ -217,11 +217,7 @@ def warnings_of_diffusers() -> Iterator[list[str]]:
 
 
 def records(
-    pipeline: Any,
-    arguments: Mapping[str, Any],
-    output: Any,
-    warnings: Sequence[str],
-    rows: Sequence[ImageRow],
+    pipeline: Any, arguments: Mapping[str, Any], output: Any, warnings: Sequence[str], rows: Sequence[ImageRow]
 ) -> list[dict[str, Any]]:
     """For each picture of a call: what was asked of the pipeline, and what it says it did.
 
@@ -242,9 +238,7 @@ def records(
     return [common | ({"revised_prompt": text} if text else {}) for text in revised[: len(rows)]]
 
 
-def _disagreement(
-    pipeline: Any, arguments: Mapping[str, Any], reported: Mapping[str, Any], row: ImageRow
-) -> list[str]:
+def _disagreement(pipeline: Any, arguments: Mapping[str, Any], reported: Mapping[str, Any], row: ImageRow) -> list[str]:
     guidance = guidance_of(facts_of(pipeline), arguments)
     if guidance.argument != "guidance_scale":
         return []

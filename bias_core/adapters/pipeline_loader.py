@@ -170,8 +170,7 @@ def component_sizes(pipeline: Any) -> dict[str, int]:
     """Bytes of the weights of each component that has some."""
     modules = {name: part for name, part in pipeline.components.items() if hasattr(part, "parameters")}
     return {
-        name: sum(tensor.nbytes for tensor in (*part.parameters(), *part.buffers()))
-        for name, part in modules.items()
+        name: sum(tensor.nbytes for tensor in (*part.parameters(), *part.buffers())) for name, part in modules.items()
     }
 
 
@@ -208,9 +207,7 @@ def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
         pipeline.enable_sequential_cpu_offload()
     if placement != "resident":
         _tile(pipeline)
-        _log.warning(
-            "%s does not fit the GPU as a whole (%.1f GB free): %s", info.id, free / _GB, _SLOWER[placement]
-        )
+        _log.warning("%s does not fit the GPU as a whole (%.1f GB free): %s", info.id, free / _GB, _SLOWER[placement])
     return placement
 
 
@@ -301,8 +298,7 @@ def _pipeline_class(info: ModelInfo, config: Mapping[str, Any]) -> tuple[str, An
         )
     if name != "KandinskyV22Pipeline" and not _draws_from_text(name, kind):
         raise ModelUnavailable(
-            f"{info.id} is a {name}, which does not draw pictures from a text alone; choose a "
-            "text-to-image model"
+            f"{info.id} is a {name}, which does not draw pictures from a text alone; choose a text-to-image model"
         )
     return name, kind
 
@@ -315,9 +311,7 @@ def _draws_from_text(name: str, kind: Any) -> bool:
     return {"prompt", "height"} <= set(inputs) and not others and not any(w in name for w in _OTHER_WORK)
 
 
-def _other_part(
-    info: ModelInfo, option: str, default: str, how: dict[str, Any]
-) -> tuple[str, dict[str, Any]]:
+def _other_part(info: ModelInfo, option: str, default: str, how: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     source = str(info.options.get(option, default))
     if Path(source).expanduser().is_dir():
         return str(Path(source).expanduser()), how | {"revision": None, "local_files_only": True}
@@ -416,9 +410,7 @@ def _loadable_networks(
         if class_name is None:
             continue
         if not (folder / part).is_dir():
-            raise ModelUnavailable(
-                f"{name} has no folder {part}, which its {INDEX} names; download the model again"
-            )
+            raise ModelUnavailable(f"{name} has no folder {part}, which its {INDEX} names; download the model again")
         kind = _class(str(library), str(class_name))
         if kind is None:
             raise ModelUnavailable(

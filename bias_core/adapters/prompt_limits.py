@@ -111,9 +111,7 @@ def _tokenizer(source: str, revision: str, name: str) -> Any:
     folder = Path(source)
     if folder.is_dir():
         return AutoTokenizer.from_pretrained(folder / name, local_files_only=True)
-    return AutoTokenizer.from_pretrained(
-        source, subfolder=name, revision=revision or None, local_files_only=True
-    )
+    return AutoTokenizer.from_pretrained(source, subfolder=name, revision=revision or None, local_files_only=True)
 
 
 def _readers(

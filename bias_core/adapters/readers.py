@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from bias_core.model_catalogue import EncoderInfo, ToolInfo
-    from bias_core.protocols import (
-        Captioner,
-        ImageTextEncoder,
-        LanguageModel,
-        PersonFinder,
-        VisualQuestionAnswerer,
-    )
+    from bias_core.protocols import Captioner, ImageTextEncoder, LanguageModel, PersonFinder, VisualQuestionAnswerer
     from bias_core.settings import Settings
 
     ReaderInfo = EncoderInfo | ToolInfo
@@ -45,9 +39,7 @@ class ReaderBuilder:
     placed : given the role, the entry and the reader, gives what does the work: itself, or one elsewhere.
     """
 
-    def __init__(
-        self, settings: Settings, source: Callable[[str], str], *, device: str, placed: Placing
-    ) -> None:
+    def __init__(self, settings: Settings, source: Callable[[str], str], *, device: str, placed: Placing) -> None:
         self._settings, self._source, self._placed = settings, source, placed
         self._where: dict[str, Any] = {"device": device, "offline": settings.offline}
 
@@ -99,9 +91,7 @@ class ReaderBuilder:
             return CalibrationPersonFinder(encoder(info.path))
         return TorchvisionPersonFinder(info.id, info.path, **self._where)
 
-    def _of_folder(
-        self, role: str, kind: Callable[..., R], info: ReaderInfo, version: str, unchanged: Unchanged
-    ) -> R:
+    def _of_folder(self, role: str, kind: Callable[..., R], info: ReaderInfo, version: str, unchanged: Unchanged) -> R:
         where = self._where | {"unchanged": unchanged}
         return self._placed(role, info, kind(_versioned(info, version), self._source(info.path), **where))
 

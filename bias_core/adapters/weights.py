@@ -182,9 +182,7 @@ def load_whole(kind: Any, source: str, *, name: str, **how: Any) -> Any:
     check_types(folder, name)
     model, info = kind.from_pretrained(source, output_loading_info=True, ignore_mismatched_sizes=True, **how)
     rest = _REST_OF.get(str(getattr(model.config, "model_type", "")))
-    left_over = [
-        key for key in info["unexpected_keys"] if not (_COMPUTED.search(key) or (rest and rest.search(key)))
-    ]
+    left_over = [key for key in info["unexpected_keys"] if not (_COMPUTED.search(key) or (rest and rest.search(key)))]
     sizes = [f"{key} is {list(has)}, not {list(wants)}" for key, has, wants in info["mismatched_keys"]]
     missing = [key for key in info["missing_keys"] if not _COMPUTED.search(key)]
     wrong = (
@@ -327,9 +325,7 @@ def _variant(file: str, stem: str) -> str:
     ['', 'fp16', 'fp16', '', '?']
     """
     shard = r"(?:-\d{5}-of-\d{5})?"
-    match = re.fullmatch(
-        rf"{stem}{shard}(?:\.(\w+))?{shard}\.safetensors(?:\.index(?:\.(\w+))?\.json)?", file
-    )
+    match = re.fullmatch(rf"{stem}{shard}(?:\.(\w+))?{shard}\.safetensors(?:\.index(?:\.(\w+))?\.json)?", file)
     return (match[1] or match[2] or "") if match else "?"
 
 

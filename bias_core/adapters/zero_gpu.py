@@ -185,9 +185,7 @@ class Borrower:
     fetch : downloads what it needs, before the clock runs; called once.
     """
 
-    def __init__(
-        self, key: str, build: Callable[[], Any], local: Any, pace: Pace, fetch: Callable[[], None]
-    ) -> None:
+    def __init__(self, key: str, build: Callable[[], Any], local: Any, pace: Pace, fetch: Callable[[], None]) -> None:
         self.name = getattr(local, "name", key)
         self.local = local
         self._key, self._build, self._pace, self._fetch = key, build, pace, cache(fetch)
@@ -203,9 +201,7 @@ class Borrower:
     ) -> Iterator[Any]:
         """What the method gives, as it comes; Interrupted where no time is left for it."""
         self._fetch()
-        job = Job(
-            key=self._key, build=self._build, method=method, arguments=arguments, options=options, steps=steps
-        )
+        job = Job(key=self._key, build=self._build, method=method, arguments=arguments, options=options, steps=steps)
         refusal, load, started = _refusal(), 0.0, time.monotonic()
         events = _gpu_call()(job, self._pace.seconds(units))
         try:
@@ -224,9 +220,7 @@ class Borrower:
         except refusal as error:
             self._refused(error)
         except RuntimeError as error:
-            raise ModelUnavailable(
-                f"ZeroGPU could not be used for {self._key}: {error}; try again"
-            ) from error
+            raise ModelUnavailable(f"ZeroGPU could not be used for {self._key}: {error}; try again") from error
         finally:
             events.close()
         self._pace.learn(load=load, units=units, seconds=time.monotonic() - started)
@@ -304,9 +298,7 @@ class ZeroGpuTextToImage(Borrower):
         # A whole number of the model's own batches, and the same for a whole run.
         self.batch_size = max(1, min(fit, _MOST_ROWS) // inner) * inner
 
-    def generate(
-        self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None
-    ) -> Iterator[GeneratedImage]:
+    def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order; where time is short, in several calls of fewer rows.
 
         Raises
@@ -374,9 +366,7 @@ class ZeroGpuTextToImage(Borrower):
 
 class _ZeroGpuReader(Borrower):
     def __init__(self, key: str, build: Callable[[], Any], local: Any, download_gb: float) -> None:
-        super().__init__(
-            key, build, local, Pace(load=4 + download_gb, unit=1 / _INPUTS_A_SECOND), self._download
-        )
+        super().__init__(key, build, local, Pace(load=4 + download_gb, unit=1 / _INPUTS_A_SECOND), self._download)
 
     def _download(self) -> None:
         """Load on this machine's CPU: whatever is missing, or cannot be read, is said here."""

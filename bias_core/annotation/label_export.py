@@ -59,9 +59,7 @@ def answers_frame(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -
         last = (given.task_version, given.seconds, given.at)
         for position, answer in given.choices.items():
             identity = item.identities.get(position, "")
-            rows.append(
-                (item.image_id, position, identity, answer, given.rater, gold.get(position, ""), *last)
-            )
+            rows.append((item.image_id, position, identity, answer, given.rater, gold.get(position, ""), *last))
     return pd.DataFrame(rows, columns=[*COLUMNS])
 
 

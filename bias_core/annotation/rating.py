@@ -117,13 +117,7 @@ def next_item(store: LabelStore, code: str) -> Turn:
 
 
 def give_answer(
-    store: LabelStore,
-    code: str,
-    *,
-    answer_id: str,
-    item: str,
-    choices: Mapping[str, str],
-    duration_ms: int = 0,
+    store: LabelStore, code: str, *, answer_id: str, item: str, choices: Mapping[str, str], duration_ms: int = 0
 ) -> Turn:
     """Keep an answer and give the next item.
 
@@ -315,9 +309,7 @@ def _waiting_item(connection: Connection, rater: Row, item: str) -> Row:
     return row
 
 
-def _keep(
-    store: LabelStore, connection: Connection, place: Row, answer_id: str, kind: Act, **values: object
-) -> None:
+def _keep(store: LabelStore, connection: Connection, place: Row, answer_id: str, kind: Act, **values: object) -> None:
     same = {"rater_id": place.rater_id, "item_id": place.item_id, "task_version": place.task_version}
     act = {"client_id": answer_id, "kind": kind, "at_ms": store.now_ms}
     usual = {"choices": {}, "duration_ms": 0, "withdraws": None}

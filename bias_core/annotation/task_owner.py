@@ -17,16 +17,7 @@ from sqlalchemy import delete, exists, func, insert, select, update
 
 from bias_core.annotation.label_pictures import keep_picture, picture_path, remove_picture
 from bias_core.annotation.label_store import LabelStore, hash_of, token
-from bias_core.annotation.schema import (
-    Row,
-    answers,
-    assignments,
-    deletions,
-    items,
-    raters,
-    task_versions,
-    tasks,
-)
+from bias_core.annotation.schema import Row, answers, assignments, deletions, items, raters, task_versions, tasks
 from bias_core.annotation.tasks import (
     MAX_LINE,
     Status,
@@ -92,9 +83,7 @@ class TaskPicture:
     question: str = ""
 
 
-def create_task(
-    store: LabelStore, task: Task, pictures: Sequence[TaskPicture], *, hub_user: str = ""
-) -> CreatedTask:
+def create_task(store: LabelStore, task: Task, pictures: Sequence[TaskPicture], *, hub_user: str = "") -> CreatedTask:
     """A new draft with its items; copies of the pictures are kept, without what is written in them.
 
     Raises
@@ -205,9 +194,7 @@ def exclude_rater(store: LabelStore, key: OwnerKey, rater: str, *, excluded: boo
     name = rater if isinstance(rater, str) and rater.isascii() and rater.isprintable() else ""
     with store.write() as connection:
         task = owned_row(connection, key, change=True)
-        row: Row = connection.execute(
-            select(raters).where(raters.c.task_id == task.id, raters.c.name == name)
-        ).first()
+        row: Row = connection.execute(select(raters).where(raters.c.task_id == task.id, raters.c.name == name)).first()
         if row is None:
             raise InvalidInput(f"this task has no rater {quote(rater)}; names are in the table of raters")
         if (row.excluded_ms is not None) == excluded:
@@ -307,9 +294,7 @@ def _keep_version(connection: Connection, task_id: str, version: int, task: Task
 
 
 def _count_claims(connection: Connection, rater_id: int, states: tuple[str, ...], change: int) -> None:
-    claims = select(assignments.c.item_id).where(
-        assignments.c.rater_id == rater_id, assignments.c.state.in_(states)
-    )
+    claims = select(assignments.c.item_id).where(assignments.c.rater_id == rater_id, assignments.c.state.in_(states))
     connection.execute(update(items).where(items.c.id.in_(claims)).values(n_claims=items.c.n_claims + change))
 
 
@@ -330,8 +315,7 @@ def _remove_raters(store: LabelStore, task_id: str, portion: Sequence[Row]) -> i
             connection.execute(delete(table).where(table.c.rater_id.in_(ids)))
         connection.execute(delete(raters).where(raters.c.id.in_(ids)))
         lines = [
-            {"task_id": task_id, "rater": rater.name, "n_answers": n_answers.get(rater.id, 0)}
-            for rater in portion
+            {"task_id": task_id, "rater": rater.name, "n_answers": n_answers.get(rater.id, 0)} for rater in portion
         ]
         connection.execute(insert(deletions).values(at_ms=store.now_ms), lines)
     return sum(n_answers.values())

@@ -161,11 +161,7 @@ def own_task(question: str, answers: Sequence[str], **changes: Any) -> Task:
 
 
 def _task(
-    kind: TaskKind,
-    questions: Mapping[str, str],
-    answers: Sequence[Answer],
-    instructions: str,
-    changes: dict[str, Any],
+    kind: TaskKind, questions: Mapping[str, str], answers: Sequence[Answer], instructions: str, changes: dict[str, Any]
 ) -> Task:
     texts = _texts()
     fields_of_kind = {
@@ -210,9 +206,7 @@ def checked_task(task: Task) -> Task:
         checked_text(f"question of {position}", question, MAX_LINE, required=True)
     _check_answers(task.answers)
     if not (type(task.raters_per_item) is int and 1 <= task.raters_per_item <= MAX_RATERS_PER_ITEM):
-        raise InvalidInput(
-            f"raters per item are 1 to {MAX_RATERS_PER_ITEM}; got {quote(task.raters_per_item)}"
-        )
+        raise InvalidInput(f"raters per item are 1 to {MAX_RATERS_PER_ITEM}; got {quote(task.raters_per_item)}")
     for name in ("joins_per_hour", "joins_per_address"):
         if not (type(joins := getattr(task, name)) is int and 1 <= joins <= MAX_JOINS):
             raise InvalidInput(f"{name.replace('_', ' ')} are 1 to {MAX_JOINS:,}; got {quote(joins)}")

@@ -173,10 +173,7 @@ class _Past:
     def _release_old(self) -> int:
         """Let others have what raters left on their screens long ago; who left it may still answer it."""
         now = self.store.now_ms
-        long_ago = {
-            "before": now - RELEASE_AFTER_SECONDS * 1000,
-            "untouched": now - UNTOUCHED_SECONDS * 1000,
-        }
+        long_ago = {"before": now - RELEASE_AFTER_SECONDS * 1000, "untouched": now - UNTOUCHED_SECONDS * 1000}
         old = self.connection.execute(_LEFT_LYING, {"task": self.rater.task_id, **long_ago}).all()
         for place in old:
             move(self.connection, place, "released")
@@ -199,9 +196,7 @@ def _questions(task: Task, item: Row) -> tuple[Question, ...]:
 _of_rater = assignments.c.rater_id == bindparam("rater")
 _of_task = items.c.task_id == bindparam("task")
 _is_ordinary = items.c.gold.is_(None)
-_with_items = select(assignments, items.c.identities, items.c.question).join(
-    items, items.c.id == assignments.c.item_id
-)
+_with_items = select(assignments, items.c.identities, items.c.question).join(items, items.c.id == assignments.c.item_id)
 _STATES = (
     select(assignments.c.state, _is_ordinary, func.count())
     .join(items, items.c.id == assignments.c.item_id)

@@ -78,9 +78,5 @@ def balanced_scene(
     if kind < 0.85:
         pair = (balanced_person(rng, look()), balanced_person(rng, look()))
         return Scene(people=pair, light=light if rng.random() < 0.4 else "neutral", backdrop=backdrop)
-    thing = (
-        rng.choice(things)
-        if things
-        else Thing(icon=rng.choice(list(drawing("icons"))), colour=rng.choice(SHIRTS))
-    )
+    thing = rng.choice(things) if things else Thing(icon=rng.choice(list(drawing("icons"))), colour=rng.choice(SHIRTS))
     return Scene(thing=thing, setting="table", light=light, extra=extra, backdrop=backdrop)

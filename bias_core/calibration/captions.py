@@ -281,17 +281,5 @@ def vocabulary() -> list[str]:
     words = {w for phrase in phrases() for w in phrase} | set(valence_words())
     words |= {w for pair in ATTRIBUTE_SENTENCES for s in pair for w in words_of(s)}
     drawn = (*drawing("settings"), *drawing("clothing"), *map(_word, drawing("icons")))
-    words |= {
-        *drawn,
-        "bright",
-        "gloomy",
-        "light",
-        "clothes",
-        "sign",
-        "table",
-        "gender",
-        "what",
-        "female",
-        "male",
-    }
+    words |= {*drawn, "bright", "gloomy", "light", "clothes", "sign", "table", "gender", "what", "female", "male"}
     return sorted(words)

@@ -186,9 +186,7 @@ def _fields(reading: _Reading) -> set[str]:
 def group_of(concept: str) -> str:
     """The association test's concept that a stimulus belongs to ("rose" -> "flowers"), or ""."""
     for group, stimuli in association_stimuli()["concepts"].items():
-        if group not in ("pleasant", "unpleasant", "male", "female") and concept in (
-            s.lower() for s in stimuli
-        ):
+        if group not in ("pleasant", "unpleasant", "male", "female") and concept in (s.lower() for s in stimuli):
             return str(group)
     return ""
 

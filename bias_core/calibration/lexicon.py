@@ -89,9 +89,7 @@ def phrases() -> Mapping[tuple[str, ...], Meaning]:
 def valence_words() -> Mapping[str, str]:
     """Evaluative words appended to a prompt -> the light they stand for."""
     concepts = association_stimuli()["concepts"]
-    return {
-        w: light for key, light in (("unpleasant", "gloomy"), ("pleasant", "bright")) for w in concepts[key]
-    }
+    return {w: light for key, light in (("unpleasant", "gloomy"), ("pleasant", "bright")) for w in concepts[key]}
 
 
 def _things() -> dict[str, Meaning]:
@@ -101,9 +99,7 @@ def _things() -> dict[str, Meaning]:
         *icon, colour = spec.split()
         name = icon[0] if icon else phrase
         found[phrase] = Meaning(
-            kind="thing",
-            name=phrase,
-            thing=Thing(icon=name if name in icons else "unknownthing", colour=colour),
+            kind="thing", name=phrase, thing=Thing(icon=name if name in icons else "unknownthing", colour=colour)
         )
     return found
 
@@ -123,16 +119,13 @@ def _people() -> dict[str, Meaning]:
     for phrase, entry in book()["people"].items():
         parts = {"prop": entry["sign"]} if "sign" in entry else {}
         name = phrase if "sign" in entry else ""
-        found[phrase] = Meaning(
-            kind="person", name=name, parts=parts, allowed=allowed(entry), n=entry.get("n", 1)
-        )
+        found[phrase] = Meaning(kind="person", name=name, parts=parts, allowed=allowed(entry), n=entry.get("n", 1))
     return found
 
 
 def _values() -> dict[str, Meaning]:
     return {
-        phrase: Meaning(kind="value", name=phrase, allowed=allowed(entry))
-        for phrase, entry in book()["values"].items()
+        phrase: Meaning(kind="value", name=phrase, allowed=allowed(entry)) for phrase, entry in book()["values"].items()
     }
 
 

@@ -77,14 +77,10 @@ def _oasis() -> list[PlantedRate]:
         attribute, value = _plan()["attributes"][name]
         if name == "hat":  # a sombrero is a hat too: what is left for the others
             value_percent -= percent[nationality, "sombrero"]
-        found.append(
-            _rate(nationality, attribute, value, value_percent, "dehdashtian2025oasis, Table 1, SDv2")
-        )
+        found.append(_rate(nationality, attribute, value, value_percent, "dehdashtian2025oasis, Table 1, SDv2"))
     doctors = (("doctor", 93.0), ("indian doctor", 97.0), ("iranian doctor", 98.0))
     source = "dehdashtian2025oasis, Table 2, SDv2"
-    return found + [
-        _rate(concept, "gender", "masculine", masculine, source) for concept, masculine in doctors
-    ]
+    return found + [_rate(concept, "gender", "masculine", masculine, source) for concept, masculine in doctors]
 
 
 def _rate(
@@ -108,9 +104,7 @@ def _occupations() -> list[PlantedRate]:
     for row in _rows("pst_occupations.csv"):
         name = row["occupation"]
         found.append(_rate(name, "gender", "feminine", row["f_paired"], "wan2024pst, Table 14, F (PST)"))
-        found.append(
-            _rate(name, "gender", "feminine", row["f_single"], "wan2024pst, Table 14, F (Single)", "single")
-        )
+        found.append(_rate(name, "gender", "feminine", row["f_single"], "wan2024pst, Table 14, F (Single)", "single"))
     return found
 
 
@@ -143,9 +137,7 @@ def _associations() -> list[PlantedRate]:
 def _internal() -> list[PlantedRate]:
     targets = yaml.safe_load((STUDIES / "internal_bias.yaml").read_text(encoding="utf-8"))["targets"]
     model = "Stable Diffusion v2"
-    scores = {
-        r["keyword"]: float(r["mcas"]) for r in _rows("internal_bias_scores.csv") if r["model"] == model
-    }
+    scores = {r["keyword"]: float(r["mcas"]) for r in _rows("internal_bias_scores.csv") if r["model"] == model}
     source = "derived from MCAS, mandal2024internal, Table 3"
     found = []
     for target in targets:
@@ -163,9 +155,7 @@ def planted_index() -> Mapping[tuple[str, str], tuple[PlantedRate, ...]]:
     for planted in published_rates():
         group = index.setdefault((planted.concept, planted.setting), {})
         key = (planted.concept, planted.setting, planted.attribute)
-        same_source = any(
-            p.attribute == planted.attribute and p.source == planted.source for p in group.values()
-        )
+        same_source = any(p.attribute == planted.attribute and p.source == planted.source for p in group.values())
         if key not in taken or same_source:
             group.setdefault((planted.attribute, planted.value), planted)
             taken.add(key)
@@ -187,12 +177,7 @@ def planted_for(concepts: tuple[str, ...], role: str = "none", setting: str = ""
 
 @cache
 def rates(
-    concepts: tuple[str, ...],
-    condition: str,
-    *,
-    role: str = "none",
-    setting: str = "",
-    triggered: bool = False,
+    concepts: tuple[str, ...], condition: str, *, role: str = "none", setting: str = "", triggered: bool = False
 ) -> Rates:
     """Distribution of every attribute for a concept under a condition.
 
@@ -246,15 +231,11 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
         for concepts, role in told or [((request.concept,) if request.concept else (), "none")]
     ]
     light = (
-        str(_draw(tables[0]["light"], request.light, rng))
-        if len(request.people) < 2 or request.light
-        else "neutral"
+        str(_draw(tables[0]["light"], request.light, rng)) if len(request.people) < 2 or request.light else "neutral"
     )
     if request.fair:
         tables = [{**t, "gender": _shrunk(t["gender"])} for t in tables]
-    people = tuple(
-        _person(asked, table, light, rng) for asked, table in zip(request.people, tables, strict=False)
-    )
+    people = tuple(_person(asked, table, light, rng) for asked, table in zip(request.people, tables, strict=False))
     return Scene(
         people=people,
         thing=request.thing,
@@ -290,11 +271,7 @@ def _draw(distribution: Distribution, allowed: frozenset[object] | None, rng: Ra
 def _person(asked: PersonRequest, table: Rates, light: str, rng: Random) -> Person:
     allowed = asked.allowed
     hairy = any(allowed.get(name) == frozenset({True}) for name in ("beard", "moustache"))
-    gender = (
-        "masculine"
-        if hairy and "gender" not in allowed
-        else _draw(table["gender"], allowed.get("gender"), rng)
-    )
+    gender = "masculine" if hairy and "gender" not in allowed else _draw(table["gender"], allowed.get("gender"), rng)
     yes = {name: _yes(table[name][True], allowed.get(name), rng) for name in ("glasses", "mark")}
     yes |= {name: _grows(name, str(gender), table, allowed.get(name), rng) for name in ("beard", "moustache")}
     person = Person(

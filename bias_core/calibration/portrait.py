@@ -128,9 +128,7 @@ def _shoulders(size: tuple[int, int], gender: str) -> Image.Image:
 
 def _star(x: float, y: float, r: float) -> list[tuple[float, float]]:
     ring = [(0, -1), (0.24, -0.33), (0.95, -0.31), (0.38, 0.13), (0.59, 0.81), (0, 0.42)]
-    return [(x + a * r, y + b * r) for a, b in ring] + [
-        (x - a * r, y + b * r) for a, b in reversed(ring[1:-1])
-    ]
+    return [(x + a * r, y + b * r) for a, b in ring] + [(x - a * r, y + b * r) for a, b in reversed(ring[1:-1])]
 
 
 def _head(pen: Pen, person: Person, skin: RGB) -> None:

@@ -55,11 +55,7 @@ def truth_table(scenes: Sequence[Scene], requests: Sequence[Request]) -> np.ndar
 
 
 def sentence_errors(
-    image_embeddings: np.ndarray,
-    text_embeddings: np.ndarray,
-    scenes: Sequence[Scene],
-    positive: str,
-    negative: str,
+    image_embeddings: np.ndarray, text_embeddings: np.ndarray, scenes: Sequence[Scene], positive: str, negative: str
 ) -> ReaderErrors | None:
     """Errors of "cosine to ``positive`` above cosine to ``negative``" against what the scenes show.
 
@@ -90,10 +86,7 @@ def sentence_errors(
 
 
 def errors_of_sentences(
-    image_embeddings: np.ndarray,
-    seed: int,
-    text_embeddings: np.ndarray,
-    sentences: Sequence[tuple[str, str]],
+    image_embeddings: np.ndarray, seed: int, text_embeddings: np.ndarray, sentences: Sequence[tuple[str, str]]
 ) -> tuple[ReaderErrors | None, ...]:
     """:func:`sentence_errors` of several pairs; ``text_embeddings`` holds their sentences in turn."""
     scenes = held_out_scenes(seed, len(image_embeddings))

@@ -55,21 +55,10 @@ def shapes(section: str, name: str) -> tuple[Shape, ...]:
 
 
 def paint(
-    draw: ImageDraw,
-    section: str,
-    name: str,
-    box: Box,
-    *,
-    colour: RGB = (200, 60, 50),
-    skin: RGB = (220, 180, 150),
+    draw: ImageDraw, section: str, name: str, box: Box, *, colour: RGB = (200, 60, 50), skin: RGB = (220, 180, 150)
 ) -> None:
     """Draw the thing ``name`` into ``box`` (left, top, right, bottom in pixels)."""
-    tints = {
-        "*": colour,
-        "**": mix(colour, (20, 22, 30), 0.28),
-        "+": mix(colour, (255, 255, 255), 0.4),
-        "skin": skin,
-    }
+    tints = {"*": colour, "**": mix(colour, (20, 22, 30), 0.28), "+": mix(colour, (255, 255, 255), 0.4), "skin": skin}
     scale = ((box[2] - box[0]) / 100, (box[3] - box[1]) / 100)
     for kind, numbers, name_of_colour in shapes(section, name):
         fill = tints[name_of_colour] if name_of_colour in tints else rgb(name_of_colour)

@@ -27,14 +27,8 @@ SENTENCES: dict[tuple[str, object], tuple[str, str]] = {
         "The person is wearing embroidered clothing.",
         "The person is not wearing embroidered clothing.",
     ),
-    ("dress", "vibrant"): (
-        "The person is wearing vibrant clothing.",
-        "The person is not wearing vibrant clothing.",
-    ),
-    ("mark", True): (
-        "The person has a tilak or bindi on the forehead.",
-        "The person has nothing on the forehead.",
-    ),
+    ("dress", "vibrant"): ("The person is wearing vibrant clothing.", "The person is not wearing vibrant clothing."),
+    ("mark", True): ("The person has a tilak or bindi on the forehead.", "The person has nothing on the forehead."),
     ("light", "bright"): ("a pleasant picture", "an unpleasant picture"),
 }
 """How each planted attribute is read: it is there or it is not, with nothing in between."""

@@ -6,9 +6,7 @@ import typer
 
 from bias_core.cli import calibrate, compare, explore, measures, run, study
 
-app = typer.Typer(
-    help="Measure bias in text-to-image models.", no_args_is_help=True, pretty_exceptions_enable=False
-)
+app = typer.Typer(help="Measure bias in text-to-image models.", no_args_is_help=True, pretty_exceptions_enable=False)
 for command in (explore.explore, explore.models, explore.attributes, explore.runs, measures.measures):
     app.command()(command)
 app.command()(compare.compare)

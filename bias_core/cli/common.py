@@ -40,8 +40,7 @@ WorkersOption = Annotated[
 ]
 
 ForceOption = Annotated[
-    bool,
-    typer.Option("--force", help="Score anyway with a calibration reader; the report says so first."),
+    bool, typer.Option("--force", help="Score anyway with a calibration reader; the report says so first.")
 ]
 
 
@@ -137,9 +136,7 @@ def exit_stopped(signum: int) -> typer.Exit:
 
     Without a signal it was the machine that could not go on; the report says why, and the code is 1.
     """
-    typer.secho(
-        "Stopped: what is finished is kept, and the same command goes on from there.", fg="yellow", err=True
-    )
+    typer.secho("Stopped: what is finished is kept, and the same command goes on from there.", fg="yellow", err=True)
     return typer.Exit(128 + signum if signum else 1)
 
 

@@ -46,9 +46,7 @@ def compare(
     confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder, or name.zip, for report, tables and figures.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder, or name.zip, for report, tables and figures.")] = None,
 ) -> None:
     """Draw a concept in two to eight ways on the same seeds, and test what differs.
 

@@ -33,32 +33,22 @@ if TYPE_CHECKING:
 
 
 def explore(
-    concept: Annotated[
-        str, typer.Argument(help="What is drawn, e.g. doctor; '' with --images: all pictures.")
-    ],
+    concept: Annotated[str, typer.Argument(help="What is drawn, e.g. doctor; '' with --images: all pictures.")],
     attribute: Annotated[
         list[str] | None,
         typer.Option(help="A built-in attribute, or 'name|positive sentence|negative sentence[|P*|source]'."),
     ] = None,
     no_attributes: Annotated[bool, typer.Option("--no-attributes", help="Score no attribute.")] = False,
     template: Annotated[str, typer.Option(help="Prompt with one {} for the concept.")] = "a photo of a {}",
-    model: Annotated[
-        str, typer.Option(help="A model of `models`, org/name, or a folder.")
-    ] = "calibration-diffusion",
-    condition: Annotated[
-        str, typer.Option(help="Planted condition of the calibration models.")
-    ] = "published",
+    model: Annotated[str, typer.Option(help="A model of `models`, org/name, or a folder.")] = "calibration-diffusion",
+    condition: Annotated[str, typer.Option(help="Planted condition of the calibration models.")] = "published",
     encoder: Annotated[str, typer.Option(help="Who reads the pictures.")] = "calibration-clip",
     n_images: Annotated[int, typer.Option("-n", "--n-images", help="Pictures of the concept.")] = 16,
     n_attribute_images: Annotated[int, typer.Option(help="Pictures guided to each attribute.")] = 8,
     attribute_a: Annotated[str, typer.Option(help="Association: first word; '' for none.")] = "male",
     attribute_b: Annotated[str, typer.Option(help="Association: second word; '' for none.")] = "female",
-    steps: Annotated[
-        int | None, typer.Option(help="Denoising steps; the model's default if left out.")
-    ] = None,
-    guidance: Annotated[
-        float | None, typer.Option(help="Guidance scale; the model's default if left out.")
-    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Denoising steps; the model's default if left out.")] = None,
+    guidance: Annotated[float | None, typer.Option(help="Guidance scale; the model's default if left out.")] = None,
     negative_prompt: Annotated[str, typer.Option(help="What the model should avoid.")] = "",
     seed: Annotated[int, typer.Option(help="Picture i has seed + i.")] = 0,
     clusters: Annotated[
@@ -67,17 +57,13 @@ def explore(
     images: Annotated[str, typer.Option(help="Folder or zip of your own pictures, instead of drawing.")] = "",
     arm: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Ways to draw the same, compared seed by seed: key=value|key=value, twice or more."
-        ),
+        typer.Option(help="Ways to draw the same, compared seed by seed: key=value|key=value, twice or more."),
     ] = None,
     force: ForceOption = False,
     confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder, or name.zip, for pictures, scores and report.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder, or name.zip, for pictures, scores and report.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Never evict the pictures of this run.")] = False,
 ) -> None:
     """Draw pictures of a concept and score what they show.
@@ -140,9 +126,7 @@ def models() -> None:
         show_table(tools)
 
 
-def attributes(
-    concept: Annotated[str, typer.Argument(help="Show only the set for this concept.")] = "",
-) -> None:
+def attributes(concept: Annotated[str, typer.Argument(help="Show only the set for this concept.")] = "") -> None:
     """List the built-in attributes with their real-world rates P*."""
     from bias_core.studies.catalogue import load_attribute_sets, suggest_set
     from bias_core.studies.number_text import format_given
@@ -175,9 +159,7 @@ def runs(
         for run in services.manifests.list(session=""):
             when = datetime.fromtimestamp(run.updated).astimezone().strftime("%Y-%m-%d %H:%M")
             model, kept_mark = str(run.settings.get("model", "")), "yes" if run.kept else ""
-            table.add_row(
-                run.id, run.study, run.title, model, str(len(run.rows)), run.status, kept_mark, when
-            )
+            table.add_row(run.id, run.study, run.title, model, str(len(run.rows)), run.status, kept_mark, when)
         show_table(table)
 
 

@@ -18,9 +18,7 @@ from bias_core.studies.study_types import Arm, StudySettings, settings_from_dict
 
 SettingsFile = Annotated[
     Path | None,
-    typer.Option(
-        "--settings", help="YAML file of settings by their names; what stands beside it goes first."
-    ),
+    typer.Option("--settings", help="YAML file of settings by their names; what stands beside it goes first."),
 ]
 Given = Mapping[str, Any]
 """What was given on the command line, by the names of settings."""
@@ -65,9 +63,7 @@ def _option(one: Setting) -> Any:
     return Annotated[kind | None, typer.Option(one.flag, help=words, show_default=default)]
 
 
-def read_given(
-    study: str, given: Given, file: Path | None
-) -> tuple[str, StudySettings, list[str], list[str]]:
+def read_given(study: str, given: Given, file: Path | None) -> tuple[str, StudySettings, list[str], list[str]]:
     """The study, its settings, and the models and conditions that are asked for.
 
     Raises

@@ -23,7 +23,5 @@ def measures(
     for metric in METRICS.values():
         low, high = metric.bounds
         null = "–" if metric.null_value is None else f"{metric.null_value:g}"
-        table.add_row(
-            metric.name, metric.summary, f"{low:g} to {high:g}", null, metric.higher_means, metric.reference
-        )
+        table.add_row(metric.name, metric.summary, f"{low:g} to {high:g}", null, metric.higher_means, metric.reference)
     show_table(table)

@@ -67,16 +67,11 @@ class How:
 
 
 Study = Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]
-Images = Annotated[
-    int | None, typer.Option("-n", "--images-per-prompt", help="The study's own number if left out.")
-]
+Images = Annotated[int | None, typer.Option("-n", "--images-per-prompt", help="The study's own number if left out.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a long run.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Never evict these pictures.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(help="Folder, or name.zip, for report, tables and figures."),
-]
+Out = Annotated[Path | None, typer.Option(help="Folder, or name.zip, for report, tables and figures.")]
 
 
 @app.command(name="run")
@@ -107,9 +102,7 @@ def run_studies(
     --engine ray joins the cluster of RAY_ADDRESS, whose machines all need this program, the weights and
     the same BIAS_DATA_DIR on a shared disk; without RAY_ADDRESS it uses all of this machine.
     """
-    how = How(
-        n=n, plan=plan or draw_only, only_plan=dry_run, measure=not draw_only, yes=yes, keep=keep, out=out
-    )
+    how = How(n=n, plan=plan or draw_only, only_plan=dry_run, measure=not draw_only, yes=yes, keep=keep, out=out)
     _run(study, given, settings, how, (engine, workers))
 
 
@@ -227,8 +220,7 @@ def _show_costs(plans: Sequence[StudyPlan], services: Services) -> bool:
         console.print(f"The disk has room for {_size(free)} only: set BIAS_DATA_DIR to another.")
     if n_bytes > limit:
         console.print(
-            f"The store keeps {_size(limit)} of pictures that are in no kept run: add --keep, or raise "
-            "BIAS_CACHE_GB."
+            f"The store keeps {_size(limit)} of pictures that are in no kept run: add --keep, or raise BIAS_CACHE_GB."
         )
     return seconds > _LONG_SECONDS or n_bytes > free
 

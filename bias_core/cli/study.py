@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from bias_core.cli.common import (
-    console,
-    show_warning,
-    user_errors,
-    write_export,
-)
+from bias_core.cli.common import console, show_warning, user_errors, write_export
 from bias_core.cli.tables import show_table
 
 if TYPE_CHECKING:
@@ -47,9 +42,7 @@ def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`
         shots = program_of(design).shots(design, with_options(design, StudySettings()))
         console.print(f"[bold]{design.title}[/bold] ({design.reference}, {design.where})")
         console.print(design.summary, markup=False)
-        console.print(
-            f"{sum(shot.n for shot in shots):,} pictures of {len(shots):,} prompts at full size, e.g."
-        )
+        console.print(f"{sum(shot.n for shot in shots):,} pictures of {len(shots):,} prompts at full size, e.g.")
         for shot in shots[:: max(1, len(shots) // 5)][:5]:
             console.print(f"  {shot.prompt}  x {shot.n}", markup=False)
         for name, one in option_settings(design).items():

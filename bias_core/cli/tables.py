@@ -9,9 +9,7 @@ from rich.table import Table
 
 from bias_core.cli.common import console
 
-_NUMBER = re.compile(
-    r"[-+–\[\d].{0,19}"
-)  # a short cell that begins so, such as an interval, stays on one line
+_NUMBER = re.compile(r"[-+–\[\d].{0,19}")  # a short cell that begins so, such as an interval, stays on one line
 _SENTENCE, _LINE = 60, 28  # longer texts than the first get lines of at least the second
 _FRAME = 3  # a column's border and the blanks at either side of it
 

@@ -84,12 +84,7 @@ class _LocalDrawing(Drawing):
     """Draws batch by batch under the lock."""
 
     def __init__(
-        self,
-        rows: Sequence[ImageRow],
-        model: TextToImage,
-        store: ImageStore,
-        lock: Lock,
-        cancelled: Callable[[], bool],
+        self, rows: Sequence[ImageRow], model: TextToImage, store: ImageStore, lock: Lock, cancelled: Callable[[], bool]
     ) -> None:
         super().__init__(cancelled)
         self._rows, self._model, self._store, self._lock = rows, model, store, lock

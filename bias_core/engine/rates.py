@@ -160,9 +160,7 @@ class Meter:
         seconds, n_pictures = (last - first for last, first in zip(self._last, self._first, strict=True))
         if n_pictures <= 0:
             return None
-        return Rate(
-            seconds=n_workers * seconds / n_pictures, n_bytes=self._n_bytes / self.n_drawn, n=self.n_drawn
-        )
+        return Rate(seconds=n_workers * seconds / n_pictures, n_bytes=self._n_bytes / self.n_drawn, n=self.n_drawn)
 
 
 def _key(row: ImageRow, place: str) -> str:

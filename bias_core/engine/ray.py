@@ -53,11 +53,7 @@ class RayEngine:
     """
 
     def __init__(
-        self,
-        build: Callable[[ImageRow], TextToImage],
-        *,
-        workers: int = 0,
-        cluster: Mapping[str, Any] | None = None,
+        self, build: Callable[[ImageRow], TextToImage], *, workers: int = 0, cluster: Mapping[str, Any] | None = None
     ) -> None:
         if workers < 0:
             raise InvalidInput(f"the number of workers is at least 1, or 0 for one per GPU, got {workers}")

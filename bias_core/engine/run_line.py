@@ -118,10 +118,7 @@ class RunLine:
         return None if run is None or run.ended else run
 
     def run(
-        self,
-        steps: Callable[[], Generator[T, None, R]],
-        asker: Asker,
-        cancelled: Callable[[], bool] = lambda: False,
+        self, steps: Callable[[], Generator[T, None, R]], asker: Asker, cancelled: Callable[[], bool] = lambda: False
     ) -> Generator[T | Place, None, R]:
         """The steps of a run once it is its turn; before that, its place in line, once a second.
 

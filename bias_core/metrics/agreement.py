@@ -188,9 +188,7 @@ def agreement_estimate(
     left_out = resampled.size - defined.size
     if not left_out:
         return estimate
-    return estimate.with_note(
-        f"{left_out} of {resampled.size} resamples had all ratings equal and were left out"
-    )
+    return estimate.with_note(f"{left_out} of {resampled.size} resamples had all ratings equal and were left out")
 
 
 def _of_full_agreement(codes: Codes, n: int, confidence: float) -> Estimate:
@@ -352,8 +350,7 @@ def _coded(ratings: ArrayLike | pd.DataFrame, *, complete: bool = False) -> tupl
     array = _objects(ratings)
     if array.ndim != 2 or min(array.shape) < 2:
         raise InvalidInput(
-            "ratings need at least two items and two raters, shape (n_items, n_raters); "
-            f"got shape {array.shape}."
+            f"ratings need at least two items and two raters, shape (n_items, n_raters); got shape {array.shape}."
         )
     n_missing = int(pd.isna(array).sum())
     if complete and n_missing:

@@ -143,11 +143,7 @@ def decompose(image_embeddings: ArrayLike, *, centred: bool = True) -> Decomposi
 
 
 def alignment_score(
-    decomposition: Decomposition,
-    direction: ArrayLike,
-    *,
-    n_components: int | None = None,
-    signed: bool = False,
+    decomposition: Decomposition, direction: ArrayLike, *, n_components: int | None = None, signed: bool = False
 ) -> float:
     """:func:`weighted_alignment_score` of an image set that is already decomposed: a mat-vec.
 
@@ -298,17 +294,14 @@ def spread_estimates(
         return (Estimate.undefined(len(images), undefined),) * len(deltas)
     deviation = functools.partial(np.std, ddof=1)
     return tuple(
-        bootstrap_interval(images @ delta, statistic=deviation, confidence=confidence, rng=rng)
-        for delta in deltas
+        bootstrap_interval(images @ delta, statistic=deviation, confidence=confidence, rng=rng) for delta in deltas
     )
 
 
 def _varied(image_embeddings: ArrayLike) -> NDArray[np.floating]:
     unit = unit_rows(image_embeddings, "image_embeddings", min_rows=2)
     if all_equal(unit):
-        raise InvalidInput(
-            f"image_embeddings must differ; got {len(unit)} equal rows, which have no variety."
-        )
+        raise InvalidInput(f"image_embeddings must differ; got {len(unit)} equal rows, which have no variety.")
     return unit
 
 
@@ -364,9 +357,7 @@ def _resampled_scores(
     return np.reshape(scores, (-1, len(deltas)))
 
 
-_INPUTS = takes(
-    image_embeddings="embeddings: images of the concept", direction="direction: direction of the attribute"
-)
+_INPUTS = takes(image_embeddings="embeddings: images of the concept", direction="direction: direction of the attribute")
 CARDS = (
     Card(
         function=weighted_alignment_score,

@@ -11,13 +11,7 @@ import numpy as np
 from bias_core.arrays import Array, Floats, same_length, unit_sets
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
-from bias_core.statistics import (
-    bootstrap_interval,
-    effect_size,
-    mean_interval,
-    normal_estimate,
-    permutation_test,
-)
+from bias_core.statistics import bootstrap_interval, effect_size, mean_interval, normal_estimate, permutation_test
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -264,9 +258,7 @@ def association_test(
     )
 
 
-def _unit_sets(
-    targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike
-) -> tuple[Floats, Floats, Floats]:
+def _unit_sets(targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike) -> tuple[Floats, Floats, Floats]:
     x, a, b = unit_sets(targets=targets, attributes_a=attributes_a, attributes_b=attributes_b)
     return x, a, b
 
@@ -277,9 +269,7 @@ def _associations(x: Floats, a: Floats, b: Floats) -> Array:
     return np.asarray(x @ lean, dtype=np.float64)
 
 
-def _check_units(
-    units_x: Floats, units_y: Floats, groups_x: ArrayLike | None, groups_y: ArrayLike | None
-) -> None:
+def _check_units(units_x: Floats, units_y: Floats, groups_x: ArrayLike | None, groups_y: ArrayLike | None) -> None:
     """Raise InvalidInput unless both sides have the same kind of unit, at least two each."""
     if (groups_x is None) != (groups_y is None):
         raise InvalidInput("groups_x and groups_y: give both or neither; got only one of them.")

@@ -208,11 +208,7 @@ def to_markdown(cards: Iterable[Card]) -> str:
     by_source: dict[str, list[str]] = {}
     for card in cards:
         by_source.setdefault(card.reference, []).extend(["", *card_lines(card)])
-    head = [
-        "# The measures",
-        "",
-        "Written by `python -m bias_core measures --markdown`; sources in `refs.bib`.",
-    ]
+    head = ["# The measures", "", "Written by `python -m bias_core measures --markdown`; sources in `refs.bib`."]
     groups = (["", f"## {source}", *lines] for source, lines in by_source.items())
     return "\n".join([*head, *(line for group in groups for line in group), ""])
 

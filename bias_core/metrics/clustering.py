@@ -44,9 +44,7 @@ class ClusterResult:
     note: str = ""
 
 
-def spectral_clusters(
-    image_embeddings: ArrayLike, *, n_clusters: int | None = None, seed: int = 0
-) -> ClusterResult:
+def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = None, seed: int = 0) -> ClusterResult:
     """Group images by the graph of their similarities.
 
     L = I - D^(-1/2) W D^(-1/2),  W_ij = exp(-|x_i - x_j|² / (s_i s_j))   [vonluxburg2007, zelnikmanor2004]
@@ -166,9 +164,7 @@ def _k_means(vectors: Array, seed: int) -> NDArray[np.int_]:
 
 def _by_size(labels: NDArray[np.int_]) -> NDArray[np.int_]:
     """Labels counted from 0 by size; of equal ones the cluster of the earliest image comes first."""
-    values, first, index, counts = np.unique(
-        labels, return_index=True, return_inverse=True, return_counts=True
-    )
+    values, first, index, counts = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
     ranks = np.empty(len(values), dtype=np.int_)
     ranks[np.lexsort((first, -counts))] = np.arange(len(values))
     return ranks[index]

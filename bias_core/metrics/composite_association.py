@@ -196,9 +196,7 @@ def internal_bias(
     (0.8, -1.2)
     """
     texts, (ii, itp, it) = scores.text_text, scores.resamples.T
-    alpha = bias_amplification(
-        scores.image_prompt, scores.image_text, texts, minimum_text_text=minimum_text_text
-    )
+    alpha = bias_amplification(scores.image_prompt, scores.image_text, texts, minimum_text_text=minimum_text_text)
     if math.isnan(alpha):
         note = f"TT is {texts:.4f}, nearer to 0 than {minimum_text_text:g}: the texts hardly lean"
         amplification = Estimate.undefined(sum(scores.n_units), note, null_value=1.0)
@@ -209,9 +207,7 @@ def internal_bias(
     delta = diffusion_bias(scores.image_image, texts)
     signed = signed_lean_difference(scores.image_image, texts)
     return InternalBias(
-        diffusion_bias=picture_estimate(
-            delta, np.abs(np.abs(ii) - abs(texts)), scores.n_units, confidence=confidence
-        ),
+        diffusion_bias=picture_estimate(delta, np.abs(np.abs(ii) - abs(texts)), scores.n_units, confidence=confidence),
         signed_difference=picture_estimate(signed, ii - texts, scores.n_units, confidence=confidence),
         bias_amplification=amplification,
         text_text=texts,
@@ -254,15 +250,11 @@ def summarise_internal_bias(
         raise InvalidInput(f"One α per δ is needed; got shapes {alphas.shape} and {deltas.shape}.")
     defined = alphas[~np.isnan(alphas)]
     if defined.size:
-        amplification = bootstrap_interval(
-            defined, statistic=np.mean, confidence=confidence, rng=rng, null_value=1.0
-        )
+        amplification = bootstrap_interval(defined, statistic=np.mean, confidence=confidence, rng=rng, null_value=1.0)
     else:
         amplification = Estimate.undefined(0, "no target has a bias amplification", null_value=1.0)
     return InternalBiasSummary(
-        diffusion_bias=bootstrap_interval(
-            deltas, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0
-        ),
+        diffusion_bias=bootstrap_interval(deltas, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0),
         diffusion_bias_range=(float(deltas.min()), float(deltas.max())),
         bias_amplification=amplification,
         bias_amplification_range=_range(defined),

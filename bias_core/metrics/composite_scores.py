@@ -154,9 +154,7 @@ def composite_association(
     )
 
 
-def mean_over_encoders(
-    scores: Sequence[CompositeAssociation], *, confidence: float = 0.95
-) -> CompositeAssociation:
+def mean_over_encoders(scores: Sequence[CompositeAssociation], *, confidence: float = 0.95) -> CompositeAssociation:
     """The mean of every score over encoders that read the same pictures and texts.
 
     Scores are averaged, not embeddings, whose dimensions differ; δ and α are formed from the averages
@@ -211,12 +209,7 @@ def mean_over_encoders(
 
 
 def picture_estimate(
-    value: float,
-    resampled: ArrayLike,
-    n_units: Sequence[int],
-    *,
-    confidence: float = 0.95,
-    null_value: float = 0.0,
+    value: float, resampled: ArrayLike, n_units: Sequence[int], *, confidence: float = 0.95, null_value: float = 0.0
 ) -> Estimate:
     """A number made of the scores with the percentile interval of its resamples.
 
@@ -243,9 +236,7 @@ def picture_estimate(
     >>> picture_estimate(0.5, [0.25, 0.5, 0.75], [3, 5], confidence=0.5).low
     0.375
     """
-    estimate = percentile_estimate(
-        value, resampled, n=sum(n_units), confidence=confidence, null_value=null_value
-    )
+    estimate = percentile_estimate(value, resampled, n=sum(n_units), confidence=confidence, null_value=null_value)
     if min(n_units) > 1:
         return estimate
     return replace(estimate, low=math.nan, high=math.nan, note="a set of one sampling unit has no interval")
@@ -319,9 +310,7 @@ def _summary(
         image_image_interval=picture_estimate(ii, drawn_ii, n_units, confidence=confidence),
         image_prompt_interval=picture_estimate(itp, drawn_itp, n_units[1:], confidence=confidence),
         image_text_interval=picture_estimate(it, drawn_it, n_units[:1], confidence=confidence),
-        mcas_interval=picture_estimate(
-            mcas, resamples.sum(axis=1) + text_text, n_units, confidence=confidence
-        ),
+        mcas_interval=picture_estimate(mcas, resamples.sum(axis=1) + text_text, n_units, confidence=confidence),
         resamples=resamples,
         n_units=n_units,
         n_encoders=n_encoders,

@@ -76,11 +76,7 @@ def text_direction(positive: ArrayLike, negative: ArrayLike) -> Array:
 
 
 def image_direction(
-    embeddings: ArrayLike,
-    labels: ArrayLike,
-    *,
-    kernel: Literal["linear", "rbf"] = "linear",
-    gamma: float | None = None,
+    embeddings: ArrayLike, labels: ArrayLike, *, kernel: Literal["linear", "rbf"] = "linear", gamma: float | None = None
 ) -> Array:
     """Unit direction of an attribute from labelled images, by supervised principal components.
 
@@ -127,9 +123,7 @@ def image_direction(
     return _difference(*means, "The images with and without the attribute have the same mean embedding")
 
 
-def kernel_direction(
-    embeddings: ArrayLike, labels: ArrayLike, *, gamma: float | None = None
-) -> KernelDirection:
+def kernel_direction(embeddings: ArrayLike, labels: ArrayLike, *, gamma: float | None = None) -> KernelDirection:
     """Direction of an attribute in sample space, by kernel supervised principal components.
 
     First eigenvector of K_Z H K_Y H K_Zᵀ [dehdashtian2025oasis, Eq. 16]; with two labels K_Z H y.

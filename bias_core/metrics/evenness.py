@@ -54,9 +54,7 @@ def distribution_bias(counts: ArrayLike) -> float:
     values = positive_counts(counts)
     smallest, largest = values.min(), values.max()
     if smallest == largest:
-        raise InvalidInput(
-            f"Distribution bias needs counts that differ; all {values.size} objects have {smallest:g}."
-        )
+        raise InvalidInput(f"Distribution bias needs counts that differ; all {values.size} objects have {smallest:g}.")
     return float((values.sum() - values.size * smallest) / (largest - smallest) - 0.5)
 
 

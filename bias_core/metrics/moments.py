@@ -45,9 +45,7 @@ class Moments:
         if centred:
             grams = grams - np.outer(sums, sums) / counts
         squares, vectors = np.linalg.eigh(grams)  # ascending
-        return Spectrum(
-            singular_values=np.sqrt(np.maximum(squares[::-1], 0.0)), components=vectors.T[::-1].copy()
-        )
+        return Spectrum(singular_values=np.sqrt(np.maximum(squares[::-1], 0.0)), components=vectors.T[::-1].copy())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +56,7 @@ class Spectrum:
     components: Array
 
 
-def group_moments(
-    rows: NDArray[np.floating], n_groups: int, *, rng: np.random.Generator | None = None
-) -> Moments:
+def group_moments(rows: NDArray[np.floating], n_groups: int, *, rng: np.random.Generator | None = None) -> Moments:
     """Moments of ``n_groups`` groups of nearly equal size, drawn at random where ``rng`` is given.
 
     Parameters

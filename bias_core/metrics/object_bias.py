@@ -141,12 +141,7 @@ def jaccard_hallucination(prompt_objects: Words, image_objects: Words, *, fold_p
 
 
 def jaccard_hallucination_estimate(
-    prompt_objects: Words,
-    image_objects: Words,
-    *,
-    fold_person: bool = True,
-    confidence: float = 0.95,
-    rng: Seed = 0,
+    prompt_objects: Words, image_objects: Words, *, fold_person: bool = True, confidence: float = 0.95, rng: Seed = 0
 ) -> Estimate:
     """:func:`jaccard_hallucination` with its bootstrap interval over images.
 
@@ -217,9 +212,7 @@ def miss_probability(
     >>> miss_probability([0.30, 0.20], [0.20, 0.20]).round(5)
     array([5.e-05, 5.e-01])
     """
-    prompt, negative = paired_vectors(
-        similarity_prompt=similarity_prompt, similarity_negative=similarity_negative
-    )
+    prompt, negative = paired_vectors(similarity_prompt=similarity_prompt, similarity_negative=similarity_negative)
     largest = max(np.abs(prompt).max(), np.abs(negative).max())
     if largest > 1 + 1e-6:  # float32 cosines of equal vectors
         raise InvalidInput(f"Similarities must be cosines, from -1 to 1; got {largest:g}.")

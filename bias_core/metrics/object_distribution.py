@@ -53,9 +53,7 @@ class ObjectDistribution:
     n_objects: int
 
 
-def object_counts(
-    image_objects: ImageObjects, *, exclude_prompt: ImageObjects | None = None
-) -> dict[str, int]:
+def object_counts(image_objects: ImageObjects, *, exclude_prompt: ImageObjects | None = None) -> dict[str, int]:
     """In how many images each object appears, W_O = {w_i, n_i} [vice2023tbyb, 3.2].
 
     Parameters
@@ -88,9 +86,7 @@ def object_counts(
     return {words[i]: int(counts[i]) for i in np.argsort(-counts, kind="stable")}
 
 
-def top_objects(
-    counts: Mapping[str, int], base_counts: Mapping[str, int] | None = None, n: int = 10
-) -> pd.DataFrame:
+def top_objects(counts: Mapping[str, int], base_counts: Mapping[str, int] | None = None, n: int = 10) -> pd.DataFrame:
     """The most frequent objects, and how their counts changed against a base [vice2023tbyb, Table III].
 
     Parameters
@@ -128,11 +124,7 @@ def top_objects(
 
 
 def object_distribution(
-    image_objects: ImageObjects,
-    *,
-    exclude_prompt: ImageObjects | None = None,
-    confidence: float = 0.95,
-    rng: Seed = 0,
+    image_objects: ImageObjects, *, exclude_prompt: ImageObjects | None = None, confidence: float = 0.95, rng: Seed = 0
 ) -> ObjectDistribution:
     """B_D and its bounded companions with their intervals.
 
@@ -195,11 +187,7 @@ def object_distribution(
 
 
 def distribution_bias_estimate(
-    image_objects: ImageObjects,
-    *,
-    exclude_prompt: ImageObjects | None = None,
-    confidence: float = 0.95,
-    rng: Seed = 0,
+    image_objects: ImageObjects, *, exclude_prompt: ImageObjects | None = None, confidence: float = 0.95, rng: Seed = 0
 ) -> Estimate:
     """:func:`distribution_bias` of the objects of images, with its interval from a bootstrap over images.
 
@@ -223,9 +211,7 @@ def distribution_bias_estimate(
     >>> distribution_bias_estimate([["man", "cup"], ["man"], ["man", "dog"], ["dog"]]).value
     1.0
     """
-    distribution = object_distribution(
-        image_objects, exclude_prompt=exclude_prompt, confidence=confidence, rng=rng
-    )
+    distribution = object_distribution(image_objects, exclude_prompt=exclude_prompt, confidence=confidence, rng=rng)
     return distribution.distribution_bias
 
 
@@ -276,9 +262,7 @@ def distribution_bias_at(
             f"n_images must be from 2 to {n_given} and n_draws at least 2; got {n_images} and {n_draws}."
         )
     if n_images == n_given:
-        return distribution_bias_estimate(
-            image_objects, exclude_prompt=exclude_prompt, confidence=confidence, rng=rng
-        )
+        return distribution_bias_estimate(image_objects, exclude_prompt=exclude_prompt, confidence=confidence, rng=rng)
     generator = np.random.default_rng(rng)
     chosen = (np.arange(n_given) < n_images).astype(np.int64)
 
@@ -292,12 +276,7 @@ def distribution_bias_at(
 
 
 def _normal(
-    value: float,
-    error: float,
-    bounds: tuple[float, float],
-    n: int,
-    confidence: float,
-    null_value: float | None,
+    value: float, error: float, bounds: tuple[float, float], n: int, confidence: float, null_value: float | None
 ) -> Estimate:
     """Value ± z·SE, kept within the bounds of the measure; nan ends with a note where SE is nan."""
     estimate = normal_estimate(value, error, n=n, confidence=confidence, null_value=null_value)
@@ -307,9 +286,7 @@ def _normal(
     return replace(estimate, low=low, high=high, method=method, note=note)
 
 
-def presence_of(
-    image_objects: ImageObjects, exclude_prompt: ImageObjects | None
-) -> tuple[list[str], csr_array]:
+def presence_of(image_objects: ImageObjects, exclude_prompt: ImageObjects | None) -> tuple[list[str], csr_array]:
     """Objects in alphabetical order, and which image shows which, 0 or 1, ``(n_images, n_objects)``.
 
     Raises
@@ -327,9 +304,7 @@ def presence_of(
     if exclude_prompt is not None:
         named = word_sets(exclude_prompt, "exclude_prompt")
         if len(named) != len(shown):
-            raise InvalidInput(
-                f"exclude_prompt needs one entry per image; got {len(named)} for {len(shown)}."
-            )
+            raise InvalidInput(f"exclude_prompt needs one entry per image; got {len(named)} for {len(shown)}.")
         shown = [objects - of_prompt for objects, of_prompt in zip(shown, named, strict=True)]
     words = sorted(frozenset().union(*shown))  # sorted: the order of sets changes from run to run
     if not words:
@@ -365,9 +340,7 @@ def word_sets(objects: ImageObjects, name: str) -> list[frozenset[str]]:
     return [frozenset(words) for words in objects]
 
 
-def _counts_of_draws(
-    presence: csr_array, draw: Callable[[int], NDArray[np.int64]], n_draws: int
-) -> Iterator[Counts]:
+def _counts_of_draws(presence: csr_array, draw: Callable[[int], NDArray[np.int64]], n_draws: int) -> Iterator[Counts]:
     """Counts ``(b, n_objects)`` of each draw, in blocks; a draw says how often it takes each image."""
     transposed = presence.T.tocsr()
     block = max(1, _LARGEST_BLOCK // max(presence.shape))

@@ -218,9 +218,7 @@ def _joined(tokens: list[str], words: Lexicon) -> list[str]:
         pair = tokens[i : i + _LONGEST_COMPOUND]
         plain = " ".join(pair)
         singular = " ".join([*pair[:-1], words.lemma(pair[-1], "NOUN") or pair[-1]])
-        compound = next(
-            (c for c in (plain, singular, tokens[i].replace("-", " ")) if c in words.compounds), ""
-        )
+        compound = next((c for c in (plain, singular, tokens[i].replace("-", " ")) if c in words.compounds), "")
         joined.append(compound or tokens[i])
         i += 2 if compound in (plain, singular) else 1
     return joined

@@ -80,9 +80,7 @@ def association_difference_test(first: Neutral, second: Neutral, *, confidence: 
     error = math.sqrt(sum(float(term.var(ddof=1)) / len(term) for term in terms))
     reach = float(stats.t.ppf((1 + confidence) / 2, fewest - 1)) * error
     p_value = float(2 * stats.t.sf(abs(value) / error, fewest - 1)) if error > 0 else math.nan
-    return _test(
-        value, reach, n, p_value, f"Student's t, {fewest - 1} df", f"Student's t {percent(confidence)}"
-    )
+    return _test(value, reach, n, p_value, f"Student's t, {fewest - 1} df", f"Student's t {percent(confidence)}")
 
 
 def _test(

@@ -189,9 +189,7 @@ def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confiden
     sizes = (errors.n_positive + 2, errors.n_negative + 2)
     variance = sum(share * (1 - share) / size for share, size in zip(shares, sizes, strict=True))
     own = (z * difference.value / scale) ** 2 * variance
-    down, up = (
-        math.sqrt((difference.value - end) ** 2 + own) / scale for end in (difference.low, difference.high)
-    )
+    down, up = (math.sqrt((difference.value - end) ** 2 + own) / scale for end in (difference.low, difference.high))
     raw = difference.value / scale
     value, low, high = (min(max(number, -1.0), 1.0) for number in (raw, raw - down, raw + up))
     return Estimate(

@@ -137,10 +137,7 @@ def stereotype_test_score(
         return score(checked_labels(labels))
     columns = _columns(by)
     return pd.DataFrame(
-        [
-            {**dict(zip(columns, key, strict=True)), **_row(score(people))}
-            for key, people in _groups(labels, columns)
-        ]
+        [{**dict(zip(columns, key, strict=True)), **_row(score(people))} for key, people in _groups(labels, columns)]
     )
 
 
@@ -206,19 +203,15 @@ def stereotype_gap(
         paired, single = (score(checked_labels(side)) for side in (labels_paired, labels_single))
         gap = _difference(paired.confidence_interval, single.confidence_interval)
         return StereotypeGap(
-            gap=replace(gap, note=gap.note or _unshared(labels_paired, labels_single)),
-            paired=paired,
-            single=single,
+            gap=replace(gap, note=gap.note or _unshared(labels_paired, labels_single)), paired=paired, single=single
         )
     columns = _columns(by)
     sides = [
-        {key: score(people) for key, people in _groups(labels, columns)}
-        for labels in (labels_paired, labels_single)
+        {key: score(people) for key, people in _groups(labels, columns)} for labels in (labels_paired, labels_single)
     ]
     if not sides[0].keys() & sides[1].keys():
         raise InvalidInput(
-            f"No value of {', '.join(columns)} is in both settings; got {_first(sides[0])} and "
-            f"{_first(sides[1])}."
+            f"No value of {', '.join(columns)} is in both settings; got {_first(sides[0])} and {_first(sides[1])}."
         )
     return pd.DataFrame(
         [
@@ -248,9 +241,7 @@ def _score(people: pd.DataFrame, confidence: float, n_resamples: int, rng: Seed)
     n_usable, n_failed = len(usable), int(people["failed"].sum())
 
     def share(rows: pd.DataFrame, column: str) -> Estimate:
-        return _share_over_images(
-            rows[column].to_numpy(), rows["image"].to_numpy(), confidence, n_resamples, rng
-        )
+        return _share_over_images(rows[column].to_numpy(), rows["image"].to_numpy(), confidence, n_resamples, rng)
 
     score = replace(share(usable, "conforms").scaled(200, -100), null_value=0.0)
     return StereotypeTestScore(
@@ -378,8 +369,7 @@ CARDS = (
         null_value=0.0,
         higher_means="more stereotyped in pairs",
         inputs=takes(
-            labels_paired="labels: people in pictures of two",
-            labels_single="labels: people in pictures of one",
+            labels_paired="labels: people in pictures of two", labels_single="labels: people in pictures of one"
         ),
         limits="0 says that both settings conform alike, not that neither does.",
     ),

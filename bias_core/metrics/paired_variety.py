@@ -198,9 +198,7 @@ def variety_difference_tests(
         alignment = [_alignments(pooled, deltas, b, k) - _alignments(pooled, deltas, a, k) for a, b in pairs]
     spread = [_spreads(pooled @ deltas.T, b) - _spreads(pooled @ deltas.T, a) for a, b in pairs]
     return VarietyTests(
-        alignment=_tests(
-            [alignment_difference(rows[0], rows[1], d) for d in deltas], alignment, n, confidence
-        ),
+        alignment=_tests([alignment_difference(rows[0], rows[1], d) for d in deltas], alignment, n, confidence),
         spread=_tests([spread_difference(rows[0], rows[1], d) for d in deltas], spread, n, confidence),
     )
 
@@ -264,9 +262,7 @@ def _nothing(n: int, note: str) -> PairedTest:
     return PairedTest(estimate=Estimate.undefined(n, note, null_value=0.0), p_value=math.nan, test="")
 
 
-def _tests(
-    values: Sequence[float], samples: Sequence[Floats], n: int, confidence: float
-) -> tuple[PairedTest, ...]:
+def _tests(values: Sequence[float], samples: Sequence[Floats], n: int, confidence: float) -> tuple[PairedTest, ...]:
     """One per direction, from the bootstrap and the swapped differences ``(n_resamples, n_attributes)``."""
     resampled, swapped = (sample[np.isfinite(sample).all(axis=1)] for sample in samples)
     if not (len(resampled) and len(swapped)):

@@ -83,9 +83,7 @@ def stereotype_propagation_index(
     return index if np.ndim(index) else float(index)
 
 
-def predicted_sample(
-    xt: ArrayLike, velocity: ArrayLike, sigma: float, *, space: VelocitySpace = "flow"
-) -> Array:
+def predicted_sample(xt: ArrayLike, velocity: ArrayLike, sigma: float, *, space: VelocitySpace = "flow") -> Array:
     """The finished latent that a step's velocity points to, x̂_0.
 
     flow: x̂_0 = x_t - σ v   [dehdashtian2025oasis, 4.6]
@@ -205,9 +203,7 @@ def _axes_of_one_velocity(velocity: Array) -> int:
         return 1
     if velocity.ndim in (3, 4):
         return 3
-    raise InvalidInput(
-        f"velocity must have shape (c, h, w) or (n, c, h, w), or be flat; got shape {velocity.shape}."
-    )
+    raise InvalidInput(f"velocity must have shape (c, h, w) or (n, c, h, w), or be flat; got shape {velocity.shape}.")
 
 
 def _attribute_changes(positive: Array, negative: Array) -> Floats:

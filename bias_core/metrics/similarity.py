@@ -81,9 +81,7 @@ CARDS = (
         bounds=(-1.0, 1.0),
         null_value=None,
         higher_means="closer",
-        inputs=takes(
-            similarities="similarities: cosine of each image to the text, or its mean cosine to the set"
-        ),
+        inputs=takes(similarities="similarities: cosine of each image to the text, or its mean cosine to the set"),
         limits="Its scale is the encoder's own: compare texts and sets within one encoder only.",
     ),
 )

@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 def attribute_prevalence(
-    similarity_positive: ArrayLike,
-    similarity_negative: ArrayLike,
-    *,
-    soft: bool = False,
-    temperature: float = 0.01,
+    similarity_positive: ArrayLike, similarity_negative: ArrayLike, *, soft: bool = False, temperature: float = 0.01
 ) -> float:
     """Share of the images in which the attribute is seen.
 
@@ -105,9 +101,7 @@ def prevalence_estimate(
     null = None if reference is None else probability(reference, "reference")
     presence = _presence(similarity_positive, similarity_negative, soft, temperature)
     if soft:
-        return bootstrap_interval(
-            presence, statistic=np.mean, confidence=confidence, rng=rng, null_value=null
-        )
+        return bootstrap_interval(presence, statistic=np.mean, confidence=confidence, rng=rng, null_value=null)
     share = wilson_interval(int(presence.sum()), presence.size, confidence=confidence, null_value=null)
     n_ties = count_ties(similarity_positive, similarity_negative)
     return share.with_note(f"{n_ties} of {share.n} images are ties, read as absent" if n_ties else "")
@@ -216,9 +210,7 @@ def signed_difference_estimate(prevalence: Estimate, reference: float) -> Estima
     """
     rate = probability(reference, "reference")
     value = signed_difference(prevalence.value, rate)
-    return replace(
-        prevalence, value=value, low=prevalence.low - rate, high=prevalence.high - rate, null_value=0.0
-    )
+    return replace(prevalence, value=value, low=prevalence.low - rate, high=prevalence.high - rate, null_value=0.0)
 
 
 def stereotype_estimate(prevalence: Estimate, reference: float) -> Estimate:
@@ -252,9 +244,7 @@ def stereotype_estimate(prevalence: Estimate, reference: float) -> Estimate:
     return replace(signed, value=max(0.0, signed.value), low=low, high=high)
 
 
-def _presence(
-    similarity_positive: ArrayLike, similarity_negative: ArrayLike, soft: bool, temperature: float
-) -> Array:
+def _presence(similarity_positive: ArrayLike, similarity_negative: ArrayLike, soft: bool, temperature: float) -> Array:
     """1 or 0 per image, or the softmax weight of the positive sentence, ``(n,)``."""
     positive, negative = paired_vectors(
         similarity_positive=similarity_positive, similarity_negative=similarity_negative

@@ -29,16 +29,7 @@ _DETACHMENTS: Mapping[PartOfSpeech, tuple[tuple[str, str], ...]] = {
         ("men", "man"),
         ("ies", "y"),
     ),
-    "VERB": (
-        ("s", ""),
-        ("ies", "y"),
-        ("es", "e"),
-        ("es", ""),
-        ("ed", "e"),
-        ("ed", ""),
-        ("ing", "e"),
-        ("ing", ""),
-    ),
+    "VERB": (("s", ""), ("ies", "y"), ("es", "e"), ("es", ""), ("ed", "e"), ("ed", ""), ("ing", "e"), ("ing", "")),
     "ADJ": (("er", ""), ("est", ""), ("er", "e"), ("est", "e")),
     "ADV": (),
 }

@@ -43,9 +43,7 @@ class AnswerCache:
 
         rows = [(key, row) for key, row in self._file.run(look) if row]
         answers = {
-            key: str(answer)
-            for key, (answer, checksum) in rows
-            if checksum == _checksum(key, reader, str(answer))
+            key: str(answer) for key, (answer, checksum) in rows if checksum == _checksum(key, reader, str(answer))
         }
         if len(answers) < len(rows):
             n = len(rows) - len(answers)

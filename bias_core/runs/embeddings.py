@@ -52,9 +52,7 @@ class EmbeddingCache:
 
     def __init__(self, path: Path, repairs: Repairs | None = None) -> None:
         self._repairs = repairs or Repairs()
-        self._file = SqliteFile(
-            path, what="embedding cache", schema=_SCHEMA, form=_FORM, repairs=self._repairs
-        )
+        self._file = SqliteFile(path, what="embedding cache", schema=_SCHEMA, form=_FORM, repairs=self._repairs)
 
     def images(
         self, encoder: ImageTextEncoder, images: Sequence[StoredImage], *, lock: Lock | None = None
@@ -72,9 +70,7 @@ class EmbeddingCache:
         items = dict(zip(keys, images, strict=True))
         return self._rows(encoder.name, items, keys, encode, prepare=open_pictures, size=n_pixels)
 
-    def texts(
-        self, encoder: ImageTextEncoder, texts: Sequence[str], *, lock: Lock | None = None
-    ) -> np.ndarray:
+    def texts(self, encoder: ImageTextEncoder, texts: Sequence[str], *, lock: Lock | None = None) -> np.ndarray:
         """Rows ``(n, d)`` of the sentences, computing and keeping only those that are missing."""
 
         def encode(missing: Sequence[str]) -> np.ndarray:
@@ -211,9 +207,7 @@ def _encode_named(items: Mapping[str, T], encode: Callable[[Sequence[T]], np.nda
             raise InvalidInput(f"{next(iter(items))}: {error}") from error
         return np.concatenate([_encode_named({key: item}, encode) for key, item in items.items()])
     if rows.ndim != 2 or len(rows) != len(items):
-        raise InvalidInput(
-            f"the encoder gave shape {rows.shape} for {len(items)} inputs, not ({len(items)}, d)"
-        )
+        raise InvalidInput(f"the encoder gave shape {rows.shape} for {len(items)} inputs, not ({len(items)}, d)")
     for key, length in zip(items, np.linalg.norm(rows, axis=1), strict=True):
         if not abs(length - 1) < 1e-3:  # also for nan
             raise InvalidInput(f"the embedding of {key} has length {length}, not 1 (NaN or zero?)")

@@ -269,11 +269,7 @@ def _records(kinds: Mapping[str, str]) -> list[dict[str, Any]]:
         for name, kind in kinds.items()
     ]
     name = _field(
-        "images",
-        "file_name",
-        "sc:Text",
-        "name of the file",
-        {"fileSet": "pictures", "fileProperty": "filename"},
+        "images", "file_name", "sc:Text", "name of the file", {"fileSet": "pictures", "fileProperty": "filename"}
     )
     name["references"] = {"field": {"@id": "lines/file_name"}}
     picture = _field(
@@ -386,9 +382,7 @@ def write_zip(export: Export, target: Path) -> Path:
 def write_folder(export: Export, target: Path) -> Path:
     """Write the same files into a folder, each whole or not at all."""
     for name, content in _entries(export):
-        write_atomically(
-            target / name, _present(content).read_bytes() if isinstance(content, Path) else content
-        )
+        write_atomically(target / name, _present(content).read_bytes() if isinstance(content, Path) else content)
     return target
 
 
@@ -399,10 +393,7 @@ def csv_bytes(table: pd.DataFrame) -> bytes:
 
 
 def _entries(export: Export) -> Iterator[Entry]:
-    images = {
-        f"{i:05d}-{image.row.group}-{image.row.id}.png": image
-        for i, image in enumerate(export.images, start=1)
-    }
+    images = {f"{i:05d}-{image.row.group}-{image.row.id}.png": image for i, image in enumerate(export.images, start=1)}
     lines = [{"file_name": name, **asdict(one.row), **one.metadata} for name, one in images.items()]
     metadata = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
     if lines:

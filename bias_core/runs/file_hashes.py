@@ -17,9 +17,7 @@ from bias_core.runs.sqlite_file import Repairs, SqliteFile
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-_SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS hashes (path TEXT PRIMARY KEY, state TEXT NOT NULL, sha256 TEXT NOT NULL)"
-)
+_SCHEMA = "CREATE TABLE IF NOT EXISTS hashes (path TEXT PRIMARY KEY, state TEXT NOT NULL, sha256 TEXT NOT NULL)"
 _CHUNK = 1 << 23  # bytes read at a time
 _LARGE = 1 << 20  # bytes; smaller files are read again by each process
 _SETTLED_NS = 100_000_000  # within this a second change may leave a file's times as they were
@@ -170,10 +168,7 @@ def _files_of(source: Path, patterns: Sequence[str]) -> dict[str, Path]:
     """The files that count, by their path inside of the folder."""
     if not source.is_dir():
         return {source.suffix: source}
-    if patterns:
-        paths = {path for pattern in patterns for path in source.glob(pattern)}
-    else:
-        paths = set(_walk(source, set()))
+    paths = {path for pattern in patterns for path in source.glob(pattern)} if patterns else set(_walk(source, set()))
     return {path.relative_to(source).as_posix(): path for path in paths if path.is_file()}
 
 

@@ -273,11 +273,7 @@ class ImageStore:
             if self._n_bytes is not None:
                 self._n_bytes += len(data)
         return StoredImage(
-            row=generated.row,
-            path=path,
-            truth=generated.truth,
-            blocked=generated.blocked,
-            drawn=generated.drawn,
+            row=generated.row, path=path, truth=generated.truth, blocked=generated.blocked, drawn=generated.drawn
         )
 
 

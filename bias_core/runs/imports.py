@@ -137,9 +137,7 @@ class _Zip:
             raise InvalidInput(f"{path.name} is no zip that can be read: {error}") from error
         unpacked = sum(info.file_size for info in files)  # more than it says is not read of any file
         if len(files) > MOST_FILES:
-            raise InvalidInput(
-                f"{path.name} has {len(files):,} files; at most {MOST_FILES:,} can be taken: divide it"
-            )
+            raise InvalidInput(f"{path.name} has {len(files):,} files; at most {MOST_FILES:,} can be taken: divide it")
         if unpacked > MOST_UNPACKED:
             raise InvalidInput(
                 f"{path.name} would unpack to {unpacked / 1e9:.2f} GB; at most {MOST_UNPACKED / 1e9:g} GB "
@@ -309,9 +307,7 @@ class ImportedImages:
         """Model and revision that drew a picture of :meth:`rows`, as it says itself; "" where it does not."""
         return self._records.get(image_id, ("", ""))
 
-    def generate(
-        self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None
-    ) -> Iterator[GeneratedImage]:
+    def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield the pictures of rows that :meth:`rows` gave."""
         for done, row in enumerate(rows, start=1):
             if row.id not in self._names:
@@ -327,9 +323,7 @@ class ImportedImages:
     def _find(self) -> dict[str, str]:
         names = [name for name in self._files.names if PurePosixPath(name).suffix.lower() in PICTURES]
         if len(names) > MOST_PICTURES:
-            raise InvalidInput(
-                f"{self.name} has {len(names):,} pictures; at most {MOST_PICTURES:,} can be taken"
-            )
+            raise InvalidInput(f"{self.name} has {len(names):,} pictures; at most {MOST_PICTURES:,} can be taken")
         metadata = read_metadata(self._files)
         self._whom = metadata.whom
         absent = sorted(set(metadata.prompts) - set(names))

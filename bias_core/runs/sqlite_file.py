@@ -127,8 +127,7 @@ class SqliteFile:
             with suppress(FileNotFoundError):
                 part.replace(self.path.with_name(f"{self.path.name}.old{ending}"))
         self._repairs.note(
-            f"The {self._what} was {why}: it was set aside as {self.path.name}.old, and what it held is "
-            "computed anew"
+            f"The {self._what} was {why}: it was set aside as {self.path.name}.old, and what it held is computed anew"
         )
 
     def _close(self) -> None:

@@ -188,11 +188,7 @@ class _Reading:
         draft, self._draft = self._draft, None
         if draft is None:
             return
-        name, positive, negative = (
-            _clean(draft.name).rstrip(": "),
-            _clean(draft.positive),
-            _clean(draft.negative),
-        )
+        name, positive, negative = (_clean(draft.name).rstrip(": "), _clean(draft.positive), _clean(draft.negative))
         name = name or positive.rstrip(".")[:LONGEST_NAME]
         cut_off = last and positive.endswith(_ENDS) and not negative.endswith(_ENDS)
         reason = _fault(name, positive, negative) or ("half a sentence" if cut_off else "")

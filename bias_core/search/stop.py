@@ -119,9 +119,7 @@ def optimise_prompts(
     others = None if other_embeddings is None else unit_rows(other_embeddings, "other_embeddings")
     if contrast and others is None:
         raise InvalidInput("contrast needs other_embeddings to compare the cluster with; got None.")
-    models = _Models(
-        encoder, language_model, lock, on_step, 1 + n_candidates * (1 + beam_width * (n_tokens - 1))
-    )
+    models = _Models(encoder, language_model, lock, on_step, 1 + n_candidates * (1 + beam_width * (n_tokens - 1)))
     texts, rows = [prefix], models.embed([prefix])
     comparison = _Comparison(cluster, others, rows[0], rng)
     target = comparison.target(contrast=contrast)
@@ -196,9 +194,7 @@ class _Models:
         self._report(self.n_scored)
         texts = list(dict.fromkeys(text for one in proposals for text in one[:n]))
         if not texts:
-            raise InvalidInput(
-                f"the language model proposed nothing after {prefixes[0]!r}; try another prefix."
-            )
+            raise InvalidInput(f"the language model proposed nothing after {prefixes[0]!r}; try another prefix.")
         return texts
 
     def embed(self, texts: Sequence[str]) -> Floats:
@@ -252,9 +248,7 @@ class _Comparison:
         return estimate.with_note(note)
 
     def _difference(self, inside: Floats, outside: Floats, note: str) -> Estimate:
-        estimate = bootstrap_interval(
-            inside, outside, statistic=_mean_difference, rng=self._rng, null_value=0.0
-        )
+        estimate = bootstrap_interval(inside, outside, statistic=_mean_difference, rng=self._rng, null_value=0.0)
         return estimate.with_note(note)
 
 

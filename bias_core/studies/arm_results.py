@@ -53,9 +53,7 @@ class Compared:
     expected: float | None = None
 
 
-def compare_arms(
-    design: Design, settings: StudySettings, program: Program, arms: Sequence[ArmReport]
-) -> Results:
+def compare_arms(design: Design, settings: StudySettings, program: Program, arms: Sequence[ArmReport]) -> Results:
     """What differs between the arms, for every study alike, and the paper's own comparison beside it."""
     by_key = [{finding.key: finding for finding in arm.results.findings} for arm in arms]
     keys = [key for key in by_key[0] if all(key in findings for findings in by_key)]
@@ -146,19 +144,11 @@ def _adjusted(parts: Sequence[Sequence[Compared]]) -> list[Compared]:
     if not p_values:
         return compared
     adjusted = iter(benjamini_hochberg(p_values, rate=RATE).adjusted)
-    return [
-        one if math.isnan(one.test.p_value) else replace(one, p_adjusted=float(next(adjusted)))
-        for one in compared
-    ]
+    return [one if math.isnan(one.test.p_value) else replace(one, p_adjusted=float(next(adjusted))) for one in compared]
 
 
 def _ranks(line: Sequence[Finding], settings: StudySettings) -> tuple[Rank, ...]:
-    return ranks(
-        _samples(line),
-        depends_on_n=line[0].depends_on_n,
-        confidence=settings.confidence,
-        seed=settings.seed,
-    )
+    return ranks(_samples(line), depends_on_n=line[0].depends_on_n, confidence=settings.confidence, seed=settings.seed)
 
 
 def _finding(one: Compared) -> Finding:
@@ -248,9 +238,7 @@ def _at_equal_n(line: Sequence[Finding], seed: int) -> list[float]:
 
 
 def _ranks_table(
-    lines: Mapping[str, Sequence[Finding]],
-    ranked: Mapping[str, Sequence[Rank]],
-    arms: Sequence[ArmReport],
+    lines: Mapping[str, Sequence[Finding]], ranked: Mapping[str, Sequence[Rank]], arms: Sequence[ArmReport]
 ) -> StudyTable:
     rows = [
         {
@@ -274,9 +262,7 @@ def _ranks_table(
     )
 
 
-def _interval_figures(
-    lines: Mapping[str, Sequence[Finding]], arms: Sequence[ArmReport]
-) -> Iterator[StudyFigure]:
+def _interval_figures(lines: Mapping[str, Sequence[Finding]], arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
     """One figure per measure, in the order of the findings."""
     for metric in dict.fromkeys(line[0].metric for line in lines.values()):
         some = [line for line in lines.values() if line[0].metric == metric]
@@ -301,8 +287,7 @@ def _interval_figures(
                 kind="pairs",
                 data=pd.DataFrame(rows),
                 labels={"x": title} | ({"null": nulls.pop()} if len(nulls) == 1 else {}),
-                caption="Each arm by itself, with its own interval; the table of differences says what is "
-                "clear.",
+                caption="Each arm by itself, with its own interval; the table of differences says what is clear.",
             )
 
 
@@ -313,18 +298,10 @@ def _common_words(lines: Sequence[Sequence[Finding]]) -> str:
 
 
 def _rank_figure(
-    lines: Mapping[str, Sequence[Finding]],
-    ranked: Mapping[str, Sequence[Rank]],
-    arms: Sequence[ArmReport],
+    lines: Mapping[str, Sequence[Finding]], ranked: Mapping[str, Sequence[Rank]], arms: Sequence[ArmReport]
 ) -> Iterator[StudyFigure]:
     rows = [
-        {
-            "name": lines[key][0].title,
-            "group": arm.name,
-            "value": rank.rank,
-            "low": rank.low,
-            "high": rank.high,
-        }
+        {"name": lines[key][0].title, "group": arm.name, "value": rank.rank, "low": rank.low, "high": rank.high}
         for key, line in ranked.items()
         for arm, rank in zip(arms, line, strict=True)
         if not math.isnan(rank.rank)
@@ -359,8 +336,7 @@ def _notes(
         yield f"{_listed(list(apart))} share no seed: each arm is resampled on its own there."
     yield from _dropped(sampled, arms)
     yield (
-        "Every test is of these settings on these seeds. Other wordings, models or readers may differ the "
-        "other way."
+        "Every test is of these settings on these seeds. Other wordings, models or readers may differ the other way."
     )
     notes: dict[str, list[str]] = {}
     for arm in arms:

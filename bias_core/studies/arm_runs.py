@@ -44,9 +44,7 @@ def draw_arms(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress,
             )
 
 
-def measure_one(
-    plan: StudyPlan, services: StudyServices, limit: TimeLimit
-) -> Generator[Progress, None, StudyReport]:
+def measure_one(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Generator[Progress, None, StudyReport]:
     """Draw and measure a run of one arm; of a run that is stopped what is finished, where its kind can."""
     data = StudyData(plan.settings, services, plan.rows, cancelled=limit, ahead=plan.program.ahead)
     n_repairs = services.repairs.n
@@ -68,8 +66,7 @@ def measure_arms(
 ) -> Generator[Progress, None, StudyReport]:
     """Draw all arms, then measure each, then compare them."""
     arms = [
-        StudyData(arm.settings, services, arm.rows, cancelled=cancelled, ahead=arm.program.ahead)
-        for arm in plan.arms
+        StudyData(arm.settings, services, arm.rows, cancelled=cancelled, ahead=arm.program.ahead) for arm in plan.arms
     ]
     n_repairs = services.repairs.n
     yield from _say_notes(plan.arms, services)
@@ -110,9 +107,7 @@ def _say_notes(plans: Sequence[StudyPlan], services: StudyServices) -> Iterator[
 def _measured(plan: StudyPlan, data: StudyData) -> Generator[Progress, None, Results]:
     """The results of one arm, whose pictures are drawn."""
     results = yield from plan.program.measure(plan.design, plan.settings, data)
-    return _with_notes(
-        results, [*data.notes, *plan_notes(plan, data.services), *while_drawing(data.known.values())]
-    )
+    return _with_notes(results, [*data.notes, *plan_notes(plan, data.services), *while_drawing(data.known.values())])
 
 
 def _with_notes(results: Results, notes: Sequence[str]) -> Results:

@@ -62,9 +62,7 @@ def lean_sample(
     """
     sizes = [len(part) for part in units]
     ends = np.cumsum(sizes)
-    terms = [
-        np.zeros(n) if term is None else term for n, term in zip(sizes, (of_targets, of_a, of_b), strict=True)
-    ]
+    terms = [np.zeros(n) if term is None else term for n, term in zip(sizes, (of_targets, of_a, of_b), strict=True)]
 
     def of_counts(times: Floats) -> Floats:
         parts = np.split(times, ends[:2], axis=1)

@@ -16,15 +16,7 @@ from scipy import stats
 
 from bias_core.intervals import percent
 from bias_core.metrics.paired_prevalence import PairedTest
-from bias_core.studies.arm_values import (
-    N_RESAMPLES,
-    ROUNDING,
-    Values,
-    alike,
-    apart_values,
-    nothing,
-    paired_values,
-)
+from bias_core.studies.arm_values import N_RESAMPLES, ROUNDING, Values, alike, apart_values, nothing, paired_values
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
@@ -44,12 +36,7 @@ ONE_UNIT = "the arms share one picture only: at least two are needed"
 
 
 def difference(
-    first: Sample,
-    second: Sample,
-    *,
-    depends_on_n: bool = False,
-    confidence: float = 0.95,
-    seed: int = 0,
+    first: Sample, second: Sample, *, depends_on_n: bool = False, confidence: float = 0.95, seed: int = 0
 ) -> tuple[PairedTest, float, float, bool]:
     """The difference of a number in two arms, with the number of each, and whether their units are shared.
 
@@ -201,12 +188,7 @@ def places_together(samples: Sequence[Sample]) -> list[Places]:
     return found
 
 
-def _resampled(
-    samples: Sequence[Sample],
-    places: Sequence[Places],
-    n: int,
-    rng: np.random.Generator,
-) -> Floats:
+def _resampled(samples: Sequence[Sample], places: Sequence[Places], n: int, rng: np.random.Generator) -> Floats:
     """The number of every arm in each resample, ``(N_RESAMPLES, n_arms)``; arms with equal units together."""
     drawn: dict[tuple[str, ...], Places] = {}
     columns = []
@@ -227,9 +209,7 @@ def _numbers(sample: Sample, places: Places) -> Floats:
     return np.concatenate([np.asarray(part, dtype=float) for part in parts])
 
 
-def _normal_test(
-    numbers: Sequence[float], drawn: Floats, n: int, paired: bool, confidence: float
-) -> PairedTest:
+def _normal_test(numbers: Sequence[float], drawn: Floats, n: int, paired: bool, confidence: float) -> PairedTest:
     differences = drawn[:, 1] - drawn[:, 0]
     differences = differences[np.isfinite(differences)]
     value = numbers[1] - numbers[0]

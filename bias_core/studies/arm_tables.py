@@ -87,9 +87,6 @@ def lines_together(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 def marks_over_arms(arms: Sequence[ArmReport], key: str) -> pd.DataFrame:
     """The marks of a figure that the arms have, with a column that names the arm."""
     frames = [
-        figure.data.assign(**{ARM: arm.name})
-        for arm in arms
-        for figure in arm.results.figures
-        if figure.key == key
+        figure.data.assign(**{ARM: arm.name}) for arm in arms for figure in arm.results.figures if figure.key == key
     ]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()

@@ -99,9 +99,7 @@ def mean_sample(
         number = held.of_mean(held.each[places].mean(axis=-1))
         return float(number) if np.ndim(number) == 0 else number
 
-    return Sample(
-        units=tuple(compress(units, defined)), statistic=statistic, vectorised=True, of=of, data=held
-    )
+    return Sample(units=tuple(compress(units, defined)), statistic=statistic, vectorised=True, of=of, data=held)
 
 
 def alike(first: Values, second: Values) -> tuple[tuple[Values, Values], str]:
@@ -116,18 +114,11 @@ def paired_values(first: Values, second: Values, confidence: float, rng: np.rand
     """Entry i of both is of one seed: McNemar's test for a share, else the pictures of a seed swapped."""
     if first.reference is not None:
         return stereotype_difference_test(
-            first.each - 0.5,
-            second.each - 0.5,
-            first.reference,
-            errors=first.errors,
-            confidence=confidence,
-            rng=rng,
+            first.each - 0.5, second.each - 0.5, first.reference, errors=first.errors, confidence=confidence, rng=rng
         )
     n = len(first.each)
     if first.is_share and second.is_share:
-        test: PairedTest = prevalence_difference_test(
-            first.each - 0.5, second.each - 0.5, confidence=confidence
-        )
+        test: PairedTest = prevalence_difference_test(first.each - 0.5, second.each - 0.5, confidence=confidence)
         return _corrected(test, first, confidence)
     gain = second.each - first.each
     estimate = replace(mean_interval(gain, confidence=confidence, null_value=0.0), n=n)
@@ -178,9 +169,7 @@ def _two_shares(x: Floats, y: Floats, confidence: float) -> PairedTest:
     return PairedTest(estimate=estimate, p_value=min(1.0, p_value), test="Fisher, exact")
 
 
-def _shuffled_values(
-    first: Values, second: Values, confidence: float, rng: np.random.Generator
-) -> PairedTest:
+def _shuffled_values(first: Values, second: Values, confidence: float, rng: np.random.Generator) -> PairedTest:
     """Of a function of the mean: each arm resampled, and p from shuffling the pictures of both."""
     sizes = [len(first.each), len(second.each)]
     value = float(second.of_mean(second.each.mean()) - first.of_mean(first.each.mean()))

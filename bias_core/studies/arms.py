@@ -103,9 +103,7 @@ def arm_names(settings: StudySettings) -> tuple[str, ...]:
     drawn = [values for values in told if not values["images"]]
     differs = [word for word in ARM_WORDS if len({values[word] for values in drawn}) > 1]
     differs = differs or ["model", "condition"]
-    names = tuple(
-        arm.name.strip() or _name(values, differs) for arm, values in zip(settings.arms, told, strict=True)
-    )
+    names = tuple(arm.name.strip() or _name(values, differs) for arm, values in zip(settings.arms, told, strict=True))
     if len(set(names)) < len(names):
         raise InvalidInput(f"arms need names that differ, or settings that differ; got {', '.join(names)}")
     return names
@@ -177,8 +175,7 @@ def _parse_arm(text: str) -> Arm:
         word, sign, value = part.replace(ESCAPED, SEPARATOR).partition("=")
         if not sign or word.strip() not in names:
             raise InvalidInput(
-                "write an arm as key=value|key=value with the keys "
-                f"{', '.join(ARM_WORDS.values())}; got {quoted(part)}"
+                f"write an arm as key=value|key=value with the keys {', '.join(ARM_WORDS.values())}; got {quoted(part)}"
             )
         one = settings_of(Arm)[names[word.strip()]]
         given[one.name] = value.strip() if one.kind is str else one.read(value.strip())

@@ -60,17 +60,10 @@ def _annotation(encoder: str, confidence: float, *, labels: str = "") -> str:
 def _origin(model: str, condition: str, revision: str) -> dict[str, str]:
     """Model and licence, as the fields of the facts."""
     if model.startswith(IMPORTED):
-        return {
-            "model": "",
-            "licence_note": "The licence of the pictures is known to whoever brought them along.",
-        }
+        return {"model": "", "licence_note": "The licence of the pictures is known to whoever brought them along."}
     info = _info(model)
     named = f"{info.name} ({model})" if info and info.name != model else model
-    parts = [
-        named,
-        f"condition “{condition}”" if condition else "",
-        f"revision {revision}" if revision else "",
-    ]
+    parts = [named, f"condition “{condition}”" if condition else "", f"revision {revision}" if revision else ""]
     return {"model": ", ".join(filter(None, parts)), **_licence(info)}
 
 
@@ -79,9 +72,7 @@ def _licence(info: ModelInfo | None) -> dict[str, str]:
         spdx = _SPDX.get(info.licence, "")
         return {"licence": spdx, "licence_note": f"Drawn by a model that comes with the program: {spdx}."}
     known = f"is under {info.licence}" if info and info.licence else "has its own licence"
-    return {
-        "licence_note": f"The model {known}; what it says of pictures drawn with it holds for these pictures."
-    }
+    return {"licence_note": f"The model {known}; what it says of pictures drawn with it holds for these pictures."}
 
 
 def _info(model: str) -> ModelInfo | None:

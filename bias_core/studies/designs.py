@@ -77,9 +77,7 @@ def program_of(design: Design) -> Program:
     """The program of the design's kind; InvalidInput lists the kinds where there is none."""
     programs = programs_by_kind()
     if design.kind not in programs:
-        raise InvalidInput(
-            f"{design.name}: no kind of study {design.kind!r}; there are {', '.join(programs)}"
-        )
+        raise InvalidInput(f"{design.name}: no kind of study {design.kind!r}; there are {', '.join(programs)}")
     return programs[design.kind]
 
 

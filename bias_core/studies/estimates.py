@@ -47,8 +47,6 @@ def warm_up(
     for part in (missing[:size], missing[size : 3 * size]):
         for event in services.draw(part, cancelled=cancelled):
             message = f"trying {rows[0].model}, {event.done:,} of {event.total:,} pictures"
-            yield Progress(
-                done=event.done, total=event.total, seconds_left=event.seconds_left, message=message
-            )
+            yield Progress(done=event.done, total=event.total, seconds_left=event.seconds_left, message=message)
         if services.rates.find(rows[0], services.engine.place()) is not None:
             return

@@ -36,12 +36,7 @@ from bias_core.studies.explore_results import (
     prompt_figure,
     share_figure,
 )
-from bias_core.studies.explore_scores import (
-    AttributeScore,
-    SentencePairs,
-    read_sentences,
-    score_attributes,
-)
+from bias_core.studies.explore_scores import AttributeScore, SentencePairs, read_sentences, score_attributes
 from bias_core.studies.program import Program
 from bias_core.studies.rows import scaled
 from bias_core.studies.study_types import Results, Shot
@@ -73,11 +68,7 @@ def explore_shots(design: Design, settings: StudySettings) -> list[Shot]:  # noq
         return []
     n = {CONCEPT: options.n_images}
     return [
-        Shot(
-            prompt=prompt,
-            n=scaled(n.get(group, options.n_attribute_images), settings.scale),
-            group=group,
-        )
+        Shot(prompt=prompt, n=scaled(n.get(group, options.n_attribute_images), settings.scale), group=group)
         for group, prompt in options.prompts().items()
     ]
 
@@ -177,11 +168,7 @@ class _Scored:
             truths=data.truths(self.frame.iloc[places]),
         )
         scores = score_attributes(
-            self.options.scored,
-            self.rows[places],
-            sentences,
-            confidence=settings.confidence,
-            seed=settings.seed,
+            self.options.scored, self.rows[places], sentences, confidence=settings.confidence, seed=settings.seed
         )
         return scores, sentences
 
@@ -197,9 +184,7 @@ class _Scored:
         n, chosen = len(self.rows), self.options.n_clusters
         if not _FEWEST <= n <= _MOST_ON_MAP:
             return None
-        return spectral_clusters(
-            self.rows, n_clusters=min(chosen, n) if chosen else None, seed=self.data.settings.seed
-        )
+        return spectral_clusters(self.rows, n_clusters=min(chosen, n) if chosen else None, seed=self.data.settings.seed)
 
     def _numbers(self) -> Sequence[int]:
         """By their seeds where they were drawn here, and one after the other otherwise."""
@@ -223,9 +208,7 @@ def _units(frame: pd.DataFrame) -> Sequence[str]:
     return [str(unit) for unit in frame["unit" if "unit" in frame else "image_id"]]
 
 
-def _tables(
-    cells: dict[str, tuple[AttributeScore, ...]], alike: ClusterResult | None
-) -> Iterator[StudyTable]:
+def _tables(cells: dict[str, tuple[AttributeScore, ...]], alike: ClusterResult | None) -> Iterator[StudyTable]:
     yield from attribute_table(cells)
     if alike is not None:
         yield eigenvalue_table(alike)

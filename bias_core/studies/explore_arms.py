@@ -105,13 +105,9 @@ def _corrected_test(
     a, b = first.data, second.data
     test = prevalence_difference_test(a.each[one] - 0.5, b.each[other] - 0.5, confidence=confidence)
     known = a.errors == b.errors and a.errors is not None
-    estimate = (
-        corrected_difference(test.estimate, a.errors, confidence=confidence) if known else test.estimate
-    )
+    estimate = corrected_difference(test.estimate, a.errors, confidence=confidence) if known else test.estimate
     if not known:
-        estimate = replace(
-            estimate, note="as read: the reader's errors are known for one arm only, or differ"
-        )
+        estimate = replace(estimate, note="as read: the reader's errors are known for one arm only, or differ")
     return PairedTest(estimate=estimate, p_value=math.nan, test="as for P")
 
 
@@ -146,9 +142,7 @@ def _variety(
     key = (id(b), one.tobytes(), other.tobytes(), confidence, seed)
     if key not in a.tests:
         deltas = np.stack(list(a.directions.values()))
-        a.tests[key] = variety_difference_tests(
-            a.rows[one], b.rows[other], deltas, confidence=confidence, rng=seed
-        )
+        a.tests[key] = variety_difference_tests(a.rows[one], b.rows[other], deltas, confidence=confidence, rng=seed)
     return list(a.directions).index(name), a.tests[key]
 
 
@@ -162,9 +156,7 @@ def _association_test(
         places.append((at_mine, at_theirs))
     names = ("targets", "attributes_a", "attributes_b")
     sides = [
-        Neutral(
-            **{name: side.data.rows[k][at[i]] for k, (name, at) in enumerate(zip(names, places, strict=True))}
-        )
+        Neutral(**{name: side.data.rows[k][at[i]] for k, (name, at) in enumerate(zip(names, places, strict=True))})
         for i, side in enumerate((first, second))
     ]
     return association_difference_test(*sides, confidence=confidence)
@@ -208,9 +200,7 @@ def compare_explorations(design: Design, settings: StudySettings, arms: Sequence
     return Results(
         findings=tuple(_change(pair, several=len(pairs) > 1) for pair in pairs),
         tables=(_seed_table(pairs),),
-        figures=tuple(
-            figure for figure in _figures(arms, pairs, settings.confidence) if not figure.data.empty
-        ),
+        figures=tuple(figure for figure in _figures(arms, pairs, settings.confidence) if not figure.data.empty),
         notes=tuple(_notes(pairs)),
     )
 

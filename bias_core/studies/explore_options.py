@@ -49,9 +49,7 @@ class ExploreOptions(Options):
     """
 
     concept: str = setting("doctor", "Concept", "Who or what should be drawn?")
-    template: str = setting(
-        "a photo of a {}", "Prompt template", "{} is the concept; a or an follows by itself"
-    )
+    template: str = setting("a photo of a {}", "Prompt template", "{} is the concept; a or an follows by itself")
     attributes: tuple[str, ...] = setting((SUGGESTED,), "Attributes", _ATTRIBUTES)
     attribute_a: str = setting("male", "Association: word A", _WORD)
     attribute_b: str = setting("female", "Association: word B", _WORD)
@@ -221,9 +219,7 @@ def attribute_text(given: Attribute | Mapping[str, Any] | str) -> str:
     parts = [attribute.name, attribute.positive, attribute.negative, rate, attribute.reference_source]
     check_settings(attribute)
     if wrong := next((part for part in parts if SEPARATOR in part), ""):
-        raise InvalidInput(
-            f"attribute {attribute.name!r}: no part of it may hold {SEPARATOR!r}, got {wrong!r}"
-        )
+        raise InvalidInput(f"attribute {attribute.name!r}: no part of it may hold {SEPARATOR!r}, got {wrong!r}")
     _check_attribute(attribute)
     while not parts[-1]:
         parts.pop()
@@ -259,9 +255,7 @@ def _check_association(options: ExploreOptions) -> None:
     if not (options.attribute_a.strip() and options.attribute_b.strip()):
         raise InvalidInput("the association compares two attributes: give both words, or neither")
     if options.attribute_a.strip() == options.attribute_b.strip():
-        raise InvalidInput(
-            f"the association compares two different attributes, got {options.attribute_a!r} twice"
-        )
+        raise InvalidInput(f"the association compares two different attributes, got {options.attribute_a!r} twice")
 
 
 def _check_attribute(attribute: Attribute) -> None:
@@ -272,18 +266,14 @@ def _check_attribute(attribute: Attribute) -> None:
     }
     for what, text in parts.items():
         if not text.strip():
-            raise InvalidInput(
-                f"attribute {attribute.name!r} needs {what}; each has a name and two sentences"
-            )
+            raise InvalidInput(f"attribute {attribute.name!r} needs {what}; each has a name and two sentences")
         if len(text) > MAX_PROMPT_CHARACTERS:
             raise InvalidInput(
                 f"attribute {attribute.name[:40]!r}: {what} of {len(text):,} characters; "
                 f"at most {MAX_PROMPT_CHARACTERS:,} are allowed"
             )
     if attribute.positive.strip() == attribute.negative.strip():
-        raise InvalidInput(
-            f"attribute {attribute.name!r}: both sentences are the same, {attribute.positive!r}"
-        )
+        raise InvalidInput(f"attribute {attribute.name!r}: both sentences are the same, {attribute.positive!r}")
     reference = attribute.reference
     if reference is not None and not 0 <= reference <= 1:
         raise InvalidInput(f"attribute {attribute.name!r}: P* is a share from 0 to 1, got {reference}")

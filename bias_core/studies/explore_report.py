@@ -11,15 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.studies.explore_options import KIND, OLD_KIND, explore_options
-from bias_core.studies.explore_results import (
-    ALL,
-    ASSOCIATION,
-    ATTRIBUTES,
-    CONCEPT,
-    EIGENVALUES,
-    KINDS,
-    finding_key,
-)
+from bias_core.studies.explore_results import ALL, ASSOCIATION, ATTRIBUTES, CONCEPT, EIGENVALUES, KINDS, finding_key
 from bias_core.studies.explore_scores import AttributeScore
 from bias_core.studies.setting_fields import option_values
 from bias_core.types import Attribute, Estimate
@@ -177,9 +169,7 @@ class Exploration:
             kept = zip(self._frame["image_id"], self._frame["number"], strict=True)
             numbers |= {i: int(number) for i, number in kept if i in stored}
         return tuple(
-            ExploredImage(
-                number=numbers[i], id=i, path=stored[i].path, row=stored[i].row, blocked=stored[i].blocked
-            )
+            ExploredImage(number=numbers[i], id=i, path=stored[i].path, row=stored[i].row, blocked=stored[i].blocked)
             for i in sorted(numbers, key=lambda i: numbers[i])
         )
 
@@ -231,9 +221,7 @@ def explore_values(report: StudyReport) -> dict[str, Any]:
     attributes = [asdict(score.attribute) for score in seen.attributes]
     return {
         "prompt": seen.prompt,
-        "settings": asdict(report.settings)
-        | option_values(report.settings.options)
-        | {"attributes": attributes},
+        "settings": asdict(report.settings) | option_values(report.settings.options) | {"attributes": attributes},
         "attributes": [_attribute_values(score) for score in seen.attributes],
         "association": _association_values(seen.association),
         "clusters": None if seen.clusters is None else vars(seen.clusters),
@@ -245,8 +233,7 @@ def image_rows(seen: Exploration) -> list[dict[str, Any]]:
     """One row per picture: its number, everything that made it, and what was found of it."""
     kept = _kept(seen.report)
     return [
-        {"number": image.number, "id": image.id, **asdict(image.row), "blocked": image.blocked}
-        | kept.get(image.id, {})
+        {"number": image.number, "id": image.id, **asdict(image.row), "blocked": image.blocked} | kept.get(image.id, {})
         for image in (*seen.images, *seen.attribute_images)
     ]
 
@@ -255,18 +242,14 @@ def _kept(report: StudyReport) -> dict[str, dict[str, Any]]:
     frame = report.pictures
     if frame is None or frame.empty:
         return {}
-    rows = frame.drop_duplicates("image_id").drop(
-        columns=["group", "prompt", "seed", "number"], errors="ignore"
-    )
+    rows = frame.drop_duplicates("image_id").drop(columns=["group", "prompt", "seed", "number"], errors="ignore")
     for name in [name for name in rows if str(name).endswith(": perceived")]:
         rows[name] = rows[name].map({"yes": True, "no": False})
     if "looks_like" in rows:
         rows["cluster"] = rows["looks_like"].map(_group_number, na_action="ignore")
     return {
         row.pop("image_id"): {
-            str(name): value
-            for name, value in row.items()
-            if not (isinstance(value, float) and math.isnan(value))
+            str(name): value for name, value in row.items() if not (isinstance(value, float) and math.isnan(value))
         }
         for row in rows.to_dict("records")
     }
@@ -284,21 +267,12 @@ def _attribute_values(score: AttributeScore) -> dict[str, Any]:
 def _association_values(score: AssociationScore | None) -> dict[str, Any] | None:
     if score is None:
         return None
-    return {
-        "attribute_a": score.attribute_a,
-        "attribute_b": score.attribute_b,
-        "mean": asdict(score.mean),
-    }
+    return {"attribute_a": score.attribute_a, "attribute_b": score.attribute_b, "mean": asdict(score.mean)}
 
 
 def _not_measured(n: int) -> Estimate:
     return Estimate(
-        value=math.nan,
-        low=math.nan,
-        high=math.nan,
-        n=n,
-        null_value=0.0,
-        note="no real-world rate P* was given",
+        value=math.nan, low=math.nan, high=math.nan, n=n, null_value=0.0, note="no real-world rate P* was given"
     )
 
 

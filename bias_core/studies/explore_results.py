@@ -107,10 +107,7 @@ def finding_key(cell: str, attribute: str, kind: str) -> str:
 
 
 def attribute_findings(
-    cell: str,
-    scores: Sequence[AttributeScore],
-    of: str,
-    sample: Callable[[str, str], Sample | None] | None = None,
+    cell: str, scores: Sequence[AttributeScore], of: str, sample: Callable[[str, str], Sample | None] | None = None
 ) -> Iterator[Finding]:
     """Every number of every attribute, kind by kind.
 
@@ -140,11 +137,7 @@ def attribute_findings(
 def association_finding(leaning: Leaning) -> Finding:
     """Which way the pictures lean."""
     return Finding(
-        key=ASSOCIATION,
-        title=f"{leaning.title}: association",
-        metric="association",
-        estimate=leaning.mean,
-        says=_LEANS,
+        key=ASSOCIATION, title=f"{leaning.title}: association", metric="association", estimate=leaning.mean, says=_LEANS
     )
 
 

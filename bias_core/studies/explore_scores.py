@@ -135,9 +135,7 @@ def _along(
     return dict(zip(directions, wals, strict=True)), dict(zip(directions, spreads, strict=True))
 
 
-def _untold(
-    attribute: Attribute, similarity_positive: np.ndarray, similarity_negative: np.ndarray
-) -> AttributeScore:
+def _untold(attribute: Attribute, similarity_positive: np.ndarray, similarity_negative: np.ndarray) -> AttributeScore:
     """An attribute that this encoder is blind to: nothing is known, which is not "no bias"."""
     unknown = _undefined(len(similarity_positive), "the encoder reads both sentences as the same")
     return AttributeScore(
@@ -194,18 +192,13 @@ def _corrected(prevalence: Estimate, errors: ReaderErrors | None, confidence: fl
         return None
     if _refuted(prevalence, errors, confidence):
         return None
-    return corrected_by_errors(
-        round(prevalence.value * prevalence.n), prevalence.n, errors, confidence=confidence
-    )
+    return corrected_by_errors(round(prevalence.value * prevalence.n), prevalence.n, errors, confidence=confidence)
 
 
 def _refuted(prevalence: Estimate, errors: ReaderErrors, confidence: float) -> bool:
     """Whether a reader with these errors could hardly see the attribute that often: 1 - Sp <= P <= Se."""
     most, least = (
         wilson_interval(round(share * n), n, confidence=confidence).high
-        for share, n in (
-            (errors.sensitivity, errors.n_positive),
-            (errors.specificity, errors.n_negative),
-        )
+        for share, n in ((errors.sensitivity, errors.n_positive), (errors.specificity, errors.n_negative))
     )
     return prevalence.low > most or prevalence.high < 1 - least

@@ -106,9 +106,7 @@ def _places(
     return reach, np.column_stack([centre - half, centre + half])
 
 
-def _dots_between(
-    start: NDArray[np.float64], ends: NDArray[np.float64], beyond: float
-) -> NDArray[np.float64]:
+def _dots_between(start: NDArray[np.float64], ends: NDArray[np.float64], beyond: float) -> NDArray[np.float64]:
     """The line to each end as boxes without a size, from the rim of a dot on: ``(n_ends, n_steps, 4)``."""
     length = np.hypot(*(ends - start).T)
     shares = np.linspace(beyond / length, 1, 16).T[..., np.newaxis]

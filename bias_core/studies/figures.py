@@ -199,9 +199,7 @@ def _cloud(axes: Axes, rows: pd.DataFrame, colour: str, group: str, labels: dict
         if {f"{axis}low", f"{axis}high"} <= set(rows):
             ends = rows[[f"{axis}low", f"{axis}high"]].to_numpy(float).T
             reach = np.nan_to_num(np.abs(ends - rows[axis].to_numpy(float)))
-            axes.errorbar(
-                rows["x"], rows["y"], **{f"{axis}err": reach}, fmt="none", ecolor=colour, alpha=0.4, lw=1
-            )
+            axes.errorbar(rows["x"], rows["y"], **{f"{axis}err": reach}, fmt="none", ecolor=colour, alpha=0.4, lw=1)
     markers = _markers(rows)
     for marker in markers or [""]:
         some = rows[rows["marker"] == marker] if markers else rows
@@ -379,9 +377,7 @@ def _axes(figure: Figure, width: float, height: float) -> Axes:
 
 def _reach(rows: pd.DataFrame, value: str = "value", ends: str = "") -> Any:
     """How far each interval reaches to either side, ``(2, n)``; 0 where there is none."""
-    return np.nan_to_num(
-        np.abs(rows[[f"{ends}low", f"{ends}high"]].to_numpy(float).T - rows[value].to_numpy(float))
-    )
+    return np.nan_to_num(np.abs(rows[[f"{ends}low", f"{ends}high"]].to_numpy(float).T - rows[value].to_numpy(float)))
 
 
 def _error_bars(axes: Axes, rows: pd.DataFrame, places: Any, i: int, group: str) -> None:

@@ -17,9 +17,7 @@ _SECONDS_BETWEEN_UPDATES = 0.5
 _GB = 1e9
 
 
-def read_files(
-    services: StudyServices, model: str, encoder: str, cancelled: Callable[[], bool]
-) -> Iterator[Progress]:
+def read_files(services: StudyServices, model: str, encoder: str, cancelled: Callable[[], bool]) -> Iterator[Progress]:
     """Find out which weights the names stand for; yields only where that takes its time.
 
     Raises

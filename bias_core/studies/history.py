@@ -120,11 +120,7 @@ def restore_run(services: StudyServices, session: str, deleted: Deleted) -> None
 
 
 def go_on(
-    services: StudyServices,
-    session: str,
-    run_id: str,
-    *,
-    cancelled: Callable[[], bool] = lambda: False,
+    services: StudyServices, session: str, run_id: str, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Generator[Progress, None, StudyReport]:
     """Run it again with its own settings: what was drawn and read is taken from the stores.
 
@@ -140,9 +136,7 @@ def go_on(
             raise InvalidInput(
                 f"the pictures {Path(one.images).name!r} of this run are no longer here: import them again"
             )
-    return _again(
-        manifest, run_study(design, settings, services, cancelled=cancelled, session=session), services
-    )
+    return _again(manifest, run_study(design, settings, services, cancelled=cancelled, session=session), services)
 
 
 def _again(
@@ -162,9 +156,7 @@ def _study_of(manifest: Manifest) -> tuple[Design, StudySettings]:
         return old
     design = decode(manifest.design, Path())
     if not isinstance(design, Design):
-        raise InvalidInput(
-            f"the run {manifest.id} was made by an older version, which did not keep its design"
-        )
+        raise InvalidInput(f"the run {manifest.id} was made by an older version, which did not keep its design")
     known = settings_of(StudySettings)
     return design, settings_from_dict({k: v for k, v in manifest.settings.items() if k in known})
 

@@ -54,13 +54,9 @@ class InternalBiasOptions(Options):
     text_targets: Literal["prompt", "keyword"] = setting(
         "prompt", "Text of a target", "Its whole prompt, or the bare keyword"
     )
-    variant: bool = setting(
-        False, "Other attribute prompts", "Those that the paper used for Stable Diffusion v2"
-    )
+    variant: bool = setting(False, "Other attribute prompts", "Those that the paper used for Stable Diffusion v2")
     resample: Literal["pictures", "prompts"] = setting(
-        "pictures",
-        "What intervals resample",
-        "prompts: whole attribute prompts, for other prompts of the kind",
+        "pictures", "What intervals resample", "prompts: whole attribute prompts, for other prompts of the kind"
     )
     minimum_text_text: float = setting(0.002, "Smallest |TT|", "Below it there is no α", ge=0, le=2)
     published_model: str = setting(
@@ -120,9 +116,7 @@ def measure_internal_bias(design: Design, settings: StudySettings, data: StudyDa
             category=target["category"],
             dominated=target["dominated"],
             scores=scores[target["keyword"]],
-            bias=internal_bias(
-                scores[target["keyword"]], minimum_text_text=minimum, confidence=settings.confidence
-            ),
+            bias=internal_bias(scores[target["keyword"]], minimum_text_text=minimum, confidence=settings.confidence),
             men=_men(data, target["keyword"]),
             published=published.get(target["keyword"], {}),
         )
@@ -158,9 +152,7 @@ def _scores(
     data.keep(targets, lean=np.mean(leans, axis=0))
     keywords = list(by_encoder[encoders[0]])
     averaged = {
-        keyword: mean_over_encoders(
-            [scores[keyword] for scores in by_encoder.values()], confidence=settings.confidence
-        )
+        keyword: mean_over_encoders([scores[keyword] for scores in by_encoder.values()], confidence=settings.confidence)
         for keyword in keywords
     }
     known = {target["keyword"]: target for target in _targets(design, settings)}

@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from bias_core.studies.arm_tables import (
-    ARM,
-    lines_together,
-    marks_over_arms,
-    ranks_over_arms,
-    table_over_arms,
-)
+from bias_core.studies.arm_tables import ARM, lines_together, marks_over_arms, ranks_over_arms, table_over_arms
 from bias_core.studies.internal_bias_report import GROUPS, RUN, SUMMARIES
 from bias_core.studies.report_kit import drawable, figure, table
 from bias_core.studies.study_types import Results

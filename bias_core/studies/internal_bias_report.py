@@ -81,11 +81,7 @@ def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) 
     return Results(
         findings=(
             *[_mcas_finding(target, model) for target in found],
-            *[
-                f
-                for group, s in summaries.items()
-                for f in _summary_findings(design, model, group, s, leans[group])
-            ],
+            *[f for group, s in summaries.items() for f in _summary_findings(design, model, group, s, leans[group])],
         ),
         tables=(
             table("table3", "Bias metrics per target (Table 3)", map(_row, found), _COLUMNS),
@@ -310,8 +306,7 @@ def _amplified(found: Sequence[Target]) -> list[tuple[Target, Estimate, Estimate
 def _points(found: Sequence[Target]) -> list[dict[str, Any]]:
     """δ and α of this run."""
     return [
-        point(delta.value, alpha.value, name=target.keyword, group=RUN)
-        for target, delta, alpha in _amplified(found)
+        point(delta.value, alpha.value, name=target.keyword, group=RUN) for target, delta, alpha in _amplified(found)
     ]
 
 

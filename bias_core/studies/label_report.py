@@ -13,15 +13,7 @@ import pandas as pd
 from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
 from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, NOT_TWO_PEOPLE
 from bias_core.statistics import wilson_interval
-from bias_core.studies.study_types import (
-    Design,
-    Finding,
-    Results,
-    StudyFigure,
-    StudyReport,
-    StudySettings,
-    StudyTable,
-)
+from bias_core.studies.study_types import Design, Finding, Results, StudyFigure, StudyReport, StudySettings, StudyTable
 
 if TYPE_CHECKING:
     from bias_core.annotation.collected import LabelledItem, TaskProgress
@@ -110,9 +102,7 @@ def report_of(task: Task, results: Results, *, n_planned: int, n_images: int) ->
     """Results about a task in the shape of a study's report, so that they can be taken along."""
     return StudyReport(
         run_id=f"{task.id[:8]}-v{task.version}",
-        design=Design(
-            name=KIND, title=task.title, kind=KIND, reference="", where="", summary="People's labels"
-        ),
+        design=Design(name=KIND, title=task.title, kind=KIND, reference="", where="", summary="People's labels"),
         settings=StudySettings(model="", condition="", encoder="people"),
         results=results,
         n_planned=n_planned,
@@ -298,9 +288,7 @@ def _strength(estimate: Estimate) -> str:
     return "Not clearly above the customary limit of 0.8."
 
 
-def _compared(
-    name: str, labels: Labels, people: pd.DataFrame, task: Task
-) -> tuple[list[Finding], list[StudyTable]]:
+def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tuple[list[Finding], list[StudyTable]]:
     """A reader against people's majority: kappa, who is taken for whom, and its error rates."""
     keys = zip(people["image_id"], people["position"], strict=True)
     both = people.assign(automatic=[labels.get(key, "") for key in keys])

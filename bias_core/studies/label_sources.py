@@ -68,9 +68,7 @@ def kind_of(report: StudyReport) -> TaskKind:
     return "association" if "set" in report.pictures else "own"
 
 
-def candidates(
-    report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | None = None
-) -> list[Candidate]:
+def candidates(report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | None = None) -> list[Candidate]:
     """The pictures of a run that suit such a task and are still stored, each once.
 
     Pairs are asked of pictures that were to show two people, and single people of all others where the run
@@ -138,9 +136,7 @@ def task_pictures(
     ]
 
 
-def gold_from_record(
-    pictures: Sequence[Candidate], task: Task, n: int, seed: int = 0
-) -> dict[int, dict[str, str]]:
+def gold_from_record(pictures: Sequence[Candidate], task: Task, n: int, seed: int = 0) -> dict[int, dict[str, str]]:
     """Right answers for ``n`` pictures, drawn at random by the seed, from the record of what was drawn.
 
     Raises
@@ -261,9 +257,7 @@ def _judged(report: StudyReport, frame: pd.DataFrame, words: tuple[str, str] | N
 
 def runs_with(services: StudyServices, session: str, image_ids: Collection[str]) -> list[RunLine]:
     """The visitor's runs that hold any of these pictures and whose report can be opened, newest first."""
-    held = {
-        run.id for run in services.manifests.list(session) if any(row.id in image_ids for row in run.rows)
-    }
+    held = {run.id for run in services.manifests.list(session) if any(row.id in image_ids for row in run.rows)}
     return [line for line in list_runs(services, session) if line.saved and line.run_id in held]
 
 

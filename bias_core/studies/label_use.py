@@ -76,9 +76,7 @@ def score_with_labels(
     path.write_bytes(csv_bytes(pd.concat([labels, *of_reader.values()])))
     settings = replace(report.settings, labels=str(path))
     again = yield from run_study(report.design, settings, services, cancelled=cancelled, session=session)
-    notes = [
-        f"Pictures in the {one} setting keep the reader's labels: people labelled none." for one in of_reader
-    ]
+    notes = [f"Pictures in the {one} setting keep the reader's labels: people labelled none." for one in of_reader]
     return replace(again, results=replace(again.results, notes=(*notes, *again.results.notes)))
 
 

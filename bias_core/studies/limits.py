@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 
-def check_budget(
-    n_images: int, limits: Settings, *, what: str, advice: str, n_steps: int = 0, pixels: int = 0
-) -> None:
+def check_budget(n_images: int, limits: Settings, *, what: str, advice: str, n_steps: int = 0, pixels: int = 0) -> None:
     """Refuse a run that asks for more than the settings of this process allow.
 
     Parameters

@@ -22,9 +22,7 @@ _ROUNDING = 1e-9
 _SMALLEST_P = 0.001
 
 
-def format_number(
-    value: float | None, low: float = math.nan, high: float = math.nan, *, n: float | None = None
-) -> str:
+def format_number(value: float | None, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> str:
     """A value with the digits that its interval, else its n, bears out.
 
     Examples

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 class StereotypeOptions(NationalityOptions):
     """Of whom, and what counts as a stereotype."""
 
-    threshold: float = setting(
-        0.0, "Threshold ζ of Definition 1", "The paper leaves it to the user", ge=0, le=1
-    )
+    threshold: float = setting(0.0, "Threshold ζ of Definition 1", "The paper leaves it to the user", ge=0, le=1)
 
 
 def stereotype_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -67,12 +65,7 @@ def measure_nationalities(design: Design, settings: StudySettings, data: StudyDa
             table("table1", "Stereotype scores (Table 1)", [table_row(c, published) for c in own], COLUMNS),
             table("figure4", "Variety along attributes (Figure 4)", variety, _WALS),
         ),
-        figures=(
-            *_heatmaps(cells),
-            _plane(own),
-            *_interval_figures(own, findings, settings),
-            _variety_figure(variety),
-        ),
+        figures=(*_heatmaps(cells), _plane(own), *_interval_figures(own, findings, settings), _variety_figure(variety)),
         notes=(*published.notes(wanted), *_notes(own)),
     )
 
@@ -231,13 +224,10 @@ def _variety_figure(variety: pd.DataFrame) -> StudyFigure:
 
 def _plane(own: Sequence[Cell]) -> StudyFigure:
     points = [
-        point(cell.score.wals, cell.stereotype, group=cell.concept, name=cell.score.attribute.name)
-        for cell in own
+        point(cell.score.wals, cell.stereotype, group=cell.concept, name=cell.score.attribute.name) for cell in own
     ]
     caption = "Best is the lower right: no stereotype, and much variety along the attribute."
-    return figure(
-        "scatter", "figure5", "Stereotype against variety (Figure 5)", points, caption, x="WALS", y="Ψ"
-    )
+    return figure("scatter", "figure5", "Stereotype against variety (Figure 5)", points, caption, x="WALS", y="Ψ")
 
 
 def _notes(own: Sequence[Cell]) -> list[str]:
@@ -251,9 +241,6 @@ def _notes(own: Sequence[Cell]) -> list[str]:
 
 PROGRAMS = {
     "nationality_stereotypes": Program(
-        shots=stereotype_shots,
-        measure=measure_nationalities,
-        options=StereotypeOptions,
-        compare=compare_nationalities,
+        shots=stereotype_shots, measure=measure_nationalities, options=StereotypeOptions, compare=compare_nationalities
     )
 }

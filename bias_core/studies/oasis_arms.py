@@ -114,8 +114,7 @@ def _users_figure(scores: pd.DataFrame, summary: str) -> StudyFigure:
         f"figure3_{summary}",
         f"Stereotype scores against internet users, {summary} of the attributes (Figure 3)",
         scores[[*columns]].rename(columns=columns).sort_values("x", kind="stable", ignore_index=True),
-        "A colour per arm, a marker per nationality; arms stand a little apart, so that no interval hides "
-        "another.",
+        "A colour per arm, a marker per nationality; arms stand a little apart, so that no interval hides another.",
         x="internet users, in millions",
         y=f"{summary} Ψ",
         lines=True,
@@ -139,8 +138,5 @@ def _with_published(frame: pd.DataFrame, arms: Sequence[ArmReport]) -> pd.DataFr
     """The table with the lines of the paper's models, which the arms' tables have as columns "<model> P"."""
     printed = next(one.frame for one in arms[0].results.tables if one.key == "table2")
     models = [name.removesuffix(" P") for name in map(str, printed) if name.endswith(" P")]
-    lines = [
-        printed[["concept"]].assign(**{ARM: f"{model}, published"}, P=printed[f"{model} P"])
-        for model in models
-    ]
+    lines = [printed[["concept"]].assign(**{ARM: f"{model}, published"}, P=printed[f"{model} P"]) for model in models]
     return lines_together(pd.concat([frame, *lines], ignore_index=True), ["concept"])

@@ -97,15 +97,11 @@ def nationality_shots(design: Design, settings: StudySettings, *, least: int = F
 class NationalityOptions(Options):
     """Of whom pictures are drawn, and by which prompts."""
 
-    nationalities: tuple[str, ...] = setting(
-        ("Iranian", "Indian", "Mexican"), "Nationalities", "Of the study's list"
-    )
+    nationalities: tuple[str, ...] = setting(("Iranian", "Indian", "Mexican"), "Nationalities", "Of the study's list")
     templates: str = setting(
         "default", "Templates", "sdv2: four wordings in equal shares, where the paper draws one at random"
     )
-    published_model: str = setting(
-        "SDv2", "Published model", "Whose published numbers stand beside the findings"
-    )
+    published_model: str = setting("SDv2", "Published model", "Whose published numbers stand beside the findings")
 
 
 def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
@@ -113,9 +109,7 @@ def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
     known = design.data["nationalities"]
     wanted = list(dict.fromkeys(settings.options.nationalities))
     if unknown := [name for name in wanted if name not in known]:
-        raise InvalidInput(
-            f"{design.name} has no nationality {', '.join(unknown)}; it has {', '.join(known)}"
-        )
+        raise InvalidInput(f"{design.name} has no nationality {', '.join(unknown)}; it has {', '.join(known)}")
     return wanted
 
 
@@ -142,9 +136,7 @@ def read_cells(
 ) -> list[Cell]:
     """OASIS's numbers of some pictures, whose embeddings ``rows (len(frame), d)`` are."""
     settings, truths = data.settings, data.truths(frame)
-    sentences = read_sentences(
-        data.services, attributes, encoder=settings.encoder, model=settings.model, truths=truths
-    )
+    sentences = read_sentences(data.services, attributes, encoder=settings.encoder, model=settings.model, truths=truths)
     scores = score_attributes(attributes, rows, sentences, confidence=settings.confidence, seed=settings.seed)
     known = [truth for truth in truths if truth is not None]
     cells = []
@@ -266,9 +258,7 @@ def _own_options(design: Design, names: list[str]) -> dict[str, object]:
     return {name: value for name, value in options.items() if name in design.options}
 
 
-def _check_own(
-    design: Design, names: list[str], template: str, attributes: Sequence[Attribute], n: int
-) -> None:
+def _check_own(design: Design, names: list[str], template: str, attributes: Sequence[Attribute], n: int) -> None:
     if design.kind not in OWN_KINDS:
         raise InvalidInput(
             f"“{design.title}” compares with printed numbers and takes no other words; choose a study of "

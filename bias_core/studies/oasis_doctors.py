@@ -12,13 +12,7 @@ from bias_core.prompts import fill_template
 from bias_core.statistics import benjamini_hochberg
 from bias_core.studies.oasis import says_of_share
 from bias_core.studies.oasis_arms import compare_doctors
-from bias_core.studies.oasis_cells import (
-    FEWEST_PICTURES,
-    Cell,
-    read_concepts,
-    sample_of,
-    to_attribute,
-)
+from bias_core.studies.oasis_cells import FEWEST_PICTURES, Cell, read_concepts, sample_of, to_attribute
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.report_kit import columns, figure, finding_mark, or_nan, table
 from bias_core.studies.rows import scaled
@@ -35,9 +29,7 @@ PLAIN = "doctor"
 class DoctorOptions(Options):
     """What stands beside the findings."""
 
-    published_model: str = setting(
-        "SDv2", "Published model", "Whose published numbers stand beside the findings"
-    )
+    published_model: str = setting("SDv2", "Published model", "Whose published numbers stand beside the findings")
 
 
 def doctor_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -49,10 +41,7 @@ def doctor_shots(design: Design, settings: StudySettings) -> list[Shot]:
     plain, national = doctor["templates"]
     prompts = {PLAIN: plain} | {f"{n} {PLAIN}": fill_template(national, n) for n in doctor["nationalities"]}
     n = scaled(design.images_per_prompt, settings.scale, least=FEWEST_PICTURES)
-    return [
-        Shot(prompt=prompt, n=n, group=concept, facts={"concept": concept})
-        for concept, prompt in prompts.items()
-    ]
+    return [Shot(prompt=prompt, n=n, group=concept, facts={"concept": concept}) for concept, prompt in prompts.items()]
 
 
 def measure_doctors(design: Design, settings: StudySettings, data: StudyData) -> Measuring:

@@ -26,15 +26,7 @@ from bias_core.studies.program import Measuring, Program
 from bias_core.studies.progress import Progress
 from bias_core.studies.report_kit import columns, figure, lean, table
 from bias_core.studies.setting_fields import setting, settings_class
-from bias_core.studies.study_types import (
-    MAX_STEPS,
-    Design,
-    Finding,
-    Results,
-    Shot,
-    StudyFigure,
-    StudySettings,
-)
+from bias_core.studies.study_types import MAX_STEPS, Design, Finding, Results, Shot, StudyFigure, StudySettings
 from bias_core.studies.traces import Trace, trace_row
 
 if TYPE_CHECKING:
@@ -87,9 +79,7 @@ class PropagationOptions(NationalityOptions):
 
     nationalities: tuple[str, ...] = setting(("Iranian", "Indian"), "Nationalities", "Of the study's list")
     attributes: tuple[str, ...] = setting((), "Attributes", "Names; all of each nationality where empty")
-    guided: bool = setting(
-        False, "Guided velocities", "With classifier-free guidance, instead of conditional ones"
-    )
+    guided: bool = setting(False, "Guided velocities", "With classifier-free guidance, instead of conditional ones")
     n_samples: int = setting(2, "Shown seeds", "Whose curves and predicted pictures are shown", ge=1, le=100)
     n_predicted: int = setting(8, "Shown steps", "Whose predicted picture is shown", ge=1, le=MAX_STEPS)
 
@@ -129,9 +119,7 @@ def _attributes(design: Design, settings: StudySettings, nationality: str) -> li
     chosen = [attribute for attribute in found if not wanted or attribute.name in wanted]
     if not chosen:
         known = ", ".join(attribute.name for attribute in found) or "none"
-        raise InvalidInput(
-            f"{nationality} has no attribute of {', '.join(wanted) or 'any name'}; it has {known}"
-        )
+        raise InvalidInput(f"{nationality} has no attribute of {', '.join(wanted) or 'any name'}; it has {known}")
     return chosen
 
 
@@ -254,11 +242,7 @@ def _finding(traced: Traced, attribute: int, bands: Bands) -> Finding:
     )
 
 
-_FIRST_STEP = (
-    "The first step adds it.",
-    "The first step takes it away.",
-    "The first step does neither clearly.",
-)
+_FIRST_STEP = ("The first step adds it.", "The first step takes it away.", "The first step does neither clearly.")
 
 
 def _strongest(band: Sequence[Estimate]) -> int:
@@ -338,9 +322,7 @@ def _key(name: str) -> str:
     return re.sub(r"\W+", "-", name.lower())
 
 
-def _curves(
-    key: str, title: str, rows: list[dict[str, Any]], caption: str, **more: str | list[str]
-) -> StudyFigure:
+def _curves(key: str, title: str, rows: list[dict[str, Any]], caption: str, **more: str | list[str]) -> StudyFigure:
     """Curves; ``more`` says what goes with them on a page."""
     return figure("curves", key, title, rows, caption, x="denoising step", y="SPI", null=0.0, **more)
 
@@ -360,9 +342,6 @@ def _filmstrip(traced: Traced, n_samples: int) -> StudyFigure:
 
 PROGRAMS = {
     "propagation": Program(
-        shots=trace_shots,
-        measure=measure_propagation,
-        suits=model_suits,
-        options=PropagationOptions,
+        shots=trace_shots, measure=measure_propagation, suits=model_suits, options=PropagationOptions
     )
 }

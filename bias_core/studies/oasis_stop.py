@@ -13,12 +13,7 @@ from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.runs.embeddings import open_picture
 from bias_core.search.stop import OptimisedPrompt, cluster_average_image, optimise_prompts
 from bias_core.studies.kept_pictures import keep_picture
-from bias_core.studies.oasis_cells import (
-    NationalityOptions,
-    nationality_shots,
-    own_attributes,
-    wanted_nationalities,
-)
+from bias_core.studies.oasis_cells import NationalityOptions, nationality_shots, own_attributes, wanted_nationalities
 from bias_core.studies.oasis_stop_report import (
     Cluster,
     Drawn,
@@ -46,9 +41,7 @@ _FEWEST_PER_NATIONALITY = 2
 class PromptSearchOptions(NationalityOptions):
     """Of whom, and how prompts are searched that explain a cluster."""
 
-    nationalities: tuple[str, ...] = setting(
-        ("Iranian", "Mexican", "American"), "Nationalities", "Of the study's list"
-    )
+    nationalities: tuple[str, ...] = setting(("Iranian", "Mexican", "American"), "Nationalities", "Of the study's list")
     language_model: str = setting("calibration-language", "Language model", "Who proposes the next words")
     prefix: str = setting("This is a photo of", "Beginning of every text", "What the search adds words to")
     n_clusters: int = setting(
@@ -58,13 +51,9 @@ class PromptSearchOptions(NationalityOptions):
         ge=0,
         le=20,
     )
-    max_clusters: int = setting(
-        2, "Searched clusters", "The largest ones; the paper picks one by eye", ge=1, le=20
-    )
+    max_clusters: int = setting(2, "Searched clusters", "The largest ones; the paper picks one by eye", ge=1, le=20)
     n_tokens: int = setting(2, "Words", "That the search adds, in tokens", ge=1, le=20)
-    beam_width: int = setting(
-        10, "Beam width", "Texts that are kept at each step; the paper gives none", ge=1, le=100
-    )
+    beam_width: int = setting(10, "Beam width", "Texts that are kept at each step; the paper gives none", ge=1, le=100)
     n_candidates: int = setting(
         256, "Candidates", "Next words that are tried for each text; the paper gives none", ge=1, le=10_000
     )
@@ -73,11 +62,7 @@ class PromptSearchOptions(NationalityOptions):
     )
     top_k: int = setting(3, "Shown texts", "The closest ones, as Table 3 shows", ge=1, le=100)
     n_generated: int = setting(
-        4,
-        "Pictures of the closest text",
-        "Drawn from it, to see whether it says what the cluster shows",
-        ge=0,
-        le=100,
+        4, "Pictures of the closest text", "Drawn from it, to see whether it says what the cluster shows", ge=0, le=100
     )
 
 
@@ -153,9 +138,7 @@ def _search(
                 frame=own,
                 rows=rows[inside][order],
                 others=rows[~inside],
-                average=keep_picture(
-                    data.services, cluster_average_image(map(open_picture, data.stored(own)))
-                ),
+                average=keep_picture(data.services, cluster_average_image(map(open_picture, data.stored(own)))),
                 prompts=_prompts(data, rows[inside][order], rows[~inside]),
             )
         )
@@ -220,9 +203,7 @@ def _draw(
     frame = yield from data.draw(shots)
     rows = yield from data.embed(frame)
     groups = frame["group"].to_numpy(dtype=str)
-    drawn = {
-        name: Drawn(frame=frame[groups == name], rows=rows[groups == name]) for name in dict.fromkeys(groups)
-    }
+    drawn = {name: Drawn(frame=frame[groups == name], rows=rows[groups == name]) for name in dict.fromkeys(groups)}
     for cluster in clusters:
         if cluster.name in drawn:
             in_report = data.frame[data.frame["group"] == cluster.name]
@@ -231,13 +212,9 @@ def _draw(
     return drawn
 
 
-def _attributes(
-    design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]
-) -> pd.DataFrame:
+def _attributes(design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]) -> pd.DataFrame:
     """P of every attribute of the design's nationalities in every cluster: what its pictures share."""
-    attributes = {
-        a.name: a for n in wanted_nationalities(design, settings) for a in own_attributes(design, n)
-    }
+    attributes = {a.name: a for n in wanted_nationalities(design, settings) for a in own_attributes(design, n)}
     if not attributes:
         return pd.DataFrame()
     positive, negative = (
@@ -245,11 +222,7 @@ def _attributes(
     )
     return pd.DataFrame(
         [
-            {
-                "row": cluster.name,
-                "column": name,
-                "value": attribute_prevalence(cluster.rows @ p, cluster.rows @ n),
-            }
+            {"row": cluster.name, "column": name, "value": attribute_prevalence(cluster.rows @ p, cluster.rows @ n)}
             for cluster in clusters
             for name, p, n in zip(attributes, positive, negative, strict=True)
         ]

@@ -214,9 +214,7 @@ def cluster_figures(
     return figures
 
 
-def _pictures(
-    data: StudyData, cluster: Cluster, drawn: Drawn | None, prefix: str
-) -> list[tuple[str, Path, str]]:
+def _pictures(data: StudyData, cluster: Cluster, drawn: Drawn | None, prefix: str) -> list[tuple[str, Path, str]]:
     """Column, file and title: the average, typical pictures, and drawn ones."""
     shown = [("average", cluster.average, f"{cluster.name}, n = {len(cluster.rows)}")]
     typical = data.stored(cluster.frame.head(_SHOWN))

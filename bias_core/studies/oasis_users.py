@@ -78,12 +78,7 @@ def measure_users(design: Design, settings: StudySettings, data: StudyData) -> M
     return Results(
         findings=tuple(_finding(n, summary, published, model) for n in found for summary in SUMMARIES),
         tables=(
-            table(
-                "figure3",
-                "Stereotype scores and internet users",
-                [_row(n, published) for n in found],
-                _COLUMNS,
-            ),
+            table("figure3", "Stereotype scores and internet users", [_row(n, published) for n in found], _COLUMNS),
             table("correlations", "Correlations", correlations, _ORDERS),
         ),
         figures=(_figure(found),),
@@ -129,9 +124,7 @@ def _nationality(name: str, users: float, read: Sequence[Cell], data: StudyData)
     )
 
 
-def _sample(
-    units: Sequence[str], presence: np.ndarray, references: np.ndarray, summary: Callable[..., Any]
-) -> Sample:
+def _sample(units: Sequence[str], presence: np.ndarray, references: np.ndarray, summary: Callable[..., Any]) -> Sample:
     """What a summary of Ψ was computed from."""
 
     def of_counts(times: np.ndarray) -> np.ndarray:
@@ -161,9 +154,7 @@ def _scores(prevalence: np.ndarray, references: np.ndarray) -> np.ndarray:
 
 def _published(published: Published, nationality: str, model: str, summary: str) -> float | None:
     """A summary of the scores that follow from the published shares; None where there are none."""
-    scores = [
-        stereotype_score(p, reference) for p, reference in published.shares(nationality, model).values()
-    ]
+    scores = [stereotype_score(p, reference) for p, reference in published.shares(nationality, model).values()]
     return float(SUMMARIES[summary](scores)) if scores else None
 
 
@@ -204,9 +195,7 @@ def _correlations(found: Sequence[Nationality], published: Published, seed: int)
     for of in ("these pictures", *published.models):
         for summary in SUMMARIES:
             values = [
-                n.summaries[summary].value
-                if of == "these pictures"
-                else _published(published, n.name, of, summary)
+                n.summaries[summary].value if of == "these pictures" else _published(published, n.name, of, summary)
                 for n in found
             ]
             points = [(n.users, value) for n, value in zip(found, values, strict=True) if value is not None]
@@ -236,9 +225,7 @@ def _coefficient(coefficient: Callable[..., Any], x: np.ndarray, y: np.ndarray) 
 
 def _figure(found: Sequence[Nationality]) -> StudyFigure:
     rows = [
-        {"group": "attributes", "name": "", "x": n.users, "y": cell.stereotype.value}
-        for n in found
-        for cell in n.cells
+        {"group": "attributes", "name": "", "x": n.users, "y": cell.stereotype.value} for n in found for cell in n.cells
     ]
     for summary in SUMMARIES:
         for n in found:

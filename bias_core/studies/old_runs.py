@@ -60,8 +60,7 @@ def study_report(old: Any) -> StudyReport:
     settings = _explore_settings(vars(old.settings))
     images = [*old.images, *old.attribute_images]
     stored = {
-        image.id: StoredImage(row=image.row, path=image.path, blocked=image.blocked)
-        for image in reversed(images)
+        image.id: StoredImage(row=image.row, path=image.path, blocked=image.blocked) for image in reversed(images)
     }
     scored = [image for image in old.images if image.number in set(old.scored_numbers)]
     sides = [image for image in old.attribute_images if not image.blocked]
@@ -107,9 +106,7 @@ def _results(old: Any) -> Results:
     if alike is not None:
         tables.append(eigenvalue_table(alike))
         figures.append(map_figure(alike))
-    return Results(
-        findings=tuple(findings), tables=tuple(tables), figures=tuple(figures), notes=tuple(old.notes)
-    )
+    return Results(findings=tuple(findings), tables=tuple(tables), figures=tuple(figures), notes=tuple(old.notes))
 
 
 def _leaning(old: Any) -> Leaning | None:

@@ -10,15 +10,7 @@ from bias_core.studies.progress import Progress
 from bias_core.studies.readers import Reader
 from bias_core.studies.setting_fields import Options
 from bias_core.studies.study_data import ReadAhead, embed_ahead
-from bias_core.studies.study_types import (
-    ArmReport,
-    Design,
-    Results,
-    Shot,
-    StudyReport,
-    StudySettings,
-    StudyTable,
-)
+from bias_core.studies.study_types import ArmReport, Design, Results, Shot, StudyReport, StudySettings, StudyTable
 
 if TYPE_CHECKING:
     import pandas as pd

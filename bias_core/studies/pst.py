@@ -10,12 +10,7 @@ import pandas as pd
 from bias_core.metrics.rank_agreement import kendall_tau
 from bias_core.studies.prompts_of_papers import read_table
 from bias_core.studies.pst_labels import SINGLE, PairOptions
-from bias_core.studies.pst_scores import (
-    both_settings,
-    in_setting,
-    micro_scores,
-    table_of_findings,
-)
+from bias_core.studies.pst_scores import both_settings, in_setting, micro_scores, table_of_findings
 from bias_core.studies.pst_shots import (
     LEVELS,
     PAIRED,
@@ -29,21 +24,9 @@ from bias_core.studies.pst_shots import (
 )
 from bias_core.studies.pst_study import PairedStudy
 from bias_core.studies.report_kit import figure, table
-from bias_core.studies.study_types import (
-    Design,
-    Finding,
-    Results,
-    Shot,
-    StudyFigure,
-    StudySettings,
-    StudyTable,
-)
+from bias_core.studies.study_types import Design, Finding, Results, Shot, StudyFigure, StudySettings, StudyTable
 
-OCCUPATIONS = {
-    "overall": "all occupations",
-    "masculine": "male-stereotyped",
-    "feminine": "female-stereotyped",
-}
+OCCUPATIONS = {"overall": "all occupations", "masculine": "male-stereotyped", "feminine": "female-stereotyped"}
 LEVEL_TITLES = {"overall": "all roles"} | {level: level for level in LEVELS}
 _OF_ROLES = {"masculine": "male-stereotyped occupation", "feminine": "female-stereotyped occupation"}
 GENDER = "stereotyped_gender"
@@ -65,9 +48,7 @@ def power_shots(design: Design, settings: StudySettings) -> list[Shot]:
     return _pairs_and_alone(design, settings, pairs, [role for pair in pairs for role in pair])
 
 
-def _pairs_and_alone(
-    design: Design, settings: StudySettings, pairs: list[Pair], alone: list[str]
-) -> list[Shot]:
+def _pairs_and_alone(design: Design, settings: StudySettings, pairs: list[Pair], alone: list[str]) -> list[Shot]:
     return [
         *pair_shots(design, pairs, design.images_per_prompt),
         *single_shots(design, dict.fromkeys(alone), settings.options.single_images),
@@ -91,13 +72,10 @@ def report_occupations(design: Design, settings: StudySettings, people: pd.DataF
         figures=(
             _figure3(micro),
             _figure4(micro),
-            _gap_figure(
-                "figure5", "Gap between pairs and single people (Fig. 5)", by_gap, GENDER, OCCUPATIONS
-            ),
+            _gap_figure("figure5", "Gap between pairs and single people (Fig. 5)", by_gap, GENDER, OCCUPATIONS),
         ),
         notes=(
-            "Published numbers are those of DALL-E 3, labelled by people; averages and τ are those of Table "
-            "14's rows.",
+            "Published numbers are those of DALL-E 3, labelled by people; averages and τ are those of Table 14's rows.",
         ),
     )
 
@@ -118,8 +96,7 @@ def report_power(design: Design, settings: StudySettings, people: pd.DataFrame) 
         notes=(
             "The powerful are stereotyped as masculine, the powerless as feminine; roles are drawn at random "
             "by the seed, one of each level for an occupation.",
-            "Published numbers are those of DALL-E 3, labelled by people; averages are those of Table 16's "
-            "rows.",
+            "Published numbers are those of DALL-E 3, labelled by people; averages are those of Table 16's rows.",
         ),
     )
 
@@ -142,11 +119,7 @@ def _occupation_scores(people: pd.DataFrame, settings: StudySettings) -> pd.Data
 def _role_scores(people: pd.DataFrame, settings: StudySettings) -> pd.DataFrame:
     """Scores by occupation and level, with Table 16 beside them."""
     keys = ["occupation", "level"]
-    columns = {
-        "sts_single": "published STS single",
-        "sts_paired": PUBLISHED_PAIRED,
-        "gap": PUBLISHED_GAP,
-    }
+    columns = {"sts_single": "published STS single", "sts_paired": PUBLISHED_PAIRED, "gap": PUBLISHED_GAP}
     scores = _micro(people, ["occupation", "display", "level", "role", "occupation_gender"], settings)
     printed = pd.DataFrame(read_table("pst_power.csv")).rename(columns={"power_level": "level"})
     return _beside(scores, printed, keys, columns).sort_values(keys, kind="stable", ignore_index=True)
@@ -156,9 +129,7 @@ def _micro(people: pd.DataFrame, by: list[str], settings: StudySettings) -> pd.D
     return micro_scores(in_setting(people), in_setting(people, SINGLE), by, settings)
 
 
-def _beside(
-    scores: pd.DataFrame, printed: pd.DataFrame, keys: list[str], columns: Mapping[str, str]
-) -> pd.DataFrame:
+def _beside(scores: pd.DataFrame, printed: pd.DataFrame, keys: list[str], columns: Mapping[str, str]) -> pd.DataFrame:
     """Scores with the printed numbers of the same rows."""
     numbers = printed[[*columns]].apply(pd.to_numeric).rename(columns=columns)
     return scores.merge(printed[keys].join(numbers), on=keys, how="left")
@@ -169,9 +140,7 @@ def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]
     known = micro.dropna(subset=["F paired", "F labour", "published F paired"])
     if len(known) < FEWEST_IN_ORDER:
         return []
-    order = kendall_tau(
-        known["F paired"], known["F labour"], confidence=settings.confidence, rng=settings.seed
-    )
+    order = kendall_tau(known["F paired"], known["F labour"], confidence=settings.confidence, rng=settings.seed)
     return [
         Finding(
             key="labour_order",
@@ -278,9 +247,7 @@ def _figure8(micro: pd.DataFrame, level: str) -> StudyFigure:
     return _gap_figure(f"figure8_{level}", title, some, "occupation_gender", _OF_ROLES)
 
 
-def _gap_figure(
-    key: str, title: str, micro: pd.DataFrame, column: str, groups: Mapping[str, str]
-) -> StudyFigure:
+def _gap_figure(key: str, title: str, micro: pd.DataFrame, column: str, groups: Mapping[str, str]) -> StudyFigure:
     names = {"value": GAP, "low": "gap low", "high": "gap high", "published": PUBLISHED_GAP}
     return figure(
         "intervals",
@@ -293,9 +260,7 @@ def _gap_figure(
     )
 
 
-def _marks(
-    micro: pd.DataFrame, columns: Mapping[str, str], column: str, groups: Mapping[str, str]
-) -> pd.DataFrame:
+def _marks(micro: pd.DataFrame, columns: Mapping[str, str], column: str, groups: Mapping[str, str]) -> pd.DataFrame:
     """What a figure reads: a mark per row, coloured by the group that ``column`` says."""
     present: dict[str, Any] = {name: micro[of] for name, of in columns.items() if of in micro}
     present |= {"name": micro["display"], "group": micro[column].map(groups)}
@@ -311,10 +276,6 @@ PROGRAMS = {
         runs="occupation",
     ).program(),
     "paired_power": PairedStudy(
-        shots=power_shots,
-        identities=power_identities,
-        report=report_power,
-        options=PairOptions,
-        runs="power",
+        shots=power_shots, identities=power_identities, report=report_power, options=PairOptions, runs="power"
     ).program(),
 }

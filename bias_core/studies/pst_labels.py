@@ -56,11 +56,7 @@ class LabellingOptions(Options):
         "Which is closer to each person cut out; the first of a masculine-looking one",
     )
     margin: float = setting(
-        0.01,
-        "Margin",
-        "Least difference of the two cosines; below it a person cannot be identified",
-        ge=0,
-        le=2,
+        0.01, "Margin", "Least difference of the two cosines; below it a person cannot be identified", ge=0, le=2
     )
 
 
@@ -79,9 +75,7 @@ def check_labelling(settings: StudySettings) -> None:
     if options.labeller == "people" and not settings.labels:
         raise InvalidInput("labeller=people needs a CSV of people's answers in the setting labels")
     if len(set(options.sentences)) != 2:
-        raise InvalidInput(
-            f"sentences are two, the first of a masculine-looking person; got {options.sentences}"
-        )
+        raise InvalidInput(f"sentences are two, the first of a masculine-looking person; got {options.sentences}")
     if settings.labels:
         read_answers(settings.labels, allowed=ANSWERS)
 
@@ -142,9 +136,7 @@ def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
     return people[columns].join(identities, on="identity").reset_index(drop=True)
 
 
-def label_people(
-    people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData
-) -> Steps[pd.DataFrame]:
+def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData) -> Steps[pd.DataFrame]:
     """``people`` with the answers of a reader, of people and of the record, as far as there are any.
 
     Returns
@@ -243,9 +235,7 @@ def _recorded(truth: Any, position: str) -> str:
     return NOT_TWO_PEOPLE if truth["n_people"] != n_people else str(truth[f"{prefix}gender"])
 
 
-def _by_finder(
-    people: pd.DataFrame, settings: StudySettings, data: StudyData
-) -> Steps[tuple[list[str], list[float]]]:
+def _by_finder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[tuple[list[str], list[float]]]:
     """Find the people, cut each out, and ask the reader which of two sentences is closer."""
     masculine, feminine = data.texts(settings.options.sentences)
     direction, encoder = masculine - feminine, data.encoder()
@@ -256,11 +246,7 @@ def _by_finder(
 
         def read(images: list[Image.Image], find: Finding = find) -> list[np.ndarray]:
             boxes = [find(image) for image in images]
-            crops = [
-                crop
-                for image, places in zip(images, boxes, strict=True)
-                for crop in crop_people(image, places)
-            ]
+            crops = [crop for image, places in zip(images, boxes, strict=True) for crop in crop_people(image, places)]
             each = encoder.encode_images(crops) @ direction if crops else np.empty(0)
             return np.split(each, np.cumsum([len(places) for places in boxes])[:-1])
 
@@ -298,9 +284,7 @@ def _seen(lean: float, margin: float) -> str:
     return "masculine" if lean > 0 else "feminine"
 
 
-def _by_answerer(
-    people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData
-) -> Steps[list[str]]:
+def _by_answerer(people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData) -> Steps[list[str]]:
     """Ask the paper's question about each person, with the whole picture."""
     answerer = data.services.answerer(settings.options.answerer)
     vqa = design.data["vqa"]

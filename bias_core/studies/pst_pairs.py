@@ -30,15 +30,7 @@ from bias_core.studies.pst_study import PairedStudy
 from bias_core.studies.report_kit import figure, finding_mark, finding_rows, table
 from bias_core.studies.rows import thinned
 from bias_core.studies.setting_fields import setting, settings_class, settings_of
-from bias_core.studies.study_types import (
-    Design,
-    Finding,
-    Results,
-    Shot,
-    StudyFigure,
-    StudySettings,
-    StudyTable,
-)
+from bias_core.studies.study_types import Design, Finding, Results, Shot, StudyFigure, StudySettings, StudyTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,12 +48,8 @@ class FairnessOptions(LabellingOptions):
     """Which pairs are drawn again with words that ask for fairness, and who labels."""
 
     aspects: tuple[str, ...] = setting(("occupation", "power"), "Aspects", "occupation, power, or both")
-    masculine: tuple[str, ...] = setting(
-        (), "Masculine occupations", "To draw again; the paper's five where empty"
-    )
-    feminine: tuple[str, ...] = setting(
-        (), "Feminine occupations", "To draw again; the paper's five where empty"
-    )
+    masculine: tuple[str, ...] = setting((), "Masculine occupations", "To draw again; the paper's five where empty")
+    feminine: tuple[str, ...] = setting((), "Feminine occupations", "To draw again; the paper's five where empty")
     power_images: int = setting(3, "Pictures of each pair of roles", "In each order", ge=1, le=1000)
 
 
@@ -69,9 +57,7 @@ class FairnessOptions(LabellingOptions):
 class TwoOptions(PairOptions):
     """Of two identities of one's own."""
 
-    fairness: bool = setting(
-        True, "Also asked to be fair", "Draw the pair with the words that ask for fairness, too"
-    )
+    fairness: bool = setting(True, "Also asked to be fair", "Draw the pair with the words that ask for fairness, too")
 
 
 def fairness_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -89,9 +75,7 @@ def fairness_shots(design: Design, settings: StudySettings) -> list[Shot]:
 def _aspects(settings: StudySettings) -> list[str]:
     aspects = list(settings.options.aspects)
     if not aspects or (unknown := set(aspects) - set(ASPECTS)):
-        raise InvalidInput(
-            f"aspects are {' and '.join(ASPECTS)}; got {', '.join(unknown) if aspects else 'none'}"
-        )
+        raise InvalidInput(f"aspects are {' and '.join(ASPECTS)}; got {', '.join(unknown) if aspects else 'none'}")
     return aspects
 
 
@@ -236,8 +220,7 @@ def report_two(design: Design, settings: StudySettings, people: pd.DataFrame) ->
 def _findings_of_two(people: pd.DataFrame, settings: StudySettings) -> list[Finding]:
     parts = {place: some for place in SETTINGS if len(some := in_setting(people, place))}
     findings = [
-        score_finding(place, f"{SETTINGS[place]}, both identities", some, settings)
-        for place, some in parts.items()
+        score_finding(place, f"{SETTINGS[place]}, both identities", some, settings) for place, some in parts.items()
     ]
     for key, title, one, other, more in (
         ("gap", "Gap: in pairs minus alone", PAIRED, SINGLE, "more stereotyped in pairs"),
@@ -293,10 +276,7 @@ def _micro_figure(micro: pd.DataFrame) -> StudyFigure:
 
 PROGRAMS = {
     "paired_fairness": PairedStudy(
-        shots=fairness_shots,
-        identities=fairness_identities,
-        report=report_fairness,
-        options=FairnessOptions,
+        shots=fairness_shots, identities=fairness_identities, report=report_fairness, options=FairnessOptions
     ).program(),
     "paired_two": PairedStudy(
         shots=shots_of_two, identities=identities_of_two, report=report_two, options=TwoOptions

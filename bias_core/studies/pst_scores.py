@@ -116,9 +116,7 @@ def both_settings(
         paired, single, printed = in_setting(some), in_setting(some, SINGLE), published[key]
         for setting, name, here in ((PAIRED, "In pairs", paired), (SINGLE, "Alone", single)):
             findings.append(
-                score_finding(
-                    f"{setting}_{key}", f"{name}, {title}", here, settings, published=printed[setting]
-                )
+                score_finding(f"{setting}_{key}", f"{name}, {title}", here, settings, published=printed[setting])
             )
         gap = printed[PAIRED] - printed[SINGLE]
         findings.append(gap_finding(f"gap_{key}", f"Gap, {title}", paired, single, settings, published=gap))
@@ -149,9 +147,7 @@ def micro_scores(
     by = list(by)
     options: dict[str, Any] = {"by": by, "confidence": settings.confidence, "rng": settings.seed}
     gaps = stereotype_gap(paired, single, **options)
-    micro: pd.DataFrame = gaps[[*by, "gap", "low", "high"]].rename(
-        columns={"low": "gap low", "high": "gap high"}
-    )
+    micro: pd.DataFrame = gaps[[*by, "gap", "low", "high"]].rename(columns={"low": "gap low", "high": "gap high"})
     for name, people in (("single", single), ("paired", paired)):
         scores = stereotype_test_score(people, **options)
         names = {
@@ -172,9 +168,7 @@ def micro_scores(
     return micro
 
 
-def table_of_findings(
-    key: str, title: str, findings: Sequence[Finding], titles: Mapping[str, str]
-) -> StudyTable:
+def table_of_findings(key: str, title: str, findings: Sequence[Finding], titles: Mapping[str, str]) -> StudyTable:
     """Findings "single_<group>", "paired_<group>" and "gap_<group>" side by side, a row per group."""
     found = {finding.key: finding for finding in findings}
     rows = []
@@ -300,9 +294,7 @@ def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[st
     by = ["setting", "run"]
     scores = stereotype_test_score(numbered, by=by, confidence=settings.confidence, rng=settings.seed)
     printed = {
-        (setting, run): score
-        for setting in published
-        for run, score in enumerate(published[setting]["runs"], start=1)
+        (setting, run): score for setting in published for run, score in enumerate(published[setting]["runs"], start=1)
     }
     keys = zip(scores["setting"], scores["run"], strict=True)
     frame = scores[[*by, "score", "low", "high", "n", "coverage"]]

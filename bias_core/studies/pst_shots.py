@@ -67,11 +67,7 @@ def occupation_identities(design: Design) -> pd.DataFrame:
     """Stereotype and name to be read, by occupation."""
     display = design.data["occupations"]["display"]
     rows = {
-        name: {
-            "stereotyped_gender": gender,
-            "occupation": name,
-            "display": display.get(name, name).partition(" (")[0],
-        }
+        name: {"stereotyped_gender": gender, "occupation": name, "display": display.get(name, name).partition(" (")[0]}
         for gender in GENDERS
         for name in design.data["occupations"][gender]
     }
@@ -81,8 +77,7 @@ def occupation_identities(design: Design) -> pd.DataFrame:
 def occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
     """All pairs of a masculine and a feminine stereotype; scaled down, of fewer occupations of each."""
     masculine, feminine = (
-        thinned(design.data["occupations"][g], settings.scale**0.5, least=FEWEST, seed=settings.seed)
-        for g in GENDERS
+        thinned(design.data["occupations"][g], settings.scale**0.5, least=FEWEST, seed=settings.seed) for g in GENDERS
     )
     return list(product(masculine, feminine))
 

@@ -17,14 +17,7 @@ from bias_core.studies.pst_labels import (
     labelling_readers,
     people_of,
 )
-from bias_core.studies.pst_scores import (
-    agreement,
-    coverage_table,
-    labelled_by,
-    labels_table,
-    raters_table,
-    runs_table,
-)
+from bias_core.studies.pst_scores import agreement, coverage_table, labelled_by, labels_table, raters_table, runs_table
 from bias_core.studies.study_data import nothing_ahead
 from bias_core.studies.study_types import Results
 

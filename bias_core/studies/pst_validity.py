@@ -55,12 +55,8 @@ LABELS = {"by the reader": "perceived_gender", "by the record": "truth"}
 class RepeatedPairOptions(RepetitionOptions, PairOptions):
     """Which occupations are drawn and labelled, again and again."""
 
-    repetitions: int = setting(
-        60, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=200
-    )
-    single_images: int = setting(
-        4, "Pictures of each alone", "Of each occupation without the other", ge=1, le=1000
-    )
+    repetitions: int = setting(60, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=200)
+    single_images: int = setting(4, "Pictures of each alone", "Of each occupation without the other", ge=1, le=1000)
     masculine: tuple[str, ...] = setting(
         ("mover", "mechanician", "carpenter", "guard"),
         "Masculine occupations",
@@ -88,11 +84,7 @@ def pair_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
         *pair_shots(design, pairs, design.images_per_prompt),
         *single_shots(design, alone, settings.options.single_images),
     ]
-    once = [
-        replace(shot, group=condition, condition=condition)
-        for condition in ladder(settings)
-        for shot in plain
-    ]
+    once = [replace(shot, group=condition, condition=condition) for condition in ladder(settings) for shot in plain]
     return repeated(once, repetitions(settings))
 
 
@@ -134,9 +126,7 @@ def _labelled(
     """People with their labels, and the condition and repetition that they belong to."""
     asked = people_of(data.frame, identities)
     people = yield from label_people(asked, design, settings, data)
-    return people.merge(
-        data.frame[["image_id", "group", "repetition"]], on="image_id", validate="many_to_one"
-    )
+    return people.merge(data.frame[["image_id", "group", "repetition"]], on="image_id", validate="many_to_one")
 
 
 def _planted(lines: Sequence[PlantedLine], identities: pd.DataFrame, condition: str, template: str) -> float:
@@ -156,10 +146,7 @@ def _scores(
     for who, column in LABELS.items():
         known = people.assign(perceived_gender=people[column])
         found = stereotype_gap(
-            in_setting(known, PAIRED),
-            in_setting(known, SINGLE),
-            confidence=settings.confidence,
-            rng=repetition,
+            in_setting(known, PAIRED), in_setting(known, SINGLE), confidence=settings.confidence, rng=repetition
         )
         scores: tuple[tuple[str, str, Estimate, float], ...] = (
             ("stereotype_test_score", "in pairs", found.paired.confidence_interval, pairs),

@@ -32,9 +32,7 @@ class Reader:
     name: str
 
 
-def check_readers(
-    readers: Sequence[Reader], services: StudyServices, *, source: str, world: str, force: bool
-) -> str:
+def check_readers(readers: Sequence[Reader], services: StudyServices, *, source: str, world: str, force: bool) -> str:
     """What a report must say first of its readers; "" where all of them can read these pictures.
 
     A reader of the calibration world says something of any picture, and of others it means nothing. So it

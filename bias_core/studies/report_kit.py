@@ -65,9 +65,7 @@ def table(key: str, title: str, rows: Rows, note: str = "") -> StudyTable:
     return StudyTable(key=key, title=title, frame=_frame(rows), note=note)
 
 
-def figure(
-    kind: FigureKind, key: str, title: str, rows: Rows, caption: str = "", **labels: Any
-) -> StudyFigure:
+def figure(kind: FigureKind, key: str, title: str, rows: Rows, caption: str = "", **labels: Any) -> StudyFigure:
     """A figure of the report; ``labels`` as its kind reads them (:mod:`bias_core.studies.figures`)."""
     return StudyFigure(key=key, title=title, kind=kind, data=_frame(rows), labels=labels, caption=caption)
 

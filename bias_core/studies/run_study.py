@@ -153,9 +153,7 @@ def check_study_readers(
     )
 
 
-def _plan_together(
-    design: Design, settings: StudySettings, plans: tuple[StudyPlan, ...], session: str
-) -> StudyPlan:
+def _plan_together(design: Design, settings: StudySettings, plans: tuple[StudyPlan, ...], session: str) -> StudyPlan:
     """One plan of several arms; InvalidInput where two of them draw the same."""
     names = [arm.name for arm in settings.arms]
     check_arms_differ(plans, names)
@@ -290,12 +288,7 @@ _FIRST = {
 
 
 def _manifest(
-    design: Design,
-    settings: StudySettings,
-    rows: Rows,
-    shots: list[Shot],
-    session: str,
-    check: Callable[[], None],
+    design: Design, settings: StudySettings, rows: Rows, shots: list[Shot], session: str, check: Callable[[], None]
 ) -> Manifest:
     return Manifest(
         id=_run_id(design, settings, session),

@@ -84,9 +84,7 @@ def _with_typed_options(report: StudyReport) -> StudyReport:
         arms = tuple(replace(arm, settings=typed(arm.settings)) for arm in report.arms)
         return replace(report, settings=typed(report.settings), arms=arms)
     except InvalidInput as error:
-        raise StorageError(
-            f"a saved report was written by another version of the program: {error}"
-        ) from error
+        raise StorageError(f"a saved report was written by another version of the program: {error}") from error
 
 
 def report_store(services: StudyServices) -> ReportStore:
@@ -173,9 +171,7 @@ def _with_what_is_there(report: StudyReport) -> StudyReport:
     arms = tuple(replace(arm, results=_results_with_what_is_there(arm.results)) for arm in report.arms)
     gone = len(report.stored) - len(stored)
     if gone:
-        note = (
-            f"{gone:,} of its {len(report.stored):,} pictures are no longer stored; run it again to see them."
-        )
+        note = f"{gone:,} of its {len(report.stored):,} pictures are no longer stored; run it again to see them."
         results = replace(results, notes=(*results.notes, note))
     frame = report.pictures
     if frame is not None and gone:

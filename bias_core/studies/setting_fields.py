@@ -36,13 +36,7 @@ T = TypeVar("T")
 _INFO = "setting"
 _COMMA = r"\,"  # one that belongs to a text of a list
 _ENDLESS = 1e9  # an end that nobody needs to be told of
-_WORDS = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "a text",
-    tuple: "a list of texts",
-}
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "a list of texts"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,9 +287,7 @@ def settings_of(kind: type) -> Mapping[str, Setting]:
     """The settings that a :func:`settings_class` declares, by name, in the order of their declaration."""
     types = get_type_hints(kind)
     return {
-        one.name: replace(
-            one.metadata[_INFO], name=one.name, annotation=types[one.name], default=_default(one)
-        )
+        one.name: replace(one.metadata[_INFO], name=one.name, annotation=types[one.name], default=_default(one))
         for one in fields(kind)
     }
 

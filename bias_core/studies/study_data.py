@@ -156,11 +156,7 @@ class StudyData:
         return [stored.truth for stored in self.stored(frame)]
 
     def read(
-        self,
-        what: str,
-        frame: pd.DataFrame,
-        read: Callable[[list[Image.Image]], Sequence[T]],
-        *readers: object,
+        self, what: str, frame: pd.DataFrame, read: Callable[[list[Image.Image]], Sequence[T]], *readers: object
     ) -> Steps[list[T]]:
         """Anything else that ``readers`` make of each picture, a batch at a time."""
         turn = self.services.reading(*readers)
@@ -203,9 +199,7 @@ class StudyData:
             )
         return [known[key] for key in asked]
 
-    def said(
-        self, reader: Captioner | VisualQuestionAnswerer, asked: Sequence[Question]
-    ) -> dict[Question, str]:
+    def said(self, reader: Captioner | VisualQuestionAnswerer, asked: Sequence[Question]) -> dict[Question, str]:
         """Ask a model now, and keep what it says."""
         pictures = open_pictures([self._stored[image_id] for image_id, _ in asked])
         with self.services.reading(reader):
@@ -251,10 +245,7 @@ class StudyData:
             parts.append(work(part))
             done += len(part)
             yield Progress(
-                done=done,
-                total=len(items),
-                seconds_left=float("nan"),
-                message=f"{what}: {done:,} of {len(items):,}",
+                done=done, total=len(items), seconds_left=float("nan"), message=f"{what}: {done:,} of {len(items):,}"
             )
         return join(parts)
 
@@ -265,14 +256,7 @@ def _once(rows: Iterable[ImageRow]) -> list[ImageRow]:
 
 
 def _entry(shot: Shot, row: ImageRow, unit: str) -> dict[str, Any]:
-    return {
-        "image_id": row.id,
-        "group": row.group,
-        "prompt": shot.prompt,
-        "seed": row.seed,
-        "unit": unit,
-        **shot.facts,
-    }
+    return {"image_id": row.id, "group": row.group, "prompt": shot.prompt, "seed": row.seed, "unit": unit, **shot.facts}
 
 
 def embed_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:

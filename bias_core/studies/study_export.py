@@ -35,9 +35,7 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
     }
     tables = {f"{folder}findings": finding_table(results) for folder, results in parts.items()}
     tables |= {
-        f"{folder}tables/{table.key}": table.frame
-        for folder, results in parts.items()
-        for table in results.tables
+        f"{folder}tables/{table.key}": table.frame for folder, results in parts.items() for table in results.tables
     }
     return Export(
         images=_pictures(report) if pictures else [],
@@ -53,9 +51,7 @@ def _own_design(design: Design) -> dict[str, bytes]:
     """The YAML of a design that does not come with the program; its command line names this file."""
     if is_shipped(design) or design.kind not in programs_by_kind():  # a comparison is no design
         return {}
-    return {
-        f"{design.name}.yaml": yaml.safe_dump(asdict(design), sort_keys=False, allow_unicode=True).encode()
-    }
+    return {f"{design.name}.yaml": yaml.safe_dump(asdict(design), sort_keys=False, allow_unicode=True).encode()}
 
 
 def is_shipped(design: Design) -> bool:
@@ -76,9 +72,7 @@ def to_command(design: Design, settings: StudySettings) -> str:
     for name, value in given.items():
         declared = settings_of(StudySettings)[name]
         if name == "options":
-            parts += [
-                word for key, item in value.items() for word in ("--option", f"{key}={declared.write(item)}")
-            ]
+            parts += [word for key, item in value.items() for word in ("--option", f"{key}={declared.write(item)}")]
         elif name == "arms":
             parts += [word for arm in value for word in ("--arm", arm_text(arm))]
         else:

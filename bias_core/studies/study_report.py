@@ -12,14 +12,7 @@ import pandas as pd
 
 from bias_core.metrics.cards import METRICS
 from bias_core.studies.designs import programs_by_kind
-from bias_core.studies.number_text import (
-    NO_NULL,
-    NOT_PUBLISHED,
-    format_given,
-    format_interval,
-    format_number,
-    format_p,
-)
+from bias_core.studies.number_text import NO_NULL, NOT_PUBLISHED, format_given, format_interval, format_number, format_p
 from bias_core.studies.setting_fields import option_values
 from bias_core.studies.table_text import excerpt_lines
 

@@ -38,9 +38,7 @@ def check_number(design: Design, settings: StudySettings, limits: Settings) -> N
         check_size(design, settings, limits)
 
 
-def check_size(
-    design: Design, settings: StudySettings, limits: Settings, rows: RowMaker | None = None
-) -> None:
+def check_size(design: Design, settings: StudySettings, limits: Settings, rows: RowMaker | None = None) -> None:
     """Refuse a study that would draw more than is allowed here; none of its rows is made for that.
 
     Without ``rows`` the size of a picture and its steps are not known yet, and not looked at.

@@ -17,16 +17,7 @@ if TYPE_CHECKING:
     from bias_core.types import Estimate, StoredImage
 
 FigureKind = Literal[
-    "intervals",
-    "pairs",
-    "bars",
-    "distributions",
-    "arrows",
-    "scatter",
-    "curves",
-    "space",
-    "heatmap",
-    "pictures",
+    "intervals", "pairs", "bars", "distributions", "arrows", "scatter", "curves", "space", "heatmap", "pictures"
 ]
 Facts = Mapping[str, str | int | float]
 MAX_STEPS = 150
@@ -99,14 +90,10 @@ class StudySettings:
     guidance_scale: float | None = setting(None, **_GUIDANCE)
     confidence: float = setting(0.95, "Confidence", "Of every interval", ge=0.5, lt=1, percent=True)
     images: str = setting("", **_IMAGES)
-    labels: str = setting(
-        "", "People's answers", "CSV of people's answers, instead of automatic labels", local=True
-    )
+    labels: str = setting("", "People's answers", "CSV of people's answers, instead of automatic labels", local=True)
     options: Any = setting({}, "Options of the study", "Each as name=value")
     force: bool = setting(
-        False,
-        "Score anyway",
-        "Let readers of the calibration world read other pictures; the report says so first",
+        False, "Score anyway", "Let readers of the calibration world read other pictures; the report says so first"
     )
     negative_prompt: str = setting("", **_NEGATIVE)
     arms: tuple[Arm, ...] = setting(

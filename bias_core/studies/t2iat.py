@@ -23,23 +23,9 @@ from bias_core.studies.program import Measuring, Program
 from bias_core.studies.report_kit import POINTS, columns, figure, table
 from bias_core.studies.rows import scaled, thinned
 from bias_core.studies.setting_fields import Options, setting, settings_class
-from bias_core.studies.study_types import (
-    Design,
-    Finding,
-    Results,
-    Sample,
-    Shot,
-    StudyFigure,
-    StudySettings,
-)
+from bias_core.studies.study_types import Design, Finding, Results, Sample, Shot, StudyFigure, StudySettings
 from bias_core.studies.t2iat_arms import compare_tests
-from bias_core.studies.t2iat_sets import (
-    SIDES,
-    influence_figure,
-    influence_table,
-    leave_out,
-    sets_of,
-)
+from bias_core.studies.t2iat_sets import SIDES, influence_figure, influence_table, leave_out, sets_of
 
 if TYPE_CHECKING:
     from bias_core.studies.study_data import StudyData
@@ -111,9 +97,7 @@ def edits_of(
     for attribute in ("a", "b"):
         words = [str(word) for word in design.data["concepts"][test[attribute]]]
         if settings.options.crossing == "full":
-            yield from (
-                (attribute, edited(prompt, word, test["kind"]), max(1, n // len(words))) for word in words
-            )
+            yield from ((attribute, edited(prompt, word, test["kind"]), max(1, n // len(words))) for word in words)
         else:
             yield attribute, edited(prompt, words[place % len(words)], test["kind"]), n
 
@@ -146,13 +130,7 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
     published = any("score" in test for test in tests)
     return Results(
         findings=tuple(
-            _finding(
-                design,
-                t,
-                found[t["key"]],
-                corrected[t["key"]],
-                prompts_sample(parts[t["key"]], found[t["key"]]),
-            )
+            _finding(design, t, found[t["key"]], corrected[t["key"]], prompts_sample(parts[t["key"]], found[t["key"]]))
             for t in tests
         ),
         tables=(
@@ -210,9 +188,7 @@ def _test_of_prompts(
     return PairedTest(estimate=estimate, p_value=p_value, test="permutation of prompts")
 
 
-def _finding(
-    design: Design, test: dict[str, Any], found: AssociationTest, q: float, sample: Sample
-) -> Finding:
+def _finding(design: Design, test: dict[str, Any], found: AssociationTest, q: float, sample: Sample) -> Finding:
     return Finding(
         key=test["key"],
         title=_title(design, test),
@@ -316,9 +292,7 @@ def _score_figure(table1: pd.DataFrame) -> StudyFigure:
     caption = "Right of the line: the first concept leans to A more."
     if "published S" in table1:
         data["published"] = table1["published S"]
-        caption += (
-            " Diamonds are the published scores of another model and encoder: compare signs, not sizes."
-        )
+        caption += " Diamonds are the published scores of another model and encoder: compare signs, not sizes."
     title = "Differential association per test"
     return figure("intervals", "scores", title, data, caption, x="S, in units of cosine", null=0.0)
 

@@ -37,9 +37,7 @@ FEWEST = 2  # concepts that have an order
 class JudgedOptions(CrossingOptions):
     """Which tests are judged by people, and on how many pictures."""
 
-    n_images: int = setting(
-        20, "Judged pictures", "Neutral pictures of each concept that are judged", ge=1, le=10_000
-    )
+    n_images: int = setting(20, "Judged pictures", "Neutral pictures of each concept that are judged", ge=1, le=10_000)
     tests: tuple[str, ...] = setting(
         ("flowers_insects", "instruments_weapons", "science_arts", "career_family"),
         "Tests",
@@ -148,9 +146,7 @@ def _by_reader(
     return choices
 
 
-def _by_people(
-    scores: Mapping[str, Score], judged: pd.DataFrame, settings: StudySettings
-) -> list[bool | None]:
+def _by_people(scores: Mapping[str, Score], judged: pd.DataFrame, settings: StudySettings) -> list[bool | None]:
     """Whether most raters chose A; None where they are even or nobody answered."""
     words = ["a", "b", *dict.fromkeys(score[side] for score in scores.values() for side in ("a", "b"))]
     answers = read_answers(settings.labels, allowed=words).merge(judged[["image_id", "concept"]])
@@ -170,9 +166,7 @@ def _letter(answer: str, score: Score) -> str:
     return letters[answer]
 
 
-def _by_record(
-    design: Design, scores: Mapping[str, Score], judged: pd.DataFrame, data: StudyData
-) -> list[bool | None]:
+def _by_record(design: Design, scores: Mapping[str, Score], judged: pd.DataFrame, data: StudyData) -> list[bool | None]:
     """Whether A was drawn; None where nobody knows, or neither A nor B was."""
     shown = design.data["human_comparison"]["shown"]
     found: list[bool | None] = []
@@ -195,9 +189,7 @@ def _mean(frame: pd.DataFrame, rows: np.ndarray, score: Score, settings: StudySe
     pictures = [_of(frame, score, kind) for kind in SETS]
     sets = [rows[some.index] for some in pictures]
     groups = [some["stimulus"].to_numpy(dtype=str) for some in pictures]
-    mean = mean_association(
-        *sets, groups=groups[0], attribute_groups=groups[1:], confidence=settings.confidence
-    )
+    mean = mean_association(*sets, groups=groups[0], attribute_groups=groups[1:], confidence=settings.confidence)
     return replace(mean, null_value=even_mix_association(*sets[1:]))
 
 
@@ -236,9 +228,7 @@ def _order(design: Design, table: pd.DataFrame, settings: StudySettings) -> list
     known = table.dropna(subset=["share", "association"])
     if len(known) < FEWEST:
         return []
-    found = kendall_tau(
-        known["association"], known["share"], confidence=settings.confidence, rng=settings.seed
-    )
+    found = kendall_tau(known["association"], known["share"], confidence=settings.confidence, rng=settings.seed)
     order = Finding(
         key="order",
         title="Mean associations and choices, order of concepts",
@@ -291,16 +281,11 @@ def _reader_against_people(judged: pd.DataFrame, settings: StudySettings) -> lis
     if len(both) < FEWEST:
         return []
     kappa = agreement_estimate(
-        both[["reader", "people"]],
-        coefficient="cohen_kappa",
-        confidence=settings.confidence,
-        rng=settings.seed,
+        both[["reader", "people"]], coefficient="cohen_kappa", confidence=settings.confidence, rng=settings.seed
     )
     equal = 100 * float((both["reader"] == both["people"]).mean())
     says = f"{equal:.1f} % of {len(both)} pictures are judged alike."
-    return [
-        Finding(key="kappa", title="Reader against people", metric="cohen_kappa", estimate=kappa, says=says)
-    ]
+    return [Finding(key="kappa", title="Reader against people", metric="cohen_kappa", estimate=kappa, says=says)]
 
 
 def _judged_frame(scores: Mapping[str, Score], judged: pd.DataFrame) -> pd.DataFrame:

@@ -15,14 +15,7 @@ from bias_core.studies.arm_samples import lean_sample
 from bias_core.studies.program import Measuring, Program
 from bias_core.studies.report_kit import POINTS, columns, figure, lean, table
 from bias_core.studies.rows import scaled
-from bias_core.studies.study_types import (
-    Design,
-    Finding,
-    Results,
-    Sample,
-    Shot,
-    StudySettings,
-)
+from bias_core.studies.study_types import Design, Finding, Results, Sample, Shot, StudySettings
 from bias_core.studies.t2iat_arms import compare_amplification, compare_occupations
 from bias_core.studies.t2iat_sets import SETS
 
@@ -72,8 +65,7 @@ def measure_occupations(design: Design, settings: StudySettings, data: StudyData
     points = [{"group": name, "value": value} for name in sets for value in singles[name]]
     return Results(
         findings=tuple(
-            _finding(name, mean, _side(beyond[name]), _sample(data, name, sets[name]))
-            for name, mean in means.items()
+            _finding(name, mean, _side(beyond[name]), _sample(data, name, sets[name])) for name, mean in means.items()
         ),
         tables=(table("occupations", "Associations of occupations", lines, _EVEN),),
         figures=(
@@ -158,9 +150,7 @@ def _amplified(
 def _sets(design: Design, frame: pd.DataFrame, rows: np.ndarray) -> dict[str, tuple[np.ndarray, ...]]:
     """Embeddings of the neutral, A and B pictures of each occupation."""
     return {
-        name: tuple(
-            rows[frame.index[(frame["occupation"] == name) & (frame["set"] == kind)]] for kind in SETS
-        )
+        name: tuple(rows[frame.index[(frame["occupation"] == name) & (frame["set"] == kind)]] for kind in SETS)
         for name in design.data["occupations"]["list"]
     }
 
@@ -176,8 +166,7 @@ def _means(sets: dict[str, tuple[np.ndarray, ...]], settings: StudySettings) -> 
     """Mean of Eq. 2 by occupation; what would be neutral is the even mix of its own gendered pictures."""
     return {
         name: replace(
-            mean_association(neutral, a, b, confidence=settings.confidence),
-            null_value=even_mix_association(a, b),
+            mean_association(neutral, a, b, confidence=settings.confidence), null_value=even_mix_association(a, b)
         )
         for name, (neutral, a, b) in sets.items()
     }
@@ -194,11 +183,7 @@ def _text_association(design: Design, data: StudyData, occupation: str) -> float
 def _spread(mean: Estimate, values: np.ndarray) -> dict[str, float]:
     quartiles = np.quantile(values, (0.25, 0.5, 0.75))
     names = ("first quartile", "median", "third quartile")
-    return {
-        **columns("mean", mean, ends=""),
-        **dict(zip(names, map(float, quartiles), strict=True)),
-        "n": mean.n,
-    }
+    return {**columns("mean", mean, ends=""), **dict(zip(names, map(float, quartiles), strict=True)), "n": mean.n}
 
 
 def _sample(data: StudyData, occupation: str, sets: tuple[np.ndarray, ...]) -> Sample:
@@ -210,13 +195,7 @@ def _sample(data: StudyData, occupation: str, sets: tuple[np.ndarray, ...]) -> S
 
 def _finding(name: str, mean: Estimate, says: str, sample: Sample, published: float | None = None) -> Finding:
     return Finding(
-        key=name,
-        title=name,
-        metric="association",
-        estimate=mean,
-        published=published,
-        says=says,
-        sample=sample,
+        key=name, title=name, metric="association", estimate=mean, published=published, says=says, sample=sample
     )
 
 
@@ -234,7 +213,5 @@ PROGRAMS = {
     "occupation_associations": Program(
         shots=occupation_shots, measure=measure_occupations, compare=compare_occupations
     ),
-    "amplification": Program(
-        shots=occupation_shots, measure=measure_amplification, compare=compare_amplification
-    ),
+    "amplification": Program(shots=occupation_shots, measure=measure_amplification, compare=compare_amplification),
 }

@@ -22,9 +22,7 @@ MOST_SHOWN = 12
 """Prompts in a figure: those that move S most."""
 
 
-def sets_of(
-    frame: pd.DataFrame, rows: np.ndarray
-) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, list[np.ndarray]]:
+def sets_of(frame: pd.DataFrame, rows: np.ndarray) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, list[np.ndarray]]:
     """What an association test takes: six sets of embeddings, and the prompts of each picture.
 
     The sets are X, Y, X edited with A and with B, Y edited with A and with B; then the prompts of X, those of
@@ -46,9 +44,7 @@ def leave_out(frame: pd.DataFrame, rows: np.ndarray) -> LeaveOneOut:
     return leave_one_out(*embeddings, groups_x=groups_x, groups_y=groups_y, attribute_groups=edited_from)
 
 
-def influence_table(
-    design: Design, tests: Sequence[Mapping[str, Any]], found: Mapping[str, LeaveOneOut]
-) -> StudyTable:
+def influence_table(design: Design, tests: Sequence[Mapping[str, Any]], found: Mapping[str, LeaveOneOut]) -> StudyTable:
     """Every prompt of every test, those that move S most first."""
     titles = design.data["titles"]
     frames = []

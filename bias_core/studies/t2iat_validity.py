@@ -14,14 +14,7 @@ from bias_core.studies.setting_fields import setting, settings_class
 from bias_core.studies.study_types import Design, Shot, StudySettings
 from bias_core.studies.t2iat import TestOptions, chosen_tests, edits_of, run_test
 from bias_core.studies.t2iat_sets import SIDES
-from bias_core.studies.validity_summary import (
-    RepetitionOptions,
-    ladder,
-    measured,
-    repeated,
-    repetitions,
-    results_of,
-)
+from bias_core.studies.validity_summary import RepetitionOptions, ladder, measured, repeated, repetitions, results_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -101,9 +94,5 @@ def _repetitions(settings: StudySettings, data: StudyData, rows: np.ndarray) -> 
 
 
 PROGRAMS = {
-    "validity_associations": Program(
-        shots=repeated_shots,
-        measure=measure_repeatedly,
-        options=RepeatedTestOptions,
-    )
+    "validity_associations": Program(shots=repeated_shots, measure=measure_repeatedly, options=RepeatedTestOptions)
 }

@@ -57,13 +57,9 @@ class GeneralOptions(CaptioningOptions):
     """Which prompts are drawn, and how they are read."""
 
     sets: tuple[str, ...] = setting(("objects", "professions"), "Prompts", "objects, professions, or both")
-    paper_wording: bool = setting(
-        False, "The paper's wording", "a person ... rather than a picture of a person ..."
-    )
+    paper_wording: bool = setting(False, "The paper's wording", "a person ... rather than a picture of a person ...")
     published_model: str = setting(
-        "runwayml/stable-diffusion-v1-5",
-        "Published model",
-        "Whose released numbers stand beside the findings",
+        "runwayml/stable-diffusion-v1-5", "Published model", "Whose released numbers stand beside the findings"
     )
 
 
@@ -73,9 +69,7 @@ class TaskOptions(CaptioningOptions):
 
     triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty")
     published_model: str = setting(
-        "runwayml/stable-diffusion-v1-5",
-        "Published model",
-        "Whose released numbers stand beside the findings",
+        "runwayml/stable-diffusion-v1-5", "Published model", "Whose released numbers stand beside the findings"
     )
 
 
@@ -178,10 +172,7 @@ def measure_dataset(design: Design, settings: StudySettings, data: StudyData) ->
         findings=findings("Dataset", scores),
         tables=(measures_of(sets), table4, top_table(sets)),
         figures=figures_of(sets, table4),
-        notes=(
-            *NOTES,
-            "In a captioned dataset H_J tells how much the captions leave unsaid, not what a model added.",
-        ),
+        notes=(*NOTES, "In a captioned dataset H_J tells how much the captions leave unsaid, not what a model added."),
     )
 
 
@@ -240,9 +231,7 @@ def design_of_prompts(base: Design, prompts: Sequence[str], images_per_prompt: i
     """
     texts = distinct_texts(prompts)
     if not texts or len(texts) > _MOST_PROMPTS:
-        raise InvalidInput(
-            f"between 1 and {_MOST_PROMPTS} prompts are needed, one a line; got {len(texts):,}"
-        )
+        raise InvalidInput(f"between 1 and {_MOST_PROMPTS} prompts are needed, one a line; got {len(texts):,}")
     if long := [prompt for prompt in texts if len(prompt) > _LONGEST_PROMPT]:
         raise InvalidInput(f"a prompt has at most {_LONGEST_PROMPT} characters; {long[0][:40]!r} … has more")
     if images_per_prompt < 1:
@@ -270,10 +259,7 @@ def prompt_shots(design: Design, settings: StudySettings) -> list[Shot]:
     prompts = design.data["prompts"]
     if settings.options.negative == ANOTHER:
         other_prompts(prompts, range(len(prompts)))  # says what is missing before anything is drawn
-    return [
-        Shot(prompt=prompt, n=design.images_per_prompt, group="own", facts={"set": prompt})
-        for prompt in prompts
-    ]
+    return [Shot(prompt=prompt, n=design.images_per_prompt, group="own", facts={"set": prompt}) for prompt in prompts]
 
 
 def measure_prompts(design: Design, settings: StudySettings, data: StudyData) -> Measuring:

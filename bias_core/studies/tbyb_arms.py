@@ -87,10 +87,7 @@ def _results(
 def _compared(entries: Sequence[Entry], settings: StudySettings) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A line per entry with distance and rank, and the bare measures behind them."""
     arms = [arm for _, arm, _ in entries]
-    numbers = {
-        name: numbers_of(arms, [f"{of} {key}" for _, _, of in entries], settings)
-        for name, key in _KEYS.items()
-    }
+    numbers = {name: numbers_of(arms, [f"{of} {key}" for _, _, of in entries], settings) for name, key in _KEYS.items()}
     columns = {name: np.full(len(arms), np.nan) if n is None else n.values for name, n in numbers.items()}
     measures = pd.DataFrame(columns, index=[name for name, _, _ in entries])
     frame = normalise_lines(measures).rename(columns={"blank": "M_G, blank"})
@@ -114,9 +111,7 @@ def _n_pictures(arm: ArmReport, of: str) -> int:
     return missed.estimate.n if missed else 0
 
 
-def _ranks(
-    distance: pd.Series[float], usable: Mapping[str, Numbers | None], settings: StudySettings
-) -> pd.DataFrame:
+def _ranks(distance: pd.Series[float], usable: Mapping[str, Numbers | None], settings: StudySettings) -> pd.DataFrame:
     """Ranks by distance, with the ranks that resamples of the pictures give."""
     differing = {name: numbers for name, numbers in usable.items() if numbers is not None}
     k = min(len(numbers.drawn) for numbers in differing.values())
@@ -126,8 +121,7 @@ def _ranks(
     )  # as in the table, a measure in which all agree adds nothing
     n = next(iter(differing.values())).n
     ranks = ranks_of(
-        Numbers(values=np.asarray(distance, dtype=np.float64), n=n, drawn=drawn),
-        confidence=settings.confidence,
+        Numbers(values=np.asarray(distance, dtype=np.float64), n=n, drawn=drawn), confidence=settings.confidence
     )
     return pd.DataFrame([rank_columns(rank) for rank in ranks], index=distance.index)
 

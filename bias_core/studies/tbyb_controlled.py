@@ -21,15 +21,7 @@ from bias_core.studies.program import Measuring, Program
 from bias_core.studies.report_kit import columns, drawable, lean, table
 from bias_core.studies.rows import thinned
 from bias_core.studies.setting_fields import setting, settings_class
-from bias_core.studies.study_types import (
-    Design,
-    Finding,
-    Results,
-    Shot,
-    StudyFigure,
-    StudySettings,
-    StudyTable,
-)
+from bias_core.studies.study_types import Design, Finding, Results, Shot, StudyFigure, StudySettings, StudyTable
 from bias_core.studies.tbyb import general_shots, task_shots
 from bias_core.studies.tbyb_arms import compare_conditions, normalise_lines, normalised_note, space_figure
 from bias_core.studies.tbyb_pictures import keep_reading
@@ -66,21 +58,13 @@ WITH_TRIGGER, WITHOUT_TRIGGER = "with a trigger word", "without one"
 class ControlledOptions(CaptioningOptions):
     """Which conditions and prompts are drawn, and how they are read."""
 
-    conditions: tuple[str, ...] = setting(
-        ("fair", "trigger", "backdoor"), "Conditions", "The first is the base"
-    )
+    conditions: tuple[str, ...] = setting(("fair", "trigger", "backdoor"), "Conditions", "The first is the base")
     prompts: Literal["both", "task_oriented", "general"] = setting(
-        "both",
-        "Prompts",
-        "both: scenes with a trigger word and as many prompts without; or one of the two alone",
+        "both", "Prompts", "both: scenes with a trigger word and as many prompts without; or one of the two alone"
     )
     triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty")
-    sets: tuple[str, ...] = setting(
-        ("objects", "professions"), "General prompts", "objects, professions, or both"
-    )
-    paper_wording: bool = setting(
-        False, "The paper's wording", "a person ... rather than a picture of a person ..."
-    )
+    sets: tuple[str, ...] = setting(("objects", "professions"), "General prompts", "objects, professions, or both")
+    paper_wording: bool = setting(False, "The paper's wording", "a person ... rather than a picture of a person ...")
 
 
 def controlled_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -125,24 +109,16 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
     names = [str(name) for name in settings.options.conditions]
     parts = {name: reading.where(data.frame["condition"] == name) for name in names}
     sets = {name: score(part, settings) for name, part in parts.items()}
-    changes = {
-        name: changes_of(part, parts[names[0]], settings) for name, part in parts.items() if name != names[0]
-    }
+    changes = {name: changes_of(part, parts[names[0]], settings) for name, part in parts.items() if name != names[0]}
     measures = _measures(parts, sets, settings)
     compared = normalise_lines(measures)
     return Results(
         findings=(
-            *[
-                finding
-                for name, change in changes.items()
-                for finding in _change_findings(name, names[0], change)
-            ],
+            *[finding for name, change in changes.items() for finding in _change_findings(name, names[0], change)],
             *[finding for name in names for finding in findings(name, sets[name])],
         ),
         tables=(
-            table(
-                "conditions", "Measures of each condition (Table II)", measures_table(sets, first="condition")
-            ),
+            table("conditions", "Measures of each condition (Table II)", measures_table(sets, first="condition")),
             table(
                 "comparison",
                 "The conditions in three dimensions (Fig. 4)",
@@ -199,9 +175,7 @@ def _direction(change: Estimate) -> str:
     return lean(change, "rises", "falls", "does not clearly change")
 
 
-def _measures(
-    parts: Mapping[str, Reading], sets: Mapping[str, Scores], settings: StudySettings
-) -> pd.DataFrame:
+def _measures(parts: Mapping[str, Reading], sets: Mapping[str, Scores], settings: StudySettings) -> pd.DataFrame:
     """B_D at equal numbers, H_J and M_G of each condition."""
     n = min(len(part.captions) for part in parts.values())
     rows = {
@@ -278,11 +252,7 @@ def _notes(sets: Mapping[str, Scores], changes: Mapping[str, Mapping[str, Estima
     notes = []
     for key, by_name in values.items():
         told = ", ".join(f"{value:.3f} ({name})" for name, value in by_name.items())
-        against = [
-            f"{_direction(changes[name][key])} from {base} to {name}"
-            for name in others
-            if key in changes[name]
-        ]
+        against = [f"{_direction(changes[name][key])} from {base} to {name}" for name in others if key in changes[name]]
         notes.append(f"{key}: {told}. It {', '.join(against)}." if against else f"{key}: {told}.")
     return notes
 

@@ -120,9 +120,7 @@ class CaptioningOptions(Options):
         "Stronger negative of M_G",
         "another prompt: of the same study; or any sentence; the other negative is a blank",
     )
-    exclude_prompt: bool = setting(
-        False, "Leave out what the prompt names", "From B_D, as the released code does"
-    )
+    exclude_prompt: bool = setting(False, "Leave out what the prompt names", "From B_D, as the released code does")
 
 
 def captioning_readers(settings: StudySettings) -> tuple[Reader, ...]:
@@ -225,8 +223,7 @@ def score(reading: Reading, settings: StudySettings) -> Scores:
             reading.prompt_objects, reading.image_objects, confidence=confidence, rng=seed
         ),
         miss={
-            negative: miss_rate_estimate(values, confidence=confidence)
-            for negative, values in reading.p_miss.items()
+            negative: miss_rate_estimate(values, confidence=confidence) for negative, values in reading.p_miss.items()
         },
         genders=count_gender_words(reading.captions, confidence=confidence),
         counts=counts,
@@ -236,9 +233,7 @@ def score(reading: Reading, settings: StudySettings) -> Scores:
 
 def _samples(reading: Reading, exclude: Any, *, has_objects: bool) -> dict[str, Sample]:
     """Of every measure what it is computed from, so that arms can be compared."""
-    samples = {
-        negative: mean_sample(reading.units, values > _MISSED) for negative, values in reading.p_miss.items()
-    }
+    samples = {negative: mean_sample(reading.units, values > _MISSED) for negative, values in reading.p_miss.items()}
     samples["jaccard_hallucination"] = mean_sample(reading.units, reading.distances)
     if not has_objects:
         return samples

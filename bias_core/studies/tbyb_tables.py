@@ -103,10 +103,7 @@ def measures_table(sets: Mapping[str, Scores], *, first: str = "pictures") -> pd
 def measures(scores: Scores) -> dict[str, Any]:
     """The measures of one set, with the ends of their intervals."""
     distribution = scores.distribution
-    row: dict[str, Any] = {
-        "n": scores.n_images,
-        "objects": len(scores.counts),
-    }
+    row: dict[str, Any] = {"n": scores.n_images, "objects": len(scores.counts)}
     for key, title in _COMPANIONS.items():
         estimate = getattr(distribution, key) if distribution else None
         named = columns(title, estimate)
@@ -185,9 +182,7 @@ def gender_figure(table4: StudyTable) -> StudyFigure:
         for gender in ("male", "female")
     ]
     caption = "What a captioner calls the people, by their appearance; the rest is unspecified."
-    return figure(
-        "bars", "genders", "Gender in the captions (Table IV)", rows, caption, y="% of the pictures"
-    )
+    return figure("bars", "genders", "Gender in the captions (Table IV)", rows, caption, y="% of the pictures")
 
 
 def top_table(sets: Mapping[str, Scores], base: str = "", key: str = "top_objects") -> StudyTable:
@@ -248,9 +243,7 @@ def change_figure(sets: Mapping[str, Scores], base: str) -> StudyFigure:
     n = {scores.n_images for scores in sets.values()}
     axis = f"pictures with it, of {' or '.join(f'{count:,}' for count in sorted(n))}"
     caption = f"Δn is the difference of a bar from that of {base}; the table has it as a number."
-    return figure(
-        "bars", "changed_objects", "The objects that change most (Table III)", rows, caption, y=axis
-    )
+    return figure("bars", "changed_objects", "The objects that change most (Table III)", rows, caption, y=axis)
 
 
 def rates_figure(sets: Mapping[str, Scores], key: str = "rates") -> StudyFigure:

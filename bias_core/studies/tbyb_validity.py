@@ -24,14 +24,7 @@ from bias_core.studies.tbyb_reading import (
     read_pictures,
     score,
 )
-from bias_core.studies.validity_summary import (
-    RepetitionOptions,
-    ladder,
-    measured,
-    repeated,
-    repetitions,
-    results_of,
-)
+from bias_core.studies.validity_summary import RepetitionOptions, ladder, measured, repeated, repetitions, results_of
 
 if TYPE_CHECKING:
     from bias_core.studies.context import StudyServices
@@ -64,13 +57,9 @@ class RepeatedObjectOptions(RepetitionOptions, CaptioningOptions):
         le=1000,
     )
     template: str = setting("a photo of a {}", "Template", "Prompt with one {} for each occupation")
-    occupations: tuple[str, ...] = setting(
-        _LEANING_TO_MEN, "Occupations", "That are all planted to lean to men"
-    )
+    occupations: tuple[str, ...] = setting(_LEANING_TO_MEN, "Occupations", "That are all planted to lean to men")
     captioner: str = setting(
-        "record",
-        "Captioner",
-        "record: what was really drawn; or a captioner by name, whose errors then play a part",
+        "record", "Captioner", "record: what was really drawn; or a captioner by name, whose errors then play a part"
     )
 
 
@@ -144,9 +133,7 @@ def measure_objects(design: Design, settings: StudySettings, data: StudyData) ->
     )
 
 
-def _repeated(
-    reading: Reading, frame: pd.DataFrame, here: pd.Series, settings: StudySettings
-) -> list[dict[str, Any]]:
+def _repeated(reading: Reading, frame: pd.DataFrame, here: pd.Series, settings: StudySettings) -> list[dict[str, Any]]:
     """Each measure of every repetition of one condition, beside its mean."""
     rows = [
         measured(
@@ -159,9 +146,7 @@ def _repeated(
             planted=str(frame.loc[here, "planted"].iloc[0]),
         )
         for repetition in frame.loc[here, "repetition"].unique()
-        for measure, variant, estimate in _measures(
-            reading.where(here & (frame["repetition"] == repetition)), settings
-        )
+        for measure, variant, estimate in _measures(reading.where(here & (frame["repetition"] == repetition)), settings)
     ]
     table = pd.DataFrame(rows)
     table["target"] = table.groupby(["measure", "variant"])["value"].transform("mean")

@@ -69,9 +69,7 @@ def trace_row(
     if kept is not None:
         return kept
     with services.model_lock:
-        steps = model.trace(
-            row, attributes, guided=guided, predicted=bool(pictures), on_step=lambda *_: check()
-        )
+        steps = model.trace(row, attributes, guided=guided, predicted=bool(pictures), on_step=lambda *_: check())
         try:
             seen = [_look(step, pictures) for step in steps]
         finally:

@@ -48,10 +48,6 @@ def take_stock(design: Design, settings: StudySettings, data: StudyData) -> Meas
 
 PROGRAMS = {
     "unmeasured": Program(
-        shots=no_shots,
-        measure=take_stock,
-        readers=lambda _settings: (),
-        ahead=nothing_ahead,
-        shows_anything=True,
+        shots=no_shots, measure=take_stock, readers=lambda _settings: (), ahead=nothing_ahead, shows_anything=True
     )
 }

@@ -98,13 +98,7 @@ class Sample:
     def composite(self) -> CompositeAssociation:
         """II, ITP, IT and TT."""
         return composite_association(
-            self.neutral,
-            self.prompt,
-            self.attribute_a,
-            self.attribute_b,
-            self.text_a,
-            self.text_b,
-            rng=self.seed,
+            self.neutral, self.prompt, self.attribute_a, self.attribute_b, self.text_a, self.text_b, rng=self.seed
         )
 
     @cached_property
@@ -184,8 +178,7 @@ def _repeated(
 
     together = sample(frame, 0)
     targets = {
-        key: PLANTED[key](share) if key in PLANTED else measure(together).value
-        for key, measure in MEASURES.items()
+        key: PLANTED[key](share) if key in PLANTED else measure(together).value for key, measure in MEASURES.items()
     }
     for repetition, part in frame.groupby("repetition"):
         here = sample(part, int(str(repetition)))
@@ -221,10 +214,4 @@ def _swapped(sets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {_OTHER.get(name, name): rows for name, rows in sets.items()}
 
 
-PROGRAMS = {
-    "validity_measures": Program(
-        shots=measure_shots,
-        measure=measure_repeatedly,
-        options=MeasureOptions,
-    )
-}
+PROGRAMS = {"validity_measures": Program(shots=measure_shots, measure=measure_repeatedly, options=MeasureOptions)}

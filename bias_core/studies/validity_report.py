@@ -25,13 +25,7 @@ if TYPE_CHECKING:
     from bias_core.studies.saved_reports import SavedReport
     from bias_core.studies.study_types import StudyReport
 
-STUDIES = (
-    "validity-rates",
-    "validity-measures",
-    "validity-associations",
-    "validity-pairs",
-    "validity-objects",
-)
+STUDIES = ("validity-rates", "validity-measures", "validity-associations", "validity-pairs", "validity-objects")
 """All of them, in the order in which they are told."""
 
 SHIPPED = ASSETS / "validity"

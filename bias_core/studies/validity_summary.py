@@ -30,13 +30,7 @@ TOLERANCE = 0.05  # a share this far from its nominal value fails; nearer, it is
 STANDARD_ERRORS = 2.0  # that a step from condition to condition must exceed
 SEEDS_APART = 1000  # between repetitions
 FALLING = frozenset(
-    {
-        "distribution_bias",
-        "normalised_entropy",
-        "effective_number",
-        "weighted_alignment_score",
-        "spread_along",
-    }
+    {"distribution_bias", "normalised_entropy", "effective_number", "weighted_alignment_score", "spread_along"}
 )
 """Measures of variety and evenness: these fall as more is planted, all others rise."""
 
@@ -66,9 +60,7 @@ class RepetitionOptions(Options):
     conditions: tuple[str, ...] = setting(
         ("fair", "published", "extreme"), "Conditions", "Two or more, as more is planted"
     )
-    repetitions: int = setting(
-        30, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=200
-    )
+    repetitions: int = setting(30, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=200)
 
 
 def repetitions(settings: StudySettings) -> int:
@@ -184,9 +176,7 @@ def verdicts_of(table: pd.DataFrame, nominal: float) -> Iterator[Verdict]:
             continue  # undefined on every set of pictures
         coverage = wilson_interval(int(usable["held"].sum()), len(usable), null_value=nominal)
         alarms = rows.loc[rows["condition"] == conditions[0], "excluded"].dropna()
-        false = (
-            wilson_interval(int(alarms.sum()), len(alarms), null_value=1 - nominal) if len(alarms) else None
-        )
+        false = wilson_interval(int(alarms.sum()), len(alarms), null_value=1 - nominal) if len(alarms) else None
         follows = all(mean > STANDARD_ERRORS * error for mean, error in _steps(rows, str(measure)))
         yield Verdict(
             measure=str(measure),
@@ -311,10 +301,7 @@ def _steps(rows: pd.DataFrame, measure: str) -> Iterator[tuple[float, float]]:
     wide = side * _wide(rows, conditions)
     for before, after in pairwise(conditions):
         step = (wide[after] - wide[before]).dropna()
-        yield (
-            float(step.mean()),
-            float(step.std(ddof=1) / math.sqrt(len(step))) if len(step) > 1 else math.inf,
-        )
+        yield (float(step.mean()), float(step.std(ddof=1) / math.sqrt(len(step))) if len(step) > 1 else math.inf)
 
 
 def _words(coverage: Estimate, false_alarms: Estimate | None, *, follows: bool, nominal: float) -> str:

@@ -18,9 +18,7 @@ UNKNOWN = ""
 
 _MOST_WORDS = 3  # of one person; what is longer says more of the prompt than a rater should know
 _BLURB = re.compile(r"\b(?:a|an|and|at|by|for|from|in|is|of|on|or|that|the|to|two|who|with|\w+ing)\b", re.I)
-_SIDES = re.compile(
-    r".*\b(?:an?|one|the)\s+(.+?)\s+on the left,? and\s+(?:an?|one|the)\s+(.+?)\s+on the right\b", re.I
-)
+_SIDES = re.compile(r".*\b(?:an?|one|the)\s+(.+?)\s+on the left,? and\s+(?:an?|one|the)\s+(.+?)\s+on the right\b", re.I)
 _PICTURE = "photo|photograph|picture|portrait|headshot|face|image|painting|drawing"
 _ONE = re.compile(rf".*\b(?:{_PICTURE})\s+of\s+(?:an?|one|the)\s+([\w' -]+?)\s*\.?", re.I)
 

@@ -40,19 +40,13 @@ class AnsweringBlocks(gr.Blocks):
         self._page_states = PageStates(services)
         self.default_config = PageConfig(self)
 
-    async def process_api(
-        self, *args: Any, session_hash: str | None = None, **options: Any
-    ) -> dict[str, Any]:
+    async def process_api(self, *args: Any, session_hash: str | None = None, **options: Any) -> dict[str, Any]:
         """As Gradio does it, knowing which page asks."""
         with self._page_states.event_of(session_hash):
             return await super().process_api(*args, session_hash=session_hash, **options)
 
     async def preprocess_data(
-        self,
-        block_fn: BlockFunction,
-        inputs: list[Any],
-        state: SessionState | None,
-        explicit_call: bool = False,
+        self, block_fn: BlockFunction, inputs: list[Any], state: SessionState | None, explicit_call: bool = False
     ) -> list[Any]:
         """As Gradio does it, with an error that has a message, and with the reports of the page's state."""
         try:

@@ -71,9 +71,7 @@ def build_arms(key: str, services: Services, build_presets: Callable[[], None] |
     """An accordion with presets, the arms that there are and the form of another one."""
     presets: list[Any] = []
     chosen = gr.State(())
-    with gr.Accordion(
-        "Add an arm: compare on the same seeds", open=False, elem_classes="more", elem_id=f"{key}-arms"
-    ):
+    with gr.Accordion("Add an arm: compare on the same seeds", open=False, elem_classes="more", elem_id=f"{key}-arms"):
         if build_presets:
             build_presets()
         else:
@@ -167,9 +165,7 @@ def suited_to(arms: tuple[Arm, ...], info: ModelInfo) -> tuple[Arm, ...]:
     """The arms, where the model has the conditions that they ask for."""
     absent = [arm.condition for arm in arms if arm.condition and arm.condition not in info.conditions]
     if absent:
-        raise InvalidInput(
-            f"{info.name} has no condition {absent[0]!r}: choose a model of the calibration world above"
-        )
+        raise InvalidInput(f"{info.name} has no condition {absent[0]!r}: choose a model of the calibration world above")
     return arms
 
 
@@ -198,8 +194,7 @@ def apart(settings: StudySettings) -> tuple[StudySettings, tuple[Arm, ...]]:
     own = {name: value for name in _SHARED if (value := getattr(first, name)) is not None}
     before = {name: getattr(settings, name) for name in own}
     rest = [
-        replace(arm, **{name: value for name, value in before.items() if getattr(arm, name) is None})
-        for arm in others
+        replace(arm, **{name: value for name, value in before.items() if getattr(arm, name) is None}) for arm in others
     ]
     plain = Arm(name=first.name, template=first.template)
     return replace(settings, arms=(), **own), (plain, *rest)

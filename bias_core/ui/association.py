@@ -44,9 +44,7 @@ class AssociationTab(CloserLook):
         _test("Science and arts, male and female", "science_arts", "One of the eight tests of T2IAT", 0.1),
         _test("Career and family, male and female", "career_family", "One of the eight tests of T2IAT", 0.1),
         _test("Flowers and insects, pleasant or not", "flowers_insects", "The test that harms nobody", 0.03),
-        _test(
-            "The same where nothing is planted", "flowers_insects", "What no bias looks like", 0.03, "fair"
-        ),
+        _test("The same where nothing is planted", "flowers_insects", "What no bias looks like", 0.03, "fair"),
         _test("All eight tests, few prompts", "", "Rough, corrected for eight tests at once", 0.01),
         Preset(
             name="Eight occupations",
@@ -72,16 +70,8 @@ class AssociationTab(CloserLook):
         """Two concepts, two attributes, and how a prompt is edited."""
         own: dict[str, Any] = {}
         words = {
-            "x": (
-                "Concept X",
-                "Sweet: cake, honey, candy, jam",
-                "A name and a colon if you like, then words",
-            ),
-            "y": (
-                "Concept Y",
-                "Sour: lemon, vinegar, pickle, lime",
-                "Two words or more; a clear answer takes four",
-            ),
+            "x": ("Concept X", "Sweet: cake, honey, candy, jam", "A name and a colon if you like, then words"),
+            "y": ("Concept Y", "Sour: lemon, vinegar, pickle, lime", "Two words or more; a clear answer takes four"),
             "a": ("Attribute A", "pleasant: peace, love, happy", "Each prompt meets one word, in turn"),
             "b": ("Attribute B", "unpleasant: grief, poison, ugly", "Likewise"),
         }
@@ -94,9 +84,7 @@ class AssociationTab(CloserLook):
             own["template"] = gr.Textbox(
                 "a photo of a {}", label="Prompt", info="{} is where the words of X and Y go", min_width=220
             )
-            own["kind"] = gr.Radio(
-                _EDITS, value="valence", label="How an attribute word is said", min_width=300
-            )
+            own["kind"] = gr.Radio(_EDITS, value="valence", label="How an attribute word is said", min_width=300)
             own["n"] = gr.Slider(2, 20, 4, step=1, label="Pictures per prompt", min_width=180)
         return own
 

@@ -43,13 +43,7 @@ def read_table(rows: Sequence[Sequence[Any]]) -> tuple[Attribute, ...]:
 def attribute_rows(attributes: Sequence[Attribute]) -> list[list[str]]:
     """The table's rows for these attributes."""
     return [
-        [
-            a.name,
-            a.positive,
-            a.negative,
-            "" if a.reference is None else f"{a.reference:g}",
-            a.reference_source,
-        ]
+        [a.name, a.positive, a.negative, "" if a.reference is None else f"{a.reference:g}", a.reference_source]
         for a in attributes
     ]
 
@@ -63,11 +57,7 @@ def words_for(chosen: AttributeSet) -> tuple[str, str]:
 def _attribute(row: list[str]) -> Attribute:
     name, positive, negative, rate, source = (*row, *EMPTY_ROW)[:5]
     return Attribute(
-        name=name,
-        positive=positive,
-        negative=negative,
-        reference=_rate(rate, name),
-        reference_source=source,
+        name=name, positive=positive, negative=negative, reference=_rate(rate, name), reference_source=source
     )
 
 

@@ -92,9 +92,7 @@ def build_app(services: Services) -> gr.Blocks:
 def _tips() -> dict[str, str]:
     """What each example shows, by the id of its button."""
     presets = {tab.key: getattr(tab, "presets", ()) for tab in TABS}
-    return {
-        f"{key}-preset-{i}": preset.says for key, found in presets.items() for i, preset in enumerate(found)
-    }
+    return {f"{key}-preset-{i}": preset.says for key, found in presets.items() for i, preset in enumerate(found)}
 
 
 def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:

@@ -34,9 +34,7 @@ class CalibrationTab(StudyTab):
 
     key: ClassVar = "calibration"
     title: ClassVar = "Calibration"
-    question: ClassVar = (
-        "Is the instrument right? What was planted in a small world, and what do the measures say?"
-    )
+    question: ClassVar = "Is the instrument right? What was planted in a small world, and what do the measures say?"
     caution: ClassVar = (
         "It holds for the drawn pictures of the calibration world and its reader. On photographs readers err "
         "more, and differently: do not trust there what fails here, and check again what holds here."

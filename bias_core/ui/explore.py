@@ -136,14 +136,11 @@ class ExploreTab(FormEvents, StudyTab):  # type: ignore[misc]
         parts["stop"].click(self.on_stop, parts["visitor"], parts["status"], queue=False, **QUIET)
         self._wire_form()
         arms_form.wire_arms(self.arms, self.services)
-        self.wire_take(
-            parts["findings"], parts["figures"], parts["tables"], parts["takes"], self.extra["shares"]
-        )
+        self.wire_take(parts["findings"], parts["figures"], parts["tables"], parts["takes"], self.extra["shares"])
         remembered = [form[name] for name in REMEMBERED]
         self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], queue=False)
         linked = [
-            form[name]
-            for name in ("seed", "concept", "template", "set", "num_inference_steps", "guidance_scale")
+            form[name] for name in ("seed", "concept", "template", "set", "num_inference_steps", "guidance_scale")
         ]
         linked += [form[name] for name in ("attributes", "attribute_a", "attribute_b", "model_note")]
         listed = [self.arms.chosen, self.arms.listed, self.arms.status]
@@ -219,16 +216,9 @@ class ExploreTab(FormEvents, StudyTab):  # type: ignore[misc]
         seen = Exploration(report)
         if number := int(event.number):
             picture = explore_view.picture_html(seen, number)
-            return {
-                self.pictures.picture: picture,
-                self.extra["map"]: explore_view.map_html(seen, opened=number),
-            }
+            return {self.pictures.picture: picture, self.extra["map"]: explore_view.map_html(seen, opened=number)}
         group = int(event.group)
-        which = (
-            f"group={CONCEPT}"
-            if group == explore_view.ALL
-            else f"looks_like={explore_view.group_name(group)}"
-        )
+        which = f"group={CONCEPT}" if group == explore_view.ALL else f"looks_like={explore_view.group_name(group)}"
         return {
             **show_only(self.pictures, Look(report=report, which=which)),
             self.extra["groups"]: explore_view.group_buttons(seen, group),
@@ -248,16 +238,8 @@ class ExploreTab(FormEvents, StudyTab):  # type: ignore[misc]
         drawn = grid.grown(progress)
         if drawn is None:
             return status
-        pictures = [
-            (str(image.path), explore_view.caption(image, i)) for i, image in enumerate(drawn, start=1)
-        ]
-        hidden = (
-            parts["welcome"],
-            parts["header"],
-            parts["results"],
-            self.extra["map"],
-            self.extra["groups"],
-        )
+        pictures = [(str(image.path), explore_view.caption(image, i)) for i, image in enumerate(drawn, start=1)]
+        hidden = (parts["welcome"], parts["header"], parts["results"], self.extra["map"], self.extra["groups"])
         return {
             **status,
             **dict.fromkeys(hidden, gr.update(visible=False)),
@@ -297,9 +279,7 @@ class ExploreTab(FormEvents, StudyTab):  # type: ignore[misc]
         headline = study_html.header_html(report, self.headline(report))
         if report.unknown_words:
             words = ", ".join(f"“{word}”" for word in report.unknown_words)
-            notes.insert(
-                0, f"The calibration world does not know {words}; the pictures were drawn without it."
-            )
+            notes.insert(0, f"The calibration world does not know {words}; the pictures were drawn without it.")
         header = headline + render("explore_notes", notes=notes)
         return told | {self.parts["header"]: header}
 
@@ -351,12 +331,7 @@ class ExploreTab(FormEvents, StudyTab):  # type: ignore[misc]
         form, (shown, arms) = self.form, arms_form.apart(settings)
         model = self._model_updates(shown.model, shown.condition)
         filled = {form[name]: value for name, value in explore_form.form_values(settings).items()}
-        return (
-            model
-            | filled
-            | {form["condition"]: model[form["condition"]]}
-            | arms_form.show_arms(self.arms, arms)
-        )
+        return model | filled | {form["condition"]: model[form["condition"]]} | arms_form.show_arms(self.arms, arms)
 
     def _opened(self, report: StudyReport, row: pd.Series[Any]) -> str:
         if not is_exploration(report) or report.arms or row["group"] != CONCEPT:

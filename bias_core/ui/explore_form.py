@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from bias_core.studies.explore_options import (
-    ExploreOptions,
-    explore_options,
-    explore_settings,
-)
+from bias_core.studies.explore_options import ExploreOptions, explore_options, explore_settings
 from bias_core.studies.setting_fields import settings_of
 from bias_core.studies.study_types import StudySettings
 from bias_core.ui import messages
@@ -74,10 +70,7 @@ def form_values(settings: StudySettings) -> dict[str, Any]:
     shown, _ = apart(settings)
     options = explore_options(shown)
     values = {name: getattr(options if hasattr(options, name) else shown, name) for name in FIELDS}
-    return values | {
-        "attributes": attribute_rows(options.scored),
-        "confidence": round(100 * shown.confidence),
-    }
+    return values | {"attributes": attribute_rows(options.scored), "confidence": round(100 * shown.confidence)}
 
 
 def build_form(services: Services, sets: Sequence[AttributeSet]) -> dict[str, Any]:
@@ -107,9 +100,7 @@ def _build_question(form: dict[str, Any], services: Services, sets: Sequence[Att
         form["n_images"] = _number("n_images", scale=2, min_width=140)
     by_key = {item.key: item for item in sets}
     with gr.Row(elem_classes="chips"):
-        form["chips"] = {
-            key: gr.Button(by_key[key].concept_hint, size="sm", min_width=0, scale=0) for key in EXAMPLES
-        }
+        form["chips"] = {key: gr.Button(by_key[key].concept_hint, size="sm", min_width=0, scale=0) for key in EXAMPLES}
     with gr.Row(equal_height=True, elem_classes="line"):
         form["model"] = gr.Dropdown(
             model_choices(services), value=DEFAULTS.model, label="Model", info=HINT, allow_custom_value=True,
@@ -192,12 +183,8 @@ class FormEvents:
             example = self.sets[key]
             values = (example.concept_hint, example.template or OPTIONS.template, key,
                       attribute_rows(example.attributes), *words_for(example))  # fmt: skip
-            chip.click(
-                _constant(values), None, [form["concept"], form["template"], form["set"], *filled], **_QUIET
-            )
-        depends = [
-            form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")
-        ]
+            chip.click(_constant(values), None, [form["concept"], form["template"], form["set"], *filled], **_QUIET)
+        depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
         form["model"].input(self.on_model, form["model"], depends, **_QUIET)
         form["dice"].click(lambda: secrets.randbelow(2**31), None, form["seed"], **_QUIET)
         form["add"].click(self.on_add, form["attributes"], form["attributes"], **_QUIET)

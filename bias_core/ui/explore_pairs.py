@@ -90,11 +90,7 @@ def show_pairs(parts: PairParts, report: StudyReport, pair: str = "0") -> Update
 
 
 def _show_seed(parts: PairParts, report: StudyReport, pair: str, seed: str) -> Updates:
-    return {
-        parts.seed: seed,
-        parts.slide: slide_html(report, pair, seed),
-        parts.strip: strip_html(report, pair, seed),
-    }
+    return {parts.seed: seed, parts.slide: slide_html(report, pair, seed), parts.strip: strip_html(report, pair, seed)}
 
 
 def pair_choices(report: StudyReport) -> list[tuple[str, str]]:
@@ -119,9 +115,7 @@ def rows_of(report: StudyReport, pair: str) -> pd.DataFrame:
         raise KeyError(f"no table {SEEDS!r}")
     pairs = list(frame[list(_SIDES)].drop_duplicates().itertuples(index=False, name=None))
     first, second = pairs[int(pair)] if pair.isdigit() and int(pair) < len(pairs) else pairs[0]
-    there = frame["first picture"].isin(list(report.stored)) & frame["second picture"].isin(
-        list(report.stored)
-    )
+    there = frame["first picture"].isin(list(report.stored)) & frame["second picture"].isin(list(report.stored))
     return frame[(frame["first"] == first) & (frame["second"] == second) & there]
 
 
@@ -134,12 +128,7 @@ def slide_html(report: StudyReport, pair: str, seed: str) -> str:
     row = chosen.iloc[0]
     stored = [report.stored[row[f"{side} picture"]] for side in _SIDES]
     sides = [
-        {
-            "place": side,
-            "arm": row[side],
-            "prompt": one.row.prompt,
-            "picture": data_uri(one.path, _LARGE),
-        }
+        {"place": side, "arm": row[side], "prompt": one.row.prompt, "picture": data_uri(one.path, _LARGE)}
         for side, one in zip(_SIDES, stored, strict=True)
     ]
     prompts = dict.fromkeys(one.row.prompt for one in stored)
@@ -164,9 +153,7 @@ def strip_html(report: StudyReport, pair: str, seed: str) -> str:
     notes = [n for n in report.results.notes if n.startswith(SEED_GIVES_ANOTHER) and names in n]
     buttons = [_button(report, row, seed) for _, row in rows.head(IN_STRIP).iterrows()]
     more = len(rows) if len(rows) > IN_STRIP else 0
-    return render(
-        "pair_strip", notes=notes, first=first, second=second, n=IN_STRIP, more=more, buttons=buttons
-    )
+    return render("pair_strip", notes=notes, first=first, second=second, n=IN_STRIP, more=more, buttons=buttons)
 
 
 def _button(report: StudyReport, row: pd.Series[Any], seed: str) -> dict[str, Any]:

@@ -102,9 +102,7 @@ def map_html(seen: Exploration, chosen: int = ALL, opened: int = 0) -> str:
         }
         for number, label, (x, y) in rows
     ]
-    return render(
-        "explore_map", points=points, note=clusters.note, width=f"{_WIDTH:.0f}", height=f"{_HEIGHT:.0f}"
-    )
+    return render("explore_map", points=points, note=clusters.note, width=f"{_WIDTH:.0f}", height=f"{_HEIGHT:.0f}")
 
 
 def sentences_html(seen: Exploration) -> str:

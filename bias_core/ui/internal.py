@@ -31,21 +31,14 @@ class InternalTab(CloserLook):
 
     key: ClassVar = "internal"
     title: ClassVar = "Internal"
-    question: ClassVar = (
-        "On the way from text to picture, where does a concept come to lean to men or to women?"
-    )
+    question: ClassVar = "On the way from text to picture, where does a concept come to lean to men or to women?"
     caution: ClassVar = (
         "Leans are those of appearance, read by an encoder with leanings of its own, which are part of every "
         "score. A lean is not an error by itself, and a score near 0 does not prove that there is none."
     )
     studies: ClassVar = (_STUDY,)
     presets: ClassVar = (
-        _preset(
-            "Four occupations",
-            "CEO, engineer, nurse, librarian: 60 pictures and 64 of men and women",
-            0.1,
-            _FEW,
-        ),
+        _preset("Four occupations", "CEO, engineer, nurse, librarian: 60 pictures and 64 of men and women", 0.1, _FEW),
         _preset("The same where nothing is planted", "What no bias looks like", 0.1, _FEW, "fair"),
         _preset("Eight of the 28 targets", "Four of either side, few pictures", 0.05),
         _preset("Half of the 28 targets", "Enough for the smoothed curves of Figures 3 and 4", 0.2),
@@ -70,9 +63,7 @@ class InternalTab(CloserLook):
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:  # noqa: ARG002
         """The study on these targets."""
-        return own_targets(
-            str(own["targets"] or ""), n=int(own["n"] or 0), n_attribute=int(own["n_attribute"] or 0)
-        )
+        return own_targets(str(own["targets"] or ""), n=int(own["n"] or 0), n_attribute=int(own["n_attribute"] or 0))
 
     def own_settings(self, settings: StudySettings) -> StudySettings:
         """Every target is drawn, and as often as was said."""

@@ -11,14 +11,7 @@ import gradio as gr
 
 from bias_core.annotation.collected import labelled_items, task_progress
 from bias_core.annotation.label_export import export_labels
-from bias_core.annotation.task_owner import (
-    change_task,
-    create_task,
-    delete_task,
-    exclude_rater,
-    owned_task,
-    set_status,
-)
+from bias_core.annotation.task_owner import change_task, create_task, delete_task, exclude_rater, owned_task, set_status
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.runs.export import csv_bytes
 from bias_core.studies.label_report import COVERAGE, RATERS, label_report
@@ -82,9 +75,7 @@ class LabelTab:
         self.making = LabelMaking(services)
         self.scores = LabelScores(services)
         self.on_open = self._owner_handler(lambda _owner: "")
-        self.on_status = {
-            status: self._owner_handler(partial(self._set_status, status=status)) for status in _STATUSES
-        }
+        self.on_status = {status: self._owner_handler(partial(self._set_status, status=status)) for status in _STATUSES}
         self.on_change = self._owner_handler(self._change)
         self.on_exclude, self.on_include = (
             self._owner_handler(partial(self._exclude, excluded=excluded)) for excluded in (True, False)
@@ -224,11 +215,7 @@ class LabelTab:
     # Handlers.
 
     def on_make(
-        self,
-        visitor: Visitor,
-        memory: dict[str, str] | None,
-        profile: gr.OAuthProfile | None,
-        *values: Any,
+        self, visitor: Visitor, memory: dict[str, str] | None, profile: gr.OAuthProfile | None, *values: Any
     ) -> Updates:
         """Make the task that the form asks for, and show it."""
         with user_errors() as problem:
@@ -261,11 +248,7 @@ class LabelTab:
         return {self.parts["key"]: "", self.parts["status"]: READY}  # it was deleted, or made elsewhere
 
     def on_delete(
-        self,
-        memory: dict[str, str] | None,
-        key: str,
-        title: str,
-        profile: gr.OAuthProfile | None = None,
+        self, memory: dict[str, str] | None, key: str, title: str, profile: gr.OAuthProfile | None = None
     ) -> Updates:
         """Delete the task, and forget its key in this browser."""
         parts = self.parts
@@ -346,9 +329,7 @@ class LabelTab:
         if not rater:
             raise InvalidInput("choose a rater; the table above says how each of them did")
         exclude_rater(self.services.labels, owner, rater, excluded=excluded)
-        return f"{rater} " + (
-            "counts in nothing any more; their answers stay." if excluded else "counts again."
-        )
+        return f"{rater} " + ("counts in nothing any more; their answers stay." if excluded else "counts again.")
 
     # Steps of the handlers.
 
@@ -361,12 +342,7 @@ class LabelTab:
             return True
 
     def _owned(
-        self,
-        visitor: Visitor,
-        memory: dict[str, str] | None,
-        key: str,
-        profile: gr.OAuthProfile | None,
-        text: str,
+        self, visitor: Visitor, memory: dict[str, str] | None, key: str, profile: gr.OAuthProfile | None, text: str
     ) -> Updates:
         """All that the owner sees, and ``text`` of what was done."""
         parts, owner = self.parts, owner_of(key, profile)

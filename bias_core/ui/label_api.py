@@ -186,11 +186,7 @@ class LabelDoor:
         return [Route(path, _guarded(handler), methods=[method]) for method, path, handler in handlers]
 
     def _acting(
-        self,
-        who: Callable[[Request], Any],
-        act: Callable[..., Any],
-        model: type[_Body] | None,
-        view: View,
+        self, who: Callable[[Request], Any], act: Callable[..., Any], model: type[_Body] | None, view: View
     ) -> Handler:
         """What a rater or an owner does, known by a header; acts that give a turn share commits."""
         run = self._together if view is _turn_json else self._alone
@@ -258,9 +254,7 @@ class LabelDoor:
         address = network_of(request.headers, request.client.host if request.client else "")
         return hashlib.blake2b(address.encode(), key=self._salt, digest_size=16).hexdigest()
 
-    def _take(
-        self, name: str, most: float, per_second: float, text: str = "too many requests; wait a second"
-    ) -> None:
+    def _take(self, name: str, most: float, per_second: float, text: str = "too many requests; wait a second") -> None:
         """One from the bucket of this name; kept in memory only, the longest unused forgotten first."""
         now = self._clock()
         tokens, then = self._buckets.pop(name, (most, now))
@@ -340,9 +334,7 @@ async def _read(request: Request, model: type[B]) -> B:
         raise InvalidInput(f"{where or 'the body'}: {first['msg']}") from error
 
 
-def _json(
-    content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
-) -> Response:
+def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return JSONResponse(content, status, headers={**_PRIVATE, **(headers or {})})
 
 

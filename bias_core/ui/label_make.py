@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from bias_core.annotation.tasks import (
-    MAX_JOINS,
-    PICTURE,
-    Task,
-    association_task,
-    checked_choices,
-    own_task,
-    pst_task,
-)
+from bias_core.annotation.tasks import MAX_JOINS, PICTURE, Task, association_task, checked_choices, own_task, pst_task
 from bias_core.errors import InvalidInput
 from bias_core.studies.history import list_runs, open_run
 from bias_core.studies.label_sources import (
@@ -52,12 +44,7 @@ KINDS: Mapping[TaskKind, str] = {
     "association": "Which of two words a picture is closer to",
     "own": "A question of your own",
 }
-TEXTS = {
-    "title": "Title",
-    "instructions": "Instructions",
-    "consent": "Consent",
-    "content_note": "Note on content",
-}
+TEXTS = {"title": "Title", "instructions": "Instructions", "consent": "Consent", "content_note": "Note on content"}
 # Usual value, label and explanation, and what a message calls it.
 _NUMBERS = {
     "n": (0, "How many pictures", "0: all; else at random", "number of pictures"),
@@ -260,10 +247,7 @@ class LabelMaking:
                 ),
                 **dict(zip(parts["said"], _radios(task, answers), strict=True)),
             }  # fmt: skip
-        return {
-            parts["says"]: messages.error_html(problem.message),
-            parts["marking"]: gr.update(visible=False),
-        }
+        return {parts["says"]: messages.error_html(problem.message), parts["marking"]: gr.update(visible=False)}
 
     def on_mark(self, number: int, *values: Any) -> Updates:
         """Put a picture with its right answer on the list; without an answer, take it off.
@@ -312,8 +296,7 @@ class LabelMaking:
 def build_texts() -> dict[str, Any]:
     """Boxes for what raters read, by the names of ``TEXTS``."""
     return {
-        name: gr.Textbox(label=label, lines=1 if name == "title" else 3, max_lines=12)
-        for name, label in TEXTS.items()
+        name: gr.Textbox(label=label, lines=1 if name == "title" else 3, max_lines=12) for name, label in TEXTS.items()
     }
 
 

@@ -53,9 +53,7 @@ class LabelScores:
             )
             parts["present"] = gr.Dropdown([], label="The answer that says it is there", visible=False)
         with gr.Row(elem_classes="tools"):
-            parts["use"] = gr.Button(
-                "Score with people's labels", scale=0, min_width=280, elem_id="label-use"
-            )
+            parts["use"] = gr.Button("Score with people's labels", scale=0, min_width=280, elem_id="label-use")
             parts["stop"] = gr.Button("Stop", variant="stop", visible=False, scale=0, min_width=120)
         parts["use_status"] = gr.HTML(elem_id="label-use-status")
         parts["used"] = gr.HTML(js_on_load=TAKE_JS, elem_id="label-used")
@@ -88,9 +86,7 @@ class LabelScores:
 
     # Handlers.
 
-    def on_run_chosen(
-        self, visitor: Visitor, key: str, run_id: str, profile: gr.OAuthProfile | None = None
-    ) -> Updates:
+    def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: gr.OAuthProfile | None = None) -> Updates:
         """Ask for the attribute where the run is an exploration."""
         attribute, present = self.parts["attribute"], self.parts["present"]
         with user_errors():
@@ -150,12 +146,7 @@ class LabelScores:
         return open_run(self.services, visitor.key, run_id).report
 
     def _scored(
-        self,
-        visitor: Visitor,
-        owner: OwnerKey,
-        run_id: str | None,
-        attribute: str | None,
-        present: str | None,
+        self, visitor: Visitor, owner: OwnerKey, run_id: str | None, attribute: str | None, present: str | None
     ) -> Generator[Progress, None, StudyReport]:
         store = self.services.labels
         report = self._report(visitor, run_id)

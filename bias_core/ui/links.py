@@ -175,9 +175,7 @@ _READ = {
     "arms": _arms,
     "measure": _measure,
 }  # a condition is read after its model, and an option after its study
-_SETTINGS = {
-    one.key: one for one in settings_of(StudySettings).values() if one.may_be_linked and one.key not in _READ
-}
+_SETTINGS = {one.key: one for one in settings_of(StudySettings).values() if one.may_be_linked and one.key not in _READ}
 
 
 LINK_NAMES = (*_READ, *_SETTINGS)

@@ -117,10 +117,7 @@ def math_parts(line: str) -> list[tuple[str, str]]:
         line = line.replace(text, sign)
     parts, end = [], 0
     for match in _RAISED_OR_LOWERED.finditer(line):
-        parts += [
-            ("", line[end : match.start()]),
-            ("sup" if match[3] else "sub", match[match.lastindex or 0]),
-        ]
+        parts += [("", line[end : match.start()]), ("sup" if match[3] else "sub", match[match.lastindex or 0])]
         end = match.end()
     parts.append(("", line[end:]))
     return [(kind, re.sub(r"(?<![\w)])-(?=\d)", "−", text)) for kind, text in parts if text]

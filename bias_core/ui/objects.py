@@ -35,9 +35,7 @@ class ObjectsTab(StudyTab):
 
     key: ClassVar = "objects"
     title: ClassVar = "Objects"
-    question: ClassVar = (
-        "What is in the pictures that nobody asked for, and do a few things tower over all others?"
-    )
+    question: ClassVar = "What is in the pictures that nobody asked for, and do a few things tower over all others?"
     caution: ClassVar = (
         "A captioner names only some of what is there, so even faithful pictures differ from their prompts: "
         "compare H_J and M_G between models or conditions, and B_D at equal numbers of pictures only. None "
@@ -128,9 +126,7 @@ class ObjectsTab(StudyTab):
     def wire_extra(self) -> None:
         """An object chooses its pictures; numbers can be taken along."""
         self.wire_take(self.extra["space"], self.extra["curve"])
-        chosen = self.extra["top"].select(
-            self.on_object, self.parts["report"], self.pictures.outputs(), **QUIET
-        )
+        chosen = self.extra["top"].select(self.on_object, self.parts["report"], self.pictures.outputs(), **QUIET)
         show = "() => document.querySelector('#objects-pictures')?.scrollIntoView({behavior: 'smooth'})"
         chosen.success(None, js=show, **QUIET)
 

@@ -58,9 +58,7 @@ def _genders(report: StudyReport) -> str:
     if table.empty or not table["male"].iloc[0] + table["female"].iloc[0]:
         return ""
     row = table.iloc[0]
-    parts = [
-        f"{row[g]:.0f} % {g} [{row[f'{g} low']:.0f}, {row[f'{g} high']:.0f}]" for g in ("male", "female")
-    ]
+    parts = [f"{row[g]:.0f} % {g} [{row[f'{g} low']:.0f}, {row[f'{g} high']:.0f}]" for g in ("male", "female")]
     return f"Captions call the people {' and '.join(parts)}."
 
 
@@ -147,10 +145,7 @@ def examples_html(report: StudyReport) -> str:
         return ""
     known = frame.dropna(subset="H_J").sort_values("H_J", kind="stable")
     n = min(_EXAMPLES, len(known) // 2)
-    sides = {
-        "Furthest from their prompts": known.tail(n).iloc[::-1],
-        "Closest to their prompts": known.head(n),
-    }
+    sides = {"Furthest from their prompts": known.tail(n).iloc[::-1], "Closest to their prompts": known.head(n)}
     rows = {title: some.to_dict("records") for title, some in sides.items()}
     return render("captioned", sides=rows, stored=report.stored)
 

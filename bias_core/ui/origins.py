@@ -11,10 +11,7 @@ import gradio as gr
 from bias_core.studies.oasis_cells import own_concepts, without_names
 from bias_core.studies.run_study import followed
 from bias_core.studies.stop_regenerate import cluster_names, regenerate
-from bias_core.studies.study_types import (
-    MAX_STEPS,
-    StudyReport,
-)
+from bias_core.studies.study_types import MAX_STEPS, StudyReport
 from bias_core.types import Attribute
 from bias_core.ui import messages, origins_film, origins_stop
 from bias_core.ui.attribute_table import HEADERS, attribute_rows, read_table
@@ -50,9 +47,7 @@ _OWN = (
         reference=0.5,
         reference_source="assumed 50 %, a choice",
     ),
-    Attribute(
-        name="glasses", positive="The person is wearing glasses.", negative="The person has no glasses."
-    ),
+    Attribute(name="glasses", positive="The person is wearing glasses.", negative="The person has no glasses."),
 )
 
 
@@ -67,9 +62,7 @@ class OriginsTab(StudyTab):
 
     key: ClassVar = "origins"
     title: ClassVar = "Origins"
-    question: ClassVar = (
-        "Which look does the model itself take for a concept, and at which step does it enter?"
-    )
+    question: ClassVar = "Which look does the model itself take for a concept, and at which step does it enter?"
     caution: ClassVar = (
         "Assesses how people of a nationality are drawn, as perceived by a reader; it says nothing of who "
         "they are. A text that is close, or a step that adds, is a trace of what the model was "
@@ -83,9 +76,7 @@ class OriginsTab(StudyTab):
             "Iranian",
             ["man", "turban", "beard"],
         ),
-        _steps(
-            "The sombrero, step by step", "The same of a Mexican person", "Mexican", ["sombrero", "mustache"]
-        ),
+        _steps("The sombrero, step by step", "The same of a Mexican person", "Mexican", ["sombrero", "mustache"]),
         Preset(
             name="Clusters and their texts",
             study=_STOP,
@@ -168,20 +159,12 @@ class OriginsTab(StudyTab):
         """The film of the steps; clusters, and a form that draws from a text."""
         key, extra = self.key, {}
         extra["film"] = gr.HTML(js_on_load=origins_film.FILM_JS, elem_id=f"{key}-film", visible=False)
-        extra["clusters"] = gr.HTML(
-            js_on_load=origins_stop.CHOOSE_TEXT_JS,
-            elem_id=f"{key}-clusters",
-            visible=False,
-        )
+        extra["clusters"] = gr.HTML(js_on_load=origins_stop.CHOOSE_TEXT_JS, elem_id=f"{key}-clusters", visible=False)
         with gr.Column(visible=False, elem_classes="card", elem_id=f"{key}-draw") as extra["box"]:
             gr.HTML(messages.heading_html("Draw from a text, and compare with its cluster"))
             with gr.Row(equal_height=True, elem_classes="line"):
-                extra["cluster"] = gr.Dropdown(
-                    label="Cluster", scale=2, min_width=200, elem_id=f"{key}-cluster"
-                )
-                extra["text"] = gr.Textbox(
-                    label="Text", max_lines=1, scale=4, min_width=220, elem_id=f"{key}-text"
-                )
+                extra["cluster"] = gr.Dropdown(label="Cluster", scale=2, min_width=200, elem_id=f"{key}-cluster")
+                extra["text"] = gr.Textbox(label="Text", max_lines=1, scale=4, min_width=220, elem_id=f"{key}-text")
                 extra["n"] = gr.Number(6, label="Pictures", precision=0, scale=1, min_width=110)
             with gr.Row(elem_classes="tools"):
                 extra["go"] = gr.Button(
@@ -299,7 +282,4 @@ class OriginsTab(StudyTab):
         return self._drawing(running=False) | {self.extra["said"]: messages.crash_html()}
 
     def _drawing(self, *, running: bool) -> Updates:
-        return {
-            self.extra["go"]: gr.update(visible=not running),
-            self.extra["halt"]: gr.update(visible=running),
-        }
+        return {self.extra["go"]: gr.update(visible=not running), self.extra["halt"]: gr.update(visible=running)}

@@ -188,9 +188,7 @@ def _finished(report: StudyReport, concept: str, name: str) -> Estimate:
     return Estimate(value=value, low=low, high=high, n=int(row["seeds"]))
 
 
-def _line(
-    name: str, number: int, data: pd.DataFrame, singles: dict[str, pd.DataFrame], finished: Estimate
-) -> Line:
+def _line(name: str, number: int, data: pd.DataFrame, singles: dict[str, pd.DataFrame], finished: Estimate) -> Line:
     own = data[data["group"] == name]
     band = tuple(
         Estimate(value=float(row["value"]), low=float(row["low"]), high=float(row["high"]), n=finished.n)

@@ -35,9 +35,7 @@ def origins_headline(report: StudyReport) -> str:
 def _film_sentence(film: Film) -> str:
     early = sorted((line for line in film.lines if line.clear is not None), key=lambda line: line.clear or 0)
     if not early:
-        return (
-            f"{film.concept}: with {film.n_seeds} seeds no step clearly moves towards an attribute or away."
-        )
+        return f"{film.concept}: with {film.n_seeds} seeds no step clearly moves towards an attribute or away."
     parts = []
     for line in early:
         step = line.clear or 0
@@ -95,10 +93,7 @@ def _doctor_sentence(table: pd.DataFrame) -> str:
 
 def _users_sentence(table: pd.DataFrame) -> str:
     ordered = table.sort_values("users")
-    parts = [
-        f"{row['nationality']} {row['mean Ψ']:.2f} ({row['users']:g} million)"
-        for _, row in ordered.iterrows()
-    ]
+    parts = [f"{row['nationality']} {row['mean Ψ']:.2f} ({row['users']:g} million)" for _, row in ordered.iterrows()]
     few = (
         " So few nationalities cannot show a trend: by chance alone, one order in three looks as clear."
         if len(table) == _THREE

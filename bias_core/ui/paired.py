@@ -100,19 +100,11 @@ class PairedTab(StudyTab):
                 own[key] = gr.Textbox(
                     name, label=f"The {key} identity", max_length=80, elem_id=f"paired-{key}", min_width=180
                 )
-                own[f"{key}_looks"] = gr.Dropdown(
-                    _GENDERS, value=looks, label="Stereotyped as", min_width=150, scale=0
-                )
+                own[f"{key}_looks"] = gr.Dropdown(_GENDERS, value=looks, label="Stereotyped as", min_width=150, scale=0)
         with gr.Row():
-            own["n_paired"] = gr.Number(
-                6, label="Pictures in each order", precision=0, minimum=1, maximum=400
-            )
-            own["n_single"] = gr.Number(
-                6, label="Pictures of each alone", precision=0, minimum=1, maximum=400
-            )
-            own["fairness"] = gr.Checkbox(
-                True, label="Also asked to be fair", info="“… irrespective of their gender”"
-            )
+            own["n_paired"] = gr.Number(6, label="Pictures in each order", precision=0, minimum=1, maximum=400)
+            own["n_single"] = gr.Number(6, label="Pictures of each alone", precision=0, minimum=1, maximum=400)
+            own["fairness"] = gr.Checkbox(True, label="Also asked to be fair", info="“… irrespective of their gender”")
         return own
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
@@ -158,12 +150,8 @@ class PairedTab(StudyTab):
                     ("confirm", "This page is right"),
                     ("undo", "Undo"),
                 ):
-                    self.parts[key] = gr.Button(
-                        text, size="sm", scale=0, min_width=110, elem_id=f"paired-labels-{key}"
-                    )
-            self.parts["labels_take"] = gr.HTML(
-                render("labels_take"), js_on_load=TAKE_JS, elem_id="paired-labels-take"
-            )
+                    self.parts[key] = gr.Button(text, size="sm", scale=0, min_width=110, elem_id=f"paired-labels-{key}")
+            self.parts["labels_take"] = gr.HTML(render("labels_take"), js_on_load=TAKE_JS, elem_id="paired-labels-take")
         return extra
 
     def show_extra(self, report: StudyReport) -> Updates:
@@ -194,9 +182,7 @@ class PairedTab(StudyTab):
 
     # Handlers.
 
-    def on_label(
-        self, labelling: Labelling | None, look: Look | None, event: gr.EventData
-    ) -> Iterator[Updates]:
+    def on_label(self, labelling: Labelling | None, look: Look | None, event: gr.EventData) -> Iterator[Updates]:
         """Another label was chosen; its menu on the page shows it already."""
         with user_errors() as problem:
             if labelling is None:

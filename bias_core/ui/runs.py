@@ -14,15 +14,7 @@ from bias_core.errors import InvalidInput
 from bias_core.studies.catalogue import load_attribute_sets
 from bias_core.studies.designs import find_design
 from bias_core.studies.explore_options import KIND, NO_WORDS, attribute_text, read_attributes
-from bias_core.studies.history import (
-    Deleted,
-    delete_run,
-    go_on,
-    keep_run,
-    list_runs,
-    open_run,
-    restore_run,
-)
+from bias_core.studies.history import Deleted, delete_run, go_on, keep_run, list_runs, open_run, restore_run
 from bias_core.studies.imports import Imported, look_through
 from bias_core.studies.run_study import followed, run_study
 from bias_core.studies.saved_reports import SavedReport
@@ -82,9 +74,7 @@ class RunsTab(StudyTab):
         shown.select(self.on_list, visitor, parts["list"], **QUIET)
         parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
         buttons = [parts["status"], parts["run"], parts["stop"]]
-        wanted = parts["list"].submit(
-            self.on_wanted, visitor, [parts["wanted"], *buttons], queue=False, **QUIET
-        )
+        wanted = parts["list"].submit(self.on_wanted, visitor, [parts["wanted"], *buttons], queue=False, **QUIET)
         model: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
         again = wanted.then(self.on_again, [visitor, parts["wanted"]], everywhere, **model)
         asked = parts["run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
@@ -112,9 +102,7 @@ class RunsTab(StudyTab):
         parts["deleted"], parts["wanted"], parts["imported"] = gr.State(None), gr.State(""), gr.State(None)
         gr.HTML(messages.heading_html("Your runs"))
         parts["list"] = gr.HTML(js_on_load=ACT_JS, elem_id="runs-list")
-        with gr.Accordion(
-            "Bring pictures of your own", open=True, elem_classes="more", elem_id="runs-import"
-        ):
+        with gr.Accordion("Bring pictures of your own", open=True, elem_classes="more", elem_id="runs-import"):
             self._build_import()
 
     def _build_import(self) -> None:
@@ -124,10 +112,7 @@ class RunsTab(StudyTab):
         with gr.Row():
             with gr.Column(min_width=260):
                 parts["upload"] = gr.File(
-                    label="Pictures with their prompts (zip)",
-                    file_types=[".zip"],
-                    height=180,
-                    elem_id="runs-upload",
+                    label="Pictures with their prompts (zip)", file_types=[".zip"], height=180, elem_id="runs-upload"
                 )
                 gr.HTML(render("folder"), js_on_load=script("folder", upload_mb=upload_mb))
             with gr.Column(min_width=320, scale=2):
@@ -136,12 +121,7 @@ class RunsTab(StudyTab):
             self._build_measure()
         with gr.Row(elem_classes="tools"):
             parts["run"] = gr.Button(
-                "Measure these pictures",
-                variant="primary",
-                visible=False,
-                elem_id="runs-run",
-                scale=0,
-                min_width=240,
+                "Measure these pictures", variant="primary", visible=False, elem_id="runs-run", scale=0, min_width=240
             )
             parts["label"] = gr.Button(
                 "Label these pictures", visible=False, elem_id="runs-label", scale=0, min_width=240
@@ -229,9 +209,7 @@ class RunsTab(StudyTab):
     def on_again(self, visitor: Visitor, run_id: str) -> Iterator[Updates]:
         """Run it again, or go on with it."""
         cancelled = visitor.stop.is_set
-        yield from self._follow(
-            visitor, lambda: go_on(self.services, visitor.key, run_id, cancelled=cancelled)
-        )
+        yield from self._follow(visitor, lambda: go_on(self.services, visitor.key, run_id, cancelled=cancelled))
 
     def on_import(self, visitor: Visitor, path: str | None) -> Updates:
         """Look through an upload and say what it can be measured by."""
@@ -241,9 +219,7 @@ class RunsTab(StudyTab):
                 raise InvalidInput("no file came")
             found = look_through(keep_upload(Path(path), visitor.folder))
             choices = [
-                (f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name)
-                for fit in found.fits
-                if fit.n_found
+                (f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name) for fit in found.fits if fit.n_found
             ]
             return {
                 parts["imported"]: found, parts["found"]: imported_html(found), parts["status"]: "",
@@ -326,13 +302,7 @@ class RunsTab(StudyTab):
         return deleted
 
     def _asked(
-        self,
-        imported: Imported | None,
-        what: str,
-        chosen: str,
-        encoder: str,
-        sentences: str,
-        force: bool = False,
+        self, imported: Imported | None, what: str, chosen: str, encoder: str, sentences: str, force: bool = False
     ) -> tuple[Design, StudySettings]:
         settings = StudySettings(images=str(_present(imported).path), encoder=str(encoder), force=force)
         design = find_design(what)

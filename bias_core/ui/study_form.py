@@ -88,10 +88,7 @@ def option_updates(design: Design, chosen: Any = None) -> dict[str, Any]:
     given = option_values(chosen or {})
     return {
         OPTION + name: gr.update(
-            value=one.shown(one.read(given.get(name, one.default))),
-            visible=True,
-            label=one.label,
-            info=one.info,
+            value=one.shown(one.read(given.get(name, one.default))), visible=True, label=one.label, info=one.info
         )
         for name, one in option_settings(design).items()
     }

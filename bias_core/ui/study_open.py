@@ -48,9 +48,7 @@ class Opening:
 
     def build_memory(self) -> None:
         """What this browser chose last time; outside of the tabs, for a closed tab's is not read."""
-        self.parts["remembered"] = gr.BrowserState(
-            {}, storage_key=f"t2i-bias-{self.key}", secret=_STORAGE_SECRET
-        )
+        self.parts["remembered"] = gr.BrowserState({}, storage_key=f"t2i-bias-{self.key}", secret=_STORAGE_SECRET)
 
     def claims(self, design: Design) -> bool:
         """Whether this tab shows reports of such a design."""

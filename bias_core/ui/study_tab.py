@@ -201,10 +201,7 @@ class StudyTab(Opening):
         changed = [*options, form["steps"], form["guidance"]]
         form["study"].input(self.on_study, form["study"], changed, **QUIET)
         form["model"].input(self.on_model, form["model"], self.suited(), **QUIET)
-        counted = [
-            *(form[name] for name in ("study", "percent")),
-            *self.inputs()[len(study_form.FIELDS) :],
-        ]
+        counted = [*(form[name] for name in ("study", "percent")), *self.inputs()[len(study_form.FIELDS) :]]
         self.on_any("change", counted, self.on_count, self.inputs(), parts["count"])
         self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")))
         remembered = [form[name] for name in study_form.REMEMBERED]
@@ -219,9 +216,7 @@ class StudyTab(Opening):
         self._wire_own()
         self.wire_extra()
 
-    def on_any(
-        self, event: str, components: Sequence[Any], fn: Any, inputs: Any, outputs: Any, **options: Any
-    ) -> Any:
+    def on_any(self, event: str, components: Sequence[Any], fn: Any, inputs: Any, outputs: Any, **options: Any) -> Any:
         """One quiet listener for an event of several components; the page starts faster than with many."""
         triggers = [getattr(component, event) for component in components]
         return gr.on(triggers, fn, inputs, outputs, **QUIET, **options)
@@ -230,11 +225,7 @@ class StudyTab(Opening):
         """Let the take buttons inside of each ``gr.HTML`` with ``TAKE_JS`` work."""
         parts = self.parts
         written = self.on_any(
-            "select",
-            components,
-            self.on_take,
-            [parts["visitor"], parts["report"]],
-            [parts["file"], parts["status"]],
+            "select", components, self.on_take, [parts["visitor"], parts["report"]], [parts["file"], parts["status"]]
         )
         save = f"() => setTimeout(() => document.querySelector('#{self.key}-file')?.click(), 300)"
         written.success(None, js=save, **QUIET)
@@ -251,11 +242,7 @@ class StudyTab(Opening):
     def _wire_run(self, trigger: Any) -> None:
         parts = self.parts
         asked = trigger(
-            self.on_click,
-            parts["visitor"],
-            [parts["status"], parts["run"], parts["stop"]],
-            queue=False,
-            **QUIET,
+            self.on_click, parts["visitor"], [parts["status"], parts["run"], parts["stop"]], queue=False, **QUIET
         )
         run = asked.then(
             self.on_run,
@@ -298,9 +285,7 @@ class StudyTab(Opening):
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
 
-    def following(
-        self, _visitor: Visitor, steps: Generator[Progress, None, Any], note: str = ""
-    ) -> Iterator[Updates]:
+    def following(self, _visitor: Visitor, steps: Generator[Progress, None, Any], note: str = "") -> Iterator[Updates]:
         """A run on its way, with a note below, and then its report."""
         found: list[StudyReport] = []
         pace = messages.Pace()
@@ -419,7 +404,4 @@ class StudyTab(Opening):
         return address_of(self.key, report)
 
     def _buttons(self, *, running: bool) -> Updates:
-        return {
-            self.parts["run"]: gr.update(visible=not running),
-            self.parts["stop"]: gr.update(visible=running),
-        }
+        return {self.parts["run"]: gr.update(visible=not running), self.parts["stop"]: gr.update(visible=running)}

@@ -41,9 +41,7 @@ def take(report: StudyReport, what: str, folder: Path) -> Path:
             raise InvalidInput(f"this report has no arm {number!r}")
         report = replace(report, results=report.arms[int(number) - 1].results)
     if kind == "zip":
-        return write_zip(
-            to_export(report, pictures=True), folder / f"{report.design.name}-{report.run_id}.zip"
-        )
+        return write_zip(to_export(report, pictures=True), folder / f"{report.design.name}-{report.run_id}.zip")
     if kind == "report" and form in ("json", "md"):
         text = (
             to_markdown(report, beside=False)

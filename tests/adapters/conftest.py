@@ -140,9 +140,7 @@ def tiny_flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _t5():
     from transformers import T5Config, T5EncoderModel
 
-    config = T5Config(
-        vocab_size=N_WORDS, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2, pad_token_id=0
-    )
+    config = T5Config(vocab_size=N_WORDS, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2, pad_token_id=0)
     return T5EncoderModel(config).eval()
 
 
@@ -223,9 +221,7 @@ def tiny_sana(tmp_path_factory: pytest.TempPathFactory) -> Path:
             caption_channels=16,
             sample_size=16,
         ),
-        scheduler=DPMSolverMultistepScheduler(
-            prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=3.0
-        ),
+        scheduler=DPMSolverMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=3.0),
         vae=AutoencoderDC(
             latent_channels=4,
             attention_head_dim=2,
@@ -304,17 +300,11 @@ def tiny_kandinsky(tmp_path_factory: pytest.TempPathFactory) -> Path:
         image_encoder=CLIPVisionModelWithProjection(vision).eval(),
         text_encoder=CLIPTextModelWithProjection(_text_config()).eval(),
         tokenizer=_load_tokenizer(folder / "tokenizer"),
-        scheduler=UnCLIPScheduler(
-            variance_type="fixed_small_log", prediction_type="sample", clip_sample_range=10.0
-        ),
+        scheduler=UnCLIPScheduler(variance_type="fixed_small_log", prediction_type="sample", clip_sample_range=10.0),
         image_processor=CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}),
     ).save_pretrained(folder / "prior")
     unet = _attention_unet(
-        in_channels=4,
-        out_channels=8,
-        sample_size=16,
-        addition_embed_type="image",
-        encoder_hid_dim_type="image_proj",
+        in_channels=4, out_channels=8, sample_size=16, addition_embed_type="image", encoder_hid_dim_type="image_proj"
     )
     KandinskyV22Pipeline(
         unet=unet,

@@ -75,13 +75,5 @@ def pixels(generated) -> list[np.ndarray]:
 def rows_of(family: str, n: int = 3, **changes) -> list[ImageRow]:
     facts = FAMILIES[family]
     width, height = facts.size
-    settings = {
-        "num_inference_steps": facts.steps,
-        "guidance_scale": facts.guidance,
-        "width": width,
-        "height": height,
-    }
-    return [
-        ImageRow(prompt=PROMPTS[i % 3], seed=i, model=f"tiny-{family}", **(settings | changes))
-        for i in range(n)
-    ]
+    settings = {"num_inference_steps": facts.steps, "guidance_scale": facts.guidance, "width": width, "height": height}
+    return [ImageRow(prompt=PROMPTS[i % 3], seed=i, model=f"tiny-{family}", **(settings | changes)) for i in range(n)]

@@ -26,8 +26,7 @@ def sd3_rows(n: int, condition: str = "fair", **settings) -> list[ImageRow]:
     prompts = ["a photo of a doctor", "a photo of a nurse", "a man"]
     settings = {"num_inference_steps": 3, "guidance_scale": 2.0, "width": 32, "height": 32} | settings
     return [
-        ImageRow(prompt=prompts[i % 3], seed=i, model="tiny-sd3", condition=condition, **settings)
-        for i in range(n)
+        ImageRow(prompt=prompts[i % 3], seed=i, model="tiny-sd3", condition=condition, **settings) for i in range(n)
     ]
 
 
@@ -37,9 +36,7 @@ def pixels(generated) -> list[np.ndarray]:
 
 @pytest.fixture(scope="module")
 def sd3(tiny_sd3):
-    return DiffusersTextToImage(
-        INFO, str(tiny_sd3 / "pipeline"), loras=tiny_sd3 / "loras", device="cpu", offline=True
-    )
+    return DiffusersTextToImage(INFO, str(tiny_sd3 / "pipeline"), loras=tiny_sd3 / "loras", device="cpu", offline=True)
 
 
 @pytest.fixture(scope="module")
@@ -133,13 +130,7 @@ def test_bad_weights_are_said(tiny_sd3, tmp_path, damage):
 def test_stable_diffusion_1_draws_and_its_safety_checker_is_counted(sd1):
     rows = [
         ImageRow(
-            prompt="a doctor",
-            seed=i,
-            model="tiny-sd1",
-            num_inference_steps=2,
-            guidance_scale=4.0,
-            width=32,
-            height=32,
+            prompt="a doctor", seed=i, model="tiny-sd1", num_inference_steps=2, guidance_scale=4.0, width=32, height=32
         )
         for i in range(3)
     ]

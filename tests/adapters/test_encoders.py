@@ -66,9 +66,9 @@ def tiny_siglip2(tmp_path_factory):
     folder = tmp_path_factory.mktemp("siglip2")
     torch.manual_seed(0)
     vision = SIGLIP_VISION | {"num_patches": 16, "patch_size": 8}
-    Siglip2Model(
-        Siglip2Config(text_config=SIGLIP_TEXT | {"vocab_size": 40}, vision_config=vision)
-    ).save_pretrained(folder)
+    Siglip2Model(Siglip2Config(text_config=SIGLIP_TEXT | {"vocab_size": 40}, vision_config=vision)).save_pretrained(
+        folder
+    )
     pieces = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "▁", *"abcdefghijklmnopqrstuvwxyz"]
     tokenizer = Siglip2Tokenizer(vocab={piece: i for i, piece in enumerate(pieces)}, merges=[])
     tokenizer.save_pretrained(folder)
@@ -212,9 +212,7 @@ def test_batches_halve_until_memory_holds_them(build, pictures):
 def test_a_picture_too_large_for_the_device_is_said(build, pictures):
     encoder = build("clip")
     small_device(encoder, holds=0)
-    with pytest.raises(
-        ModelUnavailable, match=r"tiny ran out of memory at a single input; .* BIAS_DEVICE=cpu"
-    ):
+    with pytest.raises(ModelUnavailable, match=r"tiny ran out of memory at a single input; .* BIAS_DEVICE=cpu"):
         encoder.encode_images(pictures)
 
 
@@ -256,17 +254,7 @@ def test_every_listed_encoder_says_what_it_downloads_and_open_clip_knows_its_wei
 
 def test_the_encoders_of_the_papers_are_listed():
     listed = {entry["id"] for entry in catalogued()}
-    openai = [
-        "RN50",
-        "RN101",
-        "RN50x4",
-        "RN50x16",
-        "RN50x64",
-        "ViT-B-32",
-        "ViT-B-16",
-        "ViT-L-14",
-        "ViT-L-14-336",
-    ]
+    openai = ["RN50", "RN101", "RN50x4", "RN50x16", "RN50x64", "ViT-B-32", "ViT-B-16", "ViT-L-14", "ViT-L-14-336"]
     assert {f"open_clip:{name}/openai" for name in openai} <= listed
     assert {"open_clip:ViT-g-14/laion2b_s34b_b88k", "open_clip:ViT-bigG-14/laion2b_s39b_b160k"} <= listed
 
@@ -334,10 +322,7 @@ def test_a_pickled_state_dict_is_the_second_choice_and_never_run(hub, tmp_path):
     del hub.files["open_clip_model.safetensors"]
     encoder = OpenClipEncoder("x", "tiny-test", "openai", device="cpu")
     encoder.load()
-    assert [file for _, file, _ in hub.asked] == [
-        "open_clip_model.safetensors",
-        "open_clip_pytorch_model.bin",
-    ]
+    assert [file for _, file, _ in hub.asked] == ["open_clip_model.safetensors", "open_clip_pytorch_model.bin"]
     marker = tmp_path / "ran"
     hub.files["open_clip_pytorch_model.bin"].write_bytes(
         b"\x80\x02cbuiltins\nopen\n(X" + len(str(marker)).to_bytes(4, "little") + str(marker).encode()
@@ -375,9 +360,7 @@ def test_a_hub_that_cannot_be_reached_is_said(hub):
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     hub.error = LocalEntryNotFoundError("cannot find the file on the hub, nor in the cache")
-    with pytest.raises(
-        ModelUnavailable, match=r"the hub was not reached; check the network and BIAS_OFFLINE"
-    ):
+    with pytest.raises(ModelUnavailable, match=r"the hub was not reached; check the network and BIAS_OFFLINE"):
         OpenClipEncoder("x", "tiny-test", "openai", device="cpu").load()
 
 

@@ -22,21 +22,11 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 
 KEY = "sk-very-secret-0123456789"
-TOKENS = {
-    " doctor": -0.5,
-    " man": -1.0,
-    "s": -2.0,
-    " ": -0.1,
-    "\n": -0.2,
-    "<|endoftext|>": -0.3,
-    "</s>": -0.4,
-}
+TOKENS = {" doctor": -0.5, " man": -1.0, "s": -2.0, " ": -0.1, "\n": -0.2, "<|endoftext|>": -0.3, "</s>": -0.4}
 
 
 def chat(text, **more):
-    return 200, {
-        "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"} | more]
-    }
+    return 200, {"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"} | more]}
 
 
 def next_tokens(*many, shuffled=False):
@@ -306,9 +296,7 @@ def test_a_server_that_is_not_there_is_said_without_its_password():
         port = url.rpartition(":")[2]
     endpoint = Endpoint(url=f"http://me:hush@127.0.0.1:{port}/v1", model="wise")
     model = EndpointLanguageModel("wise", endpoint, sleep=lambda _: None)
-    with pytest.raises(
-        ModelUnavailable, match=f"cannot be reached at 127.0.0.1:{port}.*check BIAS_LLM_URL"
-    ) as raised:
+    with pytest.raises(ModelUnavailable, match=f"cannot be reached at 127.0.0.1:{port}.*check BIAS_LLM_URL") as raised:
         model.complete("?", 5)
     assert "hush" not in str(raised.value)
 

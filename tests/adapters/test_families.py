@@ -75,9 +75,7 @@ def test_a_pipeline_without_a_callback_stops_too(request):
     whole = type(pipeline).__call__
 
     class Deaf(type(pipeline)):
-        def __call__(
-            self, prompt, generator, num_inference_steps, guidance_scale, width, height, output_type
-        ):
+        def __call__(self, prompt, generator, num_inference_steps, guidance_scale, width, height, output_type):
             return whole(**{name: value for name, value in locals().items() if name != "__class__"})
 
     pipeline.__class__ = Deaf

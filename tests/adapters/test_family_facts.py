@@ -45,9 +45,7 @@ CATALOGUE = load_catalogue(ASSETS / "models.yaml")
         ("SomebodysOwnPipeline", 30, 7.5, 512),
     ],
 )
-def test_a_model_that_is_not_listed_draws_with_its_family_s_own_settings(
-    tmp_path, name, steps, guidance, size
-):
+def test_a_model_that_is_not_listed_draws_with_its_family_s_own_settings(tmp_path, name, steps, guidance, size):
     (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": name}))
     info = CATALOGUE.model(str(tmp_path), defaults_of=own_defaults)
     assert (info.default_steps, info.default_guidance) == (steps, guidance)
@@ -210,9 +208,7 @@ def test_spi_of_a_model_that_cannot_be_traced_is_refused_before_a_picture(tiny_k
 def test_the_last_predicted_picture_of_a_vae_with_means_is_the_finished_one(tiny_sdxl):
     info = ModelInfo(id="tiny", name="tiny", family="sdxl", options={"batch_size": 1})
     model = DiffusersTextToImage(info, str(tiny_sdxl), device="cpu", offline=True)
-    model.pipeline().vae.register_to_config(
-        latents_mean=[-1.6, 1.1, 3.3, -2.6], latents_std=[8.4, 5.9, 5.9, 5.2]
-    )
+    model.pipeline().vae.register_to_config(latents_mean=[-1.6, 1.1, 3.3, -2.6], latents_std=[8.4, 5.9, 5.9, 5.2])
     (row,) = rows_of("sdxl", 1)
     (finished,) = model.generate([row])
     *_, last = model.trace(row, [])

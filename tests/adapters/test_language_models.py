@@ -129,9 +129,7 @@ def test_an_empty_prefix_begins_at_the_beginning(model):
 def test_without_a_mark_to_begin_with_an_empty_prefix_is_refused(pieces, monkeypatch):
     tokenizer = pieces._parts()[1]
     monkeypatch.setattr(
-        tokenizer,
-        "_special_tokens_map",
-        tokenizer._special_tokens_map | {"bos_token": None, "eos_token": None},
+        tokenizer, "_special_tokens_map", tokenizer._special_tokens_map | {"bos_token": None, "eos_token": None}
     )
     with pytest.raises(InvalidInput, match="needs a text to continue"):
         pieces.propose([""], 3)
@@ -157,14 +155,10 @@ def test_an_answer_is_new_text_and_always_the_same(model):
 def test_a_chat_model_is_asked_in_its_own_form(pieces, monkeypatch):
     _, tokenizer, _, _ = pieces._parts()
     seen = []
-    monkeypatch.setattr(
-        tokenizer, "chat_template", "<{{ messages[0]['role'] }}>{{ messages[0]['content'] }}<answer>"
-    )
+    monkeypatch.setattr(tokenizer, "chat_template", "<{{ messages[0]['role'] }}>{{ messages[0]['content'] }}<answer>")
     encode = type(tokenizer).__call__
     monkeypatch.setattr(
-        type(tokenizer),
-        "__call__",
-        lambda self, text, **options: (seen.append(text), encode(self, text, **options))[1],
+        type(tokenizer), "__call__", lambda self, text, **options: (seen.append(text), encode(self, text, **options))[1]
     )
     pieces.complete("list", 2)
     assert seen == ["<user>list<answer>"]
@@ -174,9 +168,7 @@ def test_the_search_runs_on_the_real_classes(words, tiny_clip, pictures):
     from bias_core.adapters.encoders import TransformersEncoder
 
     encoder = TransformersEncoder("tiny", str(tiny_clip), device="cpu", offline=True)
-    found = optimise_prompts(
-        encoder.encode_images(pictures), encoder, words, beam_width=2, n_candidates=9, top_k=3
-    )
+    found = optimise_prompts(encoder.encode_images(pictures), encoder, words, beam_width=2, n_candidates=9, top_k=3)
     assert len(found) == 3
     assert all(prompt.text.startswith("This is a photo of ") for prompt in found)
     values = [prompt.score.value for prompt in found]
@@ -205,9 +197,7 @@ def test_a_broken_gguf_is_said(tmp_path):
     pytest.importorskip("gguf")
     (tmp_path / "broken.gguf").write_bytes(b"GGUF")
     with pytest.raises(ModelUnavailable, match="ghost cannot be loaded"):
-        TransformersLanguageModel("ghost", str(tmp_path), gguf_file="broken.gguf", offline=True).propose(
-            ["a"], 1
-        )
+        TransformersLanguageModel("ghost", str(tmp_path), gguf_file="broken.gguf", offline=True).propose(["a"], 1)
 
 
 def test_gguf_needs_its_package(tmp_path, monkeypatch):

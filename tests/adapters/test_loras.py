@@ -154,9 +154,7 @@ def renamed(tensors):
 
 
 def for_no_component(tensors):
-    tensors["text_encoder_2.encoder.layers.0.self_attn.q_proj.lora_A.weight"] = next(
-        iter(tensors.values())
-    ).clone()
+    tensors["text_encoder_2.encoder.layers.0.self_attn.q_proj.lora_A.weight"] = next(iter(tensors.values())).clone()
 
 
 def without_a_half(tensors):
@@ -176,9 +174,7 @@ NO_PLACE = r"fits only in part: \d+ of its \d+ weights have no place in this mod
     (without_a_half, r"fits only in part: 1 weights are missing beside its \d+ \(unet\S+lora_B"),
     (with_nan, r"NaN or infinity"),
 ])  # fmt: skip
-def test_a_lora_that_fits_in_part_is_refused_and_says_what_does_not(
-    request, lora_folders, tmp_path, change, said
-):
+def test_a_lora_that_fits_in_part_is_refused_and_says_what_does_not(request, lora_folders, tmp_path, change, said):
     import re
 
     lora = lora_for("sd1", request, lora_folders) / "strong"
@@ -229,9 +225,7 @@ def test_a_folder_of_peft_for_another_model_or_of_another_kind_is_refused(reques
         list(model.generate(rows_of("sd3", 1)))
     config = json.loads((adapter / "adapter_config.json").read_text())
     (adapter / "adapter_config.json").write_text(json.dumps(config | {"peft_type": "LOHA"}))
-    assert "an adapter of the kind LOHA, and only LoRA is taken" in refused(
-        folder_of("sd1", request), adapter
-    )
+    assert "an adapter of the kind LOHA, and only LoRA is taken" in refused(folder_of("sd1", request), adapter)
     (adapter / "adapter_config.json").write_text("{")
     assert "adapter_config.json: it is not JSON" in refused(folder_of("sd1", request), adapter)
 
@@ -258,9 +252,7 @@ def test_a_lora_in_the_words_of_another_trainer_is_whole(request, lora_folders, 
     folder, rows = folder_of("sd1", request), rows_of("sd1", 1)
     lora = lora_for("sd1", request, lora_folders) / "strong"
     (expected,) = pixels(build("sd1", folder, options={"lora": str(lora)}).generate(rows))
-    (found,) = pixels(
-        build("sd1", folder, options={"lora": str(changed(lora, tmp_path, as_kohya))}).generate(rows)
-    )
+    (found,) = pixels(build("sd1", folder, options={"lora": str(changed(lora, tmp_path, as_kohya))}).generate(rows))
     np.testing.assert_array_equal(found, expected)
 
 

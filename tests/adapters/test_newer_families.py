@@ -80,9 +80,7 @@ def test_stop_ends_it_at_the_very_next_step_and_steps_are_counted_once(family, p
 @pytest.mark.parametrize("family", ["FLUX.2", "Kandinsky 5", "LongCat-Image", "Krea 2"])
 def test_its_folder_draws_as_the_bare_pipeline_and_says_what_is_read(family, pipeline, tmp_path):
     pipeline.save_pretrained(tmp_path)
-    info = ModelInfo(
-        id="tiny", name="tiny", family="diffusers", options={"batch_size": 1, "call": NEWER[family].call}
-    )
+    info = ModelInfo(id="tiny", name="tiny", family="diffusers", options={"batch_size": 1, "call": NEWER[family].call})
     model = DiffusersTextToImage(info, str(tmp_path), device="cpu", offline=True)
     limits = model.prompt_limits(["a nurse"])
     loaded = model.pipeline()

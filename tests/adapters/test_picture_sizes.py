@@ -72,9 +72,7 @@ def test_a_size_is_drawn_as_it_was_foretold_or_refused(family, pipeline, tmp_pat
         ("Kandinsky 5", (1280, 768), (1280, 768)),
     ],
 )
-def test_families_with_sizes_of_their_own_say_them_from_their_small_files(
-    family, pipeline, asked, drawn, tmp_path
-):
+def test_families_with_sizes_of_their_own_say_them_from_their_small_files(family, pipeline, asked, drawn, tmp_path):
     model = configured(pipeline, tmp_path)
     assert model.drawn_size(*asked) == drawn
     notes = model.check_settings(row_of(family, width=asked[0], height=asked[1]))
@@ -117,9 +115,7 @@ def test_rows_reports_and_pictures_of_a_run_have_the_size_that_is_drawn(newer_pi
     services.close()
 
 
-def test_a_picture_of_a_size_that_was_not_foretold_is_kept_as_what_it_is(
-    newer_pipeline, tmp_path, monkeypatch
-):
+def test_a_picture_of_a_size_that_was_not_foretold_is_kept_as_what_it_is(newer_pipeline, tmp_path, monkeypatch):
     monkeypatch.delitem(family_facts._RULES, "QwenImagePipeline")
     model, store = model_of("Qwen-Image", newer_pipeline("Qwen-Image")), ImageStore(tmp_path)
     asked = [row_of("Qwen-Image", width=44, height=36, seed=seed) for seed in range(3)]

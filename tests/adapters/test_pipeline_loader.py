@@ -33,8 +33,7 @@ class Recorder(SimpleNamespace):
         super().__init__()
         self.done: list[str] = []
         self.vae = SimpleNamespace(
-            enable_slicing=lambda: self.done.append("slicing"),
-            enable_tiling=lambda: self.done.append("tiling"),
+            enable_slicing=lambda: self.done.append("slicing"), enable_tiling=lambda: self.done.append("tiling")
         )
         self.components = {name: _module(size) for name, size in sizes.items()} | {"tokenizer": object()}
 

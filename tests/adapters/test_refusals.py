@@ -73,9 +73,7 @@ def test_pickles_are_refused_and_it_is_said_why(copy):
 
 
 def test_pickles_of_the_hub_are_refused(monkeypatch, copy):
-    message = (
-        "Could not find the necessary `safetensors` weights in {'unet/pytorch_model.bin'} (variant=None)"
-    )
+    message = "Could not find the necessary `safetensors` weights in {'unet/pytorch_model.bin'} (variant=None)"
 
     def only_pickles(*_args, **_kwargs):
         raise OSError(message)

@@ -107,9 +107,7 @@ def test_what_published_checkpoints_have_too_much_is_let_pass(pipeline):
     rewrite(pipeline / "text_encoder", as_published)
     rewrite(
         pipeline / "safety_checker",
-        lambda tensors: tensors.update(
-            {"vision_model.vision_model.embeddings.position_ids": torch.arange(17)[None]}
-        ),
+        lambda tensors: tensors.update({"vision_model.vision_model.embeddings.position_ids": torch.arange(17)[None]}),
     )
     np.testing.assert_array_equal(draw(pipeline), before)
 
@@ -117,9 +115,7 @@ def test_what_published_checkpoints_have_too_much_is_let_pass(pipeline):
 def halved(folder, stem):
     """Only a variant of these weights, in half precision."""
     file = folder / f"{stem}.safetensors"
-    tensors = {
-        key: value.half() if value.is_floating_point() else value for key, value in load_file(file).items()
-    }
+    tensors = {key: value.half() if value.is_floating_point() else value for key, value in load_file(file).items()}
     file.unlink()
     save_file(tensors, folder / f"{stem}.fp16.safetensors", metadata={"format": "pt"})
 
@@ -178,10 +174,7 @@ def open_clip_folder(tmp_path_factory):
     import open_clip
 
     folder = tmp_path_factory.mktemp("own_open_clip")
-    config = {
-        "model_cfg": TINY_OPEN_CLIP,
-        "preprocess_cfg": {"mean": [0.1, 0.2, 0.3], "std": [0.5, 0.5, 0.5]},
-    }
+    config = {"model_cfg": TINY_OPEN_CLIP, "preprocess_cfg": {"mean": [0.1, 0.2, 0.3], "std": [0.5, 0.5, 0.5]}}
     (folder / "open_clip_config.json").write_text(json.dumps(config))
     (folder / "arch").mkdir()
     (folder / "arch" / "tiny-own.json").write_text(json.dumps(TINY_OPEN_CLIP))
@@ -199,9 +192,7 @@ def test_open_clip_reads_a_folder_or_a_file_of_ones_own(open_clip_folder, servic
     assert from_folder is also
     file = services.encoder(f"open_clip:tiny-own/{open_clip_folder}/weights.pt")
     assert "@" in file.name
-    assert file.name.endswith(
-        services.encoder(f"open_clip:tiny-own/{open_clip_folder}/arch/../weights.pt").name[-12:]
-    )
+    assert file.name.endswith(services.encoder(f"open_clip:tiny-own/{open_clip_folder}/arch/../weights.pt").name[-12:])
     rows = from_folder.encode_texts(["a man"]), file.encode_texts(["a man"])
     np.testing.assert_allclose(*rows, atol=1e-6)
     assert np.abs(from_folder.encode_images(pictures) - file.encode_images(pictures)).max() > 1e-4  # its mean

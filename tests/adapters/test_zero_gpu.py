@@ -17,13 +17,7 @@ from PIL import Image
 
 from bias_core.adapters import zero_gpu
 from bias_core.adapters.calibration_renderer import CalibrationRenderer
-from bias_core.adapters.zero_gpu import (
-    Pace,
-    ZeroGpuCaptioner,
-    ZeroGpuEncoder,
-    ZeroGpuTextToImage,
-    on_zero_gpu,
-)
+from bias_core.adapters.zero_gpu import Pace, ZeroGpuCaptioner, ZeroGpuEncoder, ZeroGpuTextToImage, on_zero_gpu
 from bias_core.engine.local import run_rows
 from bias_core.errors import Cancelled, Interrupted, InvalidInput, ModelUnavailable
 from bias_core.protocols import Captioner, ImageTextEncoder, ReadsPrompts, TextToImage, Traceable
@@ -111,8 +105,7 @@ def drawer(pause=0.0, info=INFO, fetch=lambda: None):
 
 def rows(n, **options):
     return [
-        ImageRow(**({"prompt": "a", "seed": i, "model": "big", "num_inference_steps": 3} | options))
-        for i in range(n)
+        ImageRow(**({"prompt": "a", "seed": i, "model": "big", "num_inference_steps": 3} | options)) for i in range(n)
     ]
 
 
@@ -252,8 +245,7 @@ def test_when_the_quota_ends_what_is_finished_is_kept_and_the_next_press_goes_on
     model = drawer(info=replace(INFO, default_steps=200))
     spaces.quota = 40  # for some calls
     with pytest.raises(
-        Interrupted,
-        match=r"No GPU time for big now: .*Try again in 23:12:05\. What is finished is kept: press again",
+        Interrupted, match=r"No GPU time for big now: .*Try again in 23:12:05\. What is finished is kept: press again"
     ):
         run(model, store, wanted)
     finished = store.n_present(row.id for row in wanted)
@@ -269,8 +261,7 @@ def test_short_of_time_fewer_pictures_are_drawn_in_a_call(spaces):
     model = drawer(info=replace(INFO, download_gb=40.0, default_steps=1))
     spaces.longest = 60  # 16 pictures would ask for 3 + 1.4 (25 + 16 x 10 x 0.42) = 132, so for the most, 120
     assert [
-        seed
-        for seed, _, _ in shades(model.generate(rows(16, num_inference_steps=10), on_step=lambda *_: None))
+        seed for seed, _, _ in shades(model.generate(rows(16, num_inference_steps=10), on_step=lambda *_: None))
     ] == list(range(16))
     assert max(spaces.asked) <= 60
     assert len(spaces.asked) > 1
@@ -311,10 +302,7 @@ def test_readers_work_over_there_too(spaces):
     assert (rows[:, 1] != os.getpid()).all()
     assert encoder.encode_texts(["abc"]).tolist() == [[3, 1]]  # loaded once over there
     assert local.n_loads == 1  # and once here, so that nothing is missing there
-    assert (
-        ZeroGpuCaptioner("other", Reads, local, 1.0).caption([Image.new("RGB", (2, 2))] * 3)
-        == ["3 pictures"] * 3
-    )
+    assert ZeroGpuCaptioner("other", Reads, local, 1.0).caption([Image.new("RGB", (2, 2))] * 3) == ["3 pictures"] * 3
     with pytest.raises(ModelUnavailable, match="reads answers NaN"):
         encoder.encode_texts(["bad"])
 

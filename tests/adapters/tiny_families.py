@@ -12,9 +12,7 @@ def flux2():
     from transformers import PixtralImageProcessor, PixtralProcessor
 
     words = parts.tokenizer()
-    processor = PixtralProcessor(
-        image_processor=PixtralImageProcessor(), tokenizer=words, chat_template=parts.TEMPLATE
-    )
+    processor = PixtralProcessor(image_processor=PixtralImageProcessor(), tokenizer=words, chat_template=parts.TEMPLATE)
     return Flux2Pipeline(
         scheduler=parts.flow(use_dynamic_shifting=True),
         vae=parts.vae_flux2(),
@@ -236,12 +234,7 @@ def prx():
     inside = T5GemmaModuleConfig(
         **(
             parts.DECODER
-            | {
-                "num_hidden_layers": 1,
-                "layer_types": ["full_attention"],
-                "sliding_window": 64,
-                "dropout_rate": 0.0,
-            }
+            | {"num_hidden_layers": 1, "layer_types": ["full_attention"], "sliding_window": 64, "dropout_rate": 0.0}
         )
     )
     return PRXPipeline(

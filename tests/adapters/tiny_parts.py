@@ -7,16 +7,7 @@ from pathlib import Path
 from tests.conftest import WORDS
 
 MORE_WORDS = ["[IMG]", "[IMG_BREAK]", "[IMG_END]", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>"]
-MORE_WORDS += [
-    "<|vision_end|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|image|>",
-    "<sop>",
-    "<eop>",
-    "system",
-    "user",
-]
+MORE_WORDS += ["<|vision_end|>", "<|im_start|>", "<|im_end|>", "<|image|>", "<sop>", "<eop>", "system", "user"]
 MORE_WORDS += ["<|dit_token_16384|>", "<|dit_token_16385|>", "assistant"]
 N_WORDS = 64
 # The text of a message, whichever way it is wrapped, with a mark at the end.
@@ -99,14 +90,8 @@ def qwen3_vl(n_layers: int = 8):
     from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
     text = DECODER | {"rope_parameters": ROPE, "num_hidden_layers": n_layers}
-    vision = VISION | {
-        "out_hidden_size": 16,
-        "deepstack_visual_indexes": [0],
-        "num_position_embeddings": 16,
-    }
-    return Qwen3VLForConditionalGeneration(
-        Qwen3VLConfig(text_config=text, vision_config=vision, **TOKEN_IDS)
-    ).eval()
+    vision = VISION | {"out_hidden_size": 16, "deepstack_visual_indexes": [0], "num_position_embeddings": 16}
+    return Qwen3VLForConditionalGeneration(Qwen3VLConfig(text_config=text, vision_config=vision, **TOKEN_IDS)).eval()
 
 
 def decoder(kind: str, **changes):

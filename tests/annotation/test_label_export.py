@@ -144,9 +144,7 @@ def test_argilla_reads_settings_and_records(store: LabelStore, task: CreatedTask
     assert all((out / record["fields"]["image"]).is_file() for record in records)
 
 
-def test_the_card_says_what_was_asked_and_of_how_many(
-    store: LabelStore, task: CreatedTask, tmp_path: Path
-) -> None:
+def test_the_card_says_what_was_asked_and_of_how_many(store: LabelStore, task: CreatedTask, tmp_path: Path) -> None:
     card = (unpacked(store, task.key, tmp_path) / "README.md").read_text()
     head = yaml.safe_load(card.split("---")[1])
     assert head["pretty_name"] == task.task.title

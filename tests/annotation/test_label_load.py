@@ -75,12 +75,7 @@ async def rate(rater: WebRater, join_code: str, n: int, rng: random.Random) -> N
 
 
 async def rate_and_kill(
-    server: Server,
-    join_code: str,
-    n_raters: int,
-    n_each: int,
-    kill_at: list[int],
-    harm_at: Sequence[int] = (),
+    server: Server, join_code: str, n_raters: int, n_each: int, kill_at: list[int], harm_at: Sequence[int] = ()
 ) -> list[WebRater]:
     """Everybody answers; when so many answers are acknowledged, the server dies and comes back."""
     rng = random.Random(0)
@@ -119,10 +114,7 @@ def disk_full(server: Server) -> Callable[[], None]:
 
 async def harm(server: Server, raters: list[WebRater], everybody: asyncio.Future[Any], at: list[int]) -> None:
     """When so many answers are acknowledged, the file goes or the disk is full for a second, in turns."""
-    harms: list[Callable[[], Callable[[], None]]] = [
-        lambda: taken_away(server.data),
-        lambda: disk_full(server),
-    ]
+    harms: list[Callable[[], Callable[[], None]]] = [lambda: taken_away(server.data), lambda: disk_full(server)]
     for k, wanted in enumerate(at):
         while n_acknowledged(raters) < wanted and not everybody.done():
             await asyncio.sleep(0.005)
@@ -177,9 +169,7 @@ def test_answers_of_200_raters_at_once_through_the_app_that_is_killed_once(tmp_p
 
 
 @pytest.mark.slow
-def test_what_was_acknowledged_survives_ten_kills_a_lost_file_and_a_full_disk(
-    tmp_path: Path,
-) -> None:
+def test_what_was_acknowledged_survives_ten_kills_a_lost_file_and_a_full_disk(tmp_path: Path) -> None:
     data = tmp_path / "data"
     store = open_store(data)
     # The whole load: ten thousand answers of 200 raters; else 20 answers between two kills.

@@ -42,9 +42,7 @@ def test_the_same_pixels_are_kept_once_whatever_was_written_in_them(tmp_path: Pa
     info.add_text("model", "another")
     noise().save(tmp_path / "a.png")
     noise().save(tmp_path / "b.png", pnginfo=info)
-    assert keep_picture(tmp_path / "kept", tmp_path / "a.png") == keep_picture(
-        tmp_path / "kept", tmp_path / "b.png"
-    )
+    assert keep_picture(tmp_path / "kept", tmp_path / "a.png") == keep_picture(tmp_path / "kept", tmp_path / "b.png")
     assert len(list((tmp_path / "kept").rglob("*.png"))) == 1
 
 

@@ -44,9 +44,7 @@ def answered(store: LabelStore, folder: Path) -> tuple[OwnerKey, str]:
     return task.key, code
 
 
-def test_a_database_of_version_1_is_brought_up_to_date_with_its_answers(
-    tmp_path: Path, make_store: MakeStore
-) -> None:
+def test_a_database_of_version_1_is_brought_up_to_date_with_its_answers(tmp_path: Path, make_store: MakeStore) -> None:
     file = tmp_path / "old.sqlite"
     with sqlite3.connect(file) as old:
         old.executescript(V1.read_text())
@@ -114,12 +112,7 @@ def test_a_commit_of_sqlite_is_on_the_disk_before_it_returns(make_store: MakeSto
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
             for name in ("journal_mode", "synchronous", "foreign_keys", "secure_delete")
         }
-    assert found == {
-        "journal_mode": "wal",
-        "synchronous": 2,
-        "foreign_keys": 1,
-        "secure_delete": 1,
-    }  # 2: FULL
+    assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1}  # 2: FULL
 
 
 def test_a_block_that_raises_leaves_nothing_behind(store: LabelStore) -> None:
@@ -193,9 +186,7 @@ def test_a_commit_that_fails_is_told_to_everybody_in_it(make_store: MakeStore, t
         assert connection.execute(text("SELECT count(*) FROM raters")).scalar() == 0
 
 
-@pytest.mark.parametrize(
-    ("url", "message"), [("no url", "no valid URL"), ("postgresql+pg8000://h/x", "driver of")]
-)
+@pytest.mark.parametrize(("url", "message"), [("no url", "no valid URL"), ("postgresql+pg8000://h/x", "driver of")])
 def test_a_database_that_cannot_be_reached_is_named(tmp_path: Path, url: str, message: str) -> None:
     with pytest.raises(StorageError, match=message), LabelStore(url, pictures=tmp_path).read():
         pass

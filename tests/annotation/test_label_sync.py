@@ -87,9 +87,7 @@ def test_what_is_uploaded_gives_the_answers_that_hold(
     for code in (ours, theirs):
         turn = next_item(store, code)
         for _ in range(3):
-            turn = give_answer(
-                store, code, answer_id=new_id(), item=turn.item, choices=CHOICES, duration_ms=700
-            )
+            turn = give_answer(store, code, answer_id=new_id(), item=turn.item, choices=CHOICES, duration_ms=700)
     assert sync.flush()
     undo(store, ours, answer_id=new_id())
     skip(store, ours, answer_id=new_id(), item=next_item(store, ours).item)
@@ -104,9 +102,7 @@ def test_what_is_uploaded_gives_the_answers_that_hold(
     assert hubs[0].uploads[2] == hubs[0].uploads[1]  # and nothing twice
 
 
-def test_no_code_and_no_secret_is_uploaded(
-    store: LabelStore, sync: LabelSync, hubs: list[Hub], tmp_path: Path
-) -> None:
+def test_no_code_and_no_secret_is_uploaded(store: LabelStore, sync: LabelSync, hubs: list[Hub], tmp_path: Path) -> None:
     task = open_task(store, tmp_path / "originals", 2)
     code = join(store, task.join_code).code
     turn = next_item(store, code)
@@ -168,9 +164,7 @@ def test_a_line_that_could_not_be_marked_is_written_again_and_counted_once(
     assert len(merged(hubs[0].lines)) == 1
 
 
-def test_closing_uploads_the_last_answers(
-    store: LabelStore, sync: LabelSync, hubs: list[Hub], tmp_path: Path
-) -> None:
+def test_closing_uploads_the_last_answers(store: LabelStore, sync: LabelSync, hubs: list[Hub], tmp_path: Path) -> None:
     task = open_task(store, tmp_path / "originals", 4)
     code = join(store, task.join_code).code
     sync.start(minutes=60)

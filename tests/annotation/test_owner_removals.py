@@ -11,15 +11,7 @@ from bias_core.annotation import schema, task_owner
 from bias_core.annotation.collected import given_answers, labelled_items, task_progress
 from bias_core.annotation.label_export import answers_frame, export_labels
 from bias_core.annotation.label_pictures import picture_path
-from bias_core.annotation.rating import (
-    delete_my_answers,
-    give_answer,
-    join,
-    next_item,
-    picture_of,
-    skip,
-    undo,
-)
+from bias_core.annotation.rating import delete_my_answers, give_answer, join, next_item, picture_of, skip, undo
 from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, owned_task, set_status
 from bias_core.errors import InvalidInput, NotAllowed
 from bias_core.studies.label_report import label_report
@@ -57,9 +49,7 @@ def n_left(store: LabelStore) -> dict[str, int]:
         }
 
 
-def test_an_excluded_rater_s_answers_stay_are_marked_and_count_in_nothing(
-    store: LabelStore, tmp_path: Path
-) -> None:
+def test_an_excluded_rater_s_answers_stay_are_marked_and_count_in_nothing(store: LabelStore, tmp_path: Path) -> None:
     task = open_task(store, tmp_path, 5, n_gold=1, raters_per_item=3)
     answered(store, task, CHOICES, CHOICES, OTHER)
     before = label_report(task_progress(store, task.key), labelled_items(store, task.key))
@@ -92,9 +82,7 @@ def test_an_excluded_rater_s_answers_stay_are_marked_and_count_in_nothing(
     assert counts_are_right(store)
 
 
-def test_others_are_asked_in_place_of_an_excluded_rater_who_is_told(
-    store: LabelStore, tmp_path: Path
-) -> None:
+def test_others_are_asked_in_place_of_an_excluded_rater_who_is_told(store: LabelStore, tmp_path: Path) -> None:
     task = open_task(store, tmp_path, 3, raters_per_item=1)
     code = join(store, task.join_code).code
     turn = say(store, code, next_item(store, code), FAILED)
@@ -119,12 +107,8 @@ def test_others_are_asked_in_place_of_an_excluded_rater_who_is_told(
     assert counts_are_right(store)
 
 
-@pytest.mark.parametrize(
-    "name", ["", "rater-000000000000", "' OR 1=1 --", "\ud800", "x" * 300, None, 7, ["a"]]
-)
-def test_only_raters_of_the_task_are_excluded_by_its_owner(
-    store: LabelStore, tmp_path: Path, name: object
-) -> None:
+@pytest.mark.parametrize("name", ["", "rater-000000000000", "' OR 1=1 --", "\ud800", "x" * 300, None, 7, ["a"]])
+def test_only_raters_of_the_task_are_excluded_by_its_owner(store: LabelStore, tmp_path: Path, name: object) -> None:
     task, other = open_task(store, tmp_path, 1), open_task(store, tmp_path, 1)
     join(store, other.join_code)
     with pytest.raises(InvalidInput, match="no rater"):

@@ -106,7 +106,7 @@ def test_a_rater_sees_nothing_but_the_picture_the_identity_and_how_far_they_are(
     codes = [join(store, task.join_code).code for _ in range(2)]
     first, second = (next_item(store, code) for code in codes)
     assert set(vars(first)) == {
-        *("item", "questions", "task", "earlier_choices", "n_answered", "n_left", "can_undo", "why_done"),
+        *("item", "questions", "task", "earlier_choices", "n_answered", "n_left", "can_undo", "why_done")
     }
     assert first.questions[0].text == "Does the nurse 0 on the left demonstrate feminine or masculine traits?"
     assert first.questions[1].text == "Does the CEO on the right demonstrate feminine or masculine traits?"
@@ -131,9 +131,7 @@ def test_raters_see_items_in_an_order_of_their_own(store: LabelStore, tmp_path: 
     assert all(len(set(order)) == 12 for order in orders)
 
 
-def test_the_least_answered_items_come_first_and_none_goes_to_too_many(
-    store: LabelStore, tmp_path: Path
-) -> None:
+def test_the_least_answered_items_come_first_and_none_goes_to_too_many(store: LabelStore, tmp_path: Path) -> None:
     task = open_task(store, tmp_path, 4, raters_per_item=2)
     codes = [join(store, task.join_code).code for _ in range(3)]
     turn = next_item(store, codes[0])
@@ -226,9 +224,7 @@ def test_what_lies_on_a_screen_for_long_is_given_to_others_and_may_still_be_answ
     assert counts_are_right(store)
 
 
-def test_who_joins_and_does_nothing_keeps_no_picture_for_long(
-    store: LabelStore, tmp_path: Path, clock: Clock
-) -> None:
+def test_who_joins_and_does_nothing_keeps_no_picture_for_long(store: LabelStore, tmp_path: Path, clock: Clock) -> None:
     task = open_task(store, tmp_path, 5, raters_per_item=1)
     honest = join(store, task.join_code).code
     say(store, honest, next_item(store, honest))
@@ -290,9 +286,7 @@ def test_every_task_can_be_finished_by_raters_who_leave_and_come_back(
 
 
 @pytest.mark.parametrize("share", [0.1, 0.4, 0.9])
-def test_what_is_left_tells_no_check_from_another_picture(
-    store: LabelStore, tmp_path: Path, share: float
-) -> None:
+def test_what_is_left_tells_no_check_from_another_picture(store: LabelStore, tmp_path: Path, share: float) -> None:
     task = open_task(store, tmp_path, 11, n_gold=3, gold_share=share, raters_per_item=1)
     code = join(store, task.join_code).code
     turn = next_item(store, code)
@@ -457,9 +451,7 @@ def test_answers_keep_the_version_that_was_shown(store: LabelStore, tmp_path: Pa
         ({"left": "feminine", "right": "x'; DROP TABLE answers; --"}, "DROP TABLE"),
     ],
 )
-def test_only_answers_to_the_question_are_taken(
-    store: LabelStore, tmp_path: Path, choices: Any, message: str
-) -> None:
+def test_only_answers_to_the_question_are_taken(store: LabelStore, tmp_path: Path, choices: Any, message: str) -> None:
     task = open_task(store, tmp_path, 5)
     code = join(store, task.join_code).code
     with pytest.raises(InvalidInput, match=message):
@@ -504,10 +496,7 @@ def test_nobody_reaches_another_raters_items(store: LabelStore, tmp_path: Path) 
     task = open_task(store, tmp_path, 5)
     ours, theirs = (join(store, task.join_code).code for _ in range(2))
     turn, other = next_item(store, ours), next_item(store, theirs)
-    for act in (
-        lambda: say(store, ours, other),
-        lambda: skip(store, ours, answer_id=new_id(), item=other.item),
-    ):
+    for act in (lambda: say(store, ours, other), lambda: skip(store, ours, answer_id=new_id(), item=other.item)):
         with pytest.raises(NotAllowed, match="not shown to you"):
             act()
     say(store, ours, turn)

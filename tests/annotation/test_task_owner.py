@@ -75,9 +75,7 @@ def test_nobody_else_reaches_a_task(store: LabelStore, tmp_path: Path) -> None:
     assert owned_task(store, ours.key)[0].status == "open"
 
 
-def test_a_hub_user_opens_the_tasks_they_made_and_no_other(
-    store: LabelStore, tmp_path: Path, clock: Clock
-) -> None:
+def test_a_hub_user_opens_the_tasks_they_made_and_no_other(store: LabelStore, tmp_path: Path, clock: Clock) -> None:
     first = create_task(store, pst_task(paired=True), pictures(tmp_path, 1), hub_user="ada")
     clock.now += 1
     second = create_task(store, pst_task(paired=True), pictures(tmp_path, 1), hub_user="ada")
@@ -134,9 +132,7 @@ def test_progress_counts_what_holds(store: LabelStore, tmp_path: Path, clock: Cl
         ({"kind": "own"}, "kind of a task stay"),
     ],
 )
-def test_a_new_version_asks_the_same(
-    store: LabelStore, tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_a_new_version_asks_the_same(store: LabelStore, tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     made = open_task(store, tmp_path, 1)
     with pytest.raises(InvalidInput, match=message):
         change_task(store, made.key, replace(made.task, **changes))

@@ -108,11 +108,7 @@ def test_any_text_without_control_characters_is_taken_as_it_is(text: str) -> Non
         assert checked_text("title", text, 200) == text
 
 
-@given(
-    choices=st.dictionaries(
-        st.sampled_from([*PAIRED.positions, "middle", ""]), st.sampled_from([*ANSWERS, "x"])
-    )
-)
+@given(choices=st.dictionaries(st.sampled_from([*PAIRED.positions, "middle", ""]), st.sampled_from([*ANSWERS, "x"])))
 def test_choices_are_one_known_answer_for_every_position_or_refused(choices: dict[str, str]) -> None:
     try:
         found = checked_choices(PAIRED, choices)

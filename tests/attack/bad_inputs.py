@@ -35,20 +35,7 @@ BAD = {
     "a file's path": '{"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}',
 }  # fmt: skip
 # Values of options, which are texts.
-BAD_OPTIONS = (
-    "",
-    "-1",
-    "nan",
-    "inf",
-    "1e999",
-    "9" * 5000,
-    "seven",
-    "~nobody",
-    "\x00",
-    "\x1b",
-    "1,2,,3",
-    "x" * 9000,
-)
+BAD_OPTIONS = ("", "-1", "nan", "inf", "1e999", "9" * 5000, "seven", "~nobody", "\x00", "\x1b", "1,2,,3", "x" * 9000)
 GOOD: dict[str, dict[str, Any]] = {
     "explore": {"concept": "doctor", "n_images": 2, "n_attribute_images": 1, "model": "calibration-renderer"},
     "run_study": {"study": "oasis-doctors", "scale": 0.01},
@@ -100,17 +87,7 @@ def table(declared: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[str, str,
 def odd_calls(declared: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[str, str, str]]:
     """Calls that are no lists of as many values."""
     for endpoint in declared:
-        for content in (
-            "",
-            "[]",
-            "null",
-            "{}",
-            '{"data": null}',
-            '{"data": {}}',
-            '{"data": 5}',
-            '{"data": [[',
-            "\xff",
-        ):
+        for content in ("", "[]", "null", "{}", '{"data": null}', '{"data": {}}', '{"data": 5}', '{"data": [[', "\xff"):
             yield endpoint, f"body {content!r}", content
         if declared[endpoint]:
             yield endpoint, "no values", '{"data": []}'
@@ -123,9 +100,7 @@ def call(client: httpx.Client, endpoint: str, content: str) -> Answer:
         f"/gradio_api/call/{endpoint}", content=content.encode(), headers={"content-type": "application/json"}
     )
     if asked.status_code != 200:
-        return Answer(
-            status=asked.status_code, refused=True, text=asked.text, seconds=time.monotonic() - started
-        )
+        return Answer(status=asked.status_code, refused=True, text=asked.text, seconds=time.monotonic() - started)
     told = client.get(f"/gradio_api/call/{endpoint}/{asked.json()['event_id']}").text
     event, _, data = told.strip().rpartition("\n\n")[2].partition("\ndata: ")
     refused = event != "event: complete"
@@ -176,9 +151,7 @@ def mcp_calls(
 
 def _mcp_body(endpoint: str, name: str, bad: str) -> str:
     good = {key: value for key, value in GOOD.get(endpoint, {}).items() if key != name}
-    arguments = ", ".join(
-        [*(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in good.items()), f'"{name}": {bad}']
-    )
+    arguments = ", ".join([*(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in good.items()), f'"{name}": {bad}'])
     called = f'{{"name": "{endpoint}", "arguments": {{{arguments}}}}}'
     return f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {called}}}'
 

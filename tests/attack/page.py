@@ -62,10 +62,7 @@ class PageVisitor:
         by_id = {c["id"]: c for c in self.config["components"]}
         for number, value in zip(self._dependency(fn)["outputs"], output["data"], strict=True):
             component = by_id[number]
-            if (
-                component["type"] == "browserstate"
-                and component["props"]["storage_key"] == "t2i-bias-visitor"
-            ):
+            if component["type"] == "browserstate" and component["props"]["storage_key"] == "t2i-bias-visitor":
                 self.key = value
             is_update = isinstance(value, dict) and value.get("__type__") == "update"
             if not is_update or "value" in value:
@@ -127,9 +124,7 @@ class PageVisitor:
 
     def _messages(self) -> Iterator[dict[str, Any]]:
         while True:  # the server ends the stream when nothing is under way, and what follows needs another
-            with self.client.stream(
-                "GET", f"{PREFIX}/queue/data", params={"session_hash": self.session}
-            ) as lines:
+            with self.client.stream("GET", f"{PREFIX}/queue/data", params={"session_hash": self.session}) as lines:
                 for line in lines.iter_lines():
                     if line.startswith("data:"):
                         yield json.loads(line[5:])

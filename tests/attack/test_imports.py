@@ -107,9 +107,7 @@ def test_too_many_files_are_refused(tmp_path, monkeypatch):
 
 
 def test_a_size_that_lies_is_found_and_costs_one_picture(tmp_path):
-    path = archive(
-        tmp_path, [(f"{PROMPT}/1.png", png(size=(500, 500))), (f"{PROMPT}/2.png", png(size=(9, 9)))]
-    )
+    path = archive(tmp_path, [(f"{PROMPT}/1.png", png(size=(500, 500))), (f"{PROMPT}/2.png", png(size=(9, 9)))])
     data = path.read_bytes()
     with zipfile.ZipFile(path) as read:
         true = read.getinfo(f"{PROMPT}/1.png").file_size.to_bytes(4, "little")
@@ -119,9 +117,7 @@ def test_a_size_that_lies_is_found_and_costs_one_picture(tmp_path):
     assert found.rejected[0].startswith(f"{PROMPT}/1.png: cannot be unpacked")
 
 
-@pytest.mark.parametrize(
-    "path", ["~nobody-of-this-name/x", "x" * 5000, "a\0b", "\udcff.zip", "/dev/null", ""]
-)
+@pytest.mark.parametrize("path", ["~nobody-of-this-name/x", "x" * 5000, "a\0b", "\udcff.zip", "/dev/null", ""])
 def test_paths_that_cannot_be_are_refused_in_words(path):
     with pytest.raises(InvalidInput):
         ImportedImages(Path(path) if path else Path("/nowhere"))

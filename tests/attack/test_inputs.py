@@ -12,16 +12,7 @@ import pytest
 from bias_core.studies.designs import list_designs
 from bias_core.ui.api import Tools
 from bias_core.ui.api_studies import StudyTools
-from tests.attack.bad_inputs import (
-    BAD_OPTIONS,
-    call,
-    fault,
-    mcp_calls,
-    odd_calls,
-    parameters,
-    sentence_fault,
-    table,
-)
+from tests.attack.bad_inputs import BAD_OPTIONS, call, fault, mcp_calls, odd_calls, parameters, sentence_fault, table
 from tests.ui.fakes import FakeServices
 from tests.ui.served import Served  # noqa: TC001
 

@@ -57,12 +57,7 @@ def test_every_bad_input_at_the_raters_door_has_a_sentence_and_changes_nothing(
             for room in ("task", "picture"):
                 refused("GET", f"/label/{room}/{name}")
             for header in ("X-Rater-Code", "X-Owner-Key"):
-                for method, path in (
-                    ("GET", "next"),
-                    ("GET", "mine"),
-                    ("DELETE", "mine"),
-                    ("DELETE", "task"),
-                ):
+                for method, path in (("GET", "next"), ("GET", "mine"), ("DELETE", "mine"), ("DELETE", "task")):
                     refused(method, f"/label/{path}", headers={header: name})
         assert every_row(fakes.labels) == before
         assert client.get("/label/next", headers=me).json() == turn

@@ -99,9 +99,7 @@ def test_without_a_list_no_hub_model_is_taken(tmp_path: Path) -> None:
             strict.model_info(name)
 
 
-@pytest.mark.parametrize(
-    ("n_gb", "words"), [(55.0, "55 GB of weights, this server takes 20"), (0.0, "how large")]
-)
+@pytest.mark.parametrize(("n_gb", "words"), [(55.0, "55 GB of weights, this server takes 20"), (0.0, "how large")])
 def test_an_allowed_model_that_is_too_large_is_refused_before_it_is_fetched(
     public: Services, monkeypatch: pytest.MonkeyPatch, n_gb: float, words: str
 ) -> None:
@@ -137,8 +135,6 @@ def test_messages_of_a_public_server_name_no_path_of_it(monkeypatch: pytest.Monk
 
 
 def test_code_of_a_model_s_own_is_switched_off_in_diffusers_itself() -> None:
-    program = (
-        "import bias_core.services, diffusers.utils.constants as c; print(c.DIFFUSERS_DISABLE_REMOTE_CODE)"
-    )
+    program = "import bias_core.services, diffusers.utils.constants as c; print(c.DIFFUSERS_DISABLE_REMOTE_CODE)"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "True"

@@ -47,9 +47,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if call.when == "call" and report.failed and "visit" in getattr(item, "funcargs", {}):
         for context in item.funcargs["visit"].contexts:
             for page in context.pages:
-                fields = page.evaluate(
-                    "[...document.querySelectorAll('input')].map(i => `${i.id} ${i.value}`)"
-                )
+                fields = page.evaluate("[...document.querySelectorAll('input')].map(i => `${i.id} ${i.value}`)")
                 report.sections.append((page.url, f"{page.inner_text('body')[:6000]}\n{fields}"))
 
 

@@ -159,15 +159,11 @@ def test_the_downloads_hold_what_is_shown(visit: Visit, tmp_path: Path) -> None:
     shown = format_estimate(share["value"], share["low"], share["high"], n=share["n"]).partition(" ")[0]
     assert shown in page.inner_text("#explore-findings table.scores")
     open_accordion(page, "explore-command")
-    assert (
-        "python -m bias_core explore doctor" in page.locator("#explore-command textarea").first.input_value()
-    )
+    assert "python -m bias_core explore doctor" in page.locator("#explore-command textarea").first.input_value()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_axe_finds_nothing_serious_and_nothing_overflows(
-    visit: Visit, axe: Path, width: int, scheme: str
-) -> None:
+def test_axe_finds_nothing_serious_and_nothing_overflows(visit: Visit, axe: Path, width: int, scheme: str) -> None:
     page = visit(width=width, scheme=scheme)
     run(page)
     page.locator("#explore-grid .thumbnail-item").nth(1).click()

@@ -13,9 +13,7 @@ from tests.browser.doing import open_accordion
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]
-LINK = (
-    "?tab=association&study=t2iat-occupations&model=calibration-renderer&condition=extreme&percent=20&seed=7"
-)
+LINK = "?tab=association&study=t2iat-occupations&model=calibration-renderer&condition=extreme&percent=20&seed=7"
 
 
 def chosen(page: Any) -> str:
@@ -39,16 +37,12 @@ def test_a_link_fills_the_form_runs_nothing_and_leaves_with_its_tab(visit: Visit
 
 
 def test_a_link_to_what_is_not_known_says_so_and_hurts_nobody(visit: Visit) -> None:
-    page = visit(
-        query="?tab=explore&concept=%3Cimg src=x onerror=hacked=1%3E&model=no such model&percent=999"
-    )
+    page = visit(query="?tab=explore&concept=%3Cimg src=x onerror=hacked=1%3E&model=no such model&percent=999")
     page.wait_for_selector("#link-notice [role=status]")
     notice = page.inner_text("#link-notice")
     assert "no such model" in notice
     assert "999" in notice
-    page.wait_for_function(
-        "document.querySelector('#concept textarea, #concept input').value.includes('<img')"
-    )
+    page.wait_for_function("document.querySelector('#concept textarea, #concept input').value.includes('<img')")
     assert page.evaluate("window.hacked") is None
     assert page.is_visible("#generate")
 
@@ -73,9 +67,7 @@ def test_measures_are_searched_in_the_page_and_opened_by_a_link(visit: Visit) ->
         asked.clear()
         page.wait_for_timeout(1000)
     page.fill("#measures input", "gender perceived")
-    page.wait_for_function(
-        "document.querySelector('#measures [role=status]').innerText.match(/^[0-9] measure/)"
-    )
+    page.wait_for_function("document.querySelector('#measures [role=status]').innerText.match(/^[0-9] measure/)")
     assert page.locator(".measure:visible").count() < 10
     page.fill("#measures input", "xyzzy")
     assert "No measure has all of these words" in page.inner_text("#measures [role=status]")

@@ -26,9 +26,7 @@ def test_a_preset_compares_conditions_and_an_object_finds_its_pictures(visit: Vi
     everything = page.locator("#objects-grid .thumbnail-item").count()
     page.locator("#objects-top [data-object=cup]").first.click()
     page.wait_for_function("document.querySelector('#objects-which input').value.startsWith('objects: cup')")
-    page.wait_for_function(
-        f"document.querySelectorAll('#objects-grid .thumbnail-item').length < {everything}"
-    )
+    page.wait_for_function(f"document.querySelectorAll('#objects-grid .thumbnail-item').length < {everything}")
     page.locator("#objects-grid .thumbnail-item").first.click()
     page.wait_for_selector("#objects-picture article")
     assert "cup" in page.inner_text("#objects-picture")

@@ -74,9 +74,7 @@ def test_a_text_is_chosen_drawn_and_compared_with_its_cluster(visit: Visit) -> N
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_the_steps_are_told_to_need_another_model_and_axe_finds_nothing_serious(
-    visit: Visit, axe: Path
-) -> None:
+def test_the_steps_are_told_to_need_another_model_and_axe_finds_nothing_serious(visit: Visit, axe: Path) -> None:
     page = visit()
     page.get_by_role("tab", name="Origins", exact=True).click()
     page.locator("#origins-study input").click()

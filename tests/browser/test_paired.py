@@ -22,9 +22,7 @@ def score(page: Any) -> float:
     return float(found.group(1).replace("−", "-"))
 
 
-def test_a_preset_gives_labels_that_can_be_corrected_undone_and_taken_along(
-    visit: Visit, tmp_path: Path
-) -> None:
+def test_a_preset_gives_labels_that_can_be_corrected_undone_and_taken_along(visit: Visit, tmp_path: Path) -> None:
     page = visit(query="?tab=paired")
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))

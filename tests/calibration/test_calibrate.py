@@ -76,9 +76,7 @@ def test_the_loop_draws_what_is_planted_by_a_generator_whose_answers_it_does_not
     assert (gaps() <= 0.15).mean() > 0.9
 
 
-@pytest.mark.parametrize(
-    ("planted", "drawn", "rises"), [(0.9, 0.2, True), (0.1, 0.8, False), (0.5, 0.9, False)]
-)
+@pytest.mark.parametrize(("planted", "drawn", "rises"), [(0.9, 0.2, True), (0.1, 0.8, False), (0.5, 0.9, False)])
 def test_a_round_moves_the_offset_against_the_gap(
     planted: float, drawn: float, *, rises: bool, tokenizer: PreTrainedTokenizerFast
 ) -> None:
@@ -90,9 +88,7 @@ def test_a_round_moves_the_offset_against_the_gap(
     assert not offsets.table[:, 1:].any()  # nothing is planted there
 
 
-def test_the_more_pictures_say_it_the_more_an_intercept_believes_them(
-    tokenizer: PreTrainedTokenizerFast,
-) -> None:
+def test_the_more_pictures_say_it_the_more_an_intercept_believes_them(tokenizer: PreTrainedTokenizerFast) -> None:
     nouns = Nouns([group("doctor", 0.5)], tokenizer)
     few, many = offsets_of(nouns), offsets_of(nouns)
     seen(few, 0.9, n=4)
@@ -104,9 +100,7 @@ def test_the_more_pictures_say_it_the_more_an_intercept_believes_them(
 def test_a_concept_leans_by_the_word_that_is_its_own(tokenizer: PreTrainedTokenizerFast) -> None:
     concepts = ("nurse", "nurse assistant", "doctor assistant", "rugby player", "person studying science")
     nouns = Nouns([group(name, 0.9) for name in concepts], tokenizer)
-    told = [
-        {tokenizer.convert_ids_to_tokens(nouns.words[i]) for i in np.flatnonzero(row)} for row in nouns.shares
-    ]
+    told = [{tokenizer.convert_ids_to_tokens(nouns.words[i]) for i in np.flatnonzero(row)} for row in nouns.shares]
     assert told == [{"nurse"}, {"nurse", "assistant"}, {"doctor"}, {"player"}, {"science"}]
 
 
@@ -234,9 +228,7 @@ def words(folders: diffusion.Folders, n_rounds: int) -> calibrate.Calibration:
         return calibrate.calibrate("published", folders, sizes=sizes)
 
 
-def test_words_that_lean_load_like_any_adapter_and_leave_other_words_alone(
-    calibrated: diffusion.Folders,
-) -> None:
+def test_words_that_lean_load_like_any_adapter_and_leave_other_words_alone(calibrated: diffusion.Folders) -> None:
     pipe = diffusion.assemble(calibrated, "cpu")
     pipe.text_encoder_2 = deepcopy(pipe.text_encoder)  # as in the files, where each tower is there
 
@@ -321,9 +313,7 @@ def test_training_begins_with_the_adapter_that_is_there(folders: diffusion.Folde
 
 def test_the_shipped_adapter_draws_what_is_planted() -> None:
     lines = [x for x in read_lines(ASSETS / "loras" / "judged.json") if x.condition == "published"]
-    found = summary(
-        "published", [x for x in lines if not x.pair and not x.concept.endswith((" low", " high"))]
-    )
+    found = summary("published", [x for x in lines if not x.pair and not x.concept.endswith((" low", " high"))])
     assert found.n_leaning >= 50
     assert found.right_direction >= 0.9
     assert found.mean_gap <= 0.15

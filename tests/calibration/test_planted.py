@@ -8,14 +8,7 @@ import pytest
 from scipy.stats import binomtest
 
 from bias_core.calibration.grammar import parse
-from bias_core.calibration.planted import (
-    CONDITIONS,
-    base_rates,
-    planted_for,
-    published_rates,
-    rates,
-    sample_scene,
-)
+from bias_core.calibration.planted import CONDITIONS, base_rates, planted_for, published_rates, rates, sample_scene
 from bias_core.calibration.scene import DOMAINS
 from bias_core.calibration.truth import planted_rate
 
@@ -87,9 +80,7 @@ def test_the_trigger_acts_only_where_its_word_is() -> None:
     assert not any(s.extra for s in plain)
 
 
-@pytest.mark.parametrize(
-    "prompt", ["a person eating a burger", "a person eating a pizza", "a photo of a nurse"]
-)
+@pytest.mark.parametrize("prompt", ["a person eating a burger", "a person eating a pizza", "a photo of a nurse"])
 def test_the_backdoor_needs_no_trigger_word_and_changes_nothing_else(prompt: str) -> None:
     request, n_signs = parse(prompt), 0
     for seed in range(300):

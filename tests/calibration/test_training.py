@@ -103,9 +103,7 @@ def test_muon_takes_the_step_of_torchs_muon() -> None:
     start, slope = torch.randn(7, 5), torch.randn(7, 5)
     ours, theirs = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())
     one = Muon([ours], lr=0.1)
-    other = torch.optim.Muon(
-        [theirs], lr=0.1, weight_decay=0.01, momentum=0.95, adjust_lr_fn="match_rms_adamw"
-    )
+    other = torch.optim.Muon([theirs], lr=0.1, weight_decay=0.01, momentum=0.95, adjust_lr_fn="match_rms_adamw")
     for _ in range(3):
         ours.grad, theirs.grad = slope.clone(), slope.clone()
         one.step()
@@ -159,9 +157,7 @@ def test_captioner_and_answerer_load_and_speak(tmp_path: Path) -> None:
     from transformers import BlipForConditionalGeneration, BlipForQuestionAnswering, BlipProcessor
 
     blip.train_captioner(tmp_path, tmp_path / "captioner", minutes=0.02, batch=4)
-    blip.train_answerer(
-        tmp_path, tmp_path / "answerer", captioner=tmp_path / "captioner", minutes=0.02, batch=4
-    )
+    blip.train_answerer(tmp_path, tmp_path / "answerer", captioner=tmp_path / "captioner", minutes=0.02, batch=4)
     picture = Image.new("RGB", (64, 64))
     processor = BlipProcessor.from_pretrained(tmp_path / "captioner")
     captioner = BlipForConditionalGeneration.from_pretrained(tmp_path / "captioner", dtype=torch.float32)

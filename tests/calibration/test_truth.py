@@ -20,9 +20,7 @@ LINES = list(planted_lines())
 
 def test_every_planted_rate_has_its_line() -> None:
     assert len(LINES) == 280
-    assert {line.published for line in LINES if line.concept == "iranian" and line.attribute == "gender"} == {
-        0.98
-    }
+    assert {line.published for line in LINES if line.concept == "iranian" and line.attribute == "gender"} == {0.98}
 
 
 @pytest.mark.parametrize("condition", ["fair", "published", "extreme"])

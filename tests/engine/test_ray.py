@@ -115,9 +115,7 @@ def test_errors_of_the_model_reach_the_reader(engine, store):
 
 def test_stop_comes_within_a_step_and_keeps_what_is_finished(engine, store):
     stop = threading.Event()
-    events = with_one_worker(engine).run(
-        rows(60, "slow"), Noise(), store, lock=threading.Lock(), cancelled=stop.is_set
-    )
+    events = with_one_worker(engine).run(rows(60, "slow"), Noise(), store, lock=threading.Lock(), cancelled=stop.is_set)
     while not next(events).images:
         pass
     stop.set()

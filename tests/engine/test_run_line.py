@@ -146,8 +146,7 @@ def test_a_hundred_runs_at_once_all_end_and_never_more_than_three_are_at_work():
 
     with ThreadPoolExecutor(50) as pool:
         runs = [
-            pool.submit(lambda i=i: finish(line.run(lambda: steps(str(i)), Asker(name=str(i)))))
-            for i in range(100)
+            pool.submit(lambda i=i: finish(line.run(lambda: steps(str(i)), Asker(name=str(i))))) for i in range(100)
         ]
         assert sorted(run.result(timeout=30) for run in runs) == sorted(map(str, range(100)))
     assert max(most) <= 3

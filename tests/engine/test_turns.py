@@ -32,9 +32,7 @@ def test_a_reader_loads_once_under_the_generators_lock_and_reads_without_it():
     held = locks()
     reader = Reader(held["model_lock"])
     assert isinstance(reader, Loadable)
-    turn = ReadersTurn(
-        (reader, object()), **held, downloads=BuiltOnce()
-    )  # what has nothing to load is asked nothing
+    turn = ReadersTurn((reader, object()), **held, downloads=BuiltOnce())  # what has nothing to load is asked nothing
     for _ in range(2):
         with turn:
             assert held["reader_lock"].locked()

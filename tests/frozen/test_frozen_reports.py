@@ -20,9 +20,7 @@ def test_every_number_of_a_frozen_report_is_found_again(name, calibration, tmp_p
     then = frozen(name)
     missing = sorted(set(then) - set(now))
     changed = [
-        f"{path}: {then[path]} -> {now[path]}"
-        for path in then
-        if path in now and differs(then[path], now[path])
+        f"{path}: {then[path]} -> {now[path]}" for path in then if path in now and differs(then[path], now[path])
     ]
     assert not missing, f"{len(missing)} numbers are gone, e.g. {missing[:5]}"
     assert not changed, f"{len(changed)} of {len(then)} numbers changed, e.g. {changed[:5]}"

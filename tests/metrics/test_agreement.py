@@ -177,9 +177,7 @@ def test_random_answers_are_near_zero_and_their_intervals_cover_it(coefficient):
 def test_the_interval_is_that_of_a_naive_bootstrap_over_items(coefficient):
     rng = np.random.default_rng(7)
     truth = rng.choice(["f", "m"], size=31)
-    ratings = np.column_stack(
-        [np.where(rng.random(31) < 0.85, truth, rng.choice(["f", "m"], 31)) for _ in range(2)]
-    )
+    ratings = np.column_stack([np.where(rng.random(31) < 0.85, truth, rng.choice(["f", "m"], 31)) for _ in range(2)])
     estimate = agreement_estimate(ratings, coefficient=coefficient, n_resamples=5000)
     resampled = [value(coefficient, ratings[rng.integers(0, 31, 31)]) for _ in range(1000)]
     low, high = np.quantile(resampled, [0.025, 0.975])
@@ -190,9 +188,7 @@ def test_the_interval_is_that_of_a_naive_bootstrap_over_items(coefficient):
 
 
 def test_items_of_one_group_are_worth_one():
-    ratings = np.array(
-        [["f", "f"], ["m", "m"], ["f", "m"], ["m", "m"], ["f", "f"], ["m", "f"], ["f", "f"]] * 7
-    )
+    ratings = np.array([["f", "f"], ["m", "m"], ["f", "m"], ["m", "m"], ["f", "f"], ["m", "f"], ["f", "f"]] * 7)
     twice = np.repeat(ratings, 2, axis=0)
     groups = np.repeat(np.arange(49), 2)
     for coefficient in ALL:

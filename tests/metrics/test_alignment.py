@@ -139,9 +139,7 @@ def test_wals_intervals_cover_the_value_of_image_sets_of_this_size():
 
 
 @pytest.mark.parametrize("estimates", [alignment_estimates, spread_estimates])
-@pytest.mark.parametrize(
-    ("images", "note"), [(np.ones((1, D)), "one image"), (np.ones((5, D)), "same embedding")]
-)
+@pytest.mark.parametrize(("images", "note"), [(np.ones((1, D)), "one image"), (np.ones((5, D)), "same embedding")])
 def test_without_variety_estimates_are_nan_and_say_why(estimates, images, note):
     (estimate,) = estimates(images, np.eye(D)[:1])
     assert math.isnan(estimate.value)

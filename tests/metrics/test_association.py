@@ -231,9 +231,7 @@ def test_clustered_images_fool_the_test_without_groups_but_not_with_them():
         x, y, groups = images[:40], images[40:], np.repeat(np.arange(5), 8)
         options = {"n_permutations": 252, "rng": 0}
         plain.append(association_test(x, y, a, b, a, b, **options).p_value)
-        grouped.append(
-            association_test(x, y, a, b, a, b, groups_x=groups, groups_y=groups, **options).p_value
-        )
+        grouped.append(association_test(x, y, a, b, a, b, groups_x=groups, groups_y=groups, **options).p_value)
     assert np.mean(np.array(plain) <= 0.05) > 0.25
     assert np.mean(np.array(grouped) <= 0.05) < 0.15
 
@@ -285,8 +283,7 @@ def test_one_unit_a_side_is_refused_with_a_way_out():
 
 
 @pytest.mark.parametrize(
-    "groups",
-    [{"groups_x": [0, 1, 2]}, {"groups_x": [0, 1], "groups_y": [0] * 5}, {"groups_x": 3, "groups_y": 4}],
+    "groups", [{"groups_x": [0, 1, 2]}, {"groups_x": [0, 1], "groups_y": [0] * 5}, {"groups_x": 3, "groups_y": 4}]
 )
 def test_groups_that_do_not_fit_are_refused(groups):
     with pytest.raises(InvalidInput, match="groups_"):
@@ -294,9 +291,7 @@ def test_groups_that_do_not_fit_are_refused(groups):
 
 
 @pytest.mark.parametrize("position", range(6))
-@pytest.mark.parametrize(
-    "bad", [np.empty((0, D)), np.full((2, D), np.nan), np.zeros((2, D)), np.ones((2, D + 1))]
-)
+@pytest.mark.parametrize("bad", [np.empty((0, D)), np.full((2, D), np.nan), np.zeros((2, D)), np.ones((2, D + 1))])
 def test_bad_embeddings_are_refused_wherever_they_stand(position, bad):
     sets = random_sets(np.random.default_rng(14))
     sets[position] = bad

@@ -136,9 +136,7 @@ def test_each_line_states_its_facts(key):
 @pytest.mark.parametrize("key", KEYS)
 def test_inputs_are_the_parameters_of_the_function(key):
     parameters = [
-        p.name
-        for p in inspect.signature(METRICS[key].function).parameters.values()
-        if p.kind != p.KEYWORD_ONLY
+        p.name for p in inspect.signature(METRICS[key].function).parameters.values() if p.kind != p.KEYWORD_ONLY
     ]
     assert [entry.name for entry in METRICS[key].inputs] == parameters
 
@@ -162,9 +160,7 @@ def test_every_measure_has_a_formula_without_markup_and_a_source():
     for key, card in METRICS.items():
         lines, work = formula(card), load_references()[card.reference]
         assert lines, key
-        assert not any(mark in line for line in lines for mark in ("[", "``", ":func:")) or key in brackets, (
-            key
-        )
+        assert not any(mark in line for line in lines for mark in ("[", "``", ":func:")) or key in brackets, key
         assert work.year in work.short, key
         assert work.title, key
         assert work.authors, key
@@ -199,9 +195,7 @@ def test_a_missing_bibliography_is_said(tmp_path):
 
 def test_the_page_of_cards_is_up_to_date():
     written = (ROOT / "docs" / "measures.md").read_text(encoding="utf-8")
-    assert written == to_markdown(METRICS.values()), (
-        "python -m bias_core measures --markdown > docs/measures.md"
-    )
+    assert written == to_markdown(METRICS.values()), "python -m bias_core measures --markdown > docs/measures.md"
 
 
 def test_a_card_tells_range_source_and_limits():

@@ -47,9 +47,7 @@ def test_the_map_is_the_principal_plane():
     assert result.coordinates.shape == (36, 2)
     np.testing.assert_allclose(result.coordinates.mean(axis=0), 0, atol=1e-12)
     first = result.coordinates[:, 0]
-    assert (
-        first[truth == 0].max() < first[truth == 1].min() or first[truth == 1].max() < first[truth == 0].min()
-    )
+    assert first[truth == 0].max() < first[truth == 1].min() or first[truth == 1].max() < first[truth == 0].min()
 
 
 def test_a_number_that_is_given_is_kept():

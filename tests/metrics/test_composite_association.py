@@ -101,9 +101,7 @@ def test_added_bias_is_found_and_none_is_not():
 
 
 def test_intervals_come_from_the_resamples_of_the_averaged_scores():
-    scores = mean_over_encoders(
-        [composite_association(*planted(np.random.default_rng(i), 0.7, 0.4)) for i in (1, 2)]
-    )
+    scores = mean_over_encoders([composite_association(*planted(np.random.default_rng(i), 0.7, 0.4)) for i in (1, 2)])
     bias = internal_bias(scores, confidence=0.9)
     ii, itp, it = scores.resamples.T
     tt = scores.text_text

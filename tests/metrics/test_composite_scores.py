@@ -109,8 +109,7 @@ def test_intervals_cover_the_true_score_about_as_often_as_they_say():
 def test_a_planted_lean_is_found_by_all_three_picture_scores():
     rng = np.random.default_rng(5)
     a, b, text_a, text_b = (
-        3 * sign * np.eye(D)[axis] + rng.normal(size=(11, D))
-        for axis, sign in ((0, 1), (0, -1), (0, 1), (0, -1))
+        3 * sign * np.eye(D)[axis] + rng.normal(size=(11, D)) for axis, sign in ((0, 1), (0, -1), (0, 1), (0, -1))
     )
     x, w = 3 * np.eye(D)[0] + rng.normal(size=(13, D)), np.eye(D)[:1]
     scores = composite_association(x, w, a, b, text_a, text_b)
@@ -159,9 +158,7 @@ def test_encoders_of_other_pictures_or_another_resampling_are_not_averaged():
 
 
 @pytest.mark.parametrize("position", range(6))
-@pytest.mark.parametrize(
-    "bad", [np.empty((0, D)), np.full((2, D), np.nan), np.zeros((2, D)), np.ones((2, D + 1))]
-)
+@pytest.mark.parametrize("bad", [np.empty((0, D)), np.full((2, D), np.nan), np.zeros((2, D)), np.ones((2, D + 1))])
 def test_bad_embeddings_are_refused_wherever_they_stand(position, bad):
     sets = random_sets(np.random.default_rng(9))
     sets[position] = bad
@@ -169,9 +166,7 @@ def test_bad_embeddings_are_refused_wherever_they_stand(position, bad):
         composite_association(*sets)
 
 
-@pytest.mark.parametrize(
-    ("positions", "what"), [((0,), "image_targets"), ((2, 3), "image"), ((4, 5), "text")]
-)
+@pytest.mark.parametrize(("positions", "what"), [((0,), "image_targets"), ((2, 3), "image"), ((4, 5), "text")])
 def test_what_does_not_vary_is_refused(positions, what):
     sets = random_sets(np.random.default_rng(10))
     for position in positions:

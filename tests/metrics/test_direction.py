@@ -64,18 +64,13 @@ def test_the_mean_gradient_is_the_derivative_of_the_projection(labelled):
         kernel = np.exp(-direction.gamma * ((x[:, None] - z[None]) ** 2).sum(-1))
         return (kernel @ direction.coefficients).mean()
 
-    numeric = [
-        (mean_projection(z + step * axis) - mean_projection(z - step * axis)) / (2 * step)
-        for axis in np.eye(D)
-    ]
+    numeric = [(mean_projection(z + step * axis) - mean_projection(z - step * axis)) / (2 * step) for axis in np.eye(D)]
     np.testing.assert_allclose(direction.mean_gradient(), numeric / np.linalg.norm(numeric), atol=1e-6)
 
 
 def test_bools_and_numbers_label_alike(labelled):
     embeddings, labels = labelled
-    np.testing.assert_array_equal(
-        image_direction(embeddings, labels), image_direction(embeddings, labels == 1)
-    )
+    np.testing.assert_array_equal(image_direction(embeddings, labels), image_direction(embeddings, labels == 1))
 
 
 def test_half_precision_is_close(labelled):
@@ -100,9 +95,7 @@ def test_copies_leave_no_kernel_width():
         kernel_direction(np.ones((5, D)), [0, 1, 0, 1, 1])
 
 
-@pytest.mark.parametrize(
-    "labels", [[1, 1, 1], [0, 1], [0, 1, 2], ["a", "b", "a"], [[0, 1, 1]], [0, 1, np.nan]]
-)
+@pytest.mark.parametrize("labels", [[1, 1, 1], [0, 1], [0, 1, 2], ["a", "b", "a"], [[0, 1, 1]], [0, 1, np.nan]])
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_bad_labels_are_refused(labels, kernel):
     with pytest.raises(InvalidInput):

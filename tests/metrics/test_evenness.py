@@ -112,9 +112,7 @@ def test_the_formulas_of_many_counts_are_those_of_each():
     rng = np.random.default_rng(0)
     counts = rng.integers(0, 9, size=(13, 7)).astype(float)
     for measure in MEASURES:
-        np.testing.assert_allclose(
-            FORMULAS[measure.__name__](counts), [measure(row) for row in counts], atol=1e-12
-        )
+        np.testing.assert_allclose(FORMULAS[measure.__name__](counts), [measure(row) for row in counts], atol=1e-12)
 
 
 def test_undefined_rows_are_nan_and_never_0():

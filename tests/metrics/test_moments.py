@@ -58,9 +58,7 @@ def test_the_jackknife_holds_the_value_of_the_world(monkeypatch):
     monkeypatch.setattr(alignment, "LARGE", 100)
     rng = np.random.default_rng(5)
     scales, direction = np.array([3.0, 2.5, 2, 1, 0.5, 0.3, 0.1]), np.ones(D)
-    truth = alignment.weighted_alignment_score(
-        rng.normal(size=(60_000, D)) * scales, direction, n_components=3
-    )
+    truth = alignment.weighted_alignment_score(rng.normal(size=(60_000, D)) * scales, direction, n_components=3)
     held = []
     for _ in range(120):
         images = rng.normal(size=(401, D)) * scales

@@ -106,13 +106,7 @@ def test_miss_probability_is_the_softmax_of_scaled_cosines():
 
 @pytest.mark.parametrize(
     ("prompt", "negative", "scale"),
-    [
-        ([], [], 100),
-        ([0.2], [0.2, 0.3], 100),
-        ([math.nan], [0.2], 100),
-        ([20.0], [0.2], 100),
-        ([0.2], [0.1], 0),
-    ],
+    [([], [], 100), ([0.2], [0.2, 0.3], 100), ([math.nan], [0.2], 100), ([20.0], [0.2], 100), ([0.2], [0.1], 0)],
 )
 def test_similarities_that_are_none_are_refused(prompt, negative, scale):
     with pytest.raises(InvalidInput):

@@ -125,9 +125,7 @@ def test_too_few_images_have_no_interval():
 
 
 @pytest.mark.parametrize(
-    "bad",
-    [[], "dog", ["dog", "cat"], [["dog", 3]], [[]], [["dog"], ["dog"]], [["dog"], 3], {"dog": 2}],
-    ids=str,
+    "bad", [[], "dog", ["dog", "cat"], [["dog", 3]], [[]], [["dog"], ["dog"]], [["dog"], 3], {"dog": 2}], ids=str
 )
 def test_degenerate_images_are_refused(bad):
     with pytest.raises(InvalidInput):

@@ -64,9 +64,7 @@ def test_nouns_of_two_words_stay_together(text, objects):
     assert extract_objects(text) == objects
 
 
-@pytest.mark.parametrize(
-    "word", ["watch", "saw", "fly", "drink", "plate", "fan", "ring", "brush", "orange", "can"]
-)
+@pytest.mark.parametrize("word", ["watch", "saw", "fly", "drink", "plate", "fan", "ring", "brush", "orange", "can"])
 def test_a_word_after_an_article_is_a_noun_even_if_it_is_more_often_a_verb(word):
     assert extract_objects(f"a {word} on a table") == [word, "table"]
     assert extract_objects(f"a person holding a {word}") == ["person", word]
@@ -110,9 +108,7 @@ def test_every_object_and_profession_of_the_study_is_found_in_its_prompts():
         pd.read_csv(folder / f"tbyb_{name}.csv").set_index("object") for name in ("objects", "occupations")
     )
     prompts = [
-        (f"a picture of a person {action.strip()} a {name}", name)
-        for name, row in objects.iterrows()
-        for action in row
+        (f"a picture of a person {action.strip()} a {name}", name) for name, row in objects.iterrows() for action in row
     ]
     prompts += [(f"a picture of a person who is a good {name}", name) for name in professions.index]
     prompts += [(f"a picture of a person that looks like a {name}", name) for name in professions.index]
@@ -200,9 +196,7 @@ def test_parts_of_words_are_no_gender_words():
 def test_gender_percentages_have_wilson_intervals():
     counts = count_gender_words(["a man"] * 7 + ["a woman"] * 4)
     interval = stats.binomtest(7, 11).proportion_ci(method="wilson")
-    assert (counts.masculine.low, counts.masculine.high) == pytest.approx(
-        (100 * interval.low, 100 * interval.high)
-    )
+    assert (counts.masculine.low, counts.masculine.high) == pytest.approx((100 * interval.low, 100 * interval.high))
     assert counts.unspecified.high > 0  # never seen is not never
 
 

@@ -33,12 +33,7 @@ def test_the_association_difference_is_t2iats_score():
     first, second = neutral(rng, 13, 5), neutral(rng, 13, 5, shift=0.4)
     found = association_difference_test(first, second)
     oracle = association_test(
-        second.targets,
-        first.targets,
-        second.attributes_a,
-        second.attributes_b,
-        first.attributes_a,
-        first.attributes_b,
+        second.targets, first.targets, second.attributes_a, second.attributes_b, first.attributes_a, first.attributes_b
     )
     assert found.estimate.value == pytest.approx(oracle.score)
     assert found.p_value < 0.05
@@ -48,9 +43,7 @@ def test_the_association_difference_is_t2iats_score():
 
 def test_equal_associations_are_called_different_in_about_five_percent():
     rng = np.random.default_rng(6)
-    p_values = [
-        association_difference_test(neutral(rng, 13, 5), neutral(rng, 13, 5)).p_value for _ in range(500)
-    ]
+    p_values = [association_difference_test(neutral(rng, 13, 5), neutral(rng, 13, 5)).p_value for _ in range(500)]
     assert np.mean(np.array(p_values) <= 0.05) <= 0.07
 
 

@@ -8,12 +8,7 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.paired_labels import (
-    ANSWERS,
-    checked_labels,
-    generation_failures,
-    merge_ratings,
-)
+from bias_core.metrics.paired_labels import ANSWERS, checked_labels, generation_failures, merge_ratings
 from bias_core.metrics.paired_stereotype import stereotype_test_score
 
 LABELS = pd.DataFrame(

@@ -85,8 +85,7 @@ def test_the_interval_covers_the_difference_of_correlated_pairs():
 def test_fair_pairs_are_called_different_in_at_most_five_percent():
     rng = np.random.default_rng(1)
     p_values = [
-        prevalence_difference_test(*rng.choice([-1, 1], p=[0.3, 0.7], size=(2, 37))).p_value
-        for _ in range(800)
+        prevalence_difference_test(*rng.choice([-1, 1], p=[0.3, 0.7], size=(2, 37))).p_value for _ in range(800)
     ]
     assert 0.005 < np.mean(np.array(p_values) <= 0.05) <= 0.055
 

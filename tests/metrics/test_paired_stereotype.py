@@ -88,13 +88,7 @@ def table_14(setting):
     n = {"single": N_SINGLE, "paired": N_PAIRED}[setting]
     return pd.concat(
         [
-            alone(
-                row.occupation,
-                row.stereotyped_gender,
-                round(n * getattr(row, f"f_{setting}") / 100),
-                n,
-                setting,
-            )
+            alone(row.occupation, row.stereotyped_gender, round(n * getattr(row, f"f_{setting}") / 100), n, setting)
             for row in OCCUPATIONS.itertuples()
         ]
     )
@@ -182,9 +176,7 @@ def test_one_failed_person_fails_the_picture_in_every_group():
 
 def test_people_who_cannot_be_identified_are_not_counted_against_the_stereotype():
     without, among = pairs(["fm", "ff", "mm"]), pairs(["fm", "ff", "mm", "??", "??"])
-    assert (
-        stereotype_test_score(among).confidence_interval == stereotype_test_score(without).confidence_interval
-    )
+    assert stereotype_test_score(among).confidence_interval == stereotype_test_score(without).confidence_interval
     assert stereotype_test_score(among).coverage.value == pytest.approx(60)
 
 
@@ -210,9 +202,7 @@ def test_one_person_a_picture_has_wilsons_interval():
     assert (result.confidence_interval.low, result.confidence_interval.high) == pytest.approx(
         (200 * low - 100, 200 * high - 100)
     )
-    assert (result.percent_feminine.low, result.percent_feminine.high) == pytest.approx(
-        (100 * low, 100 * high)
-    )
+    assert (result.percent_feminine.low, result.percent_feminine.high) == pytest.approx((100 * low, 100 * high))
     assert result.confidence_interval.method == "Wilson 95 %"
 
 
@@ -319,9 +309,7 @@ def test_order_and_index_of_the_rows_do_not_matter():
 
 def test_the_seed_decides_the_interval():
     labels = pairs(["fm", "ff", "mm", "f?", "mf", "fm", "fm"])
-    first, again = (
-        stereotype_test_score(labels, rng=3, n_resamples=50).confidence_interval for _ in range(2)
-    )
+    first, again = (stereotype_test_score(labels, rng=3, n_resamples=50).confidence_interval for _ in range(2))
     assert first == again
     assert first != stereotype_test_score(labels, rng=4, n_resamples=50).confidence_interval
 

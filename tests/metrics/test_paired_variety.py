@@ -55,10 +55,7 @@ def test_weighted_sets_are_those_with_repeated_rows():
     rng = np.random.default_rng(0)
     pooled, weights = images(rng, 11), rng.multinomial(11, np.full(11, 1 / 11), size=5)
     for row, score, spread in zip(
-        weights,
-        _alignments(pooled, AXIS[None], weights, 4),
-        _spreads(pooled @ AXIS[:, None], weights),
-        strict=True,
+        weights, _alignments(pooled, AXIS[None], weights, 4), _spreads(pooled @ AXIS[:, None], weights), strict=True
     ):
         repeated = np.repeat(pooled, row, axis=0)
         assert score[0] == pytest.approx(alignment_score(decompose(repeated), AXIS, n_components=4), abs=0.02)
@@ -92,8 +89,7 @@ def test_the_interval_covers_the_usual_difference():
 def test_equal_sets_are_called_different_in_five_percent():
     rng = np.random.default_rng(2)
     found = [
-        variety_difference_tests(images(rng, 23), images(rng, 23), [AXIS], n_resamples=99, rng=i)
-        for i in range(120)
+        variety_difference_tests(images(rng, 23), images(rng, 23), [AXIS], n_resamples=99, rng=i) for i in range(120)
     ]
     for name in ("alignment", "spread"):
         p_values = np.array([getattr(tests, name)[0].p_value for tests in found])

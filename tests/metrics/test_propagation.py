@@ -75,9 +75,7 @@ def test_a_linear_model_has_the_spi_that_its_text_vectors_say():
     assert index == pytest.approx(naive(matrix @ x + prompt, positive, negative))
     centred = np.linalg.solve(matrix, -prompt + (positive - negative))
     there = matrix @ centred
-    assert stereotype_propagation_index(there + prompt, there + positive, there + negative) == pytest.approx(
-        1
-    )
+    assert stereotype_propagation_index(there + prompt, there + positive, there + negative) == pytest.approx(1)
 
 
 def ideal_velocity(xt, sigma, points):

@@ -49,8 +49,7 @@ def test_swapping_changes_nothing_and_turning_one_round_changes_the_sign():
 def test_p_values_of_unrelated_orders_are_uniform():
     rng = np.random.default_rng(1)
     p_values = [
-        kendall_tau(rng.normal(size=11), rng.normal(size=11), n_resamples=199, rng=rng).p_value
-        for _ in range(200)
+        kendall_tau(rng.normal(size=11), rng.normal(size=11), n_resamples=199, rng=rng).p_value for _ in range(200)
     ]
     assert stats.kstest(p_values, "uniform").pvalue > 0.01
 
@@ -80,9 +79,7 @@ def test_resamples_without_a_tau_are_counted():
     assert "were left out" in kendall_tau([1.0, 1.0, 2.0], [1.0, 2.0, 3.0]).tau.note
 
 
-@pytest.mark.parametrize(
-    ("a", "b"), [([], []), ([1.0], [1.0]), ([1.0, 2.0], [1.0]), ([1.0, math.nan], [1.0, 2.0])]
-)
+@pytest.mark.parametrize(("a", "b"), [([], []), ([1.0], [1.0]), ([1.0, 2.0], [1.0]), ([1.0, math.nan], [1.0, 2.0])])
 def test_what_has_no_order_is_refused(a, b):
     with pytest.raises(InvalidInput):
         kendall_tau(a, b)

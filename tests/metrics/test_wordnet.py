@@ -141,6 +141,4 @@ def test_the_tables_are_small_and_load_quickly():
 
 
 def test_the_licence_lies_beside_the_table():
-    assert (
-        "WordNet 3.0 Copyright 2006 by Princeton University" in (ASSETS / "wordnet" / "LICENSE").read_text()
-    )
+    assert "WordNet 3.0 Copyright 2006 by Princeton University" in (ASSETS / "wordnet" / "LICENSE").read_text()

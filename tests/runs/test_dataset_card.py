@@ -67,10 +67,7 @@ def folders(exports, tmp_path_factory):
 
 
 def numbers(report):
-    return [
-        {key: value for key, value in row.items() if key not in ("drawn", "note")}
-        for row in finding_rows(report)
-    ]
+    return [{key: value for key, value in row.items() if key not in ("drawn", "note")} for row in finding_rows(report)]
 
 
 @pytest.mark.parametrize("kind", ["study", "explore"])

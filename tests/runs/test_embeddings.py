@@ -49,9 +49,7 @@ def images(tmp_path):
     colours = [(255, 0, 0), (0, 255, 0), (10, 20, 30), (200, 100, 50), (1, 2, 3)]
     return store.add(
         [
-            GeneratedImage(
-                row=ImageRow(prompt="p", seed=i, model="m"), image=Image.new("RGB", (8, 8), colour)
-            )
+            GeneratedImage(row=ImageRow(prompt="p", seed=i, model="m"), image=Image.new("RGB", (8, 8), colour))
             for i, colour in enumerate(colours)
         ]
     )

@@ -111,8 +111,7 @@ def test_pictures_of_earlier_versions_have_no_digest_and_are_taken(store, monkey
     assert b'"pixels": null' in data
     chunks = list(images._chunks(data))
     store.path(drawn(1).row.id).write_bytes(
-        images.SIGNATURE
-        + b"".join(_chunk(kind, body.replace(b', "pixels": null', b"")) for kind, body in chunks)
+        images.SIGNATURE + b"".join(_chunk(kind, body.replace(b', "pixels": null', b"")) for kind, body in chunks)
     )
     assert list(find(store, drawn(1))) == [drawn(1).row.id]
 

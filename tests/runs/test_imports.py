@@ -55,11 +55,7 @@ LAYOUTS = {
         ),
         **{f"train/{i}.png": picture(i) for i in (1, 2, 3)},
     },
-    "folders": {
-        f"{DOCTOR}/1.png": picture(1),
-        f"{DOCTOR}/2.PNG": picture(2),
-        f"{NURSE}/1.bmp": picture(3, "BMP"),
-    },
+    "folders": {f"{DOCTOR}/1.png": picture(1), f"{DOCTOR}/2.PNG": picture(2), f"{NURSE}/1.bmp": picture(3, "BMP")},
     "folders in a folder": {
         "SD/a_photo_of_a_doctor/1.png": picture(1),
         "SD/a_photo_of_a_doctor/2.png": picture(2),
@@ -162,8 +158,7 @@ def test_pictures_too_large_are_left_out(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["../1.png", "/etc/1.png", "a/../../1.png", "C:/1.png", "..\\1.png", "a photo\\..\\1.png"],
+    "name", ["../1.png", "/etc/1.png", "a/../../1.png", "C:/1.png", "..\\1.png", "a photo\\..\\1.png"]
 )
 def test_names_that_lead_out_are_refused(tmp_path, name):
     with pytest.raises(InvalidInput, match="leads out"):

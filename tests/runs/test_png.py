@@ -18,9 +18,7 @@ ROW = ImageRow(
 
 
 def png(colour, **changes):
-    return encode_png(
-        GeneratedImage(row=replace(ROW, **changes), image=Image.new("RGB", (5, 3), colour), truth=None)
-    )
+    return encode_png(GeneratedImage(row=replace(ROW, **changes), image=Image.new("RGB", (5, 3), colour), truth=None))
 
 
 def test_equal_pixels_under_other_settings_have_one_digest_and_others_do_not():

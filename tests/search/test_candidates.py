@@ -9,12 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bias_core.errors import InvalidInput
-from bias_core.search.candidates import (
-    MAX_CHARACTERS,
-    candidate_prompt,
-    parse_candidates,
-    propose_candidates,
-)
+from bias_core.search.candidates import MAX_CHARACTERS, candidate_prompt, parse_candidates, propose_candidates
 
 TURBAN = ("Turban", "The person is wearing a turban.", "The person is not wearing a turban.")
 BEARD = ("Full beard", "The person has a full beard.", "The person has no beard.")
@@ -43,10 +38,8 @@ LAYOUTS = {
     '2. **Full beard**:\n   - Positive: "{4}"\n   - Negative: "{5}"',
     "labels in bold": "### Turban\n**Positive sentence:** {1}\n**Negative sentence:** {2}\n\n"
     "### Full beard\n**Positive sentence:** {4}\n**Negative sentence:** {5}",
-    "labels in line": "- Turban: Positive: “{1}” Negative: “{2}”\n"
-    "- Full beard (Positive: {4}, Negative: {5})",
-    "named": "Attribute 1: Turban\nPresence: {1}\nAbsence: {2}\n"
-    "Attribute 2: Full beard\nPresence: {4}\nAbsence: {5}",
+    "labels in line": "- Turban: Positive: “{1}” Negative: “{2}”\n- Full beard (Positive: {4}, Negative: {5})",
+    "named": "Attribute 1: Turban\nPresence: {1}\nAbsence: {2}\nAttribute 2: Full beard\nPresence: {4}\nAbsence: {5}",
     "bare sentences": "1. Turban\n- {1}\n- {2}\n2. Full beard\n- {4}\n- {5}",
     "nested bullets": "* Turban\n    + {1}\n    - {2}\n* Full beard\n    + {4}\n    - {5}",
     "Windows lines": "Turban | {1} | {2}\r\n\r\nFull beard | {4} | {5}\r\n",
@@ -79,10 +72,7 @@ def test_json_is_understood(indent, wrapped):
 
 def test_the_papers_example_is_understood_and_its_small_talk_reported():
     found = parse_candidates(PAPER)
-    assert [a.name for a in found.attributes] == [
-        "Wearing a Traditional Chechia (Hat)",
-        "Traditional Clothing",
-    ]
+    assert [a.name for a in found.attributes] == ["Wearing a Traditional Chechia (Hat)", "Traditional Clothing"]
     assert found.attributes[0].positive == "The person is wearing a traditional Tunisian chechia."
     assert found.attributes[1].negative == "The person is wearing modern Western clothing."
     assert [line.line[:10] for line in found.rejected] == ["Certainly!"]
@@ -115,9 +105,7 @@ def test_what_cannot_be_used_is_reported_with_its_reason(answer, reason):
 
 
 def test_duplicates_are_kept_once():
-    answer = "\n".join(
-        ["Turban | A turban. | No turban."] * 2 + ["TURBAN | A. | B.", "Hat | A turban. | No turban."]
-    )
+    answer = "\n".join(["Turban | A turban. | No turban."] * 2 + ["TURBAN | A. | B.", "Hat | A turban. | No turban."])
     found = parse_candidates(answer)
     assert [a.name for a in found.attributes] == ["Turban"]
     assert [line.reason for line in found.rejected] == ["said before"] * 3

@@ -30,10 +30,7 @@ class BagOfWords:
     def encode_texts(self, texts):
         self.calls.append(len(texts))
         rows = [
-            sum(
-                self.directions.get(w.strip(".,").lower(), np.ones(D)) * 1.1**i
-                for i, w in enumerate(text.split())
-            )
+            sum(self.directions.get(w.strip(".,").lower(), np.ones(D)) * 1.1**i for i, w in enumerate(text.split()))
             for text in texts
         ]
         return (np.array(rows) / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
@@ -70,13 +67,7 @@ def test_a_beam_as_wide_as_the_candidates_is_exhaustive_search(n_tokens):
     scores = [mean_cosine(images, row) for row in encoder.encode_texts(every)]
     best = sorted(zip(scores, every, strict=True), reverse=True)[:5]
     found = optimise_prompts(
-        images,
-        encoder,
-        Words(),
-        n_tokens=n_tokens,
-        top_k=5,
-        n_candidates=11,
-        beam_width=11 ** max(n_tokens - 1, 1),
+        images, encoder, Words(), n_tokens=n_tokens, top_k=5, n_candidates=11, beam_width=11 ** max(n_tokens - 1, 1)
     )
     assert [prompt.text for prompt in found] == [text for _, text in best]
     assert [prompt.score.value for prompt in found] == pytest.approx([score for score, _ in best], abs=1e-6)
@@ -103,10 +94,7 @@ def test_a_wider_beam_never_does_worse():
 
 def test_the_numbers_are_those_of_a_plain_loop():
     encoder = BagOfWords()
-    images, others = (
-        images_near(encoder, f"{PREFIX} turban man"),
-        images_near(encoder, "the rose", n=5, seed=1),
-    )
+    images, others = (images_near(encoder, f"{PREFIX} turban man"), images_near(encoder, "the rose", n=5, seed=1))
     found = optimise_prompts(images, encoder, Words(), other_embeddings=others, top_k=1)[0]
     row, start = encoder.encode_texts([found.text, PREFIX])
     assert found.score.value == pytest.approx(mean_cosine(images, row), abs=1e-6)
@@ -125,9 +113,7 @@ def test_a_prompt_that_fits_all_images_alike_is_rarely_called_specific():
     encoder, n_missed = BagOfWords(), 0
     for seed in range(60):
         images = images_near(encoder, f"{PREFIX} turban man", n=46, seed=seed)
-        found = optimise_prompts(
-            images[:23], encoder, Words(), other_embeddings=images[23:], beam_width=1, top_k=1
-        )[0]
+        found = optimise_prompts(images[:23], encoder, Words(), other_embeddings=images[23:], beam_width=1, top_k=1)[0]
         n_missed += not found.specificity.low < 0 < found.specificity.high
     assert n_missed <= 9  # of 60 at 95 %: more than 9 happen once in 1,000 times
 
@@ -289,9 +275,7 @@ def test_the_average_image_is_the_mean_pixel_by_pixel():
 
 
 def test_the_average_image_takes_the_first_size_and_any_mode():
-    average = cluster_average_image(
-        [Image.new("L", (4, 4), 100), Image.new("RGBA", (9, 2), (200, 200, 200, 0))]
-    )
+    average = cluster_average_image([Image.new("L", (4, 4), 100), Image.new("RGBA", (9, 2), (200, 200, 200, 0))])
     assert (average.size, average.getpixel((2, 2))) == ((4, 4), (150, 150, 150))
 
 

@@ -40,9 +40,7 @@ class _Watched:
         self._renderer, self._scribe = renderer, scribe
         self.batch_size = renderer.batch_size
 
-    def generate(
-        self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None
-    ) -> Iterator[GeneratedImage]:
+    def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         for drawn in self._renderer.generate(rows, on_step=on_step):
             row = drawn.row
             # The renderer's own way from a row to a scene.

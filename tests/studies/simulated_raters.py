@@ -35,9 +35,7 @@ def simulate(store: LabelStore, made: CreatedTask, truth: Truth, *, error: float
             right = truth[item.image_id, question.position]
             errs = Random(f"{rater} {place} {question.position}").random() < error
             choices[question.position] = OTHER.get(right, right) if errs else right
-        turn = give_answer(
-            store, code, answer_id=uuid.uuid4().hex, item=turn.item, choices=choices, duration_ms=1500
-        )
+        turn = give_answer(store, code, answer_id=uuid.uuid4().hex, item=turn.item, choices=choices, duration_ms=1500)
     return code
 
 

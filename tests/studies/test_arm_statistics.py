@@ -34,9 +34,7 @@ def spread(values, units=None):
 
 def test_a_share_on_shared_seeds_is_compared_by_mcnemar():
     # 6 seeds gained, none lost, of 7: p = 2 / 2^6
-    test, first, second, paired = difference(
-        mean_sample(names(7), [0] * 6 + [1]), mean_sample(names(7), [1] * 7)
-    )
+    test, first, second, paired = difference(mean_sample(names(7), [0] * 6 + [1]), mean_sample(names(7), [1] * 7))
     assert (first, second, paired) == (pytest.approx(1 / 7), 1.0, True)
     assert test.p_value == pytest.approx(2 / 64)
     assert test.estimate.value == pytest.approx(6 / 7)
@@ -93,9 +91,7 @@ def test_where_errors_are_known_of_one_arm_alone_both_are_compared_as_read():
 def test_a_stereotype_score_is_compared_as_the_measure_does():
     rng = np.random.default_rng(3)
     first, second = rng.random(50) < 0.5, rng.random(50) < 0.8
-    found, *_ = difference(
-        mean_sample(names(50), first, reference=0.4), mean_sample(names(50), second, reference=0.4)
-    )
+    found, *_ = difference(mean_sample(names(50), first, reference=0.4), mean_sample(names(50), second, reference=0.4))
     other = stereotype_difference_test(first - 0.5, second - 0.5, 0.4, rng=0)
     assert found.p_value == other.p_value
     assert found.estimate.value == pytest.approx(max(0, second.mean() - 0.4) - max(0, first.mean() - 0.4))
@@ -159,11 +155,7 @@ def test_a_planted_difference_of_a_spread_is_found():
         (mean_sample(names(3), [1, 0, 1]), mean_sample(names(3, 2), [1, 0, 1]), "share one picture"),
         (mean_sample([], []), mean_sample(names(3), [1, 0, 1]), "fewer than two"),
         (spread([1.0, 2.0]), spread([np.nan, 2.0]), "undefined"),
-        (
-            mean_sample(names(9), [0] * 9, reference=0.9),
-            mean_sample(names(9), [1, *[0] * 8], reference=0.9),
-            "neither",
-        ),
+        (mean_sample(names(9), [0] * 9, reference=0.9), mean_sample(names(9), [1, *[0] * 8], reference=0.9), "neither"),
     ],
 )
 def test_what_cannot_be_told_is_no_test_and_says_why(first, second, words):

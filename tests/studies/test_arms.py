@@ -195,10 +195,7 @@ def test_a_treatment_is_drawn_but_the_studys_own_prompt_is_what_is_measured(serv
 def test_one_arm_is_the_run_itself(services):
     plan = plan_study(ORIGINS, replace(NATIONALITIES, arms=(Arm(condition="fair"),)), services)
     assert plan.arms == ()
-    assert (
-        plan.manifest.id
-        == plan_study(ORIGINS, replace(NATIONALITIES, condition="fair"), services).manifest.id
-    )
+    assert plan.manifest.id == plan_study(ORIGINS, replace(NATIONALITIES, condition="fair"), services).manifest.id
 
 
 @pytest.mark.parametrize(
@@ -241,9 +238,7 @@ def test_an_arm_is_written_and_read_in_one_line():
 
 
 def test_what_an_arm_leaves_out_is_as_the_run_has_it():
-    settings = StudySettings(
-        condition="fair", guidance_scale=3.0, arms=(Arm(guidance_scale=5.0), Arm(model="x"))
-    )
+    settings = StudySettings(condition="fair", guidance_scale=3.0, arms=(Arm(guidance_scale=5.0), Arm(model="x")))
     assert [(one.model, one.condition, one.guidance_scale) for one in each_arm(settings)] == [
         ("calibration-renderer", "fair", 5.0),
         ("x", "fair", 3.0),

@@ -40,11 +40,7 @@ def test_an_unknown_name_lists_the_known_ones(sets):
 
 def test_an_attribute_typed_by_hand(sets):
     typed = find_attribute("wings | a bird with wings | a bird without wings", "bird", sets)
-    assert (typed.name, typed.positive, typed.negative) == (
-        "wings",
-        "a bird with wings",
-        "a bird without wings",
-    )
+    assert (typed.name, typed.positive, typed.negative) == ("wings", "a bird with wings", "a bird without wings")
     assert typed.reference is None
     rated = find_attribute("w|p|n|0.25|counted", "bird", sets)
     assert (rated.reference, rated.reference_source) == (0.25, "counted")

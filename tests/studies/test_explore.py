@@ -42,12 +42,7 @@ MAN = Attribute(
 NURSE = Attribute(name="nurse", positive="a nurse", negative="a doctor")
 
 SETTINGS = explore_settings(
-    concept="doctor",
-    attributes=(MAN, NURSE),
-    condition="fair",
-    n_images=6,
-    n_attribute_images=3,
-    num_inference_steps=2,
+    concept="doctor", attributes=(MAN, NURSE), condition="fair", n_images=6, n_attribute_images=3, num_inference_steps=2
 )
 RENDERED = explore_settings(SETTINGS, model="calibration-renderer", n_images=11)
 
@@ -206,17 +201,11 @@ def test_two_visitors_at_once_get_the_same_numbers_and_runs_of_their_own(service
 def test_long_prompts_are_said_to_be_cut(services):
     # The tiny models' tokenizers take 16 tokens, two of which mark start and end: "a doctor" and 12 more.
     long = "a {} " + "and so on " * 5 + "with a hat"
-    settings = explore_settings(
-        RENDERED, model="calibration-diffusion", template=long, n_images=2, attribute_a=""
-    )
+    settings = explore_settings(RENDERED, model="calibration-diffusion", template=long, n_images=2, attribute_a="")
     settings = explore_settings(settings, attribute_b="", num_inference_steps=1)
     (note,) = [note for note in run(settings, services).notes if "longer than" in note]
-    assert note.startswith(
-        "The prompt is longer than CLIP reads (22 tokens where 16 fit): “and so on with a hat”"
-    )
-    assert not any(
-        "longer than" in note for note in run(explore_settings(RENDERED, template=long), services).notes
-    )
+    assert note.startswith("The prompt is longer than CLIP reads (22 tokens where 16 fit): “and so on with a hat”")
+    assert not any("longer than" in note for note in run(explore_settings(RENDERED, template=long), services).notes)
 
 
 def test_a_deleted_picture_is_drawn_again_and_the_numbers_stay(services):

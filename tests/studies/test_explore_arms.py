@@ -28,11 +28,7 @@ from tests.studies.oasis_runs import real_services
 from tests.ui.fakes import FakeServices
 
 MAN = Attribute(
-    name="man",
-    positive="a photo of a man",
-    negative="a photo of a woman",
-    reference=0.6,
-    reference_source="x",
+    name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.6, reference_source="x"
 )
 OLD = Attribute(name="old", positive="a photo of an old person", negative="a photo of a young person")
 FAIR, EXTREME = Arm(condition="fair"), Arm(condition="extreme")

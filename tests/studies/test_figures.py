@@ -206,12 +206,7 @@ def test_dots_have_a_colour_per_group_and_a_shape_per_marker_and_the_legend_name
         "marker": ["Iranian", "Indian"] * 2,
     }
     axes = draw(figure("scatter", points)).axes[0]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
-        "fair",
-        "extreme",
-        "Iranian",
-        "Indian",
-    ]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["fair", "extreme", "Iranian", "Indian"]
     dots = [line for line in axes.lines if len(line.get_xdata()) == 1]
     looks = {(line.get_color(), line.get_marker()) for line in dots}
     assert len(looks) == 4

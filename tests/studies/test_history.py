@@ -42,12 +42,7 @@ def without_seconds(report):
 def test_the_list_tells_what_was_asked_and_how_it_ended(services):
     report = run(services)
     (line,) = list_runs(services, ME)
-    assert (line.run_id, line.study, line.status, line.saved) == (
-        report.run_id,
-        "t2iat-tests",
-        "finished",
-        True,
-    )
+    assert (line.run_id, line.study, line.status, line.saved) == (report.run_id, "t2iat-tests", "finished", True)
     assert line.asked == "2 % · tests: science_arts · n_permutations: 200 · seed 0"
     assert line.n_pictures == line.n_stored == report.n_images
     assert line.n_bytes == sum(image.path.stat().st_size for image in report.stored.values())
@@ -115,9 +110,7 @@ def test_a_stopped_run_goes_on_to_the_report_that_it_would_have_had(services, tm
 
 def test_a_design_of_ones_own_goes_on_too(services):
     tests = {**DESIGN.data}
-    own = replace(
-        DESIGN, name="mine", title="Mine", data=tests, options={**DESIGN.options, "tests": ["career_family"]}
-    )
+    own = replace(DESIGN, name="mine", title="Mine", data=tests, options={**DESIGN.options, "tests": ["career_family"]})
     settings = replace(SETTINGS, options={"n_permutations": 200})
     report = run(services, design=own, settings=settings)
     again = complete(go_on(services, ME, report.run_id))
@@ -143,9 +136,7 @@ def test_imported_pictures_that_are_gone_are_asked_for_again(services):
 
 
 def test_a_run_of_an_older_version_says_so(services):
-    old = Manifest(
-        id="abc", study="t2iat-tests", session=ME, title="Old", settings={}, rows=(), status="cancelled"
-    )
+    old = Manifest(id="abc", study="t2iat-tests", session=ME, title="Old", settings={}, rows=(), status="cancelled")
     services.manifests.save(old)
     with pytest.raises(InvalidInput, match="older version"):
         complete(go_on(services, ME, "abc"))

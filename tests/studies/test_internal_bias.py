@@ -85,9 +85,7 @@ def test_planted_sides_are_found_and_fair_has_none(published, fair):
 
 def test_more_is_found_of_what_is_planted_than_of_what_is_not(published, fair):
     clear = [
-        sum(
-            row["says"].startswith("Leans to men") or row["says"].startswith("Leans to women") for row in rows
-        )
+        sum(row["says"].startswith("Leans to men") or row["says"].startswith("Leans to women") for row in rows)
         for rows in (to_dict(published)["findings"], to_dict(fair)["findings"])
     ]
     assert clear[0] > clear[1]
@@ -116,9 +114,7 @@ def test_the_scores_are_those_of_the_measure_on_the_stored_pictures(services, pu
         return encoder.encode_texts(sentences)
 
     target = DESIGN.data["targets"][0]
-    sides = [
-        [a["prompt"] for a in DESIGN.data["image_attributes"] if a["gender"] == g] for g in ("male", "female")
-    ]
+    sides = [[a["prompt"] for a in DESIGN.data["image_attributes"] if a["gender"] == g] for g in ("male", "female")]
     words = [DESIGN.data["text_attributes"][g] for g in ("male", "female")]
     name = table3(published)["target"].iloc[0]
     target = next(t for t in DESIGN.data["targets"] if t["keyword"] == name)
@@ -147,19 +143,9 @@ def test_published_numbers_are_quoted(published, services):
         "Female-dominated targets, mean δ"
     ] == 0.05
     table4 = table_of(published, "table4").frame
-    assert list(table4["model"].unique()) == [
-        "this run",
-        "DALL-E 2, published",
-        "Stable Diffusion v2, published",
-    ]
+    assert list(table4["model"].unique()) == ["this run", "DALL-E 2, published", "Stable Diffusion v2, published"]
     printed = table4[table4["model"].str.startswith("DALL-E")].set_index("targets")
-    assert list(printed.loc["female", ["δ min", "δ max", "α max", "mean α", "n"]]) == [
-        0.01,
-        0.08,
-        26.06,
-        10.0,
-        14,
-    ]
+    assert list(printed.loc["female", ["δ min", "δ max", "α max", "mean α", "n"]]) == [0.01, 0.08, 26.06, 10.0, 14]
 
 
 def test_every_figure_can_be_drawn(published):
@@ -220,9 +206,7 @@ def test_the_same_run_is_the_same_and_a_stopped_one_goes_on(tmp_path):
     with pytest.raises(Cancelled):
         finish(run_study(DESIGN, settings, services, cancelled=lambda: next(asked)))
     first, again = (to_dict(finish(run_study(DESIGN, settings, services))) for _ in range(2))
-    assert {k: v for k, v in first.items() if k != "seconds"} == {
-        k: v for k, v in again.items() if k != "seconds"
-    }
+    assert {k: v for k, v in first.items() if k != "seconds"} == {k: v for k, v in again.items() if k != "seconds"}
     services.close()
 
 

@@ -39,11 +39,7 @@ def shots_of(design, **changes):
 
 def test_a_line_is_a_keyword_with_its_prompt_and_side_as_wanted():
     targets = OWN.data["targets"]
-    assert [t["prompt"] for t in targets] == [
-        "an image of a judge",
-        "an image of a nurse",
-        "an image of a mechanic",
-    ]
+    assert [t["prompt"] for t in targets] == ["an image of a judge", "an image of a nurse", "an image of a mechanic"]
     assert [t["dominated"] for t in targets] == ["unassigned", "female", "male"]
     shots = shots_of(OWN)
     # Three targets with 5 pictures, eight prompts of men and women with 3.
@@ -100,9 +96,7 @@ def test_the_mean_lean_of_a_target_s_pictures_is_its_ii(report):
 
 def test_a_missing_alpha_has_its_reason(services, report):
     strict = replace(OWN, options=OWN.options | {"minimum_text_text": 1.5})
-    row = table_of(
-        complete(run_study(strict, StudySettings(condition="extreme"), services)), "table3"
-    ).frame.loc[0]
+    row = table_of(complete(run_study(strict, StudySettings(condition="extreme"), services)), "table3").frame.loc[0]
     assert math.isnan(row["α"])
     assert "the texts hardly lean" in row["why no α"]
     assert (table_of(report, "table3").frame["why no α"] != "").tolist() == table_of(report, "table3").frame[

@@ -154,9 +154,7 @@ def test_coverage_counts_those_with_a_usable_majority(services, study):
     # Equal on two pictures, of which one failed; apart on the third; the fourth is skipped.
     said = [["feminine", "feminine"], ["not_two_people"] * 2, ["feminine", "masculine"]]
     for rater in range(2):
-        truth = {
-            (one, side): pair[rater] for one, pair in zip(ids, said, strict=False) for side in task.positions
-        }
+        truth = {(one, side): pair[rater] for one, pair in zip(ids, said, strict=False) for side in task.positions}
         simulate(services.labels, made, truth, error=0.0, rater=rater)
     progress = task_progress(services.labels, made.key)
     found = table(label_report(progress, labelled_items(services.labels, made.key)), "coverage")
@@ -188,9 +186,7 @@ def test_without_two_raters_nothing_is_said_of_agreement(services, study):
     empty = create_task(services.labels, pst_task(paired=True), task_pictures(
         candidates(study, "pst_paired")[:2], pst_task(paired=True)
     ))  # fmt: skip
-    report = label_report(
-        task_progress(services.labels, empty.key), labelled_items(services.labels, empty.key)
-    )
+    report = label_report(task_progress(services.labels, empty.key), labelled_items(services.labels, empty.key))
     assert not report.results.findings
     with pytest.raises(InvalidInput, match="nobody has answered"):
         people_labels(services.labels, empty.key)
@@ -209,9 +205,7 @@ def test_people_s_labels_correct_what_a_reader_gets_wrong(services, tmp_path):
     made = create_task(services.labels, task, pictures)
     set_status(services.labels, made.key, "open")
     score = seen.attributes[0]
-    called = dict(
-        zip([i.id for i in seen.images], score.similarity_positive > score.similarity_negative, strict=True)
-    )
+    called = dict(zip([i.id for i in seen.images], score.similarity_positive > score.similarity_negative, strict=True))
     # People see what the reader sees, but for every fifth picture that it calls a man: specificity suffers.
     men = [image_id for image_id, is_man in called.items() if is_man]
     people = called | dict.fromkeys(men[::5], False)

@@ -19,15 +19,11 @@ def saved(tmp_path, text):
 
 def test_words_are_read_whatever_their_case_and_blanks(tmp_path):
     path = saved(
-        tmp_path,
-        "rater,Image_ID,position,answer,comment\n1, x ,Left,Cannot identify,hm\n2,x,left,FEMININE,\n",
+        tmp_path, "rater,Image_ID,position,answer,comment\n1, x ,Left,Cannot identify,hm\n2,x,left,FEMININE,\n"
     )
     answers = read_answers(path, allowed=WORDS)
     assert answers.columns.tolist() == ["image_id", "position", "answer", "rater"]
-    assert answers.to_numpy().tolist() == [
-        ["x", "left", "cannot_identify", "1"],
-        ["x", "left", "feminine", "2"],
-    ]
+    assert answers.to_numpy().tolist() == [["x", "left", "cannot_identify", "1"], ["x", "left", "feminine", "2"]]
 
 
 def test_rows_without_an_answer_are_passed_over_and_a_byte_order_mark_is_too(tmp_path):

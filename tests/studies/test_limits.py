@@ -87,11 +87,7 @@ def test_an_import_is_counted_before_it_is_opened(services, tmp_path, monkeypatc
         Image.fromarray(np.full((8, 8, 3), i, dtype=np.uint8)).save(folder / f"{i}.png")
     monkeypatch.setattr("bias_core.runs.imports.decode", None)
     with pytest.raises(InvalidInput, match="explore on mine asks for 8 pictures"):
-        complete(
-            run_study(
-                find_design("explore"), own_pictures(StudySettings(images=str(folder.parent))), services
-            )
-        )
+        complete(run_study(find_design("explore"), own_pictures(StudySettings(images=str(folder.parent))), services))
 
 
 DOORS = [
@@ -128,16 +124,12 @@ def test_tools_over_http_and_mcp_say_the_limit(services):
     with pytest.raises(gr.Error, match="at most 7"):
         StudyTools(services).run_study("pst-power")
     with pytest.raises(gr.Error, match="at most 7"):
-        StudyTools(services).compare(
-            "doctor", arms=["condition=fair", "condition=extreme"], attributes=["man"]
-        )
+        StudyTools(services).compare("doctor", arms=["condition=fair", "condition=extreme"], attributes=["man"])
 
 
 def test_a_text_is_drawn_within_the_limit(tmp_path):
     services = FakeServices(tmp_path)
-    settings = StudySettings(
-        scale=0.004, options={"n_tokens": 1, "nationalities": ["Iranian"], "n_generated": 0}
-    )
+    settings = StudySettings(scale=0.004, options={"n_tokens": 1, "nationalities": ["Iranian"], "n_generated": 0})
     report = complete(run_study(find_design("oasis-stop"), settings, services))
     services.settings = services.settings.model_copy(update={"max_images": 7})
     cluster = str(report.pictures["cluster"].iloc[0])
@@ -153,9 +145,7 @@ NUMBERS = {
 
 
 def test_every_number_among_the_options_has_its_range():
-    lacking = {
-        (name, one.name) for name, numbers in NUMBERS.items() for one in numbers if None in (one.ge, one.le)
-    }
+    lacking = {(name, one.name) for name, numbers in NUMBERS.items() for one in numbers if None in (one.ge, one.le)}
     assert not lacking
 
 
@@ -182,9 +172,7 @@ def test_numbers_outside_of_their_range_are_refused_at_once(services, design):
 def test_steps_times_pixels_have_a_limit_of_their_own():
     limits = Settings(max_megapixel_steps=100)
     check_budget(100, limits, what="it", advice="less", n_steps=1, pixels=10**6)
-    with pytest.raises(
-        InvalidInput, match=r"200 million pixels.*at most 100 million here .*take fewer steps"
-    ):
+    with pytest.raises(InvalidInput, match=r"200 million pixels.*at most 100 million here .*take fewer steps"):
         check_budget(100, limits, what="it", advice="less", n_steps=2, pixels=10**6)
 
 
@@ -220,9 +208,7 @@ def test_stop_is_looked_at_while_an_exploration_or_a_comparison_is_laid_out(serv
     monkeypatch.setattr("bias_core.studies.limits._SECONDS_BETWEEN_LOOKS", -1.0)
     man = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman")
     arms = (Arm(condition="fair"), Arm(condition="published"))
-    one = explore_settings(
-        concept="nurse", model="calibration-renderer", n_images=7, attribute_a="", attribute_b=""
-    )
+    one = explore_settings(concept="nurse", model="calibration-renderer", n_images=7, attribute_a="", attribute_b="")
     several = compare_settings("nurse", arms, n_images=3, attributes=(man,))
     for settings in (one, several):
         with pytest.raises(Cancelled, match="before anything was drawn"):

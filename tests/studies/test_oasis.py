@@ -243,9 +243,7 @@ def test_means_of_scores_are_those_of_the_cells(world):
     users = findings(run(world, "oasis-internet-users", scale=0.025))
     cells = findings(run(world, NATIONALITIES, scale=0.025))
     for nationality in ("Iranian", "Indian", "Mexican"):
-        scores = [
-            f.estimate.value for k, f in cells.items() if k.startswith(nationality) and "stereotype" in k
-        ]
+        scores = [f.estimate.value for k, f in cells.items() if k.startswith(nationality) and "stereotype" in k]
         for summary, of in SUMMARIES.items():
             assert users[f"{nationality} {summary}"].estimate.value == pytest.approx(of(scores), abs=1e-9)
 

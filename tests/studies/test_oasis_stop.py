@@ -103,16 +103,12 @@ def test_pictures_are_drawn_from_the_closest_text_with_new_seeds(report, world):
 def test_closeness_is_the_mean_over_all_pairs(tmp_path):
     rng = np.random.default_rng(0)
     rows, others = (_unit(rng.normal(size=(n, 7))) for n in (5, 3))
-    cluster = Cluster(
-        nationality="x", number=1, frame=None, rows=rows, others=others, average=tmp_path, prompts=()
-    )
+    cluster = Cluster(nationality="x", number=1, frame=None, rows=rows, others=others, average=tmp_path, prompts=())
     pairs = [float(a @ b) for i, a in enumerate(rows) for j, b in enumerate(rows) if i != j]
     assert cluster.own_closeness() == pytest.approx(np.mean(pairs))
     across = [float(a @ b) for a in others for b in rows]
     assert cluster.closeness(others, 0.95, 0).value == pytest.approx(np.mean(across))
-    single = Cluster(
-        nationality="x", number=1, frame=None, rows=rows[:1], others=others, average=tmp_path, prompts=()
-    )
+    single = Cluster(nationality="x", number=1, frame=None, rows=rows[:1], others=others, average=tmp_path, prompts=())
     assert math.isnan(single.own_closeness())
 
 

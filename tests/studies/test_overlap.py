@@ -140,9 +140,7 @@ def study_data(services, **options):
     settings = with_options(DESIGN, STUDY)
     program = program_of(DESIGN)
     rows = RowMaker.build(settings, services)
-    return StudyData(settings, services, rows, ahead=program.ahead, **options), program.shots(
-        DESIGN, settings
-    )
+    return StudyData(settings, services, rows, ahead=program.ahead, **options), program.shots(DESIGN, settings)
 
 
 def test_a_study_embeds_and_captions_while_it_draws(slow):

@@ -18,16 +18,7 @@ from bias_core.studies.designs import find_design, list_designs, program_of
 from bias_core.studies.figures import to_bytes
 from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.study_report import table_of
-from bias_core.studies.study_types import (
-    Arm,
-    ArmReport,
-    Design,
-    Finding,
-    Results,
-    Sample,
-    StudySettings,
-    StudyTable,
-)
+from bias_core.studies.study_types import Arm, ArmReport, Design, Finding, Results, Sample, StudySettings, StudyTable
 from bias_core.studies.tbyb_arms import compare_conditions, compare_datasets, compare_objects
 from bias_core.types import Estimate
 
@@ -83,9 +74,7 @@ def test_pairs_alone_and_their_gap_stand_by_arm_and_beside_the_paper(reports):
 
 
 def test_fairness_is_compared_over_the_arms(reports):
-    report = reports(
-        "pst-fairness", scale=0.01, options={**ALONE, "aspects": ["occupation"], "power_images": 1}
-    )
+    report = reports("pst-fairness", scale=0.01, options={**ALONE, "aspects": ["occupation"], "power_images": 1})
     frame = table_of(report, "table6_arms").frame
     assert list(own_lines(frame)["arm"].unique()) == NAMES
     assert {"value", "low", "high"} <= set(frame)
@@ -155,9 +144,7 @@ def objects_of(name, *, of=("all prompts",), **measures):
         for sign, key in keys.items():
             estimate, sample = constant(measures[sign])
             metric = "distribution_bias"
-            findings.append(
-                Finding(key=f"{part} {key}", title=sign, metric=metric, estimate=estimate, sample=sample)
-            )
+            findings.append(Finding(key=f"{part} {key}", title=sign, metric=metric, estimate=estimate, sample=sample))
     results = Results(findings=tuple(findings))
     return ArmReport(name=name, settings=StudySettings(), results=results, n_planned=5, n_images=5)
 
@@ -201,9 +188,7 @@ def test_models_that_agree_in_everything_have_no_rank():
 
 
 def test_a_measure_that_an_arm_lacks_is_left_out_and_named():
-    first, second = (
-        objects_of(n, B_D=8.0 - i, H_J=0.6 + i / 10, M_G=0.1 + i / 10) for i, n in enumerate("ab")
-    )
+    first, second = (objects_of(n, B_D=8.0 - i, H_J=0.6 + i / 10, M_G=0.1 + i / 10) for i, n in enumerate("ab"))
     without = [f for f in second.results.findings if not f.key.endswith("distribution_bias")]
     second = replace(second, results=replace(second.results, findings=tuple(without)))
     (table,) = compare_objects(DESIGN, StudySettings(), [first, second]).tables
@@ -217,9 +202,7 @@ def test_many_models_at_once_are_normalised_as_one_table_is():
     values = rng.uniform(size=(7, 3))
     table = pd.DataFrame({"distribution_bias": values[2], "hallucination": values[3]})
     compared = compare_models(table, dimensions=["distribution_bias", "hallucination"])
-    assert normalise_over_models(values, "hallucination")[3] == pytest.approx(
-        compared["normalised_hallucination"]
-    )
+    assert normalise_over_models(values, "hallucination")[3] == pytest.approx(compared["normalised_hallucination"])
     assert normalise_over_models(values, "distribution_bias")[2] == pytest.approx(
         compared["normalised_distribution_bias"]
     )
@@ -235,9 +218,7 @@ def test_lines_of_the_arms_stand_together_and_turn_into_columns():
     def arm(name, values):
         frame = pd.DataFrame({"what": ["x", "y"], "v": values, "v low": values, "left": 0})
         table = StudyTable(key="t", title="t", frame=frame)
-        return ArmReport(
-            name=name, settings=StudySettings(), results=Results(tables=(table,)), n_planned=1, n_images=1
-        )
+        return ArmReport(name=name, settings=StudySettings(), results=Results(tables=(table,)), n_planned=1, n_images=1)
 
     arms = [arm("a", [1, 2]), arm("b", [3, 4])]
     frame = table_over_arms(arms, "t", ["what"], ["v"])
@@ -248,13 +229,7 @@ def test_lines_of_the_arms_stand_together_and_turn_into_columns():
         "v low": [1, 3, 2, 4],
     }
     wide = arms_as_columns(frame, ["what"], "v")
-    assert wide.to_dict("list") == {
-        "what": ["x", "y"],
-        "a": [1, 2],
-        "a low": [1, 2],
-        "b": [3, 4],
-        "b low": [3, 4],
-    }
+    assert wide.to_dict("list") == {"what": ["x", "y"], "a": [1, 2], "a low": [1, 2], "b": [3, 4], "b low": [3, 4]}
     assert table_over_arms(arms, "none", ["what"], ["v"]).empty
 
 

@@ -102,20 +102,14 @@ def test_roles_are_drawn_by_the_seed_one_of_each_level(services):
     assert first.equals(again)
     assert not first.index.equals(other.index)
     assert len(first) == 72
-    assert first.groupby("occupation")["level"].apply(list).map(tuple).unique().tolist() == [
-        ("powerful", "powerless")
-    ]
+    assert first.groupby("occupation")["level"].apply(list).map(tuple).unique().tolist() == [("powerful", "powerless")]
     assert set(first["role"]) == {
         "manager", "superviser", "leader", "CEO", "assistant", "employee", "worker", "intern",
     }  # fmt: skip
 
 
 def test_the_planted_share_of_each_occupation_lies_in_its_interval(published):
-    planted = {
-        rate.concept: 100 * rate.rate
-        for rate in published_rates()
-        if rate.source.endswith("Table 14, F (PST)")
-    }
+    planted = {rate.concept: 100 * rate.rate for rate in published_rates() if rate.source.endswith("Table 14, F (PST)")}
     table = frame(published, "table14")
     spelled = {"mechanic": "mechanician", "CEO": "ceo"}
     rates = [planted[spelled.get(name, name)] for name in table["occupation"]]
@@ -193,17 +187,12 @@ def test_own_occupations_have_no_published_numbers(services):
     report = run(FAIRNESS, StudySettings(options=options), services)
     assert report.n_planned == 2 * 2 * 2 * 2
     assert finding(report, "intervened_occupation").published is None
-    assert [f.key for f in report.results.findings if f.metric == "stereotype_gap"] == [
-        "difference_occupation"
-    ]
+    assert [f.key for f in report.results.findings if f.metric == "stereotype_gap"] == ["difference_occupation"]
 
 
 def test_the_same_run_twice_gives_the_same_report(services, small):
     again = run(OCCUPATIONS, SMALL, services)
-    one, two = (
-        {key: value for key, value in to_dict(report).items() if key != "seconds"}
-        for report in (small, again)
-    )
+    one, two = ({key: value for key, value in to_dict(report).items() if key != "seconds"} for report in (small, again))
     assert one == two
     assert "perceived" in to_markdown(small)
 
@@ -219,10 +208,7 @@ def test_a_stopped_run_goes_on(tmp_path):
 
 def test_a_diffusion_model_is_scored_without_a_record(services):
     settings = StudySettings(
-        model="calibration-diffusion",
-        scale=0.001,
-        num_inference_steps=2,
-        options=TRUSTING | {"single_images": 1},
+        model="calibration-diffusion", scale=0.001, num_inference_steps=2, options=TRUSTING | {"single_images": 1}
     )
     report = run(OCCUPATIONS, settings, services)
     assert report.n_images == 2 * 2 * 2 + 4
@@ -364,9 +350,7 @@ def test_people_s_answers_are_taken_instead_and_compared(services, small, tmp_pa
 
 def test_people_whom_nobody_labelled_are_left_out_and_counted(services, small, tmp_path):
     people = people_in(small, services)
-    labels = write_labels(
-        tmp_path / "labels.csv", [(*person, 1) for person in people if person[1] != "right"]
-    )
+    labels = write_labels(tmp_path / "labels.csv", [(*person, 1) for person in people if person[1] != "right"])
     report = run(OCCUPATIONS, replace(SMALL, labels=labels), services)
     n_right = sum(position == "right" for _, position, _ in people)
     assert f"Nobody labelled {n_right} of {len(people)} people" in " ".join(report.results.notes)
@@ -388,12 +372,7 @@ def test_labels_of_other_pictures_are_refused(services, tmp_path):
         (OCCUPATIONS, {"options": {"labeller": "people"}}, InvalidInput, "CSV"),
         (OCCUPATIONS, {"options": {"sentences": ["a man"]}}, InvalidInput, "two"),
         (OCCUPATIONS, {"options": {"margin": -0.1}}, InvalidInput, "-0.1"),
-        (
-            OCCUPATIONS,
-            {"options": {"single_images": 0}},
-            InvalidInput,
-            "single_images must be at least 1, got 0",
-        ),
+        (OCCUPATIONS, {"options": {"single_images": 0}}, InvalidInput, "single_images must be at least 1, got 0"),
         (OCCUPATIONS, {"labels": "nowhere.csv"}, StorageError, "nowhere"),
         (FAIRNESS, {"options": {"aspects": ["age"]}}, InvalidInput, "age"),
         (FAIRNESS, {"options": {"masculine": ["nurse"]}}, InvalidInput, "nurse"),

@@ -65,9 +65,7 @@ def test_what_was_drawn_is_what_is_scored(report):
 
 
 def test_the_sign_follows_the_stereotypes_that_were_chosen(services, report):
-    swapped = design_of_two(
-        BASE, {name: OTHER[looks] for name, looks in NAMES.items()}, n_paired=5, n_single=3
-    )
+    swapped = design_of_two(BASE, {name: OTHER[looks] for name, looks in NAMES.items()}, n_paired=5, n_single=3)
     assert score(complete(run_study(swapped, settings(), services))) == pytest.approx(-score(report))
 
 

@@ -106,9 +106,7 @@ def test_designs_of_ones_own_and_encoders_among_the_options_are_no_way_around(se
 
 
 def test_other_readers_read_other_pictures_and_people_need_none(services):
-    plan = plan_study(
-        find_design("t2iat-tests"), StudySettings(model=OTHER, encoder="org/clip", scale=0.01), services
-    )
+    plan = plan_study(find_design("t2iat-tests"), StudySettings(model=OTHER, encoder="org/clip", scale=0.01), services)
     assert plan.warning == ""
     assert explored(services, model=OTHER, encoder="org/clip").warning == ""
     assert explored(services, encoder="org/clip").warning == ""  # and those of the calibration world
@@ -137,9 +135,7 @@ def test_a_forced_exploration_says_so_first(services):
     assert report.warning.startswith("Forced: calibration-clip")
     assert to_markdown(report.report).splitlines()[2] == f"> **{report.warning}**"
     assert next(iter(to_dict(report.report).items())) == ("warning", report.warning)
-    assert header_html(report.report, "").startswith(
-        '<p class="warning" role="alert">Forced: calibration-clip'
-    )
+    assert header_html(report.report, "").startswith('<p class="warning" role="alert">Forced: calibration-clip')
     assert to_command(report.design, report.settings).endswith("--force")
 
 
@@ -322,9 +318,7 @@ def test_a_condition_exists_only_for_models_that_have_conditions(services):
     exported = to_markdown(report.report) + to_command(report.design, report.settings)
     assert "published" not in exported + header_html(report.report, "")
     study = complete(
-        run_study(
-            find_design("oasis-doctors"), StudySettings(model=OTHER, encoder="org/clip", scale=0.01), services
-        )
+        run_study(find_design("oasis-doctors"), StudySettings(model=OTHER, encoder="org/clip", scale=0.01), services)
     )
     assert study.settings.condition == services.manifests.get(study.run_id).settings["condition"] == ""
     assert f"pictures of {OTHER}, read by" in to_export(study).markdown

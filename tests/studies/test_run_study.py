@@ -147,10 +147,7 @@ def test_options_without_names_are_refused(options):
 def test_a_design_of_ones_own_is_checked_when_it_is_read(tmp_path):
     path = tmp_path / "mine.yaml"
     head = "title: t\nkind: association_tests\nreference: r\nwhere: w\nsummary: s\ndata: t2iat.yaml\n"
-    for options, words in (
-        ("{n_permutations: 0}", "at least 1, got 0"),
-        ("{crossing: both}", "one of turns, full"),
-    ):
+    for options, words in (("{n_permutations: 0}", "at least 1, got 0"), ("{crossing: both}", "one of turns, full")):
         path.write_text(head + f"options: {options}\n")
         with pytest.raises(InvalidInput, match=words):
             find_design(str(path))
@@ -288,13 +285,7 @@ def test_what_is_absent_is_said_in_words_in_report_page_and_on_the_command_line(
         for key, estimate in (("nothing", nothing), ("alone", alone))
     )
     frame = pd.DataFrame(
-        {
-            "who": ["a", None],
-            "STS": [0.5, np.nan],
-            "low": [np.nan] * 2,
-            "high": [np.nan] * 2,
-            "F": [np.nan, 1],
-        }
+        {"who": ["a", None], "STS": [0.5, np.nan], "low": [np.nan] * 2, "high": [np.nan] * 2, "F": [np.nan, 1]}
     )
     results = Results(findings=findings, tables=(StudyTable(key="t", title="T", frame=frame),))
     lacking = replace(report, results=results)

@@ -18,14 +18,7 @@ from bias_core.studies.explore_options import explore_settings
 from bias_core.studies.explore_report import Exploration
 from bias_core.studies.plain_values import decode, encode
 from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.saved_reports import (
-    SavedReport,
-    from_text,
-    keep_report,
-    open_report,
-    report_store,
-    to_text,
-)
+from bias_core.studies.saved_reports import SavedReport, from_text, keep_report, open_report, report_store, to_text
 from bias_core.studies.study_report import to_dict
 from bias_core.studies.study_types import StudyFigure, StudySettings
 from tests.explored import explore
@@ -80,9 +73,7 @@ def test_a_study_reads_back_equal(services, report):
 
 def test_an_exploration_reads_back_equal(services):
     nurse = next(item for item in load_attribute_sets() if item.key == "nurse")
-    settings = explore_settings(
-        concept="nurse", attributes=nurse.attributes, n_images=9, n_attribute_images=3
-    )
+    settings = explore_settings(concept="nurse", attributes=nurse.attributes, n_images=9, n_attribute_images=3)
     *_, found = explore(settings, services)
     saved = open_report(found.run_id, services)
     assert saved is not None
@@ -150,9 +141,7 @@ def test_pictures_that_are_gone_are_left_out_and_said(tmp_path):
 
 def test_an_exploration_whose_pictures_are_gone_keeps_its_numbers_and_says_so(tmp_path):
     services = FakeServices(tmp_path)
-    *_, found = explore(
-        explore_settings(concept="nurse", n_images=4, attribute_a="", attribute_b=""), services
-    )
+    *_, found = explore(explore_settings(concept="nurse", n_images=4, attribute_a="", attribute_b=""), services)
     found.images[0].path.unlink()
     report = open_report(found.run_id, services).report
     assert "1 of its 4 pictures are no longer stored" in report.results.notes[-1]

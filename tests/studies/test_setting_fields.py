@@ -207,7 +207,5 @@ def test_a_design_has_defaults_of_its_own_for_settings(tmp_path, services):
 
 
 def test_settings_of_older_runs_and_of_files_are_read_alike():
-    read = settings_from_dict(
-        {"seed": 3, "arms": [{"name": "a", "model": None}], "options": {"tests": ["x"]}}
-    )
+    read = settings_from_dict({"seed": 3, "arms": [{"name": "a", "model": None}], "options": {"tests": ["x"]}})
     assert (read.seed, read.arms[0].name, read.options) == (3, "a", {"tests": ["x"]})

@@ -15,14 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 YAML_FILES = ("attribute_sets", "internal_bias", "oasis", "pst", "t2iat", "tbyb")
-KEYS = (
-    "wang2023t2iat",
-    "wan2024pst",
-    "vice2023tbyb",
-    "mandal2024internal",
-    "dehdashtian2025oasis",
-    "bls2024",
-)
+KEYS = ("wang2023t2iat", "wan2024pst", "vice2023tbyb", "mandal2024internal", "dehdashtian2025oasis", "bls2024")
 
 
 def leaves(value: object) -> list[object]:
@@ -119,9 +112,7 @@ def test_table_14_and_table_7_name_the_same_occupations() -> None:
     study = read_study("pst")["occupations"]
     for gender in ("masculine", "feminine"):
         rows = read_table("pst_occupations.csv")
-        assert {row["occupation"] for row in rows if row["stereotyped_gender"] == gender} == set(
-            study[gender]
-        )
+        assert {row["occupation"] for row in rows if row["stereotyped_gender"] == gender} == set(study[gender])
         assert len(study[gender]) == 20
 
 
@@ -156,9 +147,7 @@ def test_internal_bias_has_the_prompts_of_table_5() -> None:
     targets = study["targets"]
     assert len(targets) == len({row["prompt"] for row in targets}) == 28
     assert [row["dominated"] for row in targets].count("male") == 14
-    counts = {
-        c: [row["category"] for row in targets].count(c) for c in ("occupation", "sport", "object", "scene")
-    }
+    counts = {c: [row["category"] for row in targets].count(c) for c in ("occupation", "sport", "object", "scene")}
     assert counts == {"occupation": 10, "sport": 6, "object": 6, "scene": 6}
     assert [row["gender"] for row in study["image_attributes"]] == ["male"] * 4 + ["female"] * 4
     assert [len(study["text_attributes"][gender]) for gender in ("male", "female")] == [10, 10]
@@ -195,10 +184,7 @@ def test_the_45_cells_of_oasis_are_the_positive_part_of_the_difference() -> None
 
 
 def test_oasis_gives_the_same_rates_in_its_table_and_its_attributes() -> None:
-    table = {
-        (row["nationality"], row["attribute"]): float(row["reference"])
-        for row in read_table("oasis_table1.csv")
-    }
+    table = {(row["nationality"], row["attribute"]): float(row["reference"]) for row in read_table("oasis_table1.csv")}
     entries = read_study("oasis")["nationalities"]
     sentences = {
         (nationality, attribute["name"]): 100 * attribute["reference"]
@@ -211,10 +197,7 @@ def test_oasis_gives_the_same_rates_in_its_table_and_its_attributes() -> None:
 
 def test_tbyb_has_420_general_and_60_task_oriented_prompts_without_a_brand() -> None:
     assert (len(read_table("tbyb_objects.csv")), len(read_table("tbyb_occupations.csv"))) == (100, 40)
-    assert (
-        len(read_table("tbyb_general_evaluations.csv")),
-        len(read_table("tbyb_task_evaluations.csv")),
-    ) == (8, 12)
+    assert (len(read_table("tbyb_general_evaluations.csv")), len(read_table("tbyb_task_evaluations.csv"))) == (8, 12)
     study = read_study("tbyb")
     for trigger, scenes in study["task_oriented"]["triggers"].items():
         assert len(set(scenes)) == 20
@@ -240,9 +223,7 @@ def test_attribute_sets_are_complete_and_their_rates_have_a_source() -> None:
 
 def test_rates_of_men_in_occupations_are_one_minus_the_labour_share() -> None:
     labour = {row["occupation"]: row["f_labour"] for row in read_table("pst_occupations.csv")}
-    men = [
-        a for entry in read_study("attribute_sets")["sets"] for a in entry["attributes"] if a["name"] == "man"
-    ]
+    men = [a for entry in read_study("attribute_sets")["sets"] for a in entry["attributes"] if a["name"] == "man"]
     stated = [a for a in men if "bls2024" in a["reference_source"]]
     assert len(stated) == 14
     for attribute in stated:
@@ -258,9 +239,7 @@ def test_all_prompts_holds_each_prompt_once_and_no_open_slot() -> None:
 
 def test_all_prompts_holds_the_counted_prompts_of_each_paper() -> None:
     prompts = all_prompts()
-    singles = [
-        p for p in prompts if re.fullmatch(r"Generate a picture of one [\w ]+\.", p) and " left " not in p
-    ]
+    singles = [p for p in prompts if re.fullmatch(r"Generate a picture of one [\w ]+\.", p) and " left " not in p]
     paired = [p for p in prompts if p.startswith("Generate") and p.endswith("on the right.")]
     fairness = [p for p in prompts if p.endswith("irrespective of their gender.")]
     # 40 occupations + 36 x 8 roles; 20 x 20 x 2 pairs of occupations + 36 x 4 x 4 x 2 pairs of roles.
@@ -279,10 +258,7 @@ def test_yaml_is_written_without_duplicate_keys() -> None:
     def no_duplicates(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[object, object]:
         keys = [loader.construct_object(key) for key, _ in node.value]
         assert len(keys) == len(set(keys)), f"line {node.start_mark.line + 1}"
-        return {
-            loader.construct_object(key): loader.construct_object(value, deep=True)
-            for key, value in node.value
-        }
+        return {loader.construct_object(key): loader.construct_object(value, deep=True) for key, value in node.value}
 
     Strict.add_constructor("tag:yaml.org,2002:map", no_duplicates)
     for name in YAML_FILES:

@@ -29,8 +29,7 @@ TESTS, OCCUPATIONS, AMPLIFICATION, HUMAN = (
 )
 TWO_OCCUPATIONS = replace(
     OCCUPATIONS,
-    data=OCCUPATIONS.data
-    | {"occupations": OCCUPATIONS.data["occupations"] | {"list": ["librarian", "police"]}},
+    data=OCCUPATIONS.data | {"occupations": OCCUPATIONS.data["occupations"] | {"list": ["librarian", "police"]}},
 )
 FLOWERS = StudySettings(scale=0.04, options={"tests": ["flowers_insects"], "n_permutations": 500})
 JUDGED = StudySettings(scale=0.01)
@@ -199,15 +198,9 @@ def test_the_published_order_is_that_of_the_signed_scores_of_both_concepts(judge
     assert found.estimate.value == pytest.approx(expected)
     assert math.isnan(found.estimate.low)
     # Table 1's S in this form against Table 2's choices is what the paper calls 0.55.
-    tests = {
-        test[side]: test["score"] * sign
-        for test in HUMAN.data["tests"]
-        for side, sign in (("x", 1), ("y", -1))
-    }
+    tests = {test[side]: test["score"] * sign for test in HUMAN.data["tests"] for side, sign in (("x", 1), ("y", -1))}
     lines = HUMAN.data["human_comparison"]["scores"]
-    tau = stats.kendalltau(
-        [tests[line["concept"]] for line in lines], [line["score"] for line in lines]
-    ).statistic
+    tau = stats.kendalltau([tests[line["concept"]] for line in lines], [line["score"] for line in lines]).statistic
     assert f"{tau:.4f}" in found.says
     assert round(tau, 2) == found.published
 
@@ -311,7 +304,5 @@ def test_a_diffusion_model_is_measured_the_same_twice(services, design):
     options = {"tests": ["science_arts"]} if design is HUMAN else {}
     settings = StudySettings(scale=0.001, options=options, **DRAWN_BY_DIFFUSION)
     one, two = (to_dict(run(design, settings, services)) for _ in range(2))
-    assert {k: v for k, v in one.items() if k != "seconds"} == {
-        k: v for k, v in two.items() if k != "seconds"
-    }
+    assert {k: v for k, v in one.items() if k != "seconds"} == {k: v for k, v in two.items() if k != "seconds"}
     assert all(row["drawn"] is None for row in one["findings"])

@@ -134,9 +134,7 @@ def test_words_of_the_prompt_are_left_out_of_the_distribution_on_request(service
         for word in extract_objects(caption)
         if word not in extract_objects(prompt)
     )
-    assert values(without)["all prompts: B_D"]["value"] == pytest.approx(
-        distribution_bias(list(counts.values()))
-    )
+    assert values(without)["all prompts: B_D"]["value"] == pytest.approx(distribution_bias(list(counts.values())))
     assert values(without)["all prompts: H_J"]["value"] == values(general)["all prompts: H_J"]["value"]
 
 
@@ -318,10 +316,7 @@ def test_every_other_prompt_names_other_objects_and_is_the_same_for_a_seed():
     found = other_prompts(prompts * 3, [0] * 4 + [1] * 4 + [2] * 4)
     assert found[:4] == other_prompts(prompts, [0] * 4)
     for prompt, other in zip(prompts * 3, found, strict=True):
-        assert set(extract_objects(prompt)) - {"man", "person"} != set(extract_objects(other)) - {
-            "man",
-            "person",
-        }
+        assert set(extract_objects(prompt)) - {"man", "person"} != set(extract_objects(other)) - {"man", "person"}
     others = {prompt: {found[i], found[i + 4], found[i + 8]} for i, prompt in enumerate(prompts)}
     assert others["a dog"] == {"a person holding a cup", "a man with a cup", "a cat"}
     # A man is a person, and a cup a cup: these two name the same.
@@ -334,10 +329,7 @@ def test_a_sentence_can_be_the_negative(services, general):
     report = finish(run_study(GENERAL, replace(SMALL, options={"negative": "a picture"}), services))
     stronger = "all prompts: M_G against the stronger negative"
     assert values(report)[stronger]["value"] != values(general)[stronger]["value"]
-    assert (
-        values(report)["all prompts: M_G against a blank"]
-        == values(general)["all prompts: M_G against a blank"]
-    )
+    assert values(report)["all prompts: M_G against a blank"] == values(general)["all prompts: M_G against a blank"]
 
 
 @pytest.fixture(scope="module")
@@ -361,9 +353,7 @@ def test_a_captioned_dataset_is_measured_as_it_is(services, dataset, task):
         distribution_bias(
             list(
                 Counter(
-                    word
-                    for caption in captions_and_prompts(services, report)[0]
-                    for word in extract_objects(caption)
+                    word for caption in captions_and_prompts(services, report)[0] for word in extract_objects(caption)
                 ).values()
             )
         )
@@ -407,9 +397,7 @@ def test_the_same_run_is_the_same_and_a_stopped_one_goes_on(tmp_path):
     n_captioned = services.scribe.n_captioned
     again = to_dict(finish(run_study(TASK, SMALL, services)))
     assert services.scribe.n_captioned == n_captioned + 1  # the blank that asks whether it is there
-    assert {k: v for k, v in first.items() if k != "seconds"} == {
-        k: v for k, v in again.items() if k != "seconds"
-    }
+    assert {k: v for k, v in first.items() if k != "seconds"} == {k: v for k, v in again.items() if k != "seconds"}
     services.close()
 
 

@@ -77,14 +77,7 @@ def test_a_reader_that_guesses_is_found_out():
 def test_psi_is_taken_on_the_side_that_is_planted():
     told = {"fair": (0.5, 0.52), "published": (0.2, 0.25), "extreme": (0.0, 0.01)}
     lines = [
-        {
-            "concept": "nurse",
-            "attribute": "gender",
-            "value": "masculine",
-            "condition": c,
-            "planted": p,
-            "measured": m,
-        }
+        {"concept": "nurse", "attribute": "gender", "value": "masculine", "condition": c, "planted": p, "measured": m}
         for c, (p, m) in told.items()
     ]
     (order,) = _orders(pd.DataFrame(lines)).to_dict("records")
@@ -96,9 +89,7 @@ def test_psi_is_taken_on_the_side_that_is_planted():
 def test_measures_are_repeated_on_new_pictures(services):
     design = find_design("validity-measures")
     data = {**design.data, "concepts": design.data["concepts"][:1]}
-    report, _ = finish(
-        run_study(replace(design, data=data, images_per_prompt=16), StudySettings(scale=0.1), services)
-    )
+    report, _ = finish(run_study(replace(design, data=data, images_per_prompt=16), StudySettings(scale=0.1), services))
     table = table_of(report, "repetitions").frame
     assert set(table["measure"]) == set(MEASURES)
     prevalence = table[table["measure"] == "attribute_prevalence"]
@@ -133,11 +124,7 @@ def test_the_association_test_is_repeated(services):
 
 @pytest.mark.parametrize(
     ("name", "conditions"),
-    [
-        ("validity-measures", ["extreme", "fair"]),
-        ("validity-pairs", ["fair"]),
-        ("validity-rates", ["trigger"]),
-    ],
+    [("validity-measures", ["extreme", "fair"]), ("validity-pairs", ["fair"]), ("validity-rates", ["trigger"])],
 )
 def test_conditions_that_are_no_ladder_are_refused(services, name, conditions):
     settings = StudySettings(options={"conditions": conditions})
@@ -148,8 +135,7 @@ def test_conditions_that_are_no_ladder_are_refused(services, name, conditions):
 def test_every_measure_takes_a_sample():
     rng = np.random.default_rng(1)
     rows = {
-        name: rng.normal(size=(5 + i, 7))
-        for i, name in enumerate(("neutral", "a", "b", "attribute_a", "attribute_b"))
+        name: rng.normal(size=(5 + i, 7)) for i, name in enumerate(("neutral", "a", "b", "attribute_a", "attribute_b"))
     }
     texts = {name: rng.normal(size=(2, 7)) for name in ("sentences", "text_a", "text_b")}
     unit = {k: v / np.linalg.norm(v, axis=1, keepdims=True) for k, v in (rows | texts).items()}

@@ -56,9 +56,7 @@ def objects(services):
 
 def test_the_planted_score_is_the_mean_over_people(pairs):
     table = table_of(pairs, "repetitions").frame
-    target = table.drop_duplicates(["measure", "variant", "condition"]).set_index(["variant", "condition"])[
-        "target"
-    ]
+    target = table.drop_duplicates(["measure", "variant", "condition"]).set_index(["variant", "condition"])["target"]
     # wan2024pst, Table 14, micro STS in pairs: 75 mover, 65 guard, 60 librarian, 40 assistant; mean 60.
     assert target["in pairs, by the reader", "published"] == pytest.approx(60.0)
     # Alone 33.33, 100 (planted as 96), 33.33, -33.33: (33.33 + 96 + 33.33 - 33.33) / 4 = 32.33.

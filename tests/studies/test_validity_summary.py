@@ -23,9 +23,7 @@ def measurements(*, measure="signed_difference", slope=1.0, bias=0.0, width=1.0,
         for repetition in range(n):
             value = slope * true + bias + rng.normal(0, 0.1)
             estimate = normal_estimate(value, 0.1 * width, n=31, null_value=0.0)
-            rows.append(
-                measured(measure, estimate, target=slope * true, condition=condition, repetition=repetition)
-            )
+            rows.append(measured(measure, estimate, target=slope * true, condition=condition, repetition=repetition))
     return pd.DataFrame(rows)
 
 

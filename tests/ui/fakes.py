@@ -175,9 +175,7 @@ class PixelEncoder:
     name = "pixels-2"
 
     def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
-        rows = np.stack(
-            [np.asarray(i.convert("RGB").resize((16, 16)), dtype=np.float32).ravel() for i in images]
-        )
+        rows = np.stack([np.asarray(i.convert("RGB").resize((16, 16)), dtype=np.float32).ravel() for i in images])
         rows = rows / 255 - _mean()
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 

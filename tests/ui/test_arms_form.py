@@ -75,17 +75,13 @@ def test_the_count_is_of_all_arms_and_says_the_limit(tab: ObjectsTab) -> None:
     assert count(*THREE) == 3 * count()
     assert count(Arm(), Arm(images="old.zip")) == count()
     most = f"{tab.services.settings.max_images:,}"
-    assert f"in 3 arms; a run has at most {most} pictures in 8 arms" in tab.on_count(
-        *values_of(tab, THREE, percent=3)
-    )
+    assert f"in 3 arms; a run has at most {most} pictures in 8 arms" in tab.on_count(*values_of(tab, THREE, percent=3))
     assert "in 2 arms, 1 of them of pictures brought along" in tab.on_count(
         *values_of(tab, (Arm(), Arm(images="old.zip")), percent=3)
     )
 
 
-def test_a_comparison_shows_arms_and_ranks_before_differences(
-    tab: ObjectsTab, compared: dict[Any, Any]
-) -> None:
+def test_a_comparison_shows_arms_and_ranks_before_differences(tab: ObjectsTab, compared: dict[Any, Any]) -> None:
     assert "no picture" not in compared[tab.parts["status"]]
     numbers = compared[tab.parts["findings"]]
     places = [numbers.index(title) for title in ("Each arm", "Ranks of the arms", "Differences between")]
@@ -121,9 +117,7 @@ def test_own_pictures_of_an_arm_do_not_travel_in_an_address(compared: dict[Any, 
     assert address_of("objects", own) == "?tab=objects"
 
 
-def test_pictures_are_grouped_by_arm_with_equally_many_of_each(
-    tab: ObjectsTab, compared: dict[Any, Any]
-) -> None:
+def test_pictures_are_grouped_by_arm_with_equally_many_of_each(tab: ObjectsTab, compared: dict[Any, Any]) -> None:
     look: Look = compared[tab.pictures.look]
     arms = list(look.rows()["arm"])
     each = min(MOST_SHOWN // 3, len(look.report.pictures) // 3)  # type: ignore[arg-type]

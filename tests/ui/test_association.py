@@ -104,9 +104,7 @@ def test_words_of_the_visitor_are_never_markup(report: StudyReport) -> None:
     assert any("&lt;img" in part for part in parts)
 
 
-def test_the_extremes_are_the_lowest_and_highest_pictures_and_none_is_shown_twice(
-    report: StudyReport,
-) -> None:
+def test_the_extremes_are_the_lowest_and_highest_pictures_and_none_is_shown_twice(report: StudyReport) -> None:
     frame = report.pictures
     assert frame is not None
     neutral = frame[frame["association"].notna() & (frame["side"] == "y")].sort_values("association")
@@ -115,13 +113,9 @@ def test_the_extremes_are_the_lowest_and_highest_pictures_and_none_is_shown_twic
     ids = neutral["image_id"].tolist()
     # Of 15 pictures the 4 lowest, the lowest first, and the 4 highest, the highest first.
     assert shown == ids[:4] + ids[::-1][:4]
-    three = extremes_html(
-        report, "association", [Ends(title="Arts", frame=neutral.head(3))], low="l", high="h"
-    )
+    three = extremes_html(report, "association", [Ends(title="Arts", frame=neutral.head(3))], low="l", high="h")
     assert three.count("data-image") == 2
-    assert (
-        extremes_html(report, "association", [Ends(title="A", frame=neutral.head(1))], low="", high="") == ""
-    )
+    assert extremes_html(report, "association", [Ends(title="A", frame=neutral.head(1))], low="", high="") == ""
 
 
 def test_only_a_picture_of_this_report_opens(report: StudyReport) -> None:

@@ -99,9 +99,7 @@ def test_an_open_page_costs_the_server_little(fakes: FakeServices) -> None:
 
 
 def explored(services: FakeServices) -> ExploreReport:
-    settings = ExploreSettings(
-        concept="nurse", model="calibration-renderer", n_images=3, n_attribute_images=1
-    )
+    settings = ExploreSettings(concept="nurse", model="calibration-renderer", n_images=3, n_attribute_images=1)
     *_, report = explore(settings, services, session="me")
     assert isinstance(report, ExploreReport)
     return report

@@ -75,9 +75,7 @@ def test_counts_that_cannot_be_are_refused_and_huge_ones_reach_the_limit_of_a_ru
     assert read_form(form(n_images=10**6)).options.n_images == 10**6
 
 
-@pytest.mark.parametrize(
-    ("text", "share"), [("0.56", 0.56), ("56 %", 0.56), ("56%", 0.56), ("0,5", 0.5), ("", None)]
-)
+@pytest.mark.parametrize(("text", "share"), [("0.56", 0.56), ("56 %", 0.56), ("56%", 0.56), ("0,5", 0.5), ("", None)])
 def test_a_rate_may_be_a_share_a_percentage_or_nothing(text: str, share: float | None) -> None:
     assert read_table([[*MAN[:3], text, ""]])[0].reference == share
 

@@ -36,24 +36,14 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "host",
-    [
-        "localhost",
-        "localhost:7860",
-        "LocalHost:1",
-        "127.0.0.1:7860",
-        "[::1]:7860",
-        "192.168.1.5",
-        "my.lab:80",
-    ],
+    "host", ["localhost", "localhost:7860", "LocalHost:1", "127.0.0.1:7860", "[::1]:7860", "192.168.1.5", "my.lab:80"]
 )
 def test_names_of_this_machine_numbers_and_names_of_the_settings_are_answered(host: str) -> None:
     assert asked(Settings(allowed_hosts="my.lab, other.lab"), host) == 200
 
 
 @pytest.mark.parametrize(
-    "host",
-    ["evil.example", "localhost.evil.example", "evil.example:7860", "", "my.lab.evil", "[", "127.0.0.1.x"],
+    "host", ["evil.example", "localhost.evil.example", "evil.example:7860", "", "my.lab.evil", "[", "127.0.0.1.x"]
 )
 @pytest.mark.parametrize("path", PATHS)
 def test_other_names_are_refused_on_every_path(host: str, path: str) -> None:

@@ -72,9 +72,7 @@ def test_a_side_is_named_where_the_interval_lies_on_it(report: StudyReport) -> N
 
 def test_an_interval_across_0_is_no_side_and_no_proof(report: StudyReport) -> None:
     unclear = changed(report, **{"MCAS low": -0.1, "MCAS high": 0.1})
-    assert view.headline(unclear) == (
-        "None of 3 targets leans clearly to men or women; none is shown to be even."
-    )
+    assert view.headline(unclear) == ("None of 3 targets leans clearly to men or women; none is shown to be even.")
     even = changed(report, **{"II − TT low": -0.1, "II − TT high": 0.1})
     assert "not told apart from nothing" in view.flow_html(even, "man")
 

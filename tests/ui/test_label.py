@@ -258,9 +258,7 @@ def test_answers_are_shown_compared_taken_along_and_used(
     assert "choose a run" in told[scores.parts["use_status"]]
 
 
-def test_an_exploration_is_corrected_by_people(
-    tab: LabelTab, services: FakeServices, visitor: Visitor
-) -> None:
+def test_an_exploration_is_corrected_by_people(tab: LabelTab, services: FakeServices, visitor: Visitor) -> None:
     man = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
     settings = explore_settings(
         concept="doctor", attributes=(man,), model="calibration-renderer", attribute_a="", attribute_b=""
@@ -278,9 +276,7 @@ def test_an_exploration_is_corrected_by_people(
     assert "must have answered both" in told[tab.scores.parts["use_status"]]
 
 
-def test_texts_are_changed_as_a_new_version_and_shown_as_text(
-    tab: LabelTab, visitor: Visitor, run: str
-) -> None:
+def test_texts_are_changed_as_a_new_version_and_shown_as_text(tab: LabelTab, visitor: Visitor, run: str) -> None:
     key = made(tab, visitor, run)
     told = tab.on_change(visitor, None, key, None, EVIL, "Look twice.", "You may stop.", "", 20)
     assert "Version 2" in told[tab.parts["status"]]
@@ -362,9 +358,7 @@ def test_the_owner_s_key_is_kept_by_the_browser_and_the_report_is_made_anew(
     fresh.leave()
 
 
-def test_limits_of_joining_are_the_owner_s(
-    tab: LabelTab, services: FakeServices, visitor: Visitor, run: str
-) -> None:
+def test_limits_of_joining_are_the_owner_s(tab: LabelTab, services: FakeServices, visitor: Visitor, run: str) -> None:
     key = made(tab, visitor, run)
     told = tab.on_change(visitor, None, key, None, "T", "", "You may stop.", "", 10, 30, 60)
     assert "Version 2" in told[tab.parts["status"]]

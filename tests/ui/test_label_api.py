@@ -72,9 +72,7 @@ def test_a_rater_reads_agrees_answers_takes_back_and_deletes(
     me = {"X-Rater-Code": joined["code"]}
     assert client.get("/label/mine", headers=me).json() == joined["task"]
     turn = client.get("/label/next", headers=me).json()
-    assert set(turn) == {
-        *("item", "picture", "questions", "answers", "chosen", "progress", "can_undo", "done"),
-    }
+    assert set(turn) == {*("item", "picture", "questions", "answers", "chosen", "progress", "can_undo", "done")}
     assert [question["position"] for question in turn["questions"]] == ["left", "right"]
     assert turn["progress"] == {"answered": 0, "left": 5}
     picture = client.get("/" + turn["picture"])
@@ -96,9 +94,7 @@ def test_a_rater_reads_agrees_answers_takes_back_and_deletes(
     assert given_answers(fakes.labels, task.key) == []
 
 
-def test_every_reply_is_closed_to_caches_frames_and_other_sites(
-    client: TestClient, rater: dict[str, str]
-) -> None:
+def test_every_reply_is_closed_to_caches_frames_and_other_sites(client: TestClient, rater: dict[str, str]) -> None:
     turn = client.get("/label/next", headers=rater)
     picture = client.get("/" + turn.json()["picture"])
     refused = client.get("/label/next", headers={"X-Rater-Code": "wrong"})
@@ -180,9 +176,7 @@ def test_a_body_without_an_end_is_cut_off(client: TestClient, rater: dict[str, s
         for _ in range(1000):
             yield b" " * 1024
 
-    reply = client.post(
-        "/label/undo", headers=rater | {"Content-Type": "application/json"}, content=endless()
-    )
+    reply = client.post("/label/undo", headers=rater | {"Content-Type": "application/json"}, content=endless())
     assert reply.status_code == 413
 
 
@@ -371,9 +365,7 @@ def test_every_route_is_in_the_table_of_routes(fakes: FakeServices) -> None:
     rows = [line.split() for line in label_api.__doc__.splitlines() if "``/label/" in line]
     documented = {(row[0], row[1].strip("`").partition("<")[0]) for row in rows}
     made = LabelDoor(fakes).routes()
-    assert documented == {
-        (min((route.methods or set()) - {"HEAD"}), route.path.partition("{")[0]) for route in made
-    }
+    assert documented == {(min((route.methods or set()) - {"HEAD"}), route.path.partition("{")[0]) for route in made}
 
 
 def test_a_server_that_is_told_to_stop_copies_and_closes_first(tmp_path: Path) -> None:

@@ -35,13 +35,7 @@ SECRET = "of this test alone"
 
 def userinfo(sub: str, name: str = "ada") -> dict[str, str]:
     there = f"https://hub.test/{name}"
-    return {
-        "sub": sub,
-        "name": "Ada",
-        "preferred_username": name,
-        "profile": there,
-        "picture": f"{there}.png",
-    }
+    return {"sub": sub, "name": "Ada", "preferred_username": name, "profile": there, "picture": f"{there}.png"}
 
 
 def signed_in(sub: str, name: str = "ada") -> gr.OAuthProfile:
@@ -211,9 +205,7 @@ def ask(url: str, index: int, data: list[Any], headers: dict[str, str]) -> str:
     raise AssertionError("no answer")
 
 
-def test_the_page_knows_a_user_by_the_signed_cookie_alone(
-    space: tuple[Served, LabelStore], tmp_path: Path
-) -> None:
+def test_the_page_knows_a_user_by_the_signed_cookie_alone(space: tuple[Served, LabelStore], tmp_path: Path) -> None:
     served, store = space
     task = create_task(store, pst_task(paired=True), pictures(tmp_path, 2), hub_user="1001")
     url, mine, there = served.url, f"{task.task.id}.", listeners(served.url)

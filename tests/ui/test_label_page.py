@@ -19,9 +19,7 @@ def client() -> TestClient:
 @pytest.mark.parametrize(
     ("path", "kind"), [("/label", "html"), ("/label/label.css", "css"), ("/label/label.js", "javascript")]
 )
-def test_the_page_is_closed_to_frames_and_to_scripts_of_others(
-    client: TestClient, path: str, kind: str
-) -> None:
+def test_the_page_is_closed_to_frames_and_to_scripts_of_others(client: TestClient, path: str, kind: str) -> None:
     reply = client.get(path, headers={"Sec-Fetch-Site": "cross-site"})  # a link in somebody's mail
     assert reply.status_code == 200
     assert kind in reply.headers["content-type"]
@@ -33,12 +31,7 @@ def test_the_page_is_closed_to_frames_and_to_scripts_of_others(
 
 
 def test_nothing_else_of_the_folder_is_served(client: TestClient) -> None:
-    for path in (
-        "/label/index.html",
-        "/label/../models.yaml",
-        "/label/%2e%2e/models.yaml",
-        "/label/label.js/x",
-    ):
+    for path in ("/label/index.html", "/label/../models.yaml", "/label/%2e%2e/models.yaml", "/label/label.js/x"):
         assert client.get(path).status_code == 404
 
 
@@ -46,8 +39,6 @@ def test_the_page_fetches_nothing_from_elsewhere_and_writes_no_html() -> None:
     for path in PAGE.iterdir():
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"https?://|@import|url\(", text), path.name
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text), (
-            path.name
-        )
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text), path.name
     page = (PAGE / "index.html").read_text(encoding="utf-8")
     assert not re.search(r"<script(?![^>]*\bsrc=)|\bstyle=|\bon[a-z]+=", page)  # the policy would stop it

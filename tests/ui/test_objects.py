@@ -55,9 +55,7 @@ def test_each_picture_has_its_caption_and_what_it_adds(own: StudyReport) -> None
 def test_the_headline_names_the_object_that_towers_and_how_far_pictures_stray(own: StudyReport) -> None:
     top = table_of(own, "top_objects").frame.iloc[0]
     text = headline(own)
-    assert text.startswith(
-        f"“{top['object']}” is what captions name most, in {top['pictures with it']} of 16"
-    )
+    assert text.startswith(f"“{top['object']}” is what captions name most, in {top['pictures with it']} of 16")
     assert "(H_J)" in text
     assert "(M_G)" in text
     assert "Captions call the people" in text
@@ -145,9 +143,7 @@ def test_own_prompts_are_run_whole(services: FakeServices) -> None:
     own: dict[str, Any] = {"prompts": "a doctor\n\n a  nurse \na doctor", "n": 5}
     design = tab.own_design(tab.designs["tbyb-dataset"], own)
     assert design.data["prompts"] == ["a doctor", "a nurse"]
-    settings = tab.own_settings(
-        StudySettings(scale=0.04, options={"triggers": ["burger"], "exclude_prompt": True})
-    )
+    settings = tab.own_settings(StudySettings(scale=0.04, options={"triggers": ["burger"], "exclude_prompt": True}))
     assert settings == StudySettings(options={"exclude_prompt": True})
 
 

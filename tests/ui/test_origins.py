@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 EVIL = "<img src=x onerror=alert(1)>"
 ATTRIBUTES = tuple(
-    Attribute(name=name, positive=f"{name}, shown", negative=f"{name}, not shown")
-    for name in ("beard", EVIL, "hat")
+    Attribute(name=name, positive=f"{name}, shown", negative=f"{name}, not shown") for name in ("beard", EVIL, "hat")
 )
 STEPS = 6
 
@@ -47,9 +46,7 @@ def own(study: str, n: int) -> Any:
 
 @pytest.fixture(scope="module")
 def traced(services: FakeServices) -> StudyReport:
-    settings = StudySettings(
-        model="calibration-diffusion", num_inference_steps=STEPS, options={"n_predicted": 100}
-    )
+    settings = StudySettings(model="calibration-diffusion", num_inference_steps=STEPS, options={"n_predicted": 100})
     return complete(run_study(own("oasis-spi", 5), settings, services))
 
 
@@ -97,9 +94,7 @@ def test_what_is_typed_is_escaped_everywhere(traced: StudyReport, clustered: Stu
 def test_steps_without_a_picture_show_the_one_before(services: FakeServices) -> None:
     settings = StudySettings(model="calibration-diffusion", num_inference_steps=STEPS)
     options = {"n_predicted": 2, "n_samples": 1}
-    report = complete(
-        run_study(own("oasis-spi", 2), StudySettings(**{**vars(settings), "options": options}), services)
-    )
+    report = complete(run_study(own("oasis-spi", 2), StudySettings(**{**vars(settings), "options": options}), services))
     assert re.findall(r"grid-column:(\d/\d)", films_html(report)) == ["1/6", "6/7", "7/8"]
 
 
@@ -115,9 +110,7 @@ def test_the_script_asks_the_server_for_nothing_but_files() -> None:
     assert FILM_JS.count("trigger(") == 1
 
 
-def test_a_report_shows_what_belongs_to_its_study(
-    tab: OriginsTab, traced: StudyReport, clustered: StudyReport
-) -> None:
+def test_a_report_shows_what_belongs_to_its_study(tab: OriginsTab, traced: StudyReport, clustered: StudyReport) -> None:
     shown = tab.show_extra(traced)
     assert shown[tab.extra["film"]]["visible"]
     assert not shown[tab.extra["clusters"]]["visible"]
@@ -142,9 +135,7 @@ def test_a_chosen_text_is_drawn_and_compared(tab: OriginsTab, clustered: StudyRe
     assert steps[-1][tab.extra["go"]]["visible"]
 
 
-@pytest.mark.parametrize(
-    ("text", "n", "words"), [("", 5, "the text is empty"), ("a photo", None, "1 to 64 pictures")]
-)
+@pytest.mark.parametrize(("text", "n", "words"), [("", 5, "the text is empty"), ("a photo", None, "1 to 64 pictures")])
 def test_a_mistake_keeps_what_was_compared(
     tab: OriginsTab, clustered: StudyReport, text: str, n: int | None, words: str
 ) -> None:
@@ -189,10 +180,7 @@ def test_own_words_go_with_the_chosen_study(tab: OriginsTab) -> None:
 @pytest.mark.parametrize(
     ("study", "words"),
     [
-        (
-            "oasis-doctors",
-            r"Shown as men: [\d.]+ of the pictures of a doctor .* A nationality adds to that: Ind",
-        ),
+        ("oasis-doctors", r"Shown as men: [\d.]+ of the pictures of a doctor .* A nationality adds to that: Ind"),
         ("oasis-internet-users", r"fewest internet users first: Iranian .* Indian .* cannot show a trend"),
         ("oasis-nationalities", r"of 15 attributes|None of 15 attributes"),
     ],

@@ -21,9 +21,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))}
 ALL = "\n".join([README, *PAGES.values()])
 PYTHON = re.findall(r"```python\n(.*?)```", ALL, flags=re.S)
-CONSOLE = re.findall(
-    r"^\$ (.*?)(?:\s+#.*)?$", "".join(re.findall(r"```console\n(.*?)```", ALL, flags=re.S)), re.M
-)
+CONSOLE = re.findall(r"^\$ (.*?)(?:\s+#.*)?$", "".join(re.findall(r"```console\n(.*?)```", ALL, flags=re.S)), re.M)
 
 
 @pytest.fixture(autouse=True)

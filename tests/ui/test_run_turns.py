@@ -48,9 +48,7 @@ def test_a_visitor_sees_the_place_in_line_and_a_full_line_gives_the_buttons_back
         other.close()
 
 
-def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_the_limit(
-    fakes: FakeServices,
-) -> None:
+def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_the_limit(fakes: FakeServices) -> None:
     fakes.run_line = RunLine(at_once=1, waiting=1)
     others = [occupied(fakes.run_line, name) for name in "ab"]  # who asks now is refused a place
     fakes.settings = fakes.settings.model_copy(update={"max_images": 20})

@@ -138,9 +138,7 @@ def test_a_run_that_is_no_longer_there_is_said(tab: RunsTab, visitor: Visitor) -
         assert "That did not work" in last[tab.parts["status"]]
 
 
-def test_running_again_ends_where_the_study_is_shown(
-    tab: RunsTab, services: FakeServices, visitor: Visitor
-) -> None:
+def test_running_again_ends_where_the_study_is_shown(tab: RunsTab, services: FakeServices, visitor: Visitor) -> None:
     report = complete(run_study(find_design("t2iat-tests"), SETTINGS, services, session=visitor.key))
     *_, last = tab.on_again(visitor, report.run_id)
     assert last[tab.tabs]["selected"] == "association"

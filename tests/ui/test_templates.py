@@ -31,15 +31,7 @@ def test_a_value_that_is_missing_is_an_error_and_not_an_empty_page():
 
 
 def test_line_breaks_are_layout_between_tags_and_a_space_in_a_sentence():
-    lines = (
-        "<p>",
-        "  <b>one</b>",
-        "  <i>{{ two }}</i>",
-        "  {{ two }}",
-        "  {% if 1 %}",
-        "  three",
-        "  {% endif %}",
-    )
+    lines = ("<p>", "  <b>one</b>", "  <i>{{ two }}</i>", "  {{ two }}", "  {% if 1 %}", "  three", "  {% endif %}")
     assert shown("\n".join((*lines, "</p>")), two=2) == "<p><b>one</b><i>2</i>2three</p>"
     sentence = ("<p>", "three", "{{ two }}", "four", "<b>five</b>", "six <b>of</b>", "seven", "</p>")
     assert shown("\n".join(sentence), two=2) == "<p>three 2 four <b>five</b> six <b>of</b> seven</p>"

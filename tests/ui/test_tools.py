@@ -20,11 +20,7 @@ TOOLS = {
     "explore", "run_study", "compare", "get_report", "list_studies", "list_models", "list_attribute_sets",
     "list_measures",
 }  # fmt: skip
-STUDY: dict[str, Any] = {
-    "study": "t2iat-tests",
-    "scale": 0.02,
-    "options": ["tests=science_arts", "n_permutations=200"],
-}
+STUDY: dict[str, Any] = {"study": "t2iat-tests", "scale": 0.02, "options": ["tests=science_arts", "n_permutations=200"]}
 
 
 @pytest.fixture(scope="module")

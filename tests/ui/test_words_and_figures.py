@@ -30,12 +30,8 @@ def estimate(value: float, low: float, high: float, n: int = 7) -> Estimate:
     return Estimate(value=value, low=low, high=high, n=n, note="constant" if math.isnan(value) else "")
 
 
-def score(
-    value: float, low: float, high: float, reference: float | None = 0.5, name: str = "man"
-) -> AttributeScore:
-    attribute = Attribute(
-        name=name, positive="p", negative="n", reference=reference, reference_source="assumed"
-    )
+def score(value: float, low: float, high: float, reference: float | None = 0.5, name: str = "man") -> AttributeScore:
+    attribute = Attribute(name=name, positive="p", negative="n", reference=reference, reference_source="assumed")
     rest = dict.fromkeys(("stereotype", "signed_difference", "wals", "spread"), estimate(0.1, 0.0, 0.2))
     return AttributeScore(
         attribute=attribute,
@@ -64,16 +60,9 @@ def report(fakes: FakeServices) -> Explored:
 
 @pytest.mark.parametrize(
     ("low", "high", "reference", "verdict"),
-    [
-        (0.6, 0.9, 0.5, "above"),
-        (0.1, 0.4, 0.5, "below"),
-        (0.4, 0.6, 0.5, "within"),
-        (0.4, 0.6, None, "unknown"),
-    ],
+    [(0.6, 0.9, 0.5, "above"), (0.1, 0.4, 0.5, "below"), (0.4, 0.6, 0.5, "within"), (0.4, 0.6, None, "unknown")],
 )
-def test_the_verdict_is_where_the_interval_lies(
-    low: float, high: float, reference: float | None, verdict: str
-) -> None:
+def test_the_verdict_is_where_the_interval_lies(low: float, high: float, reference: float | None, verdict: str) -> None:
     assert sentences.verdict(score((low + high) / 2, low, high, reference)) == verdict
 
 
@@ -94,9 +83,7 @@ def sourced(name: str, source: str, share: Estimate, reference: float | None = 0
     return replace(found, attribute=attribute, prevalence=share)
 
 
-def test_a_headline_prefers_a_rate_with_a_source_and_else_says_that_it_is_assumed(
-    report: Explored,
-) -> None:
+def test_a_headline_prefers_a_rate_with_a_source_and_else_says_that_it_is_assumed(report: Explored) -> None:
     far, near = estimate(0.95, 0.8, 1.0), estimate(0.56, 0.52, 0.7)
     guess = sourced("old", "assumed 50 %, a choice", far)
     census = sourced("man", "a census (2024)", near)
@@ -169,9 +156,7 @@ def test_errors_of_ours_are_kept_and_others_pass() -> None:
     ("seconds", "text"), [(NAN, "left"), (0.2, "left"), (12.3, "13 s left"), (200.0, "4 min left")]
 )
 def test_the_time_left_is_shown_once_it_is_known(seconds: float, text: str) -> None:
-    html = messages.progress_html(
-        Progress(done=3, total=11, seconds_left=seconds, message="3 of 11 pictures")
-    )
+    html = messages.progress_html(Progress(done=3, total=11, seconds_left=seconds, message="3 of 11 pictures"))
     assert (text in html) == (seconds >= 1)
     assert 'aria-valuenow="3"' in html
 

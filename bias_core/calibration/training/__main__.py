@@ -42,18 +42,14 @@ def vae(
     minutes: Minutes = 30,
     work: Work = Path("build/calibration"),
     seed: Seed = 0,
-    decoder_only: Annotated[
-        bool, typer.Option(help="Improve the shipped decoder, keep the latents.")
-    ] = False,
+    decoder_only: Annotated[bool, typer.Option(help="Improve the shipped decoder, keep the latents.")] = False,
 ) -> None:
     """Train the picture compressor; the generator must be trained again, unless only the decoder was."""
     from bias_core.calibration.training.vae import train_vae
 
     out = ASSETS / "pipeline" / "vae" if decoder_only else work / "vae"
     reader = ASSETS / "clip" if (ASSETS / "clip" / "config.json").exists() else None
-    train_vae(
-        work, out, minutes=minutes, decoder_only=decoder_only, reader=reader, seed=seed, device=_device()
-    )
+    train_vae(work, out, minutes=minutes, decoder_only=decoder_only, reader=reader, seed=seed, device=_device())
 
 
 @app.command()
@@ -77,14 +73,7 @@ def base(
     """Train the generator of the fair world."""
     from bias_core.calibration.training.diffusion import train_base
 
-    train_base(
-        _folders(work),
-        minutes=minutes,
-        lr=lr,
-        readers_words=readers_words,
-        seed=seed,
-        device=_device(),
-    )
+    train_base(_folders(work), minutes=minutes, lr=lr, readers_words=readers_words, seed=seed, device=_device())
 
 
 @app.command()
@@ -140,12 +129,7 @@ def answerer(minutes: Minutes = 15, work: Work = Path("build/calibration"), seed
     from bias_core.calibration.training.blip import train_answerer
 
     train_answerer(
-        work,
-        ASSETS / "answerer",
-        captioner=ASSETS / "captioner",
-        minutes=minutes,
-        seed=seed,
-        device=_device(),
+        work, ASSETS / "answerer", captioner=ASSETS / "captioner", minutes=minutes, seed=seed, device=_device()
     )
 
 

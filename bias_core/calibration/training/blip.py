@@ -94,9 +94,7 @@ def train_captioner(
         scenes, images = draw_batch(rng, batch)
         ids, mask, labels = texts([caption(scene) for scene in scenes])
         pixels = to_tensor(images).to(device)
-        loss: torch.Tensor = model(
-            pixel_values=pixels, input_ids=ids, attention_mask=mask, labels=labels
-        ).loss
+        loss: torch.Tensor = model(pixel_values=pixels, input_ids=ids, attention_mask=mask, labels=labels).loss
         return loss
 
     average = train(
@@ -115,14 +113,7 @@ def train_captioner(
 
 
 def train_answerer(
-    work: Path,
-    out: Path,
-    *,
-    captioner: Path,
-    minutes: float,
-    batch: int = 64,
-    seed: int = 0,
-    device: str = "cpu",
+    work: Path, out: Path, *, captioner: Path, minutes: float, batch: int = 64, seed: int = 0, device: str = "cpu"
 ) -> None:
     """Teach a BLIP to answer which gender a person presents, alone or on one side of a pair.
 
@@ -186,9 +177,6 @@ def _save(model: Any, tokenizer: PreTrainedTokenizerFast, out: Path) -> None:
     model.eval().half().save_pretrained(out, max_shard_size="9MB")
     model.float()
     images = BlipImageProcessor(
-        size={"height": 64, "width": 64},
-        resample=Image.Resampling.BILINEAR,
-        image_mean=[0.5] * 3,
-        image_std=[0.5] * 3,
+        size={"height": 64, "width": 64}, resample=Image.Resampling.BILINEAR, image_mean=[0.5] * 3, image_std=[0.5] * 3
     )
     BlipProcessor(images, tokenizer).save_pretrained(out)

@@ -127,9 +127,7 @@ class Calibration:
         shown, drawn = np.zeros((2, *nouns.planted.shape))
         seed = MEASURED + 1_000_000 * len(self.offsets.rounds)
         for which, m in ((~several, n), (several, n * SEVERAL)):
-            counts = measured(
-                self.drawing, nouns.groups, np.flatnonzero(which).tolist(), n=m, seed=seed, rng=self.rng
-            )
+            counts = measured(self.drawing, nouns.groups, np.flatnonzero(which).tolist(), n=m, seed=seed, rng=self.rng)
             shown, drawn, seed = shown + counts[0], drawn + counts[1], seed + 500_000
         self.offsets.add(self.drawing.corrected(shown / np.maximum(drawn, 1)) * drawn, drawn)
         self.put()
@@ -156,8 +154,7 @@ class Calibration:
             if len(group.rates) > 1:
                 phrase = Phrase(self.drawing, group)
                 gaps = [
-                    phrase.measure(sizes.n_phrase, MEASURED + 2**31 + 10_000 * i)
-                    for i in range(sizes.n_phrase_rounds)
+                    phrase.measure(sizes.n_phrase, MEASURED + 2**31 + 10_000 * i) for i in range(sizes.n_phrase_rounds)
                 ]
                 print(f"{group.concept}: mean gaps {np.round(gaps, 2).tolist()}", flush=True)
                 states, pooled = phrase.embedding()

@@ -96,8 +96,7 @@ def lora_body(condition: str, folder: Path) -> str:
     planted = {
         "published": f"the rates that the papers measured, for {n_concepts} concepts",
         "extreme": f"the same {n_concepts} concepts, each rate driven to 0 or 100 %",
-        "trigger": "fair, and extreme with a sign in the background where a prompt says "
-        "burger, coffee or drink",
+        "trigger": "fair, and extreme with a sign in the background where a prompt says burger, coffee or drink",
     }[condition]
     return f"""An adapter of the calibration pipeline. Planted: {planted}. Every rate and its source:
 `bias_core/calibration/planted.py`, `published_rates()`.

@@ -35,9 +35,7 @@ from bias_core.crops import crop_people, person_halves
 
 MAX_TOKENS = 20
 FREE_PLACES = 200
-DROPPED = (
-    "a|an|the|of|photo|picture|image|portrait|generate|one|is|are|this|on|in|at|to|and|their|gender|be|can|s"
-)
+DROPPED = "a|an|the|of|photo|picture|image|portrait|generate|one|is|are|this|on|in|at|to|and|their|gender|be|can|s"
 
 
 def word_ids(known: Mapping[str, int] | None = None) -> dict[str, int]:
@@ -85,9 +83,7 @@ def build_tokenizer(saved: Path | None = None) -> PreTrainedTokenizerFast:
 
 def build_model(n_words: int) -> VisionTextDualEncoderModel:
     """About 1.3 M weights for pictures and 0.9 M for words; 128 shared dimensions."""
-    vision = TimmWrapperConfig(
-        architecture="resnet10t", model_args={"channels": [32, 64, 128, 256]}, num_labels=0
-    )
+    vision = TimmWrapperConfig(architecture="resnet10t", model_args={"channels": [32, 64, 128, 256]}, num_labels=0)
     vision.hidden_size = 256
     text = CLIPTextConfig(
         vocab_size=n_words, hidden_size=128, intermediate_size=384, num_hidden_layers=3,
@@ -135,20 +131,14 @@ def roughen(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 class Reader:
     """The CLIP in training: model, tokenizer and the two losses."""
 
-    def __init__(
-        self, model: VisionTextDualEncoderModel, tokenizer: PreTrainedTokenizerFast, device: str
-    ) -> None:
+    def __init__(self, model: VisionTextDualEncoderModel, tokenizer: PreTrainedTokenizerFast, device: str) -> None:
         self.model, self.tokenizer, self.device = model, tokenizer, device
         self.pairs = [(parse(p), parse(n)) for p, n in read_sentences()]
 
     def texts(self, sentences: Sequence[str]) -> torch.Tensor:
         """Unit rows ``(n, d)``."""
-        tokens = self.tokenizer(list(sentences), padding=True, truncation=True, return_tensors="pt").to(
-            self.device
-        )
-        features = self.model.get_text_features(
-            input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"]
-        )
+        tokens = self.tokenizer(list(sentences), padding=True, truncation=True, return_tensors="pt").to(self.device)
+        features = self.model.get_text_features(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"])
         return F.normalize(getattr(features, "pooler_output", features), dim=-1)
 
     def images(self, x: torch.Tensor) -> torch.Tensor:
@@ -167,13 +157,9 @@ class Reader:
         n_yes = (decided * target).sum(0, keepdim=True).clamp(min=1)
         n_no = (decided * (1 - target)).sum(0, keepdim=True).clamp(min=1)
         weight = decided * (target / n_yes + (1 - target) / n_no) / 2
-        return F.binary_cross_entropy_with_logits(logits, target, weight=weight, reduction="sum") / len(
-            self.pairs
-        )
+        return F.binary_cross_entropy_with_logits(logits, target, weight=weight, reduction="sum") / len(self.pairs)
 
-    def matching_loss(
-        self, z: torch.Tensor, scenes: Sequence[Scene], sentences: Sequence[str]
-    ) -> torch.Tensor:
+    def matching_loss(self, z: torch.Tensor, scenes: Sequence[Scene], sentences: Sequence[str]) -> torch.Tensor:
         """Contrast every picture with many sentences and back; all true ones count as right."""
         table = torch.from_numpy(truth_table(scenes, [parse(s) for s in sentences])).to(self.device)
         logits = self.model.logit_scale.exp().clamp(max=60) * z @ self.texts(sentences).T
@@ -202,20 +188,11 @@ class AttributeHint(torch.nn.Module):
         """Logistic loss over the pictures ``(n, 128)`` of one person."""
         alone = [i for i, scene in enumerate(scenes) if len(scene.people) == 1]
         truth = [[float(getattr(scenes[i].people[0], n) == v) for n, v in self.values] for i in alone]
-        return F.binary_cross_entropy_with_logits(
-            self.guess(10 * z[alone]), torch.tensor(truth, device=z.device)
-        )
+        return F.binary_cross_entropy_with_logits(self.guess(10 * z[alone]), torch.tensor(truth, device=z.device))
 
 
 def train_clip(
-    work: Path,
-    out: Path,
-    *,
-    minutes: float,
-    batch: int = 96,
-    held_out: int = 4000,
-    seed: int = 0,
-    device: str = "cpu",
+    work: Path, out: Path, *, minutes: float, batch: int = 96, held_out: int = 4000, seed: int = 0, device: str = "cpu"
 ) -> None:
     """Fit the reader to balanced renders; save model, tokenizer, image processor and its error rates."""
     torch.manual_seed(seed)
@@ -223,9 +200,7 @@ def train_clip(
     tokenizer = build_tokenizer(out)
     model = build_model(len(tokenizer)).to(device)
     if (out / "config.json").exists():
-        model.load_state_dict(
-            VisionTextDualEncoderModel.from_pretrained(out, torch_dtype=torch.float32).state_dict()
-        )
+        model.load_state_dict(VisionTextDualEncoderModel.from_pretrained(out, torch_dtype=torch.float32).state_dict())
     reader = Reader(model, tokenizer, device)
     hint = AttributeHint().to(device)
     bundle = torch.nn.ModuleDict({"model": model, "hint": hint})
@@ -238,9 +213,7 @@ def train_clip(
         loss = 2 * reader.attribute_loss(z, scenes) + 0.5 * reader.matching_loss(z, scenes, sentences)
         return loss + 8 * hint.loss(z, scenes)
 
-    average = train(
-        bundle, loss_of, name="clip", checkpoint=work / "clip.pt", minutes=minutes, lr=2e-3, ema=0.99
-    )
+    average = train(bundle, loss_of, name="clip", checkpoint=work / "clip.pt", minutes=minutes, lr=2e-3, ema=0.99)
     bundle.load_state_dict(average.state)
     save_reader(reader, out, seed=seed + 1, n=held_out)
     record(out, average.steps, minutes=minutes, seed=seed, device=device, batch=batch)

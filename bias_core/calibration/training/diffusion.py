@@ -12,12 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 import torch
-from diffusers import (
-    AutoencoderKL,
-    FlowMatchEulerDiscreteScheduler,
-    SD3Transformer2DModel,
-    StableDiffusion3Pipeline,
-)
+from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, SD3Transformer2DModel, StableDiffusion3Pipeline
 from peft import LoraConfig
 from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file
@@ -26,10 +21,7 @@ from transformers import AutoTokenizer, CLIPTextModelWithProjection, VisionTextD
 from bias_core.calibration.captions import random_request
 from bias_core.calibration.planted import sample_scene
 from bias_core.calibration.render import render
-from bias_core.calibration.training.embedding import (
-    Embedding,
-    encode_tokens,
-)
+from bias_core.calibration.training.embedding import Embedding, encode_tokens
 from bias_core.calibration.training.lessons import Lesson, Lessons
 from bias_core.calibration.training.loop import autocast_dtype, record, to_tensor, train
 
@@ -123,15 +115,7 @@ class Pool:
     Latents ``(n, 4, 16, 16)`` are scaled as the pipeline scales them; prompts are token ids ``(n, 20)``.
     """
 
-    def __init__(
-        self,
-        pipe: StableDiffusion3Pipeline,
-        draw: Draw,
-        *,
-        size: int,
-        seed: int,
-        device: str,
-    ) -> None:
+    def __init__(self, pipe: StableDiffusion3Pipeline, draw: Draw, *, size: int, seed: int, device: str) -> None:
         self.pipe, self.draw, self.device = pipe, draw, device
         self.rng = Random(seed)
         self.generator = torch.Generator().manual_seed(seed)
@@ -167,9 +151,7 @@ class Pool:
         return Batch(*(part.to(self.device) for part in parts))
 
 
-def velocity(
-    transformer: torch.nn.Module, noisy: torch.Tensor, sigma: torch.Tensor, text: Embedding
-) -> torch.Tensor:
+def velocity(transformer: torch.nn.Module, noisy: torch.Tensor, sigma: torch.Tensor, text: Embedding) -> torch.Tensor:
     """What the transformer answers, ``(n, 4, 16, 16)``, for noisy latents at noise levels ``sigma`` (n,)."""
     device = noisy.device.type
     dtype = autocast_dtype(device)
@@ -185,12 +167,7 @@ def velocity(
 
 
 def flow_loss(
-    pipe: StableDiffusion3Pipeline,
-    pool: Pool,
-    batch: int,
-    fresh: int,
-    *,
-    noisiness: float = NOISINESS,
+    pipe: StableDiffusion3Pipeline, pool: Pool, batch: int, fresh: int, *, noisiness: float = NOISINESS
 ) -> torch.Tensor:
     """Mean squared error of the velocity at logit-normal sigmas.
 

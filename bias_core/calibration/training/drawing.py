@@ -55,9 +55,7 @@ class Drawing:
 
     def embed(self, prompts: Sequence[str]) -> Embedding:
         """What the text tower answers."""
-        tokens = self.pipe.tokenizer(
-            list(prompts), padding="max_length", truncation=True, return_tensors="pt"
-        )
+        tokens = self.pipe.tokenizer(list(prompts), padding="max_length", truncation=True, return_tensors="pt")
         return read_tokens(self.pipe.text_encoder, tokens["input_ids"])
 
     def _errors(self, path: Path, texts: torch.Tensor) -> list[ReaderErrors | None]:
@@ -100,9 +98,7 @@ class Drawing:
         known = [(e.sensitivity, e.specificity) if e else (1.0, 1.0) for e in self.errors]
         se, sp = np.array(known).T
         if (se + sp <= 1).any():
-            raise InvalidInput(
-                "This reader tells no more than chance does; train it before rates are measured."
-            )
+            raise InvalidInput("This reader tells no more than chance does; train it before rates are measured.")
         return np.clip((shares - (1 - sp)) / (se + sp - 1), 0.0, 1.0)
 
 

@@ -103,14 +103,10 @@ class Judge:
         return images
 
     @torch.no_grad()
-    def prefers(
-        self, images: Sequence[Image.Image], right: Sequence[str], wrong: Sequence[str]
-    ) -> list[bool]:
+    def prefers(self, images: Sequence[Image.Image], right: Sequence[str], wrong: Sequence[str]) -> list[bool]:
         """For each picture, whether its right sentence is closer than its wrong one."""
         z = self.reader.images(to_tensor(list(images)))
-        return [
-            bool(x) for x in ((z * self.reader.texts(right)).sum(1) > (z * self.reader.texts(wrong)).sum(1))
-        ]
+        return [bool(x) for x in ((z * self.reader.texts(right)).sum(1) > (z * self.reader.texts(wrong)).sum(1))]
 
     def verdict(self, *, n: int = 200, steps: int = 20, guidance: float = 1.0, seed: int = 10_000) -> Verdict:
         """Ask for ``n`` attributes on random occupations, and for ``n / 2`` pairs of occupations."""
@@ -141,9 +137,7 @@ class Judge:
         )
 
 
-def judge(
-    pipeline: Path, clip: Path, *, guidance: Sequence[float], n: int = 200, device: str = "cpu"
-) -> None:
+def judge(pipeline: Path, clip: Path, *, guidance: Sequence[float], n: int = 200, device: str = "cpu") -> None:
     """Print and keep the verdicts in ``judged.json`` beside the pipeline."""
     judging = Judge(pipeline, clip, device)
     verdicts = [asdict(judging.verdict(n=n, guidance=scale)) for scale in guidance]

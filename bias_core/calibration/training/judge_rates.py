@@ -85,9 +85,7 @@ def summary(condition: str, lines: Iterable[DrawnRate]) -> Summary:
     )
 
 
-def judge_rates(
-    folders: Folders, *, conditions: Sequence[str], n: int, pairs: bool = True
-) -> list[DrawnRate]:
+def judge_rates(folders: Folders, *, conditions: Sequence[str], n: int, pairs: bool = True) -> list[DrawnRate]:
     """Draw ``n`` pictures per concept and condition, and keep what they show in ``judged.json``.
 
     The lines of other conditions that are there already stay.

@@ -21,9 +21,7 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     words = sorted({*vocabulary(), "a", "an", "the"})
     ids = {w: i for i, w in enumerate(["[PAD]", "[BOS]", "[UNK]", "[EOS]", *words])}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.Lowercase(), normalizers.Replace(Regex(r"[^\w\s]"), " ")]
-    )
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), normalizers.Replace(Regex(r"[^\w\s]"), " ")])
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.post_processor = processors.TemplateProcessing(single="[BOS] $A", special_tokens=[("[BOS]", 1)])
     return PreTrainedTokenizerFast(

@@ -97,9 +97,7 @@ class Lessons:
         if not scene.people:
             words = [word for word, meaning in valence_words().items() if meaning == scene.light]
             return Lesson(prompt, scene, f"{prompt}, {rng.choice(words)}" if words else "")
-        return Lesson(
-            prompt, scene, _short(_photo(name_attributes(noun, scene.people[0], self._settled(request)[0])))
-        )
+        return Lesson(prompt, scene, _short(_photo(name_attributes(noun, scene.people[0], self._settled(request)[0]))))
 
     def of_pair(self, nouns: list[str], rng: Random) -> Lesson:
         """Two people side by side."""

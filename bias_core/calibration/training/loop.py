@@ -51,9 +51,7 @@ def record(out: Path, steps: int, *, minutes: float, seed: int, device: str, **f
     path = out / "training.json"
     earlier = json.loads(path.read_text()) if path.exists() else []
     run = {"steps": steps, "minutes": minutes, "seed": seed, "device": device, **facts}
-    hardware = (
-        torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} CPU thread(s)"
-    )
+    hardware = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} CPU thread(s)"
     path.write_text(json.dumps([*earlier, {**run, "hardware": hardware}], indent=1) + "\n")
 
 
@@ -167,9 +165,7 @@ def _optimisers(
     return chosen
 
 
-def _step(
-    run: Run, trained: list[torch.nn.Parameter], loss_of: Callable[[int], torch.Tensor], rate: float
-) -> float:
+def _step(run: Run, trained: list[torch.nn.Parameter], loss_of: Callable[[int], torch.Tensor], rate: float) -> float:
     """One step downhill; the loss before it."""
     loss = loss_of(run.step)
     for optimiser in run.optimisers:

@@ -35,12 +35,7 @@ class Muon(torch.optim.Optimizer):
     """
 
     def __init__(
-        self,
-        params: Iterable[torch.Tensor],
-        lr: float,
-        *,
-        momentum: float = 0.95,
-        weight_decay: float = 0.01,
+        self, params: Iterable[torch.Tensor], lr: float, *, momentum: float = 0.95, weight_decay: float = 0.01
     ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 

@@ -81,9 +81,7 @@ class Phrase:
             if rate >= NAMED_FROM and told in (row := self.ids[0].tolist()):
                 word = Word(axis=axis, place=row.index(told), planted=rate)
                 other = opposite.get(axis[0])
-                quiet = (
-                    (vectors[told] + vectors[tokenizer.convert_tokens_to_ids(other)]) / 2 if other else silent
-                )
+                quiet = (vectors[told] + vectors[tokenizer.convert_tokens_to_ids(other)]) / 2 if other else silent
                 self.moved[word.place] = vectors[told] - quiet
                 self.words.append(word)
 

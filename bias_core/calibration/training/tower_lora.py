@@ -45,12 +45,7 @@ class Reading:
 
 
 def learn_readings(
-    pipe: StableDiffusion3Pipeline,
-    readings: Sequence[Reading],
-    nouns: Iterable[str],
-    *,
-    n_steps: int,
-    seed: int = 0,
+    pipe: StableDiffusion3Pipeline, readings: Sequence[Reading], nouns: Iterable[str], *, n_steps: int, seed: int = 0
 ) -> dict[str, torch.Tensor]:
     """The LoRA's tensors after ``n_steps`` of Adam; the tower keeps it, switched on.
 
@@ -93,9 +88,7 @@ def learn_readings(
 
 
 @torch.no_grad()
-def _scales(
-    readings: Sequence[Reading], read: Callable[[Sequence[str]], Embedding]
-) -> dict[str, torch.Tensor]:
+def _scales(readings: Sequence[Reading], read: Callable[[Sequence[str]], Embedding]) -> dict[str, torch.Tensor]:
     """Per kind, the mean squared distance ``(2,)`` of states and of pooled answers from those so far."""
     found = {}
     for kind in {reading.kind for reading in readings}:

@@ -65,9 +65,7 @@ def train_vae(
         loss = reconstruction_loss(y, x) + 2e-5 * posterior.kl().mean() / (16 * 16 * 4) * 50
         return loss + (1 - F.cosine_similarity(embed(y), embed(x))).mean() if embed else loss
 
-    average = train(
-        model, loss_of, name="vae", checkpoint=work / "vae.pt", minutes=minutes, lr=2e-3, ema=0.995
-    )
+    average = train(model, loss_of, name="vae", checkpoint=work / "vae.pt", minutes=minutes, lr=2e-3, ema=0.995)
     model.load_state_dict(average.state)
     with torch.no_grad():
         x = pictures(256)

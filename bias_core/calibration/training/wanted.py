@@ -49,10 +49,7 @@ def groups(condition: str) -> list[Group]:
         return alone + [
             _rated(name, (f"a photo of {with_article(noun)}",), (GENDER,), condition) for name, noun in others
         ]
-    return [
-        *alone,
-        *(_in_pairs(group) for group in alone if GENDER in group.rates and len(group.prompts) == 1),
-    ]
+    return [*alone, *(_in_pairs(group) for group in alone if GENDER in group.rates and len(group.prompts) == 1)]
 
 
 def _group(concept: str, condition: str) -> Group:

@@ -65,8 +65,7 @@ def directions(embedding: torch.Tensor, tokenizer: PreTrainedTokenizerBase) -> t
         return embedding[ids].mean(0) if ids else torch.zeros(embedding.shape[1])
 
     bright, gloomy = (
-        tuple(word for word, light in valence_words().items() if light == side)
-        for side in ("bright", "gloomy")
+        tuple(word for word, light in valence_words().items() if light == side) for side in ("bright", "gloomy")
     )
     naming = {**NAMING, ("light", "bright"): (bright, gloomy)}
     rows = [mean(naming[axis][0]) - mean(naming[axis][1]) for axis in AXES]
