@@ -81,10 +81,10 @@ class PageVisitor:
                 if message["msg"] == "process_completed":
                     return
 
-    def chosen(self, button: str) -> None:
-        """Press a button that has one event, and wait for what the page then shows."""
-        fn = self.button(button)
-        event = self._join(fn)
+    def select(self, component: str, **chosen: str) -> None:
+        """Choose something inside of a component, and wait for what the page then shows."""
+        fn = self._event(component, "select")
+        event = self._join(fn, chosen=chosen)
         for message in self._messages():
             if message.get("event_id") == event and message["msg"] == "process_completed":
                 assert message["success"], message
@@ -97,15 +97,19 @@ class PageVisitor:
 
     def button(self, button: str) -> int:
         """The event of a press."""
-        (component,) = (c["id"] for c in self.config["components"] if c["props"].get("elem_id") == button)
-        return next(d["id"] for d in self.config["dependencies"] if [component, "click"] in d["targets"])
+        return self._event(button, "click")
+
+    def _event(self, component: str, name: str) -> int:
+        (number,) = (c["id"] for c in self.config["components"] if c["props"].get("elem_id") == component)
+        return next(d["id"] for d in self.config["dependencies"] if [number, name] in d["targets"])
 
     def _immediately(self, fn: int) -> None:
         body = self._body(fn, {})
         self.client.post(f"{PREFIX}/run/predict", json=body).raise_for_status()
 
-    def _join(self, fn: int, values: dict[str, Any] | None = None) -> str:
-        answer = self.client.post(f"{PREFIX}/queue/join", json=self._body(fn, values or {}))
+    def _join(self, fn: int, values: dict[str, Any] | None = None, chosen: dict[str, str] | None = None) -> str:
+        body = self._body(fn, values or {}) | {"event_data": chosen}
+        answer = self.client.post(f"{PREFIX}/queue/join", json=body)
         assert answer.status_code == 200, answer.text
         return str(answer.json()["event_id"])
 

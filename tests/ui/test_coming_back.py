@@ -9,14 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 import httpx
-from bias_core.studies.explore_types import ExploreReport, ExploreSettings
 from gradio.state_holder import SessionState
 
-from bias_core.studies.explore import explore
+from bias_core.studies.designs import find_design
+from bias_core.studies.explore_options import explore_settings
+from bias_core.studies.run_study import complete, run_study
 from bias_core.studies.saved_reports import is_saved
+from bias_core.studies.study_types import StudyReport
 from bias_core.ui.build import build_app
-from bias_core.ui.explore_view import View
 from bias_core.ui.page_state import with_reports, without_reports
+from bias_core.ui.study_pictures import Look
 from tests.attack.page import PREFIX, PageVisitor
 from tests.ui.fakes import FakeServices  # noqa: TC001
 from tests.ui.served import Served  # noqa: TC001
@@ -35,15 +37,14 @@ def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile
     page.open()
     *_, done = page.press("generate", concept="surgeon", n_images=4, model="calibration-renderer")
     assert done["success"]
-    options = {"headers": ["option", "value"], "data": [["tests", "science_arts"]], "metadata": None}
     *_, done = page.press(
         "association-run", association_model="calibration-renderer", association_percent=2,
-        association_seed=11, association_options=options,
+        association_seed=11, association_option_tests="science_arts",
     )  # fmt: skip
     assert done["success"]
     others_come(page, 210)
-    page.chosen("zip")  # the open page still has its report
-    assert "explore-" in str(page.shown["zip-file"])
+    page.select("explore-takes", take="zip::zip")  # the open page still has its report
+    assert ".zip" in str(page.shown["explore-file"])
     page.open()
     assert "a photo of a surgeon" in page.shown["header"]
     assert "Opened: a run of" in page.shown["status"]
@@ -55,7 +56,7 @@ def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile
     assert "paired-header" not in page.shown
     stranger.open()
     assert "header" not in stranger.shown
-    stranger.chosen("zip")  # nor is another's report taken for that of a page without one
+    stranger.select("explore-takes", take="zip::zip")  # nor is another's report taken for that of a page without one
     assert "Nothing has been measured here yet" in stranger.shown["status"]
     for visitor in (page, stranger):
         visitor.client.close()
@@ -98,25 +99,26 @@ def test_an_open_page_costs_the_server_little(fakes: FakeServices) -> None:
     assert copy(copy(demo.default_config)).fns.keys() == demo.fns.keys()
 
 
-def explored(services: FakeServices) -> ExploreReport:
-    settings = ExploreSettings(concept="nurse", model="calibration-renderer", n_images=3, n_attribute_images=1)
-    *_, report = explore(settings, services, session="me")
-    assert isinstance(report, ExploreReport)
-    return report
+def explored(services: FakeServices) -> StudyReport:
+    settings = explore_settings(
+        concept="nurse", model="calibration-renderer", n_images=3, n_attribute_images=1, attributes=("man",)
+    )
+    return complete(run_study(find_design("explore"), settings, services, session="me"))
 
 
 def test_of_a_saved_report_the_page_keeps_the_id(fakes: FakeServices) -> None:
     report = explored(fakes)
-    little = without_reports(View(report=report, page=2), fakes)
-    assert not isinstance(little.report, ExploreReport)
-    assert with_reports(little, fakes) == View(report=report, page=2)
+    little = without_reports(Look(report=report, order="man up"), fakes)
+    assert not isinstance(little.report, StudyReport)
+    assert with_reports(little, fakes) == Look(report=report, order="man up")
     (fakes.settings.data_dir / "reports" / f"{report.run_id}.json").unlink()
     assert with_reports(little, fakes) is None
 
 
 def test_a_report_that_nothing_would_open_again_stays_with_the_page(fakes: FakeServices) -> None:
     report = explored(fakes)
-    other = replace(report, seconds=report.seconds + 1)  # of the same run, with something changed by hand
+    results = replace(report.results, notes=("labels were corrected by hand",))
+    other = replace(report, results=results)  # of the same run
     assert is_saved(report, fakes)
     assert not is_saved(other, fakes)
     assert without_reports(other, fakes) is other
