@@ -102,6 +102,8 @@ def keep_report(report: StudyReport, services: StudyServices) -> None:
 
 def is_saved(report: StudyReport, services: StudyServices) -> bool:
     """Whether :func:`open_report` would give this report, and not one that has other numbers."""
+    if not report.run_id.isalnum():  # a report of people's labels alone, which belongs to no run
+        return False
     saved = _LATEST.find(report_store(services), report.run_id)
     return saved is not None and _numbers(saved.report) is _numbers(report)
 
