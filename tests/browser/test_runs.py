@@ -88,12 +88,12 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(visit: Visit, t
     assert "reads the pictures of the calibration world only" in page.inner_text("#runs-status")
     page.get_by_label("Score anyway with the calibration reader").last.check()
     page.click("#runs-run")
-    page.wait_for_selector("#runs-results table")
-    assert "Forced: " in page.inner_text("#runs-header")
-    assert "11 of 11 pictures scored" in page.inner_text("#runs-header")
-    open_accordion(page, "runs-command")
+    page.wait_for_selector("#results table")  # in Explore, as every exploration
+    assert "Forced: " in page.inner_text("#header")
+    assert "11 of 11 pictures" in page.inner_text("#header")
+    open_accordion(page, "explore-command")
     with page.expect_download() as download:
-        page.click("#runs-takes [data-take='zip::zip']")
+        page.click("#explore-takes [data-take='zip::zip']")
     download.value.save_as(tmp_path / "all.zip")
     with zipfile.ZipFile(io.BytesIO((tmp_path / "all.zip").read_bytes())) as archive:
         assert {"README.md", "croissant.json"} < set(archive.namelist())
