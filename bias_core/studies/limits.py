@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bias_core.errors import Cancelled, Interrupted, InvalidInput, quoted
-from bias_core.studies.study_types import MAX_GUIDANCE, MAX_SEED, MAX_STEPS
+from bias_core.errors import Cancelled, Interrupted, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,31 +49,6 @@ def check_work(work: float, limits: Settings, *, what: str, of: str, advice: str
             f"{limits.max_megapixel_steps:,g} million here (BIAS_MAX_MEGAPIXEL_STEPS): {advice}, "
             "take fewer steps, or a model of smaller pictures"
         )
-
-
-def check_sampling(*, seed: object, n_steps: object, guidance: float | None, confidence: float) -> None:
-    """Refuse what no run can use; None is the model's default.
-
-    Raises
-    ------
-    InvalidInput
-        The message quotes the value and says what would do.
-    """
-    if n_steps is not None:
-        check_whole("number of denoising steps", n_steps, 1, MAX_STEPS)
-    check_whole("seed", seed, 0, MAX_SEED)
-    if guidance is not None and not (math.isfinite(guidance) and 0 <= guidance <= MAX_GUIDANCE):
-        raise InvalidInput(f"the guidance scale must be from 0 to {MAX_GUIDANCE:g}, got {guidance}")
-    if not 0.5 <= confidence < 1:
-        raise InvalidInput(f"the confidence must be at least 0.5 and below 1, got {confidence}")
-
-
-def check_whole(name: str, value: object, low: int, high: int | None = None) -> None:
-    """Refuse what is no whole number of this range; InvalidInput quotes it."""
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or value < low or (high is not None and value > high):  # type: ignore[operator]
-        wanted = f"of at least {low:,}" if high is None else f"from {low:,} to {high:,}"
-        raise InvalidInput(f"the {name} must be a whole number {wanted}, got {quoted(value)}")
 
 
 def looks_at_stop(cancelled: Callable[[], bool]) -> Callable[[], None]:

@@ -232,11 +232,6 @@ def as_text(value: Any) -> str:
     return "" if value is None else str(value).strip()
 
 
-def is_given(value: Any) -> bool:
-    """Whether a number field holds anything."""
-    return not is_nothing(value)
-
-
 def as_number(value: Any, what: str) -> float:
     """A finite number; InvalidInput quotes what is none."""
     try:
