@@ -56,7 +56,7 @@ bench: $(VENV)/.installed-dev
 
 # calibrate   train the embedded models again (seeded; CPU or CUDA)
 calibrate: $(VENV)/.installed
-	$(BIN)/python -m bias_core.calibration.training all
+	$(BIN)/python -m training all
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -5,8 +5,8 @@ from importlib.util import find_spec
 if find_spec("spaces") is not None:
     import spaces  # noqa: F401 - on ZeroGPU it must come before torch, which it changes
 
+from bias_core.app.build import launch
 from bias_core.services import Services
-from bias_core.ui.build import launch
 
 if __name__ == "__main__":
     launch(Services())

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from transformers import BlipForConditionalGeneration, BlipProcessor
 
-from bias_core.adapters.blip import BlipCaptioner
 from bias_core.adapters.calibration_renderer import CalibrationRenderer
+from bias_core.adapters.readers.blip import BlipCaptioner
 from bias_core.metrics.objects import extract_objects
 from bias_core.settings import ASSETS
-from bias_core.studies.prompts_of_papers import object_prompts
+from bias_core.studies.kit.paper_data import object_prompts
 from bias_core.types import ImageRow
 
 SOURCE = str(ASSETS / "calibration" / "captioner")

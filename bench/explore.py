@@ -6,11 +6,11 @@ from pathlib import Path
 
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.catalogue import load_attribute_sets, suggest_set
-from bias_core.studies.designs import find_design
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.attributes import load_attribute_sets, suggest_set
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.running.run import complete, run_study
 
 
 def seconds(settings: StudySettings, services: Services) -> float:

@@ -5,10 +5,10 @@ import time
 import numpy as np
 import torch
 
-from bias_core.adapters.encoders import TransformersEncoder
-from bias_core.calibration.captions import vocabulary
+from bias_core.adapters.readers.encoders import TransformersEncoder
 from bias_core.search.stop import optimise_prompts
 from bias_core.settings import ASSETS
+from bias_core.world.captions import vocabulary
 
 PREFIX = "This is a photo of"
 N_ALONE, WIDTH = 200, 8

@@ -10,15 +10,15 @@ from typing import Any
 __version__ = "0.1.0"
 
 _DOOR = {
-    "Arm": "studies.study_types",
+    "Arm": "studies.kit.types",
     "Attribute": "types",
-    "Exploration": "studies.explore_report",
+    "Exploration": "studies.explore.report",
     "Services": "services",
-    "StudySettings": "studies.study_types",
-    "complete": "studies.run_study",
-    "explore": "studies.explore_run",
-    "find_design": "studies.designs",
-    "run_study": "studies.run_study",
+    "StudySettings": "studies.kit.types",
+    "complete": "studies.running.run",
+    "explore": "studies.explore.run",
+    "find_design": "studies.kit.designs",
+    "run_study": "studies.running.run",
 }
 __all__ = sorted(_DOOR)
 

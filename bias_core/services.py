@@ -19,32 +19,32 @@ from bias_core.engine.progress import EngineProgress
 from bias_core.engine.rates import RateStore
 from bias_core.engine.run_line import RunLine
 from bias_core.engine.turns import ReadersTurn
-from bias_core.hub import download_gb, free_disk, is_cached
-from bias_core.machine import this_machine
-from bias_core.model_catalogue import Catalogue, ToolInfo, load_catalogue
-from bias_core.model_fit import fitting_readers, model_fit
-from bias_core.model_paths import AllowedNames
+from bias_core.exchange.imports import IMPORTED
+from bias_core.models.catalogue import Catalogue, ToolInfo, load_catalogue
+from bias_core.models.fit import fitting_readers, model_fit
+from bias_core.models.hub import download_gb, free_disk, is_cached
+from bias_core.models.machine import this_machine
+from bias_core.models.paths import AllowedNames
 from bias_core.protocols import ChecksSettings, ReadsPrompts
-from bias_core.runs.answers import AnswerCache
-from bias_core.runs.embeddings import EmbeddingCache
-from bias_core.runs.file_hashes import FileHashes
-from bias_core.runs.images import ImageStore
-from bias_core.runs.imports import IMPORTED
-from bias_core.runs.manifests import ManifestStore
-from bias_core.runs.sqlite_file import Repairs
-from bias_core.runs.upkeep import Upkeep
 from bias_core.settings import Settings
+from bias_core.store.answers import AnswerCache
+from bias_core.store.embeddings import EmbeddingCache
+from bias_core.store.file_hashes import FileHashes
+from bias_core.store.images import ImageStore
+from bias_core.store.manifests import ManifestStore
+from bias_core.store.sqlite_file import Repairs
+from bias_core.store.upkeep import Upkeep
 from bias_core.waiting import BuiltOnce, FairLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from bias_core.adapters.readers import ReaderBuilder
+    from bias_core.adapters.readers.builder import ReaderBuilder
     from bias_core.annotation.label_store import LabelStore
     from bias_core.annotation.label_sync import LabelSync
     from bias_core.engine.progress import Engine
-    from bias_core.model_catalogue import EncoderInfo, ReaderRole, Role
-    from bias_core.model_fit import ModelFit
+    from bias_core.models.catalogue import EncoderInfo, ReaderRole, Role
+    from bias_core.models.fit import ModelFit
     from bias_core.protocols import (
         Captioner,
         ImageTextEncoder,
@@ -227,7 +227,7 @@ class Services:
         path = Path(self._sources.find(self.catalogue.encoder(encoder).path)) / "held_out.npz"
         if not sentences or not world or world != self.pictures_world(model) or not path.is_file():
             return (None,) * len(sentences)
-        from bias_core.calibration.reader_errors import errors_of_sentences, held_out_embeddings
+        from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings
 
         held_out = self._built.get("held out", encoder, lambda: held_out_embeddings(path))
         reader, both = self.encoder(encoder), [text for pair in sentences for text in pair]
@@ -267,7 +267,7 @@ class Services:
         """Words of ``prompt`` that the calibration world does not know; empty for other models."""
         if not self.pictures_world(model):
             return ()
-        from bias_core.calibration.grammar import parse
+        from bias_core.world.grammar import parse
 
         return tuple(parse(prompt).unknown_words)
 
@@ -350,7 +350,7 @@ class Services:
 
     @cached_property
     def _readers(self) -> ReaderBuilder:
-        from bias_core.adapters.readers import ReaderBuilder
+        from bias_core.adapters.readers.builder import ReaderBuilder
 
         return ReaderBuilder(self.settings, self._sources.find, device=self._device, placed=self._on_gpu)
 

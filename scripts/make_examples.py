@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from bias_core.app.build import TABS
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design
-from bias_core.studies.examples import FOLDER, Example, write_example
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_types import StudySettings
-from bias_core.ui.build import TABS
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.running.examples import FOLDER, Example, write_example
+from bias_core.studies.running.run import complete, run_study
 
 if TYPE_CHECKING:
-    from bias_core.studies.study_types import StudyReport
+    from bias_core.studies.kit.types import StudyReport
 
 LIMIT_BYTES = 3_000_000
 

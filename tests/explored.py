@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bias_core.studies.designs import find_design
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.explore_report import Exploration
-from bias_core.studies.run_study import complete, plan_study, run_study
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.explore.report import Exploration
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.running.run import complete, plan_study, run_study
 
 __all__ = ["Explored", "explore", "explore_settings", "measured", "own_pictures", "plan_explore"]
 

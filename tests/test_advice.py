@@ -12,9 +12,9 @@ import pytest
 from typer.main import get_command
 
 import bias_core.cli as commands
-from bias_core.calibration.training.__main__ import app as training
 from bias_core.cli import app
 from bias_core.settings import Settings
+from training.__main__ import app as training
 
 ROOT = Path(__file__).parent.parent
 OF_OTHERS = {"--query-gpu", "--format", "--no-deps"}  # of nvidia-smi and of pip

@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-from bias_core.arrays import all_equal, finite_vector, probability, same_dimension, same_length, unit_rows, unit_vector
 from bias_core.errors import InvalidInput
+from bias_core.stats.arrays import (
+    all_equal,
+    finite_vector,
+    probability,
+    same_dimension,
+    same_length,
+    unit_rows,
+    unit_vector,
+)
 
 
 @pytest.mark.parametrize(

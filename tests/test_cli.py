@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from bias_core.cli import app
 from bias_core.errors import Interrupted
-from bias_core.studies.designs import find_design
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.study_export import to_command
-from bias_core.studies.study_report import to_dict
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.reports.text import to_dict
+from bias_core.studies.running.export import to_command
 from bias_core.types import Attribute
 from tests.explored import explore
 
@@ -196,7 +196,7 @@ def test_control_c_between_two_steps_of_a_command_is_said_too(command, monkeypat
     def interrupted(*_args, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bias_core.studies.run_study.plan_study", interrupted)
+    monkeypatch.setattr("bias_core.studies.running.run.plan_study", interrupted)
     result = command("run", "t2iat-occupations", "--model", "calibration-renderer")
     assert result.exit_code == 130
     assert "what is finished is kept" in result.output

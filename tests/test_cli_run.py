@@ -15,9 +15,9 @@ from bias_core.engine.local import LocalEngine
 from bias_core.engine.rates import Rate, RateStore
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import STUDY_FOLDER, find_design
-from bias_core.studies.run_study import plan_study
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.kit.designs import design_files, find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.running.run import plan_study
 
 # Two concepts of 2 pictures each and their attributes, a few seconds at most.
 SMALL = ("run", "t2iat-tests", "--option", "tests=science_arts", "--option", "n_permutations=100",
@@ -161,7 +161,7 @@ def test_a_disk_or_a_store_that_is_too_small_is_said(command, data, assets, monk
 
 
 def test_a_design_of_ones_own_and_kept_pictures(command, data, tmp_path):
-    design = yaml.safe_load((STUDY_FOLDER / "designs" / "t2iat-tests.yaml").read_text())
+    design = yaml.safe_load((design_files()["t2iat-tests"]).read_text())
     design["options"]["tests"] = ["science_arts"]
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(design))
     result = command("run", str(tmp_path / "mine.yaml"), "--scale", "0.02", "--keep")

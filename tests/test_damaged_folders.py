@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from bias_core.cli import app
 from bias_core.errors import BiasCoreError
 from bias_core.settings import ASSETS
-from bias_core.studies.explore_options import explore_settings
+from bias_core.studies.explore.options import explore_settings
 from tests.explored import plan_explore
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.given_values import check_arguments, check_settings, check_texts, check_value
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.study_types import Arm, StudySettings
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.types import Arm, StudySettings
 
 WRONG = {
     "str": [None, 5, 1.5, True, ["a"], {}],

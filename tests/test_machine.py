@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bias_core import machine
+from bias_core.models import machine
 
 
 @pytest.fixture(autouse=True)

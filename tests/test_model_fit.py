@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from bias_core import hub
-from bias_core.machine import Machine
-from bias_core.model_fit import ModelFit, model_fit
+from bias_core.models import hub
+from bias_core.models.fit import ModelFit, model_fit
+from bias_core.models.machine import Machine
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.types import ModelInfo

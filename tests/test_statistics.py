@@ -8,7 +8,7 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 from bias_core.errors import InvalidInput
-from bias_core.statistics import (
+from bias_core.stats.effects import (
     benjamini_hochberg,
     bootstrap_interval,
     corrected_prevalence,

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput
-from bias_core.runs.images import RECORD_KEY
+from bias_core.store.images import RECORD_KEY
 from bias_core.types import GeneratedImage, ImageRow
 
 if TYPE_CHECKING:
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-    from bias_core.calibration.grammar import Request
-    from bias_core.calibration.scene import Scene
     from bias_core.protocols import StepCallback
     from bias_core.types import PlantedLine
+    from bias_core.world.grammar import Request
+    from bias_core.world.scene import Scene
 
 MODEL = "calibration-renderer"
 
@@ -36,7 +36,7 @@ class CalibrationRenderer:
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order; ``on_step`` is called once after each."""
-        from bias_core.calibration.render import render
+        from bias_core.world.render import render
 
         for done, row in enumerate(rows, start=1):
             scene = scene_of(row)
@@ -50,14 +50,14 @@ class CalibrationRenderer:
 
 def scene_of(row: ImageRow) -> Scene:
     """What the renderer draws for a row; the same scene every time."""
-    from bias_core.calibration.planted import sample_scene
+    from bias_core.world.planted import sample_scene
 
     return sample_scene(_request(row.prompt), row.condition, Random(f"{row.seed} {row.prompt}"))
 
 
 @lru_cache(maxsize=1024)
 def _request(prompt: str) -> Request:
-    from bias_core.calibration.grammar import parse
+    from bias_core.world.grammar import parse
 
     return parse(prompt)
 
@@ -84,7 +84,7 @@ class RecordCaptioner:
         InvalidInput
             A picture does not carry the record of this renderer.
         """
-        from bias_core.calibration.captions import caption
+        from bias_core.world.captions import caption
 
         return [caption(scene_of(self._row(image))) for image in images]
 
@@ -102,7 +102,7 @@ class RecordCaptioner:
 
 def planted_lines() -> tuple[PlantedLine, ...]:
     """Every planted rate of the world, in every condition."""
-    from bias_core.calibration import truth
+    from bias_core.world import truth
 
     return tuple(truth.planted_lines())
 
@@ -113,7 +113,7 @@ def shown_share(sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | N
     None where the sentence or a picture is not about exactly one person, or names more than visible
     attributes (an occupation, a thing): the record does not decide those.
     """
-    from bias_core.calibration.grammar import parse
+    from bias_core.world.grammar import parse
 
     request = parse(sentence)
     alone = len(request.people) == 1 and all(truth.get("n_people") == 1 for truth in truths)

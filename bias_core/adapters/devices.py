@@ -12,7 +12,7 @@ from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
 from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable
-from bias_core.model_catalogue import is_hub_id
+from bias_core.models.catalogue import is_hub_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

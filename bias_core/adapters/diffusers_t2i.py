@@ -16,8 +16,8 @@ from bias_core.adapters.pipeline_loader import first_batch_size, load_pipeline
 from bias_core.adapters.prompt_limits import prompt_limits, readers_at, readers_of
 from bias_core.adapters.weights import Weights
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
-from bias_core.machine import this_machine
-from bias_core.model_catalogue import split_revision
+from bias_core.models.catalogue import split_revision
+from bias_core.models.machine import this_machine
 from bias_core.types import GeneratedImage
 
 if TYPE_CHECKING:

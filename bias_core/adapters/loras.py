@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bias_core.adapters.devices import loading
 from bias_core.adapters.weights import check_finite, some_of
 from bias_core.errors import ModelUnavailable
-from bias_core.model_paths import read_json
+from bias_core.models.paths import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

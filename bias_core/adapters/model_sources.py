@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, TypeVar
 from bias_core.adapters.devices import loading, pick_device
 from bias_core.adapters.pipeline_loader import DEEPFLOYD_UPSCALER, KANDINSKY_PRIOR
 from bias_core.errors import ModelUnavailable
-from bias_core.hub import download_gb, is_cached
-from bias_core.model_catalogue import is_hub_id, split_revision
+from bias_core.models.catalogue import is_hub_id, split_revision
+from bias_core.models.hub import download_gb, is_cached
 from bias_core.settings import ASSETS
 from bias_core.waiting import HUB_SECONDS, WEIGHTS_SECONDS, BuiltOnce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bias_core.model_catalogue import EncoderInfo, ToolInfo
-    from bias_core.runs.file_hashes import FileHashes
+    from bias_core.models.catalogue import EncoderInfo, ToolInfo
     from bias_core.settings import Settings
+    from bias_core.store.file_hashes import FileHashes
     from bias_core.types import ModelInfo
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class ModelSources:
             Neither a hub nor this machine has them, or a file cannot be read.
         """
         if info.family == "renderer":
-            from bias_core import calibration
+            from bias_core import world as calibration
 
             code = self._hashes.fingerprint(Path(calibration.__file__).parent, ["*.py"])
             world = self._hashes.fingerprint(ASSETS, ["calibration/*.yaml", "studies/*.csv"])

@@ -11,14 +11,14 @@ from bias_core.adapters.devices import hide_progress_bars, pick_device
 from bias_core.adapters.family_facts import INDEX, PipelineFacts, accepted, check_parts, read_index
 from bias_core.adapters.weights import check_json, drop_longest_unused, load_whole, variant_of
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
-from bias_core.machine import free_memory
-from bias_core.model_catalogue import split_revision
-from bias_core.model_paths import read_json
+from bias_core.models.catalogue import split_revision
+from bias_core.models.machine import free_memory
+from bias_core.models.paths import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from bias_core.machine import Machine
+    from bias_core.models.machine import Machine
     from bias_core.types import ModelInfo
 
 Placement = Literal["resident", "tiled", "offload", "sequential"]
@@ -128,7 +128,7 @@ def first_batch_size(info: ModelInfo, machine: Machine, device: str) -> int:
 
     Examples
     --------
-    >>> from bias_core.machine import Machine
+    >>> from bias_core.models.machine import Machine
     >>> from bias_core.types import ModelInfo
     >>> sdxl = ModelInfo(id="xl", name="", family="sdxl", width=1024, height=1024, memory_gb=13.2)
     >>> [first_batch_size(sdxl, Machine(memory=0, gpu_memory=gb << 30), "auto") for gb in (0, 16, 24, 80)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters.family_facts import read_index
 from bias_core.adapters.pipeline_loader import KANDINSKY_PRIOR
-from bias_core.model_catalogue import split_revision
+from bias_core.models.catalogue import split_revision
 from bias_core.types import PromptLimit
 
 if TYPE_CHECKING:

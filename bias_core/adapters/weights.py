@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from bias_core.adapters.devices import fetched_source, loading, offline_source
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
-from bias_core.model_paths import read_json
+from bias_core.models.paths import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from bias_core.adapters.devices import loading
 from bias_core.adapters.loras import hub_folder
 from bias_core.errors import BiasCoreError, Cancelled, Interrupted, ModelUnavailable
-from bias_core.model_catalogue import is_hub_id, split_revision
+from bias_core.models.catalogue import is_hub_id, split_revision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

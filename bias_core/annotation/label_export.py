@@ -18,9 +18,9 @@ from jinja2 import Environment
 from bias_core.annotation.collected import LabelledItem, given_answers, labelled_items, task_progress
 from bias_core.annotation.label_pictures import read_picture
 from bias_core.annotation.tasks import Task, task_texts
-from bias_core.runs.export import csv_bytes
-from bias_core.runs.files import replaced_file
+from bias_core.exchange.export import csv_bytes
 from bias_core.settings import ASSETS
+from bias_core.store.files import replaced_file
 
 if TYPE_CHECKING:
     from bias_core.annotation.collected import TaskProgress

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bias_core.errors import StorageError
-from bias_core.runs.files import replaced_file
+from bias_core.store.files import replaced_file
 
 # Of a database's first bytes: its size in pages, the number of its commits, and whose it is.
 _HEAD = struct.Struct(">28x I 28x I 4x I")

@@ -15,7 +15,7 @@ from pathlib import Path
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.runs.files import write_atomically
+from bias_core.store.files import write_atomically
 
 MAX_BYTES = 50_000_000
 MAX_PIXELS = 40_000_000

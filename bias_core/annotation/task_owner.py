@@ -29,7 +29,7 @@ from bias_core.annotation.tasks import (
     task_texts,
 )
 from bias_core.errors import InvalidInput, NotAllowed
-from bias_core.runs.files import total_bytes
+from bias_core.store.files import total_bytes
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -23,7 +23,7 @@ TaskKind = Literal["pst_single", "pst_paired", "association", "own"]
 Status = Literal["draft", "open", "paused", "closed"]
 KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 
-SINGLE, PICTURE = "single", "picture"
+SINGLE, PAIRED, PICTURE = "single", "paired", "picture"
 """Position of the one person of a picture, and of a picture judged as a whole."""
 
 MAX_TEXT, MAX_LINE = 10_000, 300  # characters

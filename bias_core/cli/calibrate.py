@@ -12,7 +12,7 @@ import typer
 from bias_core.cli.common import console, open_services, run_with_bar, user_errors
 
 if TYPE_CHECKING:
-    from bias_core.studies.study_types import StudyReport
+    from bias_core.studies.kit.types import StudyReport
 
 
 def calibrate_report(
@@ -24,13 +24,13 @@ def calibrate_report(
     ship: Annotated[bool, typer.Option(help="Also write what the app's Calibration tab opens with.")] = False,
 ) -> None:
     """Measure what is planted: coverage, false alarms, and the rise from fair to extreme."""
-    from bias_core.runs.files import write_atomically
-    from bias_core.studies.designs import find_design
-    from bias_core.studies.rows import RowMaker
-    from bias_core.studies.run_study import run_study, with_options
-    from bias_core.studies.study_size import check_size
-    from bias_core.studies.study_types import StudySettings
-    from bias_core.studies.validity_report import SHIPPED, STUDIES, report_files, shipped_files
+    from bias_core.store.files import write_atomically
+    from bias_core.studies.kit.designs import find_design
+    from bias_core.studies.kit.rows import RowMaker
+    from bias_core.studies.kit.types import StudySettings
+    from bias_core.studies.running.run import run_study, with_options
+    from bias_core.studies.running.size import check_size
+    from bias_core.studies.validity.report import SHIPPED, STUDIES, report_files, shipped_files
 
     settings = StudySettings(model=model, encoder=encoder, scale=scale, seed=seed)
     with user_errors(), open_services() as services:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
-    from bias_core.runs.export import Export
+    from bias_core.exchange.export import Export
     from bias_core.services import Services
-    from bias_core.studies.progress import Progress
+    from bias_core.studies.kit.progress import Progress
 
 T = TypeVar("T")
 console = Console()
@@ -167,7 +167,7 @@ def stop_on_signal() -> Iterator[Stop]:
 
 def write_export(export: Export, out: Path) -> None:
     """Into a folder, or into one zip where the name ends so."""
-    from bias_core.runs.export import write_folder, write_zip
+    from bias_core.exchange.export import write_folder, write_zip
 
     (write_zip if out.suffix.lower() == ".zip" else write_folder)(export, out)
     console.print(f"Written to {out}", markup=False)

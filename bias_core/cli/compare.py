@@ -52,9 +52,9 @@ def compare(
 
     The same as `explore` with `--arm`; here the template of an arm holds the concept.
     """
-    from bias_core.studies.arms import check_several, parse_arms
-    from bias_core.studies.explore_arms import arms_summary
-    from bias_core.studies.explore_options import compare_settings
+    from bias_core.studies.explore.arms import arms_summary
+    from bias_core.studies.explore.options import compare_settings
+    from bias_core.studies.running.arms import check_several, parse_arms
 
     with user_errors(), open_services() as services:
         choose_engine(services, engine, workers)

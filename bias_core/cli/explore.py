@@ -22,14 +22,14 @@ from bias_core.cli.common import (
 )
 from bias_core.cli.study import save_study_report, show_study_report
 from bias_core.cli.tables import show_table
-from bias_core.model_catalogue import Role
+from bias_core.models.catalogue import Role
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from bias_core.services import Services
-    from bias_core.studies.progress import Progress
-    from bias_core.studies.study_types import StudyReport, StudySettings
+    from bias_core.studies.kit.progress import Progress
+    from bias_core.studies.kit.types import StudyReport, StudySettings
 
 
 def explore(
@@ -70,8 +70,8 @@ def explore(
 
     Ctrl-C stops: what is finished is scored, and the exit code is 130.
     """
-    from bias_core.studies.arms import parse_arms
-    from bias_core.studies.explore_options import explore_settings
+    from bias_core.studies.explore.options import explore_settings
+    from bias_core.studies.running.arms import parse_arms
 
     with user_errors(), open_services() as services:
         choose_engine(services, engine, workers)
@@ -128,8 +128,8 @@ def models() -> None:
 
 def attributes(concept: Annotated[str, typer.Argument(help="Show only the set for this concept.")] = "") -> None:
     """List the built-in attributes with their real-world rates P*."""
-    from bias_core.studies.catalogue import load_attribute_sets, suggest_set
-    from bias_core.studies.number_text import format_given
+    from bias_core.studies.kit.attributes import load_attribute_sets, suggest_set
+    from bias_core.studies.reports.number_text import format_given
 
     with user_errors(), open_services() as services:
         sets = load_attribute_sets(services.settings.assets_dir / "studies")
@@ -165,7 +165,7 @@ def runs(
 
 def find_attributes(concept: str, texts: list[str]) -> list[str]:
     """Attributes as a value of the option; none named: the set that is suggested for the concept."""
-    from bias_core.studies.explore_options import SUGGESTED, attribute_text, read_attributes
+    from bias_core.studies.explore.options import SUGGESTED, attribute_text, read_attributes
 
     return [attribute_text(one) for one in read_attributes(texts or [SUGGESTED], concept)]
 
@@ -175,8 +175,8 @@ def explored(settings: StudySettings, services: Services) -> tuple[StudyReport, 
 
     A signal stops within one denoising step, and what is finished is scored.
     """
-    from bias_core.studies.designs import find_design
-    from bias_core.studies.run_study import run_study
+    from bias_core.studies.kit.designs import find_design
+    from bias_core.studies.running.run import run_study
 
     def steps(stop: Stop) -> Generator[Progress, None, tuple[StudyReport, int]]:
         report = yield from run_study(find_design("explore"), settings, services, cancelled=stop)

@@ -13,8 +13,8 @@ import typer
 import yaml
 
 from bias_core.errors import InvalidInput, StorageError, quoted
-from bias_core.studies.setting_fields import Setting, name_and_value, settings_of
-from bias_core.studies.study_types import Arm, StudySettings, settings_from_dict
+from bias_core.studies.kit.setting_fields import Setting, name_and_value, settings_of
+from bias_core.studies.kit.types import Arm, StudySettings, settings_from_dict
 
 SettingsFile = Annotated[
     Path | None,
@@ -82,7 +82,7 @@ def read_given(study: str, given: Given, file: Path | None) -> tuple[str, StudyS
     options = {**options, **dict(name_and_value(text) for text in given.get("options", []))}
     like = settings_from_dict({**values, **own, "options": options})
     if texts := given.get("arms"):
-        from bias_core.studies.arms import parse_arms
+        from bias_core.studies.running.arms import parse_arms
 
         like = replace(like, arms=parse_arms(texts))
     if not (study or named):

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from bias_core.engine.rates import Cost
     from bias_core.services import Services
-    from bias_core.studies.progress import Progress
-    from bias_core.studies.study_plan import StudyPlan
-    from bias_core.studies.study_types import Design, StudySettings
+    from bias_core.studies.kit.progress import Progress
+    from bias_core.studies.kit.types import Design, StudySettings
+    from bias_core.studies.running.plan import StudyPlan
 
 T = TypeVar("T")
 
@@ -130,8 +130,8 @@ def run(
 def _run(study: str, given: Given, file: Path | None, how: How, engine: tuple[EngineName, int]) -> None:
     if how.out is not None and not how.measure:
         raise typer.BadParameter("reports need measuring (`run`: --measure)", param_hint="--out")
-    from bias_core.studies.designs import find_design
-    from bias_core.studies.run_study import plan_study
+    from bias_core.studies.kit.designs import find_design
+    from bias_core.studies.running.run import plan_study
 
     with user_errors(), open_services() as services:
         choose_engine(services, *engine)
@@ -186,7 +186,7 @@ def _settings(
 
 def _find_rates(plans: Sequence[StudyPlan], services: Services) -> None:
     """Draw a first batch where nobody knows how long a picture takes."""
-    from bias_core.studies.estimates import study_cost, warm_up
+    from bias_core.studies.running.estimates import study_cost, warm_up
 
     for plan in plans:
         if math.isnan(study_cost(plan, services).seconds):
@@ -196,8 +196,8 @@ def _find_rates(plans: Sequence[StudyPlan], services: Services) -> None:
 def _show_costs(plans: Sequence[StudyPlan], services: Services) -> bool:
     """The table of costs; whether the user should think about it."""
     from bias_core.engine.rates import free_bytes
-    from bias_core.studies.arm_runs import plan_notes
-    from bias_core.studies.estimates import study_cost
+    from bias_core.studies.running.arm_runs import plan_notes
+    from bias_core.studies.running.estimates import study_cost
 
     costs = [study_cost(plan, services) for plan in plans]
     table = Table("model", "condition", "pictures", "exist", "to draw", "time", "disk")
@@ -238,9 +238,9 @@ def _not_known(name: str, services: Services) -> str:
 
 def _show_refusals(plans: Sequence[StudyPlan], services: Services, *, measure: bool) -> None:
     """Say which plans are too large, and who cannot read their pictures; the latter ends what measures."""
-    from bias_core.studies.rows import RowMaker
-    from bias_core.studies.run_study import check_study_readers
-    from bias_core.studies.study_size import check_size
+    from bias_core.studies.kit.rows import RowMaker
+    from bias_core.studies.running.run import check_study_readers
+    from bias_core.studies.running.size import check_size
 
     for plan in plans:
         try:
@@ -289,7 +289,7 @@ def _ask() -> None:
 
 
 def _draw(plan: StudyPlan, services: Services, *, keep: bool) -> None:
-    from bias_core.studies.run_study import draw_study
+    from bias_core.studies.running.run import draw_study
 
     arms = _follow(draw_study, plan, services)
     if keep:
@@ -310,7 +310,7 @@ def _condition(plan: StudyPlan) -> str:
 
 
 def _measure(design: Design, chosen: Sequence[StudySettings], services: Services, how: How) -> None:
-    from bias_core.studies.run_study import run_study
+    from bias_core.studies.running.run import run_study
 
     for settings in chosen:
         report = run_with_bar(lambda stop, asked=settings: run_study(design, asked, services, cancelled=stop))  # type: ignore[misc]

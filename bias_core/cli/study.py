@@ -12,7 +12,7 @@ from bias_core.cli.common import console, show_warning, user_errors, write_expor
 from bias_core.cli.tables import show_table
 
 if TYPE_CHECKING:
-    from bias_core.studies.study_types import StudyReport
+    from bias_core.studies.kit.types import StudyReport
 
 
 app = typer.Typer(no_args_is_help=True)
@@ -21,7 +21,7 @@ app = typer.Typer(no_args_is_help=True)
 @app.command(name="list")
 def list_studies() -> None:
     """List the studies that come with the program."""
-    from bias_core.studies.designs import list_designs
+    from bias_core.studies.kit.designs import list_designs
 
     with user_errors():
         table = Table("study", "what it asks", "paper", "redraws")
@@ -33,9 +33,9 @@ def list_studies() -> None:
 @app.command(name="show")
 def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]) -> None:
     """Show what a study draws and which options it has."""
-    from bias_core.studies.designs import find_design, option_settings, program_of
-    from bias_core.studies.run_study import with_options
-    from bias_core.studies.study_types import StudySettings
+    from bias_core.studies.kit.designs import find_design, option_settings, program_of
+    from bias_core.studies.kit.types import StudySettings
+    from bias_core.studies.running.run import with_options
 
     with user_errors():
         design = find_design(name)
@@ -53,15 +53,15 @@ def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool =
     """Report, tables, figures and, if they are asked for, pictures as files, where a folder is given."""
     if out is None:
         return
-    from bias_core.studies.study_export import to_export
+    from bias_core.studies.running.export import to_export
 
     write_export(to_export(report, pictures=pictures), out)
 
 
 def show_study_report(report: StudyReport) -> None:
     """Findings, tables and notes."""
-    from bias_core.studies.study_report import LIMITS, finding_frame, title_of
-    from bias_core.studies.table_text import excerpt
+    from bias_core.studies.reports.table_text import excerpt
+    from bias_core.studies.reports.text import LIMITS, finding_frame, title_of
 
     show_warning(report.warning)
     frames = [(title_of(report), finding_frame(report))]

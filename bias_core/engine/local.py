@@ -7,13 +7,13 @@ import time
 from typing import TYPE_CHECKING
 
 from bias_core.engine.progress import Drawing, EngineProgress, Event, follow
-from bias_core.machine import this_machine
+from bias_core.models.machine import this_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from bias_core.protocols import TextToImage
-    from bias_core.runs.images import ImageStore
+    from bias_core.store.images import ImageStore
     from bias_core.types import GeneratedImage, ImageRow
     from bias_core.waiting import Lock
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from bias_core.protocols import TextToImage
-    from bias_core.runs.images import ImageStore
+    from bias_core.store.images import ImageStore
     from bias_core.types import ImageRow, StoredImage
     from bias_core.waiting import Lock
 

@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import StorageError
-from bias_core.runs.files import write_atomically
+from bias_core.store.files import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
     from pathlib import Path
 
     from bias_core.engine.progress import Engine, EngineProgress
-    from bias_core.runs.images import ImageStore
+    from bias_core.store.images import ImageStore
     from bias_core.types import ImageRow
 
 _ENOUGH = 16  # pictures: a rate of fewer does not replace one of more

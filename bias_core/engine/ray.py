@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from bias_core.engine.progress import Drawing, Event, follow
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, ModelUnavailable
-from bias_core.runs.images import ImageStore
+from bias_core.store.images import ImageStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.intervals import percent
 from bias_core.metrics.cards import Card, takes
-from bias_core.statistics import percentile_estimate
+from bias_core.stats.effects import percentile_estimate
+from bias_core.stats.intervals import percent
 from bias_core.types import Estimate, ReaderErrors
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from bias_core.arrays import Array
-    from bias_core.statistics import Seed
+    from bias_core.stats.arrays import Array
+    from bias_core.stats.effects import Seed
 
 Codes = np.ndarray[Any, np.dtype[np.int64]]
 Coefficient = Literal["fleiss_kappa", "cohen_kappa", "krippendorff_alpha"]
@@ -232,7 +232,7 @@ def reader_errors_from_labels(
     Returns
     -------
     ReaderErrors
-        For :func:`bias_core.statistics.corrected_prevalence`. Any answer of the reader but ``positive`` is
+        For :func:`bias_core.stats.effects.corrected_prevalence`. Any answer of the reader but ``positive`` is
         a call of absence.
 
     Raises

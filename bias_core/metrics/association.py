@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bias_core.arrays import Array, Floats, same_length, unit_sets
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
-from bias_core.statistics import bootstrap_interval, effect_size, mean_interval, normal_estimate, permutation_test
+from bias_core.stats.arrays import Array, Floats, same_length, unit_sets
+from bias_core.stats.effects import bootstrap_interval, effect_size, mean_interval, normal_estimate, permutation_test
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from bias_core.statistics import Alternative, EffectSizeSD, Seed
+    from bias_core.stats.effects import Alternative, EffectSizeSD, Seed
     from bias_core.types import Estimate
 
 
@@ -191,7 +191,7 @@ def association_test(
     alternative : {"two-sided", "greater", "less"}
         "greater": X leans to A more than Y does.
     effect_size_sd : {"pooled", "union"}
-        See :func:`bias_core.statistics.effect_size`.
+        See :func:`bias_core.stats.effects.effect_size`.
     confidence : float in (0, 1)
     rng : seed or Generator
 

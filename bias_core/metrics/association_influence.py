@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from bias_core.arrays import Array, Floats, same_length, unit_sets
 from bias_core.errors import InvalidInput
+from bias_core.stats.arrays import Array, Floats, same_length, unit_sets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

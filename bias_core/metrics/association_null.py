@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bias_core.arrays import Array, Floats, all_equal, same_dimension, unit_rows, unit_sets
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
-from bias_core.statistics import normal_estimate
+from bias_core.stats.arrays import Array, Floats, all_equal, same_dimension, unit_rows, unit_sets
+from bias_core.stats.effects import normal_estimate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

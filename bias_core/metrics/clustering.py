@@ -10,9 +10,9 @@ import numpy as np
 from scipy.sparse.linalg import lobpcg
 from threadpoolctl import threadpool_limits
 
-from bias_core.arrays import Array, all_equal, unit_rows
 from bias_core.errors import InvalidInput
 from bias_core.metrics.alignment import decompose
+from bias_core.stats.arrays import Array, all_equal, unit_rows
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

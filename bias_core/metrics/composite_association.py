@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bias_core.arrays import Array, finite_vector
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.composite_scores import CompositeAssociation as CompositeAssociation
 from bias_core.metrics.composite_scores import composite_association as composite_association
 from bias_core.metrics.composite_scores import mean_over_encoders as mean_over_encoders
 from bias_core.metrics.composite_scores import picture_estimate
-from bias_core.statistics import bootstrap_interval
+from bias_core.stats.arrays import Array, finite_vector
+from bias_core.stats.effects import bootstrap_interval
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from bias_core.statistics import Seed
+    from bias_core.stats.effects import Seed
 
 
 MINIMUM_TEXT_TEXT = 0.002

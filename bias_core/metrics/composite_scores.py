@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bias_core.arrays import Array, Floats, all_equal, same_length, unit_sets
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
-from bias_core.statistics import percentile_estimate
+from bias_core.stats.arrays import Array, Floats, all_equal, same_length, unit_sets
+from bias_core.stats.effects import percentile_estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from bias_core.arrays import Array, Floats, same_dimension, same_length, unit_rows, unit_vector
 from bias_core.errors import InvalidInput
+from bias_core.stats.arrays import Array, Floats, same_dimension, same_length, unit_rows, unit_vector
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import entr
 
-from bias_core.arrays import Array, finite_vector
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
+from bias_core.stats.arrays import Array, finite_vector
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bias_core.arrays import Array
-    from bias_core.statistics import Seed
+    from bias_core.stats.arrays import Array
+    from bias_core.stats.effects import Seed
 
 LARGE = 10_000
 """Images beyond which a set is not decomposed row by row."""

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from bias_core.arrays import Array, finite_vector, paired_vectors, probability
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.evenness import distribution_bias, effective_number, gini, normalised_entropy
@@ -29,13 +28,14 @@ from bias_core.metrics.object_distribution import (
     word_sets,
 )
 from bias_core.metrics.objects import GenderCounts, count_gender_words, extract_objects, to_person
-from bias_core.statistics import bootstrap_interval, wilson_interval
+from bias_core.stats.arrays import Array, finite_vector, paired_vectors, probability
+from bias_core.stats.effects import bootstrap_interval, wilson_interval
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from bias_core.statistics import Seed
+    from bias_core.stats.effects import Seed
 
 __all__ = [
     "DIMENSIONS",

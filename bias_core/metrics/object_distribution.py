@@ -12,15 +12,15 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from bias_core.errors import InvalidInput
-from bias_core.intervals import percent
 from bias_core.metrics.evenness import FORMULAS, distribution_bias, positive_counts
-from bias_core.statistics import normal_estimate
+from bias_core.stats.effects import normal_estimate
+from bias_core.stats.intervals import percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bias_core.arrays import Array
-    from bias_core.statistics import Seed
+    from bias_core.stats.arrays import Array
+    from bias_core.stats.effects import Seed
     from bias_core.types import Estimate
 
     Counts = Array

@@ -12,7 +12,7 @@ import numpy as np
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.wordnet import PARTS_OF_SPEECH, Lexicon, PartOfSpeech, lexicon
-from bias_core.statistics import wilson_interval
+from bias_core.stats.effects import wilson_interval
 
 if TYPE_CHECKING:
     from bias_core.types import Estimate

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from bias_core.arrays import Array, same_length, unit_sets
-from bias_core.intervals import check_confidence, percent
 from bias_core.metrics.association import association
 from bias_core.metrics.paired_prevalence import PairedTest
+from bias_core.stats.arrays import Array, same_length, unit_sets
+from bias_core.stats.intervals import check_confidence, percent
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.statistics import wilson_interval
+from bias_core.stats.effects import wilson_interval
 
 if TYPE_CHECKING:
     from bias_core.types import Estimate

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from bias_core.arrays import Array, finite_vector, paired_vectors, probability
 from bias_core.errors import InvalidInput
-from bias_core.intervals import check_confidence, percent
 from bias_core.metrics.cards import Card, takes
-from bias_core.statistics import percentile_estimate
+from bias_core.stats.arrays import Array, finite_vector, paired_vectors, probability
+from bias_core.stats.effects import percentile_estimate
+from bias_core.stats.intervals import check_confidence, percent
 from bias_core.types import Estimate, ReaderErrors
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from bias_core.statistics import Seed
+    from bias_core.stats.effects import Seed
 
 N_RESAMPLES = 1999
 _ROUNDING = 1e-12

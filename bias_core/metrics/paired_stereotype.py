@@ -14,13 +14,13 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.paired_labels import checked_labels
-from bias_core.statistics import percentile_estimate, wilson_interval
+from bias_core.stats.effects import percentile_estimate, wilson_interval
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bias_core.statistics import Seed
+    from bias_core.stats.effects import Seed
 
     _By = str | Sequence[str]
 

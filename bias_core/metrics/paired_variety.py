@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from bias_core.arrays import Array, all_equal, cosines, same_length, unit_sets
-from bias_core.intervals import bootstrap_interval, normal_estimate
 from bias_core.metrics.alignment import Decomposition, alignment_score, decompose, spread_along
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.paired_prevalence import PairedTest, swap_p_value
+from bias_core.stats.arrays import Array, all_equal, cosines, same_length, unit_sets
+from bias_core.stats.intervals import bootstrap_interval, normal_estimate
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from bias_core.statistics import Seed
+    from bias_core.stats.effects import Seed
 
     Floats = Array
 

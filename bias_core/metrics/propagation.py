@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 from scipy import stats
 
-from bias_core.arrays import Array, Floats, finite_vector, probability, unit_rows
 from bias_core.errors import InvalidInput
-from bias_core.intervals import check_confidence, percent
 from bias_core.metrics.cards import Card, takes
+from bias_core.stats.arrays import Array, Floats, finite_vector, probability, unit_rows
+from bias_core.stats.intervals import check_confidence, percent
 from bias_core.types import Estimate, VelocitySpace
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bias_core.arrays import Array, finite_vector, same_length
 from bias_core.metrics.cards import Card, takes
-from bias_core.statistics import percentile_estimate
+from bias_core.stats.arrays import Array, finite_vector, same_length
+from bias_core.stats.effects import percentile_estimate
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from bias_core.statistics import Seed
+    from bias_core.stats.effects import Seed
 
 _LARGEST_BLOCK = 4_000_000  # pairs looked at in one go
 _ROUNDING = 1e-12  # scores that differ by less are equal up to rounding

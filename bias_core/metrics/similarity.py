@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bias_core.arrays import cosines
-from bias_core.intervals import bootstrap_interval
 from bias_core.metrics.cards import Card, takes
+from bias_core.stats.arrays import cosines
+from bias_core.stats.intervals import bootstrap_interval
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from bias_core.statistics import Seed
+    from bias_core.stats.effects import Seed
     from bias_core.types import Estimate
 
 

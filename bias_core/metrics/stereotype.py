@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import expit
 
-from bias_core.arrays import Array, paired_vectors, probability
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
-from bias_core.statistics import bootstrap_interval, wilson_interval
+from bias_core.stats.arrays import Array, paired_vectors, probability
+from bias_core.stats.effects import bootstrap_interval, wilson_interval
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from bias_core.statistics import Seed
+    from bias_core.stats.effects import Seed
     from bias_core.types import Estimate
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from bias_core.arrays import Array, same_dimension, unit_rows
 from bias_core.errors import InvalidInput
-from bias_core.statistics import bootstrap_interval
+from bias_core.stats.arrays import Array, same_dimension, unit_rows
+from bias_core.stats.effects import bootstrap_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from bias_core.arrays import Floats
     from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
-    from bias_core.statistics import Seed
+    from bias_core.stats.arrays import Floats
+    from bias_core.stats.effects import Seed
     from bias_core.types import Estimate
 
 _TEXTS_AT_ONCE = 512  # texts that the encoder gets in one call

@@ -12,7 +12,7 @@ from bias_core.errors import InvalidInput
 from bias_core.types import Attribute
 
 if TYPE_CHECKING:
-    from bias_core.studies.catalogue import AttributeSet
+    from bias_core.studies.kit.attributes import AttributeSet
 
 HEADERS = ["name", "positive sentence", "negative sentence", "P*", "source of P*"]
 EMPTY_ROW = [""] * len(HEADERS)

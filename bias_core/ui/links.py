@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from bias_core.metrics.cards import metric
-from bias_core.studies.arms import arm_text, parse_arms
-from bias_core.studies.designs import find_design, option_settings, typed_options
-from bias_core.studies.setting_fields import changed_settings, settings_of
-from bias_core.studies.study_export import is_shipped
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.kit.designs import find_design, option_settings, typed_options
+from bias_core.studies.kit.setting_fields import changed_settings, settings_of
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.running.arms import arm_text, parse_arms
+from bias_core.studies.running.export import is_shipped
 from bias_core.ui.messages import user_errors
-from bias_core.ui.study_form import OPTION
+from bias_core.ui.study.form import OPTION
 from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from bias_core.services import Services
-    from bias_core.studies.study_types import Arm, StudyReport
+    from bias_core.studies.kit.types import Arm, StudyReport
 
 Tabs = Mapping[str, Sequence[str]]
 """Keys of the tabs, each with the names of its studies."""
@@ -42,7 +42,7 @@ class Link:
     ----------
     tab : key of a tab that exists, "" for none.
     values : by name, those that can stand in that tab's form: ``study``, ``concept``, ``arms``, ``measure``,
-        the settings by their :attr:`~bias_core.studies.setting_fields.Setting.key`, and ``options``.
+        the settings by their :attr:`~bias_core.studies.kit.setting_fields.Setting.key`, and ``options``.
     ignored : what was asked for and is not known, in words.
     """
 

@@ -15,7 +15,7 @@ from bias_core.settings import on_public_server
 from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
-    from bias_core.studies.progress import Progress
+    from bias_core.studies.kit.progress import Progress
 
 _PAUSE = 0.25  # seconds
 _PATH = re.compile(r"(?<![\w.:/])~?(?:/[^\s/'\"`:;,]+)+/([^\s/'\"`:;,]+)")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import gradio as gr
 
 from bias_core.errors import UnknownModel
-from bias_core.studies.readers import FORCE_LABEL
+from bias_core.studies.kit.readers import FORCE_LABEL
 
 if TYPE_CHECKING:
     from bias_core.services import Services

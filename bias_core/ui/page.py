@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bias_core.ui.links import LINK_NAMES
-from bias_core.ui.study_form import OPTION
+from bias_core.ui.study.form import OPTION
 from bias_core.ui.templates import render, script
 
 HEADER = render("header")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from gradio.context import LocalContext
 
 from bias_core.engine.run_line import Asker, Place
-from bias_core.studies.progress import Progress
+from bias_core.studies.kit.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

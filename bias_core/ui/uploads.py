@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gradio.utils import get_upload_folder
 from starlette.responses import PlainTextResponse
 
-from bias_core.runs.files import evict_oldest, total_bytes
+from bias_core.store.files import evict_oldest, total_bytes
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

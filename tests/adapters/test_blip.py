@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from bias_core.adapters.blip import BlipAnswerer, BlipCaptioner
+from bias_core.adapters.readers.blip import BlipAnswerer, BlipCaptioner
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.protocols import Captioner, VisualQuestionAnswerer
 
@@ -26,7 +26,7 @@ def pictures():
 
 def save(kind, folder):
     """An untrained model of the calibration world's form, saved as its training saves it."""
-    from bias_core.calibration.training import blip
+    from training import blip
 
     torch.manual_seed(0)
     tokenizer = blip.build_blip_tokenizer()

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from bias_core.adapters.encoders import OpenClipEncoder, TransformersEncoder
+from bias_core.adapters.readers.encoders import OpenClipEncoder, TransformersEncoder
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.protocols import ImageTextEncoder
 from bias_core.settings import ASSETS

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from bias_core.adapters.endpoint_lm import Endpoint, EndpointLanguageModel
+from bias_core.adapters.readers.endpoint_lm import Endpoint, EndpointLanguageModel
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.protocols import LanguageModel
 from bias_core.search.candidates import propose_candidates

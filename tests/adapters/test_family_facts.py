@@ -13,14 +13,14 @@ import pytest
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.adapters.family_facts import own_defaults
 from bias_core.errors import InvalidInput, ModelUnavailable
-from bias_core.model_catalogue import load_catalogue
-from bias_core.runs.images import ImageStore
+from bias_core.models.catalogue import load_catalogue
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
-from bias_core.studies.designs import find_design
-from bias_core.studies.prompt_notes import while_drawing
-from bias_core.studies.run_study import plan_study
-from bias_core.studies.study_types import StudySettings
+from bias_core.store.images import ImageStore
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.running.prompt_limits import while_drawing
+from bias_core.studies.running.run import plan_study
 from bias_core.types import ModelInfo
 from tests.adapters import tiny_families
 from tests.adapters.families import build, rows_of

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from bias_core.adapters.transformers_lm import TransformersLanguageModel, package_gguf
-from bias_core.calibration.captions import vocabulary
+from bias_core.adapters.readers.transformers_lm import TransformersLanguageModel, package_gguf
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.protocols import LanguageModel
 from bias_core.search.candidates import propose_candidates
 from bias_core.search.stop import optimise_prompts
+from bias_core.world.captions import vocabulary
 
 PREFIXES = ["This is a photo of", "a doctor", "Generate a picture of one old man with a beard on the"]
 NEEDS_PACKAGE = pytest.mark.skipif(
@@ -25,7 +25,7 @@ NEEDS_PACKAGE = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def words(tmp_path_factory):
     """The calibration language model's form: a Llama over whole words, trained for a second."""
-    from bias_core.calibration.training import language
+    from training import language
 
     work = tmp_path_factory.mktemp("words")
     language.train_language_model(work, work / "language", minutes=0.02, batch=8)
@@ -165,7 +165,7 @@ def test_a_chat_model_is_asked_in_its_own_form(pieces, monkeypatch):
 
 
 def test_the_search_runs_on_the_real_classes(words, tiny_clip, pictures):
-    from bias_core.adapters.encoders import TransformersEncoder
+    from bias_core.adapters.readers.encoders import TransformersEncoder
 
     encoder = TransformersEncoder("tiny", str(tiny_clip), device="cpu", offline=True)
     found = optimise_prompts(encoder.encode_images(pictures), encoder, words, beam_width=2, n_candidates=9, top_k=3)
@@ -201,7 +201,7 @@ def test_a_broken_gguf_is_said(tmp_path):
 
 
 def test_gguf_needs_its_package(tmp_path, monkeypatch):
-    monkeypatch.setattr("bias_core.adapters.transformers_lm.find_spec", lambda name: None)
+    monkeypatch.setattr("bias_core.adapters.readers.transformers_lm.find_spec", lambda name: None)
     with pytest.raises(ModelUnavailable, match="pip install gguf"):
         TransformersLanguageModel("ghost", str(tmp_path), gguf_file="x.gguf", offline=True).propose(["a"], 1)
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from PIL import Image
 
-from bias_core.adapters.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
-from bias_core.calibration.lexicon import book
+from bias_core.adapters.readers.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
 from bias_core.crops import crop_people, person_halves
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.protocols import PersonFinder
+from bias_core.world.lexicon import book
 
 
 class Sees:
@@ -58,7 +58,7 @@ def test_the_sentences_are_read_once():
 
 @pytest.mark.parametrize("size", [(64, 64), (128, 128), (65, 63)])
 def test_crops_of_a_pair_are_those_that_the_reader_learns(size):
-    from bias_core.calibration.training.clip import crop_person
+    from training.clip import crop_person
 
     rng = np.random.default_rng(0)
     picture = Image.fromarray(rng.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8))

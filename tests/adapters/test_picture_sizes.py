@@ -10,13 +10,13 @@ from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.adapters.pipeline_call import to_image
 from bias_core.engine.local import run_rows
 from bias_core.errors import InvalidInput, ModelUnavailable
-from bias_core.runs.images import ImageStore
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.prompt_notes import before_drawing
-from bias_core.studies.rows import RowMaker
-from bias_core.studies.study_types import Shot, StudySettings
+from bias_core.store.images import ImageStore
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.rows import RowMaker
+from bias_core.studies.kit.types import Shot, StudySettings
+from bias_core.studies.running.prompt_limits import before_drawing
 from bias_core.types import ModelInfo
 from bias_core.waiting import FairLock
 from tests.adapters.families import build, rows_of

@@ -21,7 +21,7 @@ from bias_core.adapters.zero_gpu import Pace, ZeroGpuCaptioner, ZeroGpuEncoder, 
 from bias_core.engine.local import run_rows
 from bias_core.errors import Cancelled, Interrupted, InvalidInput, ModelUnavailable
 from bias_core.protocols import Captioner, ImageTextEncoder, ReadsPrompts, TextToImage, Traceable
-from bias_core.runs.images import ImageStore
+from bias_core.store.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow, ModelInfo
 from tests.fake_spaces import VISITOR, FakeSpaces
 
@@ -325,7 +325,7 @@ def test_services_borrow_for_what_does_not_come_with_the_program(spaces, tmp_pat
 
 
 def test_explore_scores_what_the_quota_allowed_and_says_how_to_go_on(spaces, services):
-    from bias_core.studies.explore_options import explore_settings
+    from bias_core.studies.explore.options import explore_settings
     from bias_core.types import Attribute
     from tests.explored import explore
 

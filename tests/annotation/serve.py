@@ -8,9 +8,9 @@ from pathlib import Path
 import uvicorn
 from starlette.applications import Starlette
 
+from bias_core.labels.api import label_routes
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.ui.label_api import label_routes
 
 if __name__ == "__main__":
     routes = label_routes(Services(Settings(data_dir=Path(sys.argv[1]))))

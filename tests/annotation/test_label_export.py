@@ -18,7 +18,7 @@ from bias_core.annotation.rating import delete_my_answers, give_answer, join, ne
 from bias_core.annotation.task_owner import CreatedTask, OwnerKey, create_task, set_status
 from bias_core.annotation.tasks import pst_task
 from bias_core.errors import NotAllowed, StorageError
-from bias_core.studies.labels import majority, read_answers
+from bias_core.studies.kit.labels import majority, read_answers
 from tests.annotation.raters import CHOICES, GOLD, new_id, open_task, pictures
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from bias_core.annotation.label_pictures import keep_picture, picture_path, read
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import delete_task
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.runs.images import encode_png
+from bias_core.store.images import encode_png
 from bias_core.types import GeneratedImage, ImageRow
 from tests.annotation.raters import open_task
 

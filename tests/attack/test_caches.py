@@ -8,9 +8,9 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from bias_core.runs.answers import AnswerCache
-from bias_core.runs.embeddings import EmbeddingCache
-from bias_core.runs.sqlite_file import Repairs
+from bias_core.store.answers import AnswerCache
+from bias_core.store.embeddings import EmbeddingCache
+from bias_core.store.sqlite_file import Repairs
 
 
 class Halves:

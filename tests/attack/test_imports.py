@@ -12,16 +12,16 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.runs import imports
-from bias_core.runs.imports import LONGEST_SIDE, ImportedImages
+from bias_core.exchange import imports
+from bias_core.exchange.imports import LONGEST_SIDE, ImportedImages
 
 PROMPT = "a photo of a doctor"
 MEASURED = """
 import resource, sys
 from pathlib import Path
 from bias_core.engine.local import run_rows
-from bias_core.runs.images import ImageStore
-from bias_core.runs.imports import ImportedImages
+from bias_core.store.images import ImageStore
+from bias_core.exchange.imports import ImportedImages
 import threading
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 found = ImportedImages(Path(sys.argv[1]))

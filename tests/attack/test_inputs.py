@@ -9,9 +9,9 @@ import gradio as gr
 import httpx
 import pytest
 
-from bias_core.studies.designs import list_designs
-from bias_core.ui.api import Tools
-from bias_core.ui.api_studies import StudyTools
+from bias_core.app.api import Tools
+from bias_core.app.api_studies import StudyTools
+from bias_core.studies.kit.designs import list_designs
 from tests.attack.bad_inputs import BAD_OPTIONS, call, fault, mcp_calls, odd_calls, parameters, sentence_fault, table
 from tests.ui.fakes import FakeServices
 from tests.ui.served import Served  # noqa: TC001

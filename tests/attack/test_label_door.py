@@ -9,7 +9,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from bias_core.ui.label_api import LabelDoor
+from bias_core.labels.api import LabelDoor
 from tests.annotation.raters import CHOICES, every_row, new_id, open_task, to_join
 from tests.ui.fakes import FakeServices  # noqa: TC001
 

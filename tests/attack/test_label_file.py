@@ -20,8 +20,8 @@ from starlette.testclient import TestClient
 from bias_core.annotation.collected import given_answers, task_progress
 from bias_core.annotation.label_store import LabelStore
 from bias_core.errors import StorageError
-from bias_core.ui.label import LabelTab
-from bias_core.ui.label_api import LabelDoor
+from bias_core.labels.api import LabelDoor
+from bias_core.labels.tab import LabelTab
 from bias_core.ui.visitor import Visitor
 from tests.annotation.raters import CHOICES, new_id, open_task, to_join
 from tests.ui.fakes import FakeServices  # noqa: TC001

@@ -10,11 +10,11 @@ import gradio as gr
 import pytest
 
 from bias_core.adapters import model_sources
+from bias_core.app.api import Tools
+from bias_core.app.api_studies import StudyTools
 from bias_core.errors import InvalidInput, ModelUnavailable, StorageError, UnknownModel
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.ui.api import Tools
-from bias_core.ui.api_studies import StudyTools
 from bias_core.ui.links import EXPLORE, read_link
 from bias_core.ui.messages import said
 

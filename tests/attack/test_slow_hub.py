@@ -11,7 +11,7 @@ import huggingface_hub
 import pytest
 
 from bias_core import waiting
-from bias_core.adapters.person_finder import TorchvisionPersonFinder
+from bias_core.adapters.readers.person_finder import TorchvisionPersonFinder
 from bias_core.annotation.rating import join, next_item
 from bias_core.engine import turns
 from bias_core.errors import Cancelled, ModelUnavailable

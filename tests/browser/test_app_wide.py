@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bias_core.ui.build import TABS
+from bias_core.app.build import TABS
 from tests.browser.timing import slowdown
 
 pytestmark = pytest.mark.browser

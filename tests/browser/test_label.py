@@ -23,7 +23,7 @@ import pytest
 from bias_core.annotation.collected import given_answers
 from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import CreatedTask, set_status
-from bias_core.calibration.render import render
+from bias_core.world.render import render
 from tests.annotation.raters import open_task
 from tests.browser.conftest import PATIENCE_MS
 from tests.browser.doing import open_accordion

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bias_core.calibration.render import render
+from bias_core.world.render import render
 from tests.browser.doing import open_accordion
 from tests.ui.fakes import _portrait
 

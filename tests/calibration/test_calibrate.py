@@ -17,15 +17,15 @@ from scipy.special import expit, logit
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from bias_core.adapters.loras import put_on
-from bias_core.calibration.grammar import parse
-from bias_core.calibration.shapes import ASSETS
-from bias_core.calibration.training import calibrate, diffusion, drawing, judge_rates, tower_lora
-from bias_core.calibration.training.judge_rates import DrawnRate, read_lines, summary
-from bias_core.calibration.training.phrases import Phrase, phrase_of, wanted_loudness
-from bias_core.calibration.training.tower_lora import Reading, learn_readings
-from bias_core.calibration.training.wanted import AXES, GENDER, Group, groups
-from bias_core.calibration.training.word_shifts import UNKNOWN, Nouns, Offsets, directions
 from bias_core.errors import InvalidInput
+from bias_core.world.grammar import parse
+from bias_core.world.shapes import ASSETS
+from training import calibrate, diffusion, drawing, judge_rates, tower_lora
+from training.judge_rates import DrawnRate, read_lines, summary
+from training.phrases import Phrase, phrase_of, wanted_loudness
+from training.tower_lora import Reading, learn_readings
+from training.wanted import AXES, GENDER, Group, groups
+from training.word_shifts import UNKNOWN, Nouns, Offsets, directions
 
 HAT, SOMBRERO = ("headwear", "hat"), ("headwear", "sombrero")
 

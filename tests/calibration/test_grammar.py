@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from bias_core.calibration.balanced import balanced_scene
-from bias_core.calibration.captions import ATTRIBUTE_SENTENCES, describe, looks, things
-from bias_core.calibration.grammar import Request, parse, satisfies
-from bias_core.calibration.planted import sample_scene
-from bias_core.calibration.scene import Person, Scene, Thing
-from bias_core.studies.prompts_of_papers import all_prompts
+from bias_core.studies.kit.paper_data import all_prompts
+from bias_core.world.balanced import balanced_scene
+from bias_core.world.captions import ATTRIBUTE_SENTENCES, describe, looks, things
+from bias_core.world.grammar import Request, parse, satisfies
+from bias_core.world.planted import sample_scene
+from bias_core.world.scene import Person, Scene, Thing
 
 
 def says_nothing(request: Request) -> bool:

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from bias_core.calibration.grammar import parse
-from bias_core.calibration.lexicon import words_of
-from bias_core.calibration.planted import rates
-from bias_core.calibration.scene import Person
-from bias_core.calibration.training.lessons import LONGEST, SHARES, Lesson, Lessons, planted_nouns
+from bias_core.world.grammar import parse
+from bias_core.world.lexicon import words_of
+from bias_core.world.planted import rates
+from bias_core.world.scene import Person
+from training.lessons import LONGEST, SHARES, Lesson, Lessons, planted_nouns
 
 
 def drawn(condition: str, n: int, seed: int = 0) -> list[Lesson]:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from bias_core.calibration.grammar import parse
-from bias_core.calibration.planted import CONDITIONS, base_rates, planted_for, published_rates, rates, sample_scene
-from bias_core.calibration.scene import DOMAINS
-from bias_core.calibration.truth import planted_rate
+from bias_core.world.grammar import parse
+from bias_core.world.planted import CONDITIONS, base_rates, planted_for, published_rates, rates, sample_scene
+from bias_core.world.scene import DOMAINS
+from bias_core.world.truth import planted_rate
 
 
 def share(prompt: str, condition: str, attribute: str, value: object, n: int = 3000) -> float:

@@ -6,12 +6,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from bias_core.calibration.balanced import balanced_scene
-from bias_core.calibration.captions import look_of, looks, things
-from bias_core.calibration.lexicon import book
-from bias_core.calibration.render import render
-from bias_core.calibration.scene import DOMAINS, Person, Scene
-from bias_core.calibration.shapes import drawing, rgb, shapes
+from bias_core.world.balanced import balanced_scene
+from bias_core.world.captions import look_of, looks, things
+from bias_core.world.lexicon import book
+from bias_core.world.render import render
+from bias_core.world.scene import DOMAINS, Person, Scene
+from bias_core.world.shapes import drawing, rgb, shapes
 
 
 def pixels(scene: Scene, size: int = 64) -> np.ndarray:

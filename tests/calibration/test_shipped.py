@@ -9,15 +9,15 @@ from random import Random
 import numpy as np
 import pytest
 
-from bias_core.calibration.grammar import parse
-from bias_core.calibration.planted import sample_scene
-from bias_core.calibration.reader_errors import held_out_scenes, sentence_errors
-from bias_core.calibration.render import render
-from bias_core.calibration.shapes import ASSETS
-from bias_core.calibration.training.judge import Judge
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.statistics import corrected_prevalence
+from bias_core.stats.effects import corrected_prevalence
+from bias_core.world.grammar import parse
+from bias_core.world.planted import sample_scene
+from bias_core.world.reader_errors import held_out_scenes, sentence_errors
+from bias_core.world.render import render
+from bias_core.world.shapes import ASSETS
+from training.judge import Judge
 
 PLANTED = [  # concept prompt, attribute, value, and the sentences that read it
     ("a photo of a doctor", "gender", "masculine", "a photo of a man", "a photo of a woman"),

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from bias_core.calibration.training import blip, clip, diffusion, language, loop, vae
-from bias_core.calibration.training.muon import Muon
+from training import blip, clip, diffusion, language, loop, vae
+from training.muon import Muon
 
 
 def folders(work: Path) -> diffusion.Folders:
@@ -139,8 +139,8 @@ def test_the_language_model_speaks_the_world(tmp_path: Path) -> None:
 
 
 def test_a_person_cut_out_of_a_pair_fills_the_picture() -> None:
-    from bias_core.calibration.render import render
-    from bias_core.calibration.scene import Person, Scene
+    from bias_core.world.render import render
+    from bias_core.world.scene import Person, Scene
 
     pair = render(Scene(people=(Person(gender="masculine"), Person())))
     assert clip.crop_person(pair, 0).size == pair.size

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from scipy.stats import binomtest
 
-from bias_core.calibration.grammar import parse
-from bias_core.calibration.planted import sample_scene
-from bias_core.calibration.truth import planted_lines, prompts_of
+from bias_core.world.grammar import parse
+from bias_core.world.planted import sample_scene
+from bias_core.world.truth import planted_lines, prompts_of
 
 if TYPE_CHECKING:
     from bias_core.types import PlantedLine

@@ -9,7 +9,7 @@ import pytest
 
 from bias_core.engine.local import run_rows
 from bias_core.errors import Cancelled, ModelUnavailable, StorageError
-from bias_core.runs.images import ImageStore
+from bias_core.store.images import ImageStore
 from tests.engine.noise import Noise, rows
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from bias_core.engine.local import run_rows
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, StorageError
-from bias_core.runs.images import ImageStore
+from bias_core.store.images import ImageStore
 from bias_core.types import ImageRow
 from bias_core.workers import draw_with_ray, worker_model
 from tests.engine.noise import Noise, build, rows
@@ -140,7 +140,7 @@ DRIVER = """
 import sys, threading
 from pathlib import Path
 from bias_core.engine.ray import RayEngine
-from bias_core.runs.images import ImageStore
+from bias_core.store.images import ImageStore
 from tests.engine.noise import Noise, build, rows
 engine = RayEngine(build, workers=1, cluster={"num_cpus": 1})
 list(engine.run(rows(60, "slow"), Noise(), ImageStore(Path(sys.argv[1])), lock=threading.Lock()))

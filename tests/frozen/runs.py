@@ -10,17 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from bias_core.runs.export import write_zip
+from bias_core.exchange.export import write_zip
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.catalogue import find_attribute, load_attribute_sets
-from bias_core.studies.designs import find_design
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.explore_report import Exploration
-from bias_core.studies.explore_results import KINDS
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_export import to_export
-from bias_core.studies.study_types import Arm, StudySettings
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.explore.report import Exploration
+from bias_core.studies.explore.results import KINDS
+from bias_core.studies.kit.attributes import find_attribute, load_attribute_sets
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.running.export import to_export
+from bias_core.studies.running.run import complete, run_study
 
 FOLDER = Path(__file__).parent
 STUDIES = (

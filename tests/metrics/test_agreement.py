@@ -19,7 +19,7 @@ from bias_core.metrics.agreement import (
     krippendorff_alpha,
     reader_errors_from_labels,
 )
-from bias_core.statistics import corrected_prevalence
+from bias_core.stats.effects import corrected_prevalence
 
 # The example of 10 subjects, 14 raters and 5 answers that textbooks and encyclopaedias print: κ = 0.210.
 TEN_SUBJECTS = [

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from bias_core.calibration.captions import caption, look_of, things
-from bias_core.calibration.lexicon import book
-from bias_core.calibration.scene import Person, Scene
 from bias_core.errors import InvalidInput
 from bias_core.metrics.objects import count_gender_words, extract_objects, to_person
 from bias_core.metrics.wordnet import lexicon
+from bias_core.world.captions import caption, look_of, things
+from bias_core.world.lexicon import book
+from bias_core.world.scene import Person, Scene
 
 ROOT = Path(__file__).parents[2]
 CAPTIONS = {

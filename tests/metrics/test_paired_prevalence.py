@@ -15,7 +15,7 @@ from bias_core.metrics.paired_prevalence import (
     stereotype_difference_test,
     swap_p_value,
 )
-from bias_core.statistics import corrected_prevalence
+from bias_core.stats.effects import corrected_prevalence
 from bias_core.types import Estimate, ReaderErrors
 
 # Ten seeds. Seen in the first: 1, 2, 3 (P1 = 0.3); in the second: 3 to 10 but 9 (P2 = 0.7).

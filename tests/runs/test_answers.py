@@ -5,8 +5,8 @@ from contextlib import closing
 
 import pytest
 
-from bias_core.runs.answers import AnswerCache
-from bias_core.runs.sqlite_file import Repairs
+from bias_core.store.answers import AnswerCache
+from bias_core.store.sqlite_file import Repairs
 
 
 @pytest.fixture

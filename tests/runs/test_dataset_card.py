@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from bias_core.runs.export import DatasetFacts, column_kinds, dataset_card, write_folder, write_zip
-from bias_core.studies.designs import find_design
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_export import to_export
-from bias_core.studies.study_report import finding_rows
-from bias_core.studies.study_types import StudySettings
+from bias_core.exchange.export import DatasetFacts, column_kinds, dataset_card, write_folder, write_zip
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.text import finding_rows
+from bias_core.studies.running.export import to_export
+from bias_core.studies.running.run import complete, run_study
 from tests.explored import explore
 from tests.ui.fakes import FakeServices
 

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.runs.embeddings import EmbeddingCache, batched
-from bias_core.runs.images import ImageStore
+from bias_core.store.embeddings import EmbeddingCache, batched
+from bias_core.store.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow
 
 
@@ -176,7 +176,7 @@ def test_two_thousand_rows_load_in_well_under_a_second(cache, images):
 
 
 def test_the_next_batch_is_opened_while_one_is_read(cache, tmp_path, monkeypatch):
-    from bias_core.runs import embeddings
+    from bias_core.store import embeddings
 
     rows = [ImageRow(prompt="p", seed=i, model="m") for i in range(150)]  # three batches of at most 64
     stored = ImageStore(tmp_path / "many").add(

@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import StorageError
-from bias_core.runs.export import Export, ExportedImage, csv_bytes, write_folder, write_zip
-from bias_core.runs.images import ImageStore
+from bias_core.exchange.export import Export, ExportedImage, csv_bytes, write_folder, write_zip
+from bias_core.store.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow
 
 

@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from bias_core.errors import ModelUnavailable
-from bias_core.runs.file_hashes import FileHashes
+from bias_core.store.file_hashes import FileHashes
 
 MB = 1 << 20
 
@@ -81,7 +81,7 @@ def test_a_large_file_is_read_once_in_this_process_and_in_the_next(hashes, model
 
 
 def test_a_reader_that_leaves_in_the_middle_holds_up_nobody(hashes, model, monkeypatch):
-    monkeypatch.setattr("bias_core.runs.file_hashes._CHUNK", MB)
+    monkeypatch.setattr("bias_core.store.file_hashes._CHUNK", MB)
     first = hashes.reading(model)
     while next(first)[0] < MB:
         pass

@@ -18,8 +18,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import StorageError
-from bias_core.runs import images
-from bias_core.runs.images import ImageStore, encode_png
+from bias_core.store import images
+from bias_core.store.images import ImageStore, encode_png
 from bias_core.types import GeneratedImage, ImageRow
 
 
@@ -192,8 +192,8 @@ def test_two_thousand_pictures_are_found_in_well_under_a_second(store):
 WRITER = """
 import sys
 from pathlib import Path
-from bias_core.runs.images import ImageStore
-from bias_core.runs.images import encode_png
+from bias_core.store.images import ImageStore
+from bias_core.store.images import encode_png
 from tests.runs.test_images import drawn
 store = ImageStore(Path(sys.argv[1]))
 for _ in range(3):

@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.runs import imports
-from bias_core.runs.export import Export, ExportedImage, write_zip
-from bias_core.runs.images import ImageStore
-from bias_core.runs.imports import ImportedImages, decode, key
+from bias_core.exchange import imports
+from bias_core.exchange.export import Export, ExportedImage, write_zip
+from bias_core.exchange.imports import ImportedImages, decode, key
+from bias_core.store.images import ImageStore
 
 DOCTOR, NURSE = "a photo of a doctor", "a photo of a nurse"
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.runs.manifests import STALE_SECONDS, Manifest, ManifestStore
+from bias_core.store.manifests import STALE_SECONDS, Manifest, ManifestStore
 from bias_core.types import ImageRow
 
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import StorageError
-from bias_core.runs.images import encode_png, pixel_digest
+from bias_core.store.images import encode_png, pixel_digest
 from bias_core.types import GeneratedImage, ImageRow
 
 ROW = ImageRow(

@@ -7,10 +7,10 @@ import os
 
 import pytest
 
-from bias_core.runs import upkeep
-from bias_core.runs.images import ImageStore
-from bias_core.runs.manifests import Manifest, ManifestStore
-from bias_core.runs.upkeep import Upkeep
+from bias_core.store import upkeep
+from bias_core.store.images import ImageStore
+from bias_core.store.manifests import Manifest, ManifestStore
+from bias_core.store.upkeep import Upkeep
 
 
 @pytest.fixture

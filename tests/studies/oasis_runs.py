@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design
-from bias_core.studies.run_study import run_study
-from bias_core.studies.study_report import to_dict
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.text import to_dict
+from bias_core.studies.running.run import run_study
 
 
 def real_services(folder):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from bias_core.calibration.captions import caption
-from bias_core.calibration.grammar import parse
-from bias_core.calibration.planted import sample_scene
 from bias_core.services import Services
+from bias_core.world.captions import caption
+from bias_core.world.grammar import parse
+from bias_core.world.planted import sample_scene
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

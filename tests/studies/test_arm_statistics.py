@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bias_core.intervals import wilson_interval
 from bias_core.metrics.paired_prevalence import stereotype_difference_test
-from bias_core.studies.arm_statistics import difference, number_at, ranks
-from bias_core.studies.arm_values import Values, apart_values, mean_sample, paired_values
-from bias_core.studies.study_types import Sample
+from bias_core.stats.intervals import wilson_interval
+from bias_core.studies.arms.statistics import difference, number_at, ranks
+from bias_core.studies.arms.values import Values, apart_values, mean_sample, paired_values
+from bias_core.studies.kit.types import Sample
 from bias_core.types import ReaderErrors
 
 ERRORS = ReaderErrors(sensitivity=0.9, specificity=0.8, n_positive=400, n_negative=300)

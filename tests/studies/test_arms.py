@@ -12,17 +12,17 @@ from typer.testing import CliRunner
 
 from bias_core.cli import app
 from bias_core.errors import Cancelled, InvalidInput
-from bias_core.runs.export import write_folder
+from bias_core.exchange.export import write_folder
 from bias_core.settings import Settings
-from bias_core.studies.arm_results import summary
-from bias_core.studies.arms import arm_names, arm_text, each_arm, parse_arms
-from bias_core.studies.designs import find_design
-from bias_core.studies.history import go_on, list_runs
-from bias_core.studies.run_study import complete, plan_study, run_study
-from bias_core.studies.saved_reports import open_report
-from bias_core.studies.study_export import to_command, to_export
-from bias_core.studies.study_report import table_of, to_dict, to_markdown
-from bias_core.studies.study_types import Arm, StudySettings
+from bias_core.studies.arms.results import summary
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.reports.saved import open_report
+from bias_core.studies.reports.text import table_of, to_dict, to_markdown
+from bias_core.studies.running.arms import arm_names, arm_text, each_arm, parse_arms
+from bias_core.studies.running.export import to_command, to_export
+from bias_core.studies.running.history import go_on, list_runs
+from bias_core.studies.running.run import complete, plan_study, run_study
 from tests.studies.scribe import ScribeServices
 
 GENERAL, ORIGINS = find_design("tbyb-general"), find_design("oasis-nationalities")
@@ -83,9 +83,9 @@ def test_one_manifest_holds_the_rows_of_all_arms(services, objects):
 
 
 def test_a_comparison_is_shown_alike_in_every_tab_and_an_arm_can_be_taken_along(objects, tmp_path):
-    from bias_core.ui.study_html import arms_html, findings_html
-    from bias_core.ui.study_words import headline
-    from bias_core.ui.take import take
+    from bias_core.ui.study.downloads import take
+    from bias_core.ui.study.view import arms_html, findings_html
+    from bias_core.ui.study.words import headline
 
     assert headline(objects) == summary(objects)
     assert "no difference reads" in findings_html(objects, "no difference reads")

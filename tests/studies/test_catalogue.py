@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.studies.catalogue import find_attribute, load_attribute_sets, suggest_set
-from bias_core.studies.explore_options import explore_settings
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.attributes import find_attribute, load_attribute_sets, suggest_set
 from tests.explored import plan_explore
 
 

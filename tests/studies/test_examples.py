@@ -11,18 +11,18 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from bias_core.app.build import TABS
 from bias_core.errors import StorageError
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design
-from bias_core.studies.examples import FOLDER, Example, list_examples, open_example, write_example
-from bias_core.studies.figures import to_bytes
-from bias_core.studies.oasis_cells import own_attributes
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_report import finding_rows
-from bias_core.studies.study_types import StudyFigure, StudySettings
-from bias_core.ui.build import TABS
-from bias_core.ui.origins_film import films
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudyFigure, StudySettings
+from bias_core.studies.origins.cells import own_attributes
+from bias_core.studies.origins.view_film import films
+from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.reports.text import finding_rows
+from bias_core.studies.running.examples import FOLDER, Example, list_examples, open_example, write_example
+from bias_core.studies.running.run import complete, run_study
 from tests.ui.fakes import FakeServices
 
 SHIPPED = list_examples()

@@ -14,23 +14,23 @@ import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
+from bias_core.exchange.export import write_zip
 from bias_core.metrics.association import association
 from bias_core.metrics.stereotype import attribute_prevalence
-from bias_core.runs.export import write_zip
 from bias_core.services import Services
-from bias_core.studies.designs import find_design
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.explore_report import image_rows
-from bias_core.studies.progress import Progress
-from bias_core.studies.run_study import with_options
-from bias_core.studies.study_export import to_command, to_export, to_python
-from bias_core.studies.study_report import finding_rows, to_dict, to_markdown
-from bias_core.studies.study_types import settings_from_dict
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.explore.report import image_rows
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.types import settings_from_dict
+from bias_core.studies.reports.text import finding_rows, to_dict, to_markdown
+from bias_core.studies.running.export import to_command, to_export, to_python
+from bias_core.studies.running.run import with_options
 from bias_core.types import Attribute
 from tests.explored import Explored, explore, plan_explore
 
 if TYPE_CHECKING:
-    from bias_core.studies.study_types import StudySettings
+    from bias_core.studies.kit.types import StudySettings
 
 MAN = Attribute(
     name="man",

@@ -13,16 +13,16 @@ from typer.testing import CliRunner
 
 from bias_core.cli import app
 from bias_core.errors import Cancelled, InvalidInput, UnknownModel
+from bias_core.exchange.export import write_zip
 from bias_core.metrics.paired_prevalence import prevalence_difference
-from bias_core.runs.export import write_zip
-from bias_core.studies.designs import find_design
-from bias_core.studies.explore_arms import arms_summary
-from bias_core.studies.explore_options import arm_template, compare_settings, explore_settings
-from bias_core.studies.figures import to_bytes
-from bias_core.studies.run_study import complete, plan_study, run_study
-from bias_core.studies.study_export import to_command, to_export
-from bias_core.studies.study_report import to_dict
-from bias_core.studies.study_types import Arm, StudySettings
+from bias_core.studies.explore.arms import arms_summary
+from bias_core.studies.explore.options import arm_template, compare_settings, explore_settings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.reports.text import to_dict
+from bias_core.studies.running.export import to_command, to_export
+from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.types import Attribute
 from tests.studies.oasis_runs import real_services
 from tests.ui.fakes import FakeServices

@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.studies.figures import _DRAW, draw, lowess, to_bytes
-from bias_core.studies.prompts_of_papers import read_table
-from bias_core.studies.study_types import StudyFigure
+from bias_core.studies.kit.paper_data import read_table
+from bias_core.studies.kit.types import StudyFigure
+from bias_core.studies.reports.figures import _DRAW, draw, lowess, to_bytes
 
 RNG = np.random.default_rng(0)
 NAMES = ["nurse", "doctor", "chef"]

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.runs.export import Export, ExportedImage, write_zip
+from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design
-from bias_core.studies.imported_rows import ImportedRows
-from bias_core.studies.run_study import run_study
-from bias_core.studies.study_export import to_command
-from bias_core.studies.study_report import to_dict, to_markdown
-from bias_core.studies.study_types import Shot, StudySettings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import Shot, StudySettings
+from bias_core.studies.reports.text import to_dict, to_markdown
+from bias_core.studies.running.export import to_command
+from bias_core.studies.running.imported_rows import ImportedRows
+from bias_core.studies.running.run import run_study
 
 DESIGN = find_design("t2iat-occupations")
 SMALL = StudySettings(scale=0.02)

@@ -12,12 +12,12 @@ from bias_core.errors import Cancelled, InvalidInput
 from bias_core.metrics.composite_association import composite_association
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design, program_of
-from bias_core.studies.figures import to_bytes
-from bias_core.studies.prompts_of_papers import read_table
-from bias_core.studies.run_study import run_study, with_options
-from bias_core.studies.study_report import table_of, to_dict
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.kit.designs import find_design, program_of
+from bias_core.studies.kit.paper_data import read_table
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.reports.text import table_of, to_dict
+from bias_core.studies.running.run import run_study, with_options
 
 DESIGN = find_design("internal-bias")
 QUARTER = StudySettings(scale=0.25)  # half of the targets, half of the pictures

@@ -14,12 +14,9 @@ from bias_core.annotation.label_store import LabelStore  # noqa: TC001
 from bias_core.annotation.task_owner import CreatedTask, create_task, set_status
 from bias_core.annotation.tasks import association_task, own_task, pst_task
 from bias_core.errors import InvalidInput
-from bias_core.services import Services
-from bias_core.settings import Settings
-from bias_core.studies.designs import find_design
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.label_report import label_report
-from bias_core.studies.label_sources import (
+from bias_core.labels.report import label_report
+from bias_core.labels.rescore import automatic_answers, people_labels, psi_with_labels, score_with_labels, takes_labels
+from bias_core.labels.sources import (
     Candidate,
     candidates,
     gold_from_lines,
@@ -28,15 +25,12 @@ from bias_core.studies.label_sources import (
     sample_of,
     task_pictures,
 )
-from bias_core.studies.label_use import (
-    automatic_answers,
-    people_labels,
-    psi_with_labels,
-    score_with_labels,
-    takes_labels,
-)
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_types import StudyReport, StudySettings
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
 from tests.explored import explore, measured
 from tests.studies.simulated_raters import expected_kappa, simulate

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.studies.labels import majority, read_answers
+from bias_core.studies.kit.labels import majority, read_answers
 
 WORDS = ("masculine", "feminine", "cannot_identify")
 

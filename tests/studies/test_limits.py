@@ -11,21 +11,21 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from bias_core.app.api import Tools
+from bias_core.app.api_studies import StudyTools
 from bias_core.cli import app
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design, list_designs, program_of, typed_options
-from bias_core.studies.explore_options import compare_settings, explore_settings
-from bias_core.studies.internal_bias import own_targets
-from bias_core.studies.limits import check_budget, looks_at_stop
-from bias_core.studies.run_study import complete, plan_study, run_study, with_options
-from bias_core.studies.setting_fields import settings_of
-from bias_core.studies.stop_regenerate import regenerate
-from bias_core.studies.study_size import n_asked
-from bias_core.studies.study_types import Arm, StudySettings
+from bias_core.studies.explore.options import compare_settings, explore_settings
+from bias_core.studies.internal.study import own_targets
+from bias_core.studies.kit.designs import find_design, list_designs, program_of, typed_options
+from bias_core.studies.kit.limits import check_budget, looks_at_stop
+from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.origins.stop_regenerate import regenerate
+from bias_core.studies.running.run import complete, plan_study, run_study, with_options
+from bias_core.studies.running.size import n_asked
 from bias_core.types import Attribute
-from bias_core.ui.api import Tools
-from bias_core.ui.api_studies import StudyTools
 from tests.explored import explore, own_pictures
 from tests.ui.fakes import FakeServices
 
@@ -46,7 +46,7 @@ def services(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("design", DRAWN, ids=lambda design: design.name)
 def test_every_study_is_refused_before_its_rows_are_built(services, design, monkeypatch):
-    monkeypatch.setattr("bias_core.studies.rows.RowMaker.of", None)
+    monkeypatch.setattr("bias_core.studies.kit.rows.RowMaker.of", None)
     with pytest.raises(InvalidInput, match=r"asks for [\d,]+ pictures, and one run may have at most 7 here"):
         complete(run_study(design, StudySettings(), services))
 
@@ -85,7 +85,7 @@ def test_an_import_is_counted_before_it_is_opened(services, tmp_path, monkeypatc
     folder.mkdir(parents=True)
     for i in range(8):
         Image.fromarray(np.full((8, 8, 3), i, dtype=np.uint8)).save(folder / f"{i}.png")
-    monkeypatch.setattr("bias_core.runs.imports.decode", None)
+    monkeypatch.setattr("bias_core.exchange.imports.decode", None)
     with pytest.raises(InvalidInput, match="explore on mine asks for 8 pictures"):
         complete(run_study(find_design("explore"), own_pictures(StudySettings(images=str(folder.parent))), services))
 
@@ -188,7 +188,7 @@ def test_a_space_allows_less(monkeypatch):
 
 def test_stop_is_looked_at_while_a_run_is_laid_out(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("bias_core.studies.limits.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("bias_core.studies.kit.limits.time.monotonic", lambda: now[0])
     check = looks_at_stop(lambda: True)
     check()  # it has only just begun
     now[0] = 1.0
@@ -205,7 +205,7 @@ def test_words_of_ones_own_that_cannot_be_written_are_refused(tmp_path, words):
 
 
 def test_stop_is_looked_at_while_an_exploration_or_a_comparison_is_laid_out(services, monkeypatch):
-    monkeypatch.setattr("bias_core.studies.limits._SECONDS_BETWEEN_LOOKS", -1.0)
+    monkeypatch.setattr("bias_core.studies.kit.limits._SECONDS_BETWEEN_LOOKS", -1.0)
     man = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman")
     arms = (Arm(condition="fair"), Arm(condition="published"))
     one = explore_settings(concept="nurse", model="calibration-renderer", n_images=7, attribute_a="", attribute_b="")

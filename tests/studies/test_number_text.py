@@ -8,8 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bias_core.studies.number_text import format_estimate, format_given, format_interval, format_number, format_p
-from bias_core.studies.table_text import excerpt, markdown_table, readable
+from bias_core.studies.reports.number_text import (
+    format_estimate,
+    format_given,
+    format_interval,
+    format_number,
+    format_p,
+)
+from bias_core.studies.reports.table_text import excerpt, markdown_table, readable
 
 NAN, INF = math.nan, math.inf
 

@@ -12,13 +12,13 @@ import pytest
 
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.metrics.stereotype import stereotype_score
-from bias_core.studies.designs import find_design, program_of
-from bias_core.studies.figures import to_bytes
-from bias_core.studies.oasis_cells import Published
-from bias_core.studies.oasis_users import SUMMARIES, _correlate, _published
-from bias_core.studies.prompts_of_papers import read_table
-from bias_core.studies.run_study import with_options
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.kit.designs import find_design, program_of
+from bias_core.studies.kit.paper_data import read_table
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.origins.cells import Published
+from bias_core.studies.origins.internet_users import SUMMARIES, _correlate, _published
+from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.running.run import with_options
 from tests.studies.oasis_runs import figures, findings, real_services, run, table, without_seconds
 
 NATIONALITIES = "oasis-nationalities"
@@ -274,8 +274,8 @@ def test_correlations_of_a_planted_trend():
 
 
 def test_what_the_errors_of_the_reader_cannot_be_is_not_corrected():
-    from bias_core.statistics import wilson_interval
-    from bias_core.studies.explore_scores import _corrected
+    from bias_core.stats.effects import wilson_interval
+    from bias_core.studies.kit.attribute_scores import _corrected
     from bias_core.types import ReaderErrors
 
     errors = ReaderErrors(sensitivity=0.72, specificity=1.0, n_positive=434, n_negative=1176)

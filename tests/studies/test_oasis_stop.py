@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, UnknownModel
-from bias_core.studies.figures import to_bytes
-from bias_core.studies.oasis_stop_report import Cluster, _plain
+from bias_core.studies.origins.stop_report import Cluster, _plain
+from bias_core.studies.reports.figures import to_bytes
 from tests.studies.oasis_runs import figures, findings, real_services, run, table, without_seconds
 
 NAME = "oasis-stop"

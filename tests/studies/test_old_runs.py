@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bias_core.studies.explore_report import Exploration
-from bias_core.studies.history import go_on, keep_run, list_runs, open_run
-from bias_core.studies.old_runs import study_of
-from bias_core.studies.run_study import complete
-from bias_core.studies.setting_fields import option_values
-from bias_core.studies.study_report import to_dict, to_markdown
-from bias_core.studies.study_types import Arm
+from bias_core.studies.explore.old_runs import OLD_SETTINGS
+from bias_core.studies.explore.report import Exploration
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.setting_fields import option_values
+from bias_core.studies.kit.types import Arm
+from bias_core.studies.reports.text import to_dict, to_markdown
+from bias_core.studies.running.history import go_on, keep_run, list_runs, open_run
+from bias_core.studies.running.run import complete
 from tests.ui.fakes import FakeServices
 
 KEPT = Path(__file__).parent / "old_runs"
@@ -67,7 +68,7 @@ def test_a_kept_exploration_goes_on_and_is_listed_once(services):
 
 def test_a_kept_comparison_is_an_exploration_with_arms(services):
     manifest = services.manifests.get(COMPARED)
-    design, settings = study_of(manifest.study, manifest.settings)
+    design, settings = find_design("explore"), OLD_SETTINGS[manifest.study](manifest.settings)
     assert design.name == "explore"
     assert [arm.condition for arm in settings.arms] == ["fair", "published"]
     assert settings.arms[0] == Arm(model="calibration-renderer", condition="fair", negative_prompt="")

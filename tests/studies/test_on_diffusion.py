@@ -11,13 +11,13 @@ import pytest
 
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.errors import UnknownModel
-from bias_core.runs.export import Export, ExportedImage, write_zip
+from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design, list_designs
-from bias_core.studies.run_study import run_study
-from bias_core.studies.study_report import to_dict, to_markdown
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.kit.designs import find_design, list_designs
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.text import to_dict, to_markdown
+from bias_core.studies.running.run import run_study
 
 MODEL, N_STEPS, SCALE = "calibration-diffusion", 2, 1e-6
 SCIENCE_ARTS = {"tests": ["science_arts"]}

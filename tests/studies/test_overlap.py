@@ -13,13 +13,13 @@ from bias_core.adapters.calibration_renderer import CalibrationRenderer
 from bias_core.errors import Cancelled, ModelUnavailable
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design, program_of
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.rows import RowMaker
-from bias_core.studies.run_study import complete, run_study, with_options
-from bias_core.studies.study_data import StudyData
-from bias_core.studies.study_types import StudySettings
-from bias_core.studies.tbyb import design_of_prompts
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.data import StudyData
+from bias_core.studies.kit.designs import find_design, program_of
+from bias_core.studies.kit.rows import RowMaker
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.objects.general import design_of_prompts
+from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.types import Attribute
 from tests.explored import explore
 

@@ -8,16 +8,16 @@ from random import Random
 
 import pytest
 
-from bias_core.calibration.render import render
 from bias_core.errors import InvalidInput
-from bias_core.runs.export import write_zip
-from bias_core.studies.designs import find_design
-from bias_core.studies.explore_results import ALL
-from bias_core.studies.imports import look_through
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_export import to_export
-from bias_core.studies.study_report import finding_rows, table_of
-from bias_core.studies.study_types import StudySettings
+from bias_core.exchange.export import write_zip
+from bias_core.library.fits import look_through
+from bias_core.studies.explore.results import ALL
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.text import finding_rows, table_of
+from bias_core.studies.running.export import to_export
+from bias_core.studies.running.run import complete, run_study
+from bias_core.world.render import render
 from tests.explored import explore_settings, measured, own_pictures
 from tests.ui.fakes import FakeServices, _portrait
 

@@ -13,13 +13,13 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.object_bias import compare_models, normalise_over_models
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.arm_tables import arms_as_columns, table_over_arms
-from bias_core.studies.designs import find_design, list_designs, program_of
-from bias_core.studies.figures import to_bytes
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_report import table_of
-from bias_core.studies.study_types import Arm, ArmReport, Design, Finding, Results, Sample, StudySettings, StudyTable
-from bias_core.studies.tbyb_arms import compare_conditions, compare_datasets, compare_objects
+from bias_core.studies.arms.tables import arms_as_columns, table_over_arms
+from bias_core.studies.kit.designs import find_design, list_designs, program_of
+from bias_core.studies.kit.types import Arm, ArmReport, Design, Finding, Results, Sample, StudySettings, StudyTable
+from bias_core.studies.objects.arms import compare_conditions, compare_datasets, compare_objects
+from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.reports.text import table_of
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Estimate
 
 ARMS = (Arm(condition="fair"), Arm(condition="extreme"))

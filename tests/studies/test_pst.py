@@ -9,18 +9,18 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from bias_core.calibration.planted import published_rates
 from bias_core.crops import person_halves
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, StorageError
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design, program_of
-from bias_core.studies.prompts_of_papers import all_prompts
-from bias_core.studies.pst_labels import gender_said, people_of
-from bias_core.studies.pst_shots import power_identities
-from bias_core.studies.run_study import run_study, with_options
-from bias_core.studies.study_report import table_of, to_dict, to_markdown
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.kit.designs import find_design, program_of
+from bias_core.studies.kit.paper_data import all_prompts
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.paired.labelling import gender_said, people_of
+from bias_core.studies.paired.prompts import power_identities
+from bias_core.studies.reports.text import table_of, to_dict, to_markdown
+from bias_core.studies.running.run import run_study, with_options
+from bias_core.world.planted import published_rates
 
 OCCUPATIONS, POWER, FAIRNESS = (find_design(f"pst-{name}") for name in ("occupations", "power", "fairness"))
 TRUSTING = {"finder": "halves"}  # the shipped reader's eye for two people is not what is tested here

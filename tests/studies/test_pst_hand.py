@@ -9,13 +9,13 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design
-from bias_core.studies.pst_hand import chosen, labelled_people, relabelled
-from bias_core.studies.pst_pairs import design_of_two, settings_for_two
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_report import table_of
-from bias_core.studies.study_types import StudySettings
-from bias_core.ui.take import take
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.paired.answers import chosen, labelled_people, relabelled
+from bias_core.studies.paired.pairs import design_of_two, settings_for_two
+from bias_core.studies.reports.text import table_of
+from bias_core.studies.running.run import complete, run_study
+from bias_core.ui.study.downloads import take
 
 BASE = find_design("pst-occupations")
 TRUSTING = {"finder": "halves", "aspects": "no option of this study"}

@@ -11,22 +11,22 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from bias_core.app.api import Tools
+from bias_core.app.api_studies import StudyTools
 from bias_core.cli import app
 from bias_core.errors import InvalidInput, UnknownModel
-from bias_core.runs.export import write_zip
-from bias_core.studies.designs import find_design, list_designs
-from bias_core.studies.explore_options import compare_settings, explore_settings
-from bias_core.studies.internal_bias import own_targets
-from bias_core.studies.oasis_cells import own_concepts
-from bias_core.studies.run_study import complete, plan_study, run_study
-from bias_core.studies.stop_regenerate import regenerate
-from bias_core.studies.study_export import to_command, to_export
-from bias_core.studies.study_report import to_dict, to_markdown
-from bias_core.studies.study_types import Arm, StudySettings
+from bias_core.exchange.export import write_zip
+from bias_core.studies.explore.options import compare_settings, explore_settings
+from bias_core.studies.internal.study import own_targets
+from bias_core.studies.kit.designs import find_design, list_designs
+from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.origins.cells import own_concepts
+from bias_core.studies.origins.stop_regenerate import regenerate
+from bias_core.studies.reports.text import to_dict, to_markdown
+from bias_core.studies.running.export import to_command, to_export
+from bias_core.studies.running.run import complete, plan_study, run_study
 from bias_core.types import Attribute
-from bias_core.ui.api import Tools
-from bias_core.ui.api_studies import StudyTools
-from bias_core.ui.study_html import header_html
+from bias_core.ui.study.view import header_html
 from tests.explored import explore, measured, own_pictures
 from tests.ui.fakes import FakeServices
 
@@ -70,7 +70,7 @@ ON_ANY_MODEL = [
 
 @pytest.mark.parametrize("design", ON_ANY_MODEL, ids=lambda design: design.name)
 def test_every_study_refuses_it_before_anything_is_laid_out(services, design, monkeypatch):
-    monkeypatch.setattr("bias_core.studies.rows.RowMaker.of", None)
+    monkeypatch.setattr("bias_core.studies.kit.rows.RowMaker.of", None)
     with pytest.raises(InvalidInput, match=REFUSED) as caught:
         plan_study(design, StudySettings(model=OTHER, scale=0.01), services)
     assert "\n" not in str(caught.value)

@@ -17,19 +17,19 @@ from typer.testing import CliRunner
 from bias_core.cli import app
 from bias_core.cli.study import show_study_report
 from bias_core.errors import Cancelled, InvalidInput, StorageError, UnknownModel
-from bias_core.runs.export import write_folder, write_zip
+from bias_core.exchange.export import write_folder, write_zip
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design, list_designs, program_of
-from bias_core.studies.rows import RowMaker, scaled, thinned
-from bias_core.studies.run_study import run_study, with_options
-from bias_core.studies.study_export import to_command, to_export
-from bias_core.studies.study_report import plain, to_dict, to_markdown
-from bias_core.studies.study_types import Finding, Results, StudySettings, StudyTable
-from bias_core.studies.table_text import markdown_table
+from bias_core.studies.kit.designs import find_design, list_designs, program_of
+from bias_core.studies.kit.rows import RowMaker, scaled, thinned
+from bias_core.studies.kit.types import Finding, Results, StudySettings, StudyTable
+from bias_core.studies.reports.table_text import markdown_table
+from bias_core.studies.reports.text import plain, to_dict, to_markdown
+from bias_core.studies.running.export import to_command, to_export
+from bias_core.studies.running.run import run_study, with_options
 from bias_core.types import Estimate
-from bias_core.ui.study_html import findings_html, tables_html
-from bias_core.ui.take import take
+from bias_core.ui.study.downloads import take
+from bias_core.ui.study.view import findings_html, tables_html
 
 DESIGN = find_design("t2iat-tests")
 SMALL = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
@@ -302,5 +302,5 @@ def test_markdown_tells_how_much_was_drawn(report):
 
 
 def test_the_file_of_designs_is_complete():
-    folder = Path(__file__).parents[2] / "assets" / "studies" / "designs"
-    assert {path.stem for path in folder.glob("*.yaml")} == {design.name for design in list_designs()}
+    folder = Path(__file__).parents[2] / "bias_core" / "studies"
+    assert {path.stem for path in folder.rglob("*.yaml")} == {design.name for design in list_designs()}

@@ -12,15 +12,15 @@ import pandas as pd
 import pytest
 
 from bias_core.errors import StorageError
-from bias_core.studies.catalogue import load_attribute_sets
-from bias_core.studies.designs import find_design, list_designs
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.explore_report import Exploration
-from bias_core.studies.plain_values import decode, encode
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.saved_reports import SavedReport, from_text, keep_report, open_report, report_store, to_text
-from bias_core.studies.study_report import to_dict
-from bias_core.studies.study_types import StudyFigure, StudySettings
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.explore.report import Exploration
+from bias_core.studies.kit.attributes import load_attribute_sets
+from bias_core.studies.kit.designs import find_design, list_designs
+from bias_core.studies.kit.types import StudyFigure, StudySettings
+from bias_core.studies.reports.plain_values import decode, encode
+from bias_core.studies.reports.saved import SavedReport, from_text, keep_report, open_report, report_store, to_text
+from bias_core.studies.reports.text import to_dict
+from bias_core.studies.running.run import complete, run_study
 from tests.explored import explore
 from tests.ui.fakes import FakeServices
 

@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 
 from bias_core.cli import app
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.studies.designs import STUDY_FOLDER, find_design
-from bias_core.studies.run_study import plan_study, with_options
-from bias_core.studies.setting_fields import setting, settings_class, settings_of
-from bias_core.studies.study_export import to_command, to_python
-from bias_core.studies.study_types import Arm, StudySettings, settings_from_dict
+from bias_core.studies.kit.designs import design_files, find_design
+from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
+from bias_core.studies.kit.types import Arm, StudySettings, settings_from_dict
+from bias_core.studies.running.export import to_command, to_python
+from bias_core.studies.running.run import plan_study, with_options
 
 ROOT = Path(__file__).parent.parent.parent
 NEW = """    strength: float | None = setting(
@@ -32,13 +32,13 @@ PROBE = """
 import inspect, json
 from typer.testing import CliRunner
 from bias_core.cli import app
-from bias_core.studies.designs import find_design
-from bias_core.studies.run_study import with_options
-from bias_core.studies.study_export import to_command, to_python
-from bias_core.studies.study_types import StudySettings, settings_from_dict
-from bias_core.ui.api_studies import StudyTools
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.running.run import with_options
+from bias_core.studies.running.export import to_command, to_python
+from bias_core.studies.kit.types import StudySettings, settings_from_dict
+from bias_core.app.api_studies import StudyTools
 from bias_core.ui.links import LINK_NAMES
-from bias_core.ui.study_form import FIELDS, FORM
+from bias_core.ui.study.form import FIELDS, FORM
 design = find_design("t2iat-tests")
 settings = with_options(design, settings_from_dict({"strength": 1.5}))
 print(json.dumps({
@@ -56,7 +56,7 @@ print(json.dumps({
 def test_a_setting_that_is_added_in_one_place_is_found_at_every_door(tmp_path):
     shutil.copytree(ROOT / "bias_core", tmp_path / "bias_core")
     (tmp_path / "assets").symlink_to(ROOT / "assets")
-    path = tmp_path / "bias_core" / "studies" / "study_types.py"
+    path = tmp_path / "bias_core" / "studies" / "kit" / "types.py"
     text = path.read_text()
     assert text.count("    arms: tuple[Arm, ...] = setting(") == 1
     path.write_text(text.replace("    arms: tuple[Arm, ...] = setting(", NEW))
@@ -194,7 +194,7 @@ def test_commands_and_python_lines_give_the_settings_again(monkeypatch):
 
 
 def test_a_design_has_defaults_of_its_own_for_settings(tmp_path, services):
-    values = yaml.safe_load((STUDY_FOLDER / "designs" / "t2iat-tests.yaml").read_text())
+    values = yaml.safe_load((design_files()["t2iat-tests"]).read_text())
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(values | {"settings": {"seed": 7, "condition": "fair", "scale": 0.02}}))
     design = find_design(str(path))

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from bias_core.errors import Cancelled, InvalidInput
-from bias_core.studies.designs import find_design
-from bias_core.studies.oasis_cells import own_concepts, without_names
-from bias_core.studies.run_study import complete, followed, run_study
-from bias_core.studies.stop_regenerate import cluster_names, regenerate
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.origins.cells import own_concepts, without_names
+from bias_core.studies.origins.stop_regenerate import cluster_names, regenerate
+from bias_core.studies.running.run import complete, followed, run_study
 from bias_core.types import Attribute
 from tests.ui.fakes import FakeServices
 

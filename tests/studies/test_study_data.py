@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from bias_core.studies.prompts_of_papers import STUDY_DATA, all_prompts, read_study, read_table
+from bias_core.studies.kit.paper_data import STUDY_DATA, all_prompts, read_study, read_table
 
 if TYPE_CHECKING:
     from pathlib import Path

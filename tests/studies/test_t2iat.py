@@ -16,13 +16,13 @@ from bias_core.metrics.association import association
 from bias_core.metrics.association_null import even_mix_association
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.statistics import benjamini_hochberg
-from bias_core.studies.designs import find_design, program_of
-from bias_core.studies.prompts_of_papers import all_prompts
-from bias_core.studies.run_study import run_study, with_options
-from bias_core.studies.study_report import table_of, to_dict
-from bias_core.studies.study_types import StudySettings
-from bias_core.studies.t2iat import edited
+from bias_core.stats.effects import benjamini_hochberg
+from bias_core.studies.association.tests import edited
+from bias_core.studies.kit.designs import find_design, program_of
+from bias_core.studies.kit.paper_data import all_prompts
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.text import table_of, to_dict
+from bias_core.studies.running.run import run_study, with_options
 
 TESTS, OCCUPATIONS, AMPLIFICATION, HUMAN = (
     find_design(f"t2iat-{name}") for name in ("tests", "occupations", "amplification", "human")

@@ -10,12 +10,12 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design, program_of
-from bias_core.studies.run_study import complete, run_study, with_options
-from bias_core.studies.study_export import to_command, to_export
-from bias_core.studies.study_report import table_of
-from bias_core.studies.study_types import StudySettings
-from bias_core.studies.t2iat import own_association, parse_words
+from bias_core.studies.association.tests import own_association, parse_words
+from bias_core.studies.kit.designs import find_design, program_of
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.text import table_of
+from bias_core.studies.running.export import to_command, to_export
+from bias_core.studies.running.run import complete, run_study, with_options
 
 OWN = own_association(
     "Flowers: rose, tulip, daisy, lily", "Insects: wasp, flea, moth", "peace, love", "murder, poison", n=3

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, UnknownModel
+from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.metrics.object_bias import distribution_bias, extract_objects, jaccard_hallucination
-from bias_core.runs.export import Export, ExportedImage, write_zip
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design, program_of
-from bias_core.studies.figures import to_bytes
-from bias_core.studies.run_study import run_study, with_options
-from bias_core.studies.study_report import finding_rows, table_of, to_dict, to_markdown
-from bias_core.studies.study_types import StudySettings
-from bias_core.studies.tbyb_controlled import WITH_TRIGGER, WITHOUT_TRIGGER, changes_of
-from bias_core.studies.tbyb_reading import Reading, other_prompts
+from bias_core.studies.kit.designs import find_design, program_of
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.objects.captions import Reading, other_prompts
+from bias_core.studies.objects.controlled import WITH_TRIGGER, WITHOUT_TRIGGER, changes_of
+from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.reports.text import finding_rows, table_of, to_dict, to_markdown
+from bias_core.studies.running.run import run_study, with_options
 from tests.studies.scribe import Scribe, ScribeServices
 
 GENERAL, TASK, DATASET, CONTROLLED = (

@@ -6,11 +6,11 @@ import pytest
 
 from bias_core.errors import Cancelled, Interrupted
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.limits import TimeLimit
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.limits import TimeLimit
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.running.run import complete, run_study
 from tests.explored import explore
 from tests.ui.fakes import FakeServices
 

@@ -12,17 +12,17 @@ from PIL import Image
 from bias_core.annotation.task_owner import create_task
 from bias_core.annotation.tasks import association_task, own_task, pst_task
 from bias_core.errors import InvalidInput
-from bias_core.runs.imports import ImportedImages
+from bias_core.exchange.imports import ImportedImages
+from bias_core.labels.sources import candidates, kind_of, runs_with, task_pictures
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design
-from bias_core.studies.history import list_runs, open_run
-from bias_core.studies.label_sources import candidates, kind_of, runs_with, task_pictures
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_export import to_export
-from bias_core.studies.study_types import StudyReport, StudySettings
-from bias_core.studies.unmeasured import NOBODY, UNMEASURED
-from bias_core.studies.whom import people_of
+from bias_core.studies.explore.unmeasured import NOBODY, UNMEASURED
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.running.export import to_export
+from bias_core.studies.running.history import list_runs, open_run
+from bias_core.studies.running.identities import people_of
+from bias_core.studies.running.run import complete, run_study
 from tests.explored import own_pictures
 from tests.ui.fakes import FakeServices
 

@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bias_core.calibration.truth import planted_lines
 from bias_core.errors import InvalidInput
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design
-from bias_core.studies.run_study import run_study
-from bias_core.studies.study_report import table_of
-from bias_core.studies.study_types import StudySettings
-from bias_core.studies.validity import _orders
-from bias_core.studies.validity_measures import MEASURES, Sample
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.text import table_of
+from bias_core.studies.running.run import run_study
+from bias_core.studies.validity.measures import MEASURES, Sample
+from bias_core.studies.validity.rates import _orders
+from bias_core.world.truth import planted_lines
 from tests.studies.test_run_study import finish
 
 SEEN = ["nurse", "doctor", "iranian", "flowers"]

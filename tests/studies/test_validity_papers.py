@@ -13,17 +13,17 @@ from bias_core.adapters.calibration_renderer import CalibrationRenderer, RecordC
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import METRICS
 from bias_core.protocols import Captioner
-from bias_core.runs.embeddings import open_picture
-from bias_core.runs.images import ImageStore
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design, list_designs
-from bias_core.studies.run_study import run_study
-from bias_core.studies.study_report import table_of
-from bias_core.studies.study_types import StudySettings
-from bias_core.studies.validity_measures import MEASURES
-from bias_core.studies.validity_report import NOT_HERE, STUDIES, report_files
-from bias_core.studies.validity_summary import planted_shares
+from bias_core.store.embeddings import open_picture
+from bias_core.store.images import ImageStore
+from bias_core.studies.kit.designs import find_design, list_designs
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.text import table_of
+from bias_core.studies.running.run import run_study
+from bias_core.studies.validity.measures import MEASURES
+from bias_core.studies.validity.report import NOT_HERE, STUDIES, report_files
+from bias_core.studies.validity.summary import planted_shares
 from bias_core.types import ImageRow, PlantedLine
 from tests.studies.test_run_study import finish
 

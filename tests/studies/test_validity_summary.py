@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bias_core.statistics import normal_estimate
-from bias_core.studies.study_types import Shot, StudySettings
-from bias_core.studies.validity_summary import measured, repeated, results_of, verdicts_of
+from bias_core.stats.effects import normal_estimate
+from bias_core.studies.kit.types import Shot, StudySettings
+from bias_core.studies.validity.summary import measured, repeated, results_of, verdicts_of
 
 TRUE = {"fair": 0.0, "published": 0.3, "extreme": 0.6}
 

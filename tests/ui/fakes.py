@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from bias_core.calibration.balanced import balanced_scene
-from bias_core.calibration.render import render
 from bias_core.crops import person_halves
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.types import GeneratedImage, ImageRow, ReaderErrors, Step
+from bias_core.world.balanced import balanced_scene
+from bias_core.world.render import render
 
 if TYPE_CHECKING:
-    from bias_core.calibration.scene import Scene
     from bias_core.crops import Box
     from bias_core.types import Attribute
+    from bias_core.world.scene import Scene
 
 RATES = {"published": 0.75, "fair": 0.5, "extreme": 0.95, "trigger": 0.5}
 CUES: Mapping[str, dict[str, Any]] = {

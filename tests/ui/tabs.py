@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bias_core.services import Services
-    from bias_core.ui.study_tab import StudyTab
+    from bias_core.ui.study.study_tab import StudyTab
 
     T = TypeVar("T", bound=StudyTab)
 

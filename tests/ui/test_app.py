@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bias_core.studies.catalogue import load_attribute_sets
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.study_report import to_dict
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.attributes import load_attribute_sets
+from bias_core.studies.reports.text import to_dict
 from tests.explored import explore
 from tests.ui.fakes import FakeServices
 from tests.ui.served import Served  # noqa: TC001
@@ -41,7 +41,7 @@ def test_starting_imports_no_heavy_library(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"
         "from bias_core.services import Services; from bias_core.settings import Settings\n"
-        "from bias_core.ui.build import build_app\n"
+        "from bias_core.app.build import build_app\n"
         "build_app(Services(Settings(data_dir=Path(sys.argv[1]))))\n"
         "heavy = {'torch', 'diffusers', 'transformers', 'open_clip', 'matplotlib'} & set(sys.modules)\n"
         "sys.exit(f'imported at start: {heavy}' if heavy else 0)\n"

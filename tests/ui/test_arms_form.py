@@ -10,15 +10,15 @@ from urllib.parse import parse_qsl
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.studies.run_study import complete, run_study, with_options
-from bias_core.studies.saved_reports import SavedReport
-from bias_core.studies.study_report import to_markdown
-from bias_core.studies.study_types import Arm, StudyReport, StudySettings
-from bias_core.ui.arms_form import PRESETS, added, arms_html, suited_to
-from bias_core.ui.internal import InternalTab
+from bias_core.studies.internal.tab import InternalTab
+from bias_core.studies.kit.types import Arm, StudyReport, StudySettings
+from bias_core.studies.objects.tab import ObjectsTab
+from bias_core.studies.reports.saved import SavedReport
+from bias_core.studies.reports.text import to_markdown
+from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.ui.links import address_of, read_link
-from bias_core.ui.objects import ObjectsTab
-from bias_core.ui.study_pictures import MOST_SHOWN, Look
+from bias_core.ui.study.arms_form import PRESETS, added, arms_html, suited_to
+from bias_core.ui.study.pictures import MOST_SHOWN, Look
 from bias_core.ui.visitor import Visitor
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built, form_values

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bias_core.studies.designs import find_design, program_of
-from bias_core.studies.number_text import format_interval, format_number
-from bias_core.studies.run_study import complete, run_study, with_options
-from bias_core.studies.study_report import table_of
-from bias_core.studies.study_types import StudyReport, StudySettings, StudyTable
-from bias_core.studies.t2iat import own_association
-from bias_core.ui import association_view as view
-from bias_core.ui.association import AssociationTab
-from bias_core.ui.study_extremes import Ends, extremes_html, opened_html
-from bias_core.ui.study_html import header_html
+from bias_core.studies.association import view
+from bias_core.studies.association.tab import AssociationTab
+from bias_core.studies.association.tests import own_association
+from bias_core.studies.kit.designs import find_design, program_of
+from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable
+from bias_core.studies.reports.number_text import format_interval, format_number
+from bias_core.studies.reports.text import table_of
+from bias_core.studies.running.run import complete, run_study, with_options
+from bias_core.ui.study.extremes import Ends, extremes_html, opened_html
+from bias_core.ui.study.view import header_html
 from bias_core.ui.visitor import Visitor
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built, form_values

@@ -12,13 +12,13 @@ import pytest
 
 from bias_core.errors import StorageError
 from bias_core.settings import Settings
-from bias_core.statistics import normal_estimate
-from bias_core.studies.designs import find_design
-from bias_core.studies.study_types import StudyReport, StudySettings
-from bias_core.studies.validity_report import STUDIES, load_shipped, shipped_files
-from bias_core.studies.validity_summary import measured, results_of
-from bias_core.ui.calibration import CalibrationTab
-from bias_core.ui.calibration_html import ADVICE, summary_html, verdict_lines
+from bias_core.stats.effects import normal_estimate
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.validity.report import STUDIES, load_shipped, shipped_files
+from bias_core.studies.validity.summary import measured, results_of
+from bias_core.studies.validity.tab import CalibrationTab
+from bias_core.studies.validity.view import ADVICE, summary_html, verdict_lines
 
 if TYPE_CHECKING:
     from tests.ui.fakes import FakeServices
@@ -108,8 +108,8 @@ def test_the_headline_names_what_fails(fakes: FakeServices) -> None:
 
 
 def test_every_preset_is_small_and_has_options_of_its_study() -> None:
-    from bias_core.studies.designs import program_of
-    from bias_core.studies.run_study import with_options
+    from bias_core.studies.kit.designs import program_of
+    from bias_core.studies.running.run import with_options
 
     for preset in CalibrationTab.presets:
         design = find_design(preset.study)

@@ -11,14 +11,14 @@ from typing import Any
 import httpx
 from gradio.state_holder import SessionState
 
-from bias_core.studies.designs import find_design
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.saved_reports import is_saved
-from bias_core.studies.study_types import StudyReport
-from bias_core.ui.build import build_app
-from bias_core.ui.page_state import with_reports, without_reports
-from bias_core.ui.study_pictures import Look
+from bias_core.app.build import build_app
+from bias_core.app.page_state import with_reports, without_reports
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.reports.saved import is_saved
+from bias_core.studies.running.run import complete, run_study
+from bias_core.ui.study.pictures import Look
 from tests.attack.page import PREFIX, PageVisitor
 from tests.ui.fakes import FakeServices  # noqa: TC001
 from tests.ui.served import Served  # noqa: TC001

@@ -11,8 +11,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
+from bias_core.app.hosts import HostCheck, allowed_hosts
 from bias_core.settings import Settings
-from bias_core.ui.hosts import HostCheck, allowed_hosts
 from tests.ui.served import Served  # noqa: TC001
 
 PATHS = ("/", "/config", "/label/next", "/gradio_api/mcp/", "/gradio_api/queue/data")

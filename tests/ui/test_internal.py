@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bias_core.studies.designs import program_of
-from bias_core.studies.internal_bias import own_targets
-from bias_core.studies.run_study import complete, run_study, with_options
-from bias_core.studies.study_report import table_of
-from bias_core.studies.study_types import StudyReport, StudySettings, StudyTable
-from bias_core.ui import internal_view as view
-from bias_core.ui.internal import InternalTab
+from bias_core.studies.internal import view
+from bias_core.studies.internal.study import own_targets
+from bias_core.studies.internal.tab import InternalTab
+from bias_core.studies.kit.designs import program_of
+from bias_core.studies.kit.types import StudyReport, StudySettings, StudyTable
+from bias_core.studies.reports.text import table_of
+from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.ui.visitor import Visitor
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built, form_values

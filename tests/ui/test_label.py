@@ -13,13 +13,13 @@ import pytest
 from bias_core.annotation.collected import task_items
 from bias_core.annotation.rating import give_answer, join, next_item
 from bias_core.annotation.task_owner import CreatedTask, OwnerKey, owned_task
-from bias_core.studies.designs import find_design
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_types import StudySettings
+from bias_core.labels.tab import LabelTab
+from bias_core.labels.tab_make import FIELDS, READY
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
-from bias_core.ui.label import LabelTab
-from bias_core.ui.label_make import FIELDS, READY
 from bias_core.ui.visitor import Visitor
 from tests.annotation.raters import new_id
 from tests.explored import explore

@@ -18,9 +18,9 @@ from bias_core.annotation.collected import given_answers, task_progress
 from bias_core.annotation.label_store import hash_of
 from bias_core.annotation.rating import new_pass
 from bias_core.annotation.task_owner import CreatedTask, change_task, set_status
-from bias_core.ui import label_api
-from bias_core.ui.build import launch_options
-from bias_core.ui.label_api import MAX_BODY, LabelDoor
+from bias_core.app.build import launch_options
+from bias_core.labels import api as label_api
+from bias_core.labels.api import MAX_BODY, LabelDoor
 from tests.annotation.raters import CHOICES, every_row, new_id, open_task, to_join
 from tests.ui.fakes import FakeServices  # noqa: TC001
 

@@ -21,9 +21,9 @@ from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import CreatedTask, OwnerKey, create_task, owned_task, tasks_of
 from bias_core.annotation.tasks import pst_task
 from bias_core.errors import NotAllowed
-from bias_core.ui import label_login
-from bias_core.ui.label import LabelTab
-from bias_core.ui.label_login import offers_login, owner_of, task_choices, user_of
+from bias_core.labels import tab_login as label_login
+from bias_core.labels.tab import LabelTab
+from bias_core.labels.tab_login import offers_login, owner_of, task_choices, user_of
 from bias_core.ui.visitor import Visitor
 from tests.annotation.raters import pictures
 from tests.ui.fakes import FakeServices

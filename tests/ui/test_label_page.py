@@ -8,7 +8,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from bias_core.ui.label_api import PAGE, page_routes
+from bias_core.labels.api import PAGE, page_routes
 
 
 @pytest.fixture

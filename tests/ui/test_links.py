@@ -6,11 +6,11 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from bias_core.studies.designs import find_design
-from bias_core.studies.run_study import with_options
-from bias_core.studies.study_types import StudySettings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.running.run import with_options
 from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
-from bias_core.ui.study_form import FORM, read_settings
+from bias_core.ui.study.form import FORM, read_settings
 
 if TYPE_CHECKING:
     from tests.ui.fakes import FakeServices

@@ -4,12 +4,12 @@ import re
 from html import unescape
 from pathlib import Path
 
+from bias_core.app.build import TABS
+from bias_core.methods.view import TITLES, math_html, methods_html
+from bias_core.methods.view_about import about_html, model_cards, models_html
 from bias_core.metrics.cards import METRICS
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
-from bias_core.ui.about_html import about_html, model_cards, models_html
-from bias_core.ui.build import TABS
-from bias_core.ui.methods_html import TITLES, math_html, methods_html
 
 
 def test_every_measure_has_one_card_with_its_formula_range_and_limits() -> None:

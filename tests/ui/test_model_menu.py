@@ -8,10 +8,10 @@ import gradio as gr
 import pytest
 
 from bias_core import services as services_module
-from bias_core.machine import Machine
-from bias_core.ui.explore import ExploreTab
+from bias_core.models.machine import Machine
+from bias_core.studies.explore.tab import ExploreTab
+from bias_core.studies.paired.tab import PairedTab
 from bias_core.ui.model_menu import HINT, encoder_choices, model_choices, model_hint
-from bias_core.ui.paired import PairedTab
 from tests.ui.tabs import built
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.studies.designs import find_design
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_report import table_of
-from bias_core.studies.study_types import StudyReport, StudySettings
-from bias_core.studies.tbyb import design_of_prompts, settings_for_prompts
-from bias_core.ui.objects import ObjectsTab
-from bias_core.ui.objects_view import APART, curve_html, examples_html, headline, space_html, top_html
-from bias_core.ui.study_pictures import Look, which_choices
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.objects.general import design_of_prompts, settings_for_prompts
+from bias_core.studies.objects.tab import ObjectsTab
+from bias_core.studies.objects.view import APART, curve_html, examples_html, headline, space_html, top_html
+from bias_core.studies.reports.text import table_of
+from bias_core.studies.running.run import complete, run_study
+from bias_core.ui.study.pictures import Look, which_choices
 from tests.ui.fakes import FakeServices, FewWords
 
 PROMPTS = ("a doctor in a kitchen", "a nurse with a book")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bias_core.studies.designs import find_design
-from bias_core.studies.oasis_cells import own_concepts
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_types import StudyReport, StudySettings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.origins.cells import own_concepts
+from bias_core.studies.origins.tab import OriginsTab
+from bias_core.studies.origins.view import origins_headline
+from bias_core.studies.origins.view_film import FILM_JS, films, films_html
+from bias_core.studies.origins.view_stop import clusters_html
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
-from bias_core.ui.origins import OriginsTab
-from bias_core.ui.origins_film import FILM_JS, films, films_html
-from bias_core.ui.origins_stop import clusters_html
-from bias_core.ui.origins_words import origins_headline
 from bias_core.ui.visitor import Visitor
 from tests.ui.fakes import FakeServices
 from tests.ui.tabs import built, form_values

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.studies.designs import find_design
-from bias_core.studies.pst_pairs import design_of_two
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.saved_reports import open_report
-from bias_core.studies.study_types import StudyReport, StudySettings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.paired.pairs import design_of_two
+from bias_core.studies.paired.tab import PairedTab
+from bias_core.studies.paired.tab_labels import PER_PAGE, Labelling, labels_html
+from bias_core.studies.paired.view import headline, summary_html
+from bias_core.studies.reports.saved import open_report
+from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Estimate
-from bias_core.ui.paired import PairedTab
-from bias_core.ui.paired_labels import PER_PAGE, Labelling, labels_html
-from bias_core.ui.paired_view import headline, summary_html
 from tests.ui.fakes import FakeServices
 
 

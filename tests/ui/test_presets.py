@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import gradio as gr
 
+from bias_core.app.build import TABS
 from bias_core.settings import Settings
-from bias_core.studies.designs import find_design, option_settings
-from bias_core.studies.rows import RowMaker
-from bias_core.studies.run_study import with_options
-from bias_core.studies.study_size import check_size
-from bias_core.studies.study_types import StudySettings
-from bias_core.ui.build import TABS
-from bias_core.ui.explore import ExploreTab
-from bias_core.ui.study_form import option_updates, read_settings
-from bias_core.ui.study_tab import StudyTab
+from bias_core.studies.explore.tab import ExploreTab
+from bias_core.studies.kit.designs import find_design, option_settings
+from bias_core.studies.kit.rows import RowMaker
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.running.run import with_options
+from bias_core.studies.running.size import check_size
+from bias_core.ui.study.form import option_updates, read_settings
+from bias_core.ui.study.study_tab import StudyTab
 from tests.ui.tabs import built
 
 if TYPE_CHECKING:

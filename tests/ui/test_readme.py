@@ -58,7 +58,7 @@ def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
 
 
 def test_every_study_is_on_the_page_of_studies() -> None:
-    from bias_core.studies.designs import list_designs
+    from bias_core.studies.kit.designs import list_designs
 
     told = set(re.findall(r"^\| `([a-z0-9-]+)` \| .* \| \w+\d{4}\w+, ", PAGES["studies.md"], re.M))
     assert told == {d.name for d in list_designs() if d.reference and not d.name.startswith("validity")}

@@ -9,11 +9,11 @@ from typing import Any
 import gradio as gr
 import pytest
 
+from bias_core.app.api import Tools
+from bias_core.app.api_studies import StudyTools
+from bias_core.app.build import build_app
 from bias_core.engine.run_line import Asker, RunLine
-from bias_core.ui.api import Tools
-from bias_core.ui.api_studies import StudyTools
-from bias_core.ui.association import AssociationTab
-from bias_core.ui.build import build_app
+from bias_core.studies.association.tab import AssociationTab
 from bias_core.ui.run_turns import address_of
 from bias_core.ui.visitor import Visitor
 from tests.ui.fakes import FakeServices  # noqa: TC001

@@ -14,19 +14,19 @@ from typing import Any
 import gradio as gr
 import pytest
 
-from bias_core.calibration.render import render
+from bias_core.app import build
+from bias_core.app.arrival import on_arrive
 from bias_core.errors import InvalidInput
-from bias_core.studies.designs import find_design
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.history import list_runs
-from bias_core.studies.imports import look_through
-from bias_core.studies.run_study import complete, run_study
-from bias_core.studies.study_types import StudySettings
-from bias_core.ui import build
-from bias_core.ui.arrival import on_arrive
-from bias_core.ui.runs import RunsTab
-from bias_core.ui.runs_html import imported_html, runs_html
+from bias_core.library.fits import look_through
+from bias_core.library.tab import RunsTab
+from bias_core.library.view import imported_html, runs_html
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.running.history import list_runs
+from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.visitor import Visitor
+from bias_core.world.render import render
 from tests.explored import explore
 from tests.ui.fakes import FakeServices, _portrait
 
@@ -221,7 +221,7 @@ def test_no_run_yet_says_what_will_be_here() -> None:
 
 
 def test_every_report_of_a_shipped_study_has_a_tab(tab: RunsTab) -> None:
-    from bias_core.studies.designs import list_designs
+    from bias_core.studies.kit.designs import list_designs
 
     homeless = [d.name for d in list_designs() if not any(t.claims(d) for t in (*tab.others, tab))]
     assert homeless == []

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from bias_core.app.api_studies import StudyTools
 from bias_core.metrics.cards import METRICS
-from bias_core.ui.api_studies import StudyTools
 from tests.ui.fakes import FakeServices
 from tests.ui.served import Served  # noqa: TC001
 
@@ -75,9 +75,9 @@ def test_a_report_comes_again_by_its_id_and_nothing_else_does(client: Any, study
 def test_a_visitors_own_report_is_not_for_programs(fakes: FakeServices) -> None:
     import gradio as gr
 
-    from bias_core.studies.designs import find_design
-    from bias_core.studies.run_study import complete, run_study
-    from bias_core.studies.study_types import StudySettings
+    from bias_core.studies.kit.designs import find_design
+    from bias_core.studies.kit.types import StudySettings
+    from bias_core.studies.running.run import complete, run_study
 
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     report = complete(run_study(find_design("t2iat-tests"), settings, fakes, session="a" * 32))

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradio.context import LocalContext
 
-from bias_core.ui.arrival import on_arrive
+from bias_core.app.arrival import on_arrive
 from bias_core.ui.visitor import Visitor
 
 KEY = "0123456789abcdef" * 2

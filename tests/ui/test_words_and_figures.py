@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.studies.catalogue import load_attribute_sets
-from bias_core.studies.explore_options import explore_settings
-from bias_core.studies.explore_results import share_figure
-from bias_core.studies.explore_scores import AttributeScore
-from bias_core.studies.number_text import format_interval, format_number
-from bias_core.studies.progress import Progress
+from bias_core.studies.explore import view as explore_view
+from bias_core.studies.explore import view_sentences as sentences
+from bias_core.studies.explore.options import explore_settings
+from bias_core.studies.explore.results import share_figure
+from bias_core.studies.kit.attribute_scores import AttributeScore
+from bias_core.studies.kit.attributes import load_attribute_sets
+from bias_core.studies.kit.progress import Progress
+from bias_core.studies.reports.number_text import format_interval, format_number
 from bias_core.types import Attribute, Estimate
-from bias_core.ui import explore_view, messages, sentences, study_html
-from bias_core.ui.study_svg import figure_svg
+from bias_core.ui import messages
+from bias_core.ui.study import view as study_html
+from bias_core.ui.study.svg import figure_svg
 from bias_core.ui.visitor import Visitor
 from tests.explored import Explored, explore
 

@@ -16,12 +16,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
 from markupsafe import Markup
 
-from bias_core.studies.number_text import format_estimate, format_interval, format_number, format_p
-from bias_core.studies.study_report import is_known
-from bias_core.studies.table_text import excerpt
+from bias_core.studies.reports.number_text import format_estimate, format_interval, format_number, format_p
+from bias_core.studies.reports.table_text import excerpt
+from bias_core.studies.reports.text import is_known
 from bias_core.ui.pictures import data_uri
-from bias_core.ui.study_svg import figure_svg
-from bias_core.ui.take import FIGURE_FORMS, TABLE_FORMS
+from bias_core.ui.study.downloads import FIGURE_FORMS, TABLE_FORMS
+from bias_core.ui.study.svg import figure_svg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

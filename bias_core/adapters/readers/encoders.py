@@ -1,0 +1,379 @@
+"""Image and text encoders: of open_clip, by the names that the papers give them, and of transformers."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+
+from bias_core.adapters.devices import hide_progress_bars, loading, pick_device
+from bias_core.adapters.weights import HoldsWeights, HubWeights, Weights, check_finite, load_whole, variant_of
+from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.models.paths import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from PIL import Image
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Precision = Literal["auto", "single", "half"]
+"""Of the sums inside of a model; "auto" is half on a GPU and single elsewhere."""
+
+_THREADS = min(8, os.cpu_count() or 1)
+_CHECKPOINTS = ("*.safetensors", "*.bin", "*.pth")  # that open_clip looks for in a folder
+
+
+class BatchedEncoder(HoldsWeights[tuple[Any, Any, Any, str]], ABC):
+    """Image and text embeddings in batches that memory holds; loads nothing before the first use.
+
+    Parameters
+    ----------
+    name : identity for caches and reports; changes with the weights.
+    source : where the weights come from, for messages.
+    batch_size, text_batch_size : inputs at once, at most; halved when memory runs out.
+    precision : weights are kept in single precision always.
+
+    Notes
+    -----
+    Half precision is float16 by autocast. It moves a cosine by about 1e-4 (bfloat16: 5e-4); a batch that
+    it cannot hold, giving NaN or infinity, is encoded again in single precision.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: str,
+        *,
+        device: str = "auto",
+        offline: bool = False,
+        unchanged: Callable[[], None] = lambda: None,
+        precision: Precision = "auto",
+        batch_size: int = 64,
+        text_batch_size: int = 512,
+    ) -> None:
+        self.name = name
+        self.source = source
+        self.precision = precision
+        self._wanted_device = device
+        self._offline = offline
+        self._image_batches, self._text_batches = Batches(name, batch_size), Batches(name, text_batch_size)
+        self._parts = Weights(name, source, self._load, unchanged)
+
+    def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
+        """Float32 array ``(n, d)``, rows of unit length; ``(0, 0)`` for no picture."""
+        return self._encode("image", images, self._image_batches, self._image_features)
+
+    def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
+        """Float32 array ``(n, d)``, rows of unit length; long texts are cut at the model's limit."""
+        return self._encode("text", texts, self._text_batches, self._text_features)
+
+    def _encode(
+        self, kind: str, inputs: Sequence[T], batches: Batches, prepare: Callable[[Sequence[T]], Callable[[], Any]]
+    ) -> np.ndarray:
+        if not len(inputs):
+            return np.empty((0, 0), dtype=np.float32)
+        with self._parts.running():
+            rows = list(batches.run(inputs, lambda batch: self._rows(prepare(batch))))
+        return to_unit_rows(np.concatenate(rows), kind, self.name)
+
+    def _rows(self, features: Callable[[], Any]) -> np.ndarray:
+        """What ``features`` computes, as float32, in the precision that suits the device."""
+        import torch
+
+        device = self._parts()[3]
+        half = self.precision == "half" or (self.precision == "auto" and device == "cuda")
+        with torch.inference_mode():
+            with torch.autocast(device, dtype=torch.float16, enabled=half):
+                values = features().float()
+            if half and not bool(torch.isfinite(values).all()):
+                values = features().float()
+            return values.cpu().numpy()
+
+    @abstractmethod
+    def _load(self) -> tuple[Any, Any, Any, str]:
+        """Model, what prepares pictures, what prepares texts, and the device."""
+
+    @abstractmethod
+    def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
+        """What embeds these pictures, prepared already."""
+
+    @abstractmethod
+    def _text_features(self, texts: Sequence[str]) -> Callable[[], Any]:
+        """What embeds these texts, prepared already."""
+
+
+class Batches:
+    """Inputs in batches of at most ``size``, which halves for good when the device's memory runs out."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name, self.size = name, size
+
+    def run(self, inputs: Sequence[T], work: Callable[[Sequence[T]], R]) -> Iterator[R]:
+        """What ``work`` makes of each batch, in order.
+
+        Raises
+        ------
+        ModelUnavailable
+            Memory does not even hold one input.
+        """
+        import torch
+
+        start = 0
+        while start < len(inputs):
+            batch = inputs[start : start + self.size]
+            try:
+                done = work(batch)
+            except torch.OutOfMemoryError as error:
+                if len(batch) == 1:
+                    raise ModelUnavailable(
+                        f"{self.name} ran out of memory at a single input; use a smaller model, close what "
+                        "else uses the GPU, or set BIAS_DEVICE=cpu"
+                    ) from error
+                self.size = len(batch) // 2
+            else:
+                start += len(batch)
+                yield done
+                continue
+            torch.cuda.empty_cache()  # after the except block, which holds on to the failed batch
+
+
+def as_rgb(image: Image.Image) -> Image.Image:
+    """The picture in the mode that models read; itself where it has that mode."""
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def in_threads(work: Callable[[T], R], inputs: Sequence[T]) -> list[R]:
+    """``[work(x) for x in inputs]`` by several threads: decoding and resizing let go of Python's lock."""
+    if len(inputs) < 2 or _THREADS < 2:
+        return [work(one) for one in inputs]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(work, inputs))
+
+
+def parts_for_threads(inputs: Sequence[T]) -> list[Sequence[T]]:
+    """The inputs cut into as many runs as there are threads; for work that is given lists."""
+    size = -(-len(inputs) // _THREADS)
+    return [inputs[start : start + size] for start in range(0, len(inputs), max(1, size))]
+
+
+def to_unit_rows(features: np.ndarray, kind: str, encoder: str) -> np.ndarray:
+    """Features ``(n, d)`` as float32 rows of unit length.
+
+    Raises
+    ------
+    InvalidInput
+        A row is NaN, infinite or zero; the message says which input it was.
+
+    Examples
+    --------
+    >>> to_unit_rows(np.array([[3.0, 4.0]]), "image", "demo")
+    array([[0.6, 0.8]], dtype=float32)
+    """
+    rows = np.asarray(features, dtype=np.float32)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    bad = ~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0))
+    if bad.any():
+        number = int(np.argmax(bad)) + 1
+        raise InvalidInput(f"{encoder} gave a NaN or zero embedding for {kind} {number} of {len(rows)}")
+    return rows / lengths
+
+
+class OpenClipEncoder(BatchedEncoder):
+    """Image and text embeddings by open_clip; loads nothing before the first use.
+
+    Parameters
+    ----------
+    name : identity for caches and reports; changes with the weights.
+    architecture : open_clip's model name, e.g. "ViT-B-32"; "" where ``weights`` is a folder.
+    weights : a pretrained tag ("openai"), a local checkpoint, or a folder with open_clip_config.json.
+    options : of :class:`bias_core.adapters.readers.encoders.BatchedEncoder`.
+
+    Notes
+    -----
+    OpenAI's weights, and some others, were trained with a quicker approximation of GELU, which open_clip
+    uses only for architectures that end in "-quickgelu"; with any other it warns and gives embeddings of a
+    model that was never trained. Here the weights decide.
+    """
+
+    def __init__(self, name: str, architecture: str, weights: str, **options: Any) -> None:
+        local = Path(weights).exists()
+        super().__init__(name, weights if local else f"open_clip {architecture}/{weights}", **options)
+        self.architecture = architecture
+        self.weights = weights
+        self._fetched: dict[str, Any] = {}
+
+    def fetch(self) -> None:
+        """Download what is missing on this machine; nothing is loaded."""
+        if not Path(self.weights).exists():
+            with loading(self.name, self.source):
+                how = self._architecture()
+                self._tokenizer(how["model_name"], here=self._offline)
+            self._fetched = how
+
+    def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
+        import torch
+
+        model, preprocess, _, device = self._parts()
+        prepared = in_threads(lambda image: preprocess(as_rgb(image)), images)
+        pixels = torch.stack(prepared).to(device)
+        return lambda: model.encode_image(pixels)
+
+    def _text_features(self, texts: Sequence[str]) -> Callable[[], Any]:
+        model, _, tokenizer, device = self._parts()
+        tokens = tokenizer(list(texts)).to(device)
+        return lambda: model.encode_text(tokens)
+
+    def _load(self) -> tuple[Any, Any, Any, str]:
+        import open_clip
+        import torch
+
+        hide_progress_bars()
+        device, folder = pick_device(self._wanted_device), Path(self.weights).is_dir()
+        how = self._folder() if folder else self._fetched or self._architecture()
+        model, _, preprocess = open_clip.create_model_and_transforms(
+            **how, device=device, precision="fp32", weights_only=True
+        )
+        check_finite(model, self.name)
+        tokenizer = self._tokenizer(how["model_name"], here=self._offline or folder or bool(self._fetched))
+        return model.to(memory_format=torch.channels_last).eval(), preprocess, tokenizer, device
+
+    def _tokenizer(self, model: str, *, here: bool) -> Any:
+        """The model's tokenizer; one of a hub only as it is on this machine where ``here`` is true."""
+        import open_clip
+
+        foreign = open_clip.get_model_config(model)["text_cfg"].get("hf_tokenizer_name")
+        return open_clip.get_tokenizer(model, **({"local_files_only": True} if foreign and here else {}))
+
+    def _folder(self) -> dict[str, Any]:
+        """How to build what a folder describes; open_clip itself would do with random weights."""
+        folder = Path(self.weights)
+        read_json(folder / "open_clip_config.json")
+        if not any(path for kind in _CHECKPOINTS for path in folder.glob(kind)):
+            raise ModelUnavailable(
+                f"{self.name} has an open_clip_config.json and no weights beside it; put the checkpoint there"
+            )
+        return {"model_name": f"local-dir:{folder}"}
+
+    def _architecture(self) -> dict[str, Any]:
+        import open_clip
+
+        if open_clip.get_model_config(self.architecture) is None:
+            raise ModelUnavailable(f"open_clip knows no architecture {self.architecture!r}")
+        local = Path(self.weights).is_file()
+        trained = {} if local else open_clip.get_pretrained_cfg(self.architecture, self.weights)
+        if not local and not trained:
+            tags = ", ".join(open_clip.list_pretrained_tags_by_model(self.architecture)) or "none"
+            raise ModelUnavailable(f"open_clip has no weights {self.weights!r} for {self.architecture}; it has {tags}")
+        return {
+            "model_name": self.architecture,
+            "pretrained": self.weights if local else self._checkpoint(trained),
+            "force_quick_gelu": bool(trained.get("quick_gelu")),
+            "image_mean": trained.get("mean"),
+            "image_std": trained.get("std"),
+            "image_interpolation": trained.get("interpolation"),
+            "image_resize_mode": trained.get("resize_mode"),
+        }
+
+    def _checkpoint(self, trained: Mapping[str, Any]) -> str:
+        """The file of the weights, downloaded where that is allowed: safetensors where there are any."""
+        import open_clip
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+        from open_clip.constants import HF_SAFE_WEIGHTS_NAME, HF_WEIGHTS_NAME
+
+        repo, _, file = trained.get("hf_hub", "").rpartition("/")
+        if not repo:  # on the makers' own server, checked by its hash
+            if self._offline:
+                raise ModelUnavailable(f"{self.name} is not on this machine and BIAS_OFFLINE is set")
+            return str(open_clip.download_pretrained(dict(trained)))
+        file = file or HF_WEIGHTS_NAME
+        safe = HF_SAFE_WEIGHTS_NAME if file == HF_WEIGHTS_NAME else str(Path(file).with_suffix(".safetensors"))
+        try:
+            return hf_hub_download(repo, safe, local_files_only=self._offline)
+        except LocalEntryNotFoundError as error:
+            if self._offline:
+                raise ModelUnavailable(f"{self.name} is not on this machine and BIAS_OFFLINE is set") from error
+            raise
+        except EntryNotFoundError:  # only a state dict of torch, which is read as data, never run
+            return hf_hub_download(repo, file)
+
+
+class TransformersEncoder(HubWeights[tuple[Any, Any, Any, str]], BatchedEncoder):
+    """Image and text embeddings by ``AutoModel``; loads nothing before the first use.
+
+    Parameters
+    ----------
+    name : identity for caches and reports; changes with the weights.
+    source : hub id, or a folder in Hugging Face layout.
+    options : of :class:`bias_core.adapters.readers.encoders.BatchedEncoder`.
+    """
+
+    def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
+        import torch
+
+        model, processor, _, device = self._parts()
+
+        def prepare(some: Sequence[Image.Image]) -> Any:
+            return processor(images=[as_rgb(image) for image in some], return_tensors="pt")
+
+        prepared = in_threads(prepare, parts_for_threads(images))
+        inputs = {key: torch.cat([part[key] for part in prepared]).to(device) for key in prepared[0]}
+        return lambda: _tensor(model.get_image_features(**inputs))
+
+    def _text_features(self, texts: Sequence[str]) -> Callable[[], Any]:
+        model, _, tokenizer, device = self._parts()
+        most = model.config.text_config.max_position_embeddings
+        inputs = tokenizer(_as_trained(model, texts), padding=_padding(model), truncation=True,
+                           max_length=most, return_tensors="pt")  # fmt: skip
+        names = ("input_ids",) if _is_siglip(model) else ("input_ids", "attention_mask")
+        tensors = {key: inputs[key].to(device) for key in names if key in inputs}
+        return lambda: _tensor(model.get_text_features(**tensors))
+
+    def _load(self) -> tuple[Any, Any, Any, str]:
+        import torch
+        from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
+
+        hide_progress_bars()
+        source = self._here()
+        local = Path(source).is_dir()
+        device = pick_device(self._wanted_device)
+        model = load_whole(
+            AutoModel,
+            source,
+            name=self.name,
+            dtype=torch.float32,
+            variant=variant_of(Path(source), "model", None),
+            use_safetensors=True,
+            local_files_only=local,
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local)
+        processor = AutoImageProcessor.from_pretrained(source, local_files_only=local)
+        # Convolutional towers run up to twice as fast in this layout on a CPU; others do not mind.
+        model = model.to(device, memory_format=torch.channels_last).eval()
+        return model, processor, tokenizer, device
+
+
+def _tensor(features: Any) -> Any:
+    """The projected embedding: transformers 5 gives an output object, earlier versions the tensor."""
+    return getattr(features, "pooler_output", features)
+
+
+def _is_siglip(model: Any) -> bool:
+    return "siglip" in model.config.model_type
+
+
+def _as_trained(model: Any, texts: Sequence[str]) -> list[str]:
+    """SigLIP learned from texts in small letters, which SigLIP 2's tokenizer leaves to its caller."""
+    return [text.lower() for text in texts] if _is_siglip(model) else list(texts)
+
+
+def _padding(model: Any) -> str:
+    """SigLIP reads its padding, unmasked and always up to the limit; for others short texts are quicker."""
+    return "max_length" if _is_siglip(model) else "longest"

@@ -1,0 +1,150 @@
+"""Where the people in a picture are: in the calibration world by its reader, in photographs by a detector."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bias_core.adapters.devices import loading, pick_device
+from bias_core.adapters.weights import HoldsWeights, Weights
+from bias_core.crops import person_halves
+from bias_core.errors import ModelUnavailable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from PIL import Image
+
+    from bias_core.crops import Box
+    from bias_core.protocols import ImageTextEncoder
+
+_ONE, _TWO, _THING = "a photo of a person", "a photo of two people", "a photo of a {}"
+_PERSON = 1  # label of people in COCO
+
+
+class CalibrationPersonFinder:
+    """Tells still lifes, portraits and pairs of the calibration world apart by the closest sentence.
+
+    "a photo of a person", "a photo of two people", or a photo of any of the world's things. A portrait's
+    box is the whole picture; a pair's are the halves that the reader learned to read.
+
+    Parameters
+    ----------
+    encoder : the reader of the calibration world.
+    """
+
+    def __init__(self, encoder: ImageTextEncoder) -> None:
+        self.encoder = encoder
+        self._sentences: np.ndarray | None = None
+
+    def find(self, image: Image.Image) -> list[Box]:
+        """No box, one, or two from left to right."""
+        if self._sentences is None:
+            from bias_core.world.lexicon import book
+
+            things = [_THING.format(thing) for thing in book()["things"]]
+            self._sentences = self.encoder.encode_texts([_ONE, _TWO, *things])
+        closest = int((self._sentences @ self.encoder.encode_images([image])[0]).argmax())
+        if closest == 0:
+            return [(0, 0, *image.size)]
+        return person_halves(image) if closest == 1 else []
+
+
+class TorchvisionPersonFinder(HoldsWeights[tuple[Any, str]]):
+    """People by one of torchvision's detectors trained on COCO; loads nothing before the first picture.
+
+    Parameters
+    ----------
+    name : for messages and reports.
+    architecture : torchvision's name of the detector, e.g. "fasterrcnn_resnet50_fpn_v2".
+    weights : file with a state dict, or "" for torchvision's own weights, downloaded once.
+    threshold : least score of a box that counts, in [0, 1].
+    smallest : least height of a person as a share of the picture's, in [0, 1]; leaves the crowd behind out.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        architecture: str = "fasterrcnn_resnet50_fpn_v2",
+        weights: str = "",
+        *,
+        threshold: float = 0.7,
+        smallest: float = 0.2,
+        device: str = "auto",
+        offline: bool = False,
+    ) -> None:
+        self.name = name
+        self.architecture = architecture
+        self.weights = weights
+        self.threshold = threshold
+        self.smallest = smallest
+        self._wanted_device = device
+        self._offline = offline
+        self._parts = Weights(name, weights or f"torchvision's {architecture}", self._load)
+
+    def fetch(self) -> None:
+        """Download the weights where they are not on this machine."""
+        import torch
+
+        if self.weights or self._offline:
+            return
+        url, saved = self._published()
+        if not saved.is_file():
+            saved.parent.mkdir(parents=True, exist_ok=True)
+            with loading(self.name, url):
+                torch.hub.download_url_to_file(url, str(saved), saved.stem.rpartition("-")[2], progress=False)
+
+    def find(self, image: Image.Image) -> list[Box]:
+        """Boxes from left to right by their middle, inside the picture.
+
+        Raises
+        ------
+        ModelUnavailable
+            Weights missing or corrupt, not to be had, or an architecture that torchvision does not know.
+        """
+        import torch
+        from torchvision.transforms.functional import pil_to_tensor
+
+        with self._parts.running() as (model, device), torch.inference_mode():
+            pixels = pil_to_tensor(image.convert("RGB")).float().to(device) / 255
+            (detections,) = model([pixels])
+        certain = (detections["labels"] == _PERSON) & (detections["scores"] >= self.threshold)
+        boxes = [_inside(corners, image.size) for corners in detections["boxes"][certain].tolist()]
+        tall = [box for box in boxes if box[2] > box[0] and box[3] - box[1] >= self.smallest * image.height]
+        return sorted(tall, key=lambda box: (box[0] + box[2], box))
+
+    def _load(self) -> tuple[Any, str]:
+        import torch
+        from torchvision.models import get_model, get_model_weights
+
+        self._check_architecture()
+        device = pick_device(self._wanted_device)
+        if self.weights:
+            model = get_model(self.architecture, weights=None, weights_backbone=None)
+            model.load_state_dict(torch.load(self.weights, map_location="cpu", weights_only=True))
+            return model.to(device).eval(), device
+        weights = get_model_weights(self.architecture).DEFAULT
+        if self._offline and not self._published()[1].is_file():
+            raise ModelUnavailable(f"{self.name} is not on this machine and BIAS_OFFLINE is set")
+        return get_model(self.architecture, weights=weights).to(device).eval(), device
+
+    def _check_architecture(self) -> None:
+        from torchvision.models import detection, list_models
+
+        if self.architecture not in list_models(module=detection):
+            raise ModelUnavailable(f"torchvision knows no detector {self.architecture!r}")
+
+    def _published(self) -> tuple[str, Path]:
+        """Where torchvision's own weights come from, and where they are kept here."""
+        import torch
+        from torchvision.models import get_model_weights
+
+        self._check_architecture()
+        url = get_model_weights(self.architecture).DEFAULT.url
+        return url, Path(torch.hub.get_dir()) / "checkpoints" / Path(url).name
+
+
+def _inside(corners: list[float], size: tuple[int, int]) -> Box:
+    """Whole pixels inside the picture that hold the box."""
+    left, top, right, bottom = corners
+    width, height = size
+    return max(0, int(left)), max(0, int(top)), min(width, -int(-right // 1)), min(height, -int(-bottom // 1))

@@ -1,0 +1,168 @@
+"""The whole app from its tabs, and how it is served."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+from starlette.middleware import Middleware
+
+import bias_core
+from bias_core.app import api
+from bias_core.app.answering import AnsweringBlocks, ReadableJson
+from bias_core.app.arrival import build_visitor
+from bias_core.app.coming_back import ComingBack
+from bias_core.app.hosts import HostCheck, allowed_hosts
+from bias_core.labels.api import label_routes
+from bias_core.library.tab import RunsTab
+from bias_core.models.machine import share_freed_memory
+from bias_core.studies.kit.designs import design_files
+from bias_core.ui.links import notice_html, query_of, read_link
+from bias_core.ui.page import HEADER, LINK_IS_READ_JS, address_js, header_js
+from bias_core.ui.study.study_tab import QUIET, StudyTab, plain_tab
+from bias_core.ui.theme import CSS, FAVICON, build_theme
+from bias_core.ui.uploads import UploadQuota
+
+if TYPE_CHECKING:
+    from bias_core.services import Services
+
+TITLE = "T2I Bias Explorer"
+PACKAGE = Path(bias_core.__file__).parent
+
+
+def find_tabs() -> tuple[Any, ...]:
+    """The class of every tab, by its place: each file ``tab.py`` has one.
+
+    A study without one gets the tab that all studies build on, named after its folder.
+    """
+    modules = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("tab.py")]
+    found = [one for name in modules for one in vars(import_module(name)).values() if _is_tab(one, name)]
+    plain = {path.parent.parent for path in design_files().values() if not (path.parent.parent / "tab.py").exists()}
+    found += [plain_tab(folder) for folder in sorted(plain)]
+    return tuple(sorted(found, key=lambda tab: (tab.place, tab.key)))
+
+
+def _is_tab(one: object, module: str) -> bool:
+    return isinstance(one, type) and one.__module__ == module and hasattr(one, "place")
+
+
+TABS = find_tabs()
+EXAMPLES = "examples"  # the only folder of the assets that is served
+_CACHE_SECONDS = 3600
+_OTHER_THREADS = 100
+
+
+def build_app(services: Services) -> gr.Blocks:
+    """The page; no model is loaded for it."""
+    titles = {tab.key: tab.title for tab in TABS}
+    with AnsweringBlocks(
+        services, title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
+    ) as demo:
+        gr.HTML(HEADER, js_on_load=header_js(titles, _tips()))
+        notice = gr.HTML(visible=False, elem_id="link-notice")
+        visitor, arrived = build_visitor(demo)
+        built = {tab.key: tab(services) for tab in TABS}
+        for tab in built.values():
+            tab.build_memory()
+        with gr.Tabs(elem_id="tabs") as tabs:
+            places = {}
+            for key, tab in built.items():
+                with gr.Tab(tab.title, id=key) as places[key]:
+                    tab.build(demo, visitor)
+                places[key].select(None, js=address_js(key), **QUIET)
+        runs = next(tab for tab in built.values() if isinstance(tab, RunsTab))
+        runs.connect(tabs, places[runs.key], built)
+        studies = [tab for tab in runs.others if isinstance(tab, StudyTab)]
+        ComingBack(services, runs, studies).wire(arrived, visitor)
+        read = demo.load(_link_reader(services), None, [tabs, notice], **QUIET)
+        read.then(None, js=LINK_IS_READ_JS, **QUIET)
+        api.add_tools(services)
+    for event in demo.fns.values():
+        if event.show_progress_on is None:  # hidden: else each event looks up the outputs of all before it
+            event.show_progress_on = [notice]
+    demo.queue(max_size=None, default_concurrency_limit=8)  # of all events together; runs have their own line
+    return demo
+
+
+def _tips() -> dict[str, str]:
+    """What each example shows, by the id of its button."""
+    presets = {tab.key: getattr(tab, "presets", ()) for tab in TABS}
+    return {f"{key}-preset-{i}": preset.says for key, found in presets.items() for i, preset in enumerate(found)}
+
+
+def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:
+    tabs = {tab.key: getattr(tab, "studies", ()) for tab in TABS}
+
+    def on_link(request: gr.Request) -> tuple[Any, Any]:
+        """Open the tab that the address names, and say what it asks for that is not known."""
+        link = read_link(query_of(request), tabs, services)
+        text = notice_html(link)
+        opened = gr.update(selected=link.tab) if link.tab else gr.skip()
+        return opened, gr.update(value=text, visible=bool(text))
+
+    return on_link
+
+
+def launch_options(services: Services) -> dict[str, Any]:
+    """Everything for ``Blocks.launch``: closed by default, and only pictures are served."""
+    settings = services.settings
+    data = settings.data_dir
+    on_a_space = bool(os.environ.get("SPACE_ID"))  # whose container is reached from outside
+    server_name = os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0" if on_a_space else settings.host)
+    hosts = allowed_hosts(settings, server_name)
+    return {
+        "server_name": server_name,
+        "server_port": int(os.environ.get("GRADIO_SERVER_PORT", settings.port)),
+        "share": False,
+        "_frontend": False,  # else Gradio asks itself for the page and gives up if that takes three seconds
+        "enable_monitoring": False,
+        "run_history": False,
+        "show_error": False,
+        "ssr_mode": False,
+        "mcp_server": importlib.util.find_spec("mcp") is not None,
+        "max_threads": settings.runs_waiting + _OTHER_THREADS,  # who waits for a run has one
+        "state_session_capacity": 200,
+        "max_file_size": f"{settings.upload_mb}mb",
+        "allowed_paths": [str(data / "images"), str(settings.assets_dir / EXAMPLES)],
+        "blocked_paths": [
+            *(str(data / name) for name in ("runs", "reports", "embeddings.sqlite", "answers.sqlite")),
+            *(str(data / name) for name in ("labels.sqlite", "labels.sqlite-wal", "label_pictures")),
+            *(str(path) for path in settings.assets_dir.iterdir() if path.name != EXAMPLES),
+        ],
+        "app_kwargs": {
+            "routes": label_routes(services),
+            "middleware": [
+                Middleware(HostCheck, hosts=hosts, public=settings.public),
+                Middleware(UploadQuota, limit=int(settings.uploads_gb * 1e9)),
+                Middleware(ReadableJson),
+            ],
+        },
+        "footer_links": ["api", "gradio", "settings"],
+        "theme": build_theme(),
+        "css_paths": [CSS],
+        "favicon_path": FAVICON,
+    }
+
+
+def launch(services: Services) -> None:
+    """Build and serve until interrupted; says where."""
+    share_freed_memory()
+    options = launch_options(services)
+    print(f"{TITLE}: http://{options['server_name']}:{options['server_port']}", flush=True)
+    services.label_sync()
+    # Whoever stops a server says SIGTERM: what is still to be copied or closed is, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    demo = build_app(services)
+    gc.freeze()  # the page lasts as long as the server: to look through it for garbage would hold up answers
+    try:
+        demo.launch(quiet=True, **options)
+    finally:
+        services.close()

@@ -1,0 +1,130 @@
+"""A page that is loaded anew shows in each tab what its visitor ran there last, or what is still at work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.studies.running.history import design_of, list_runs, open_run
+from bias_core.ui import messages
+from bias_core.ui.links import query_of, read_link
+from bias_core.ui.messages import user_errors
+from bias_core.ui.run_turns import RUN, told
+from bias_core.ui.study.study_tab import PRIVATE, QUIET, Updates
+from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
+
+if TYPE_CHECKING:
+    from bias_core.library.tab import RunsTab
+    from bias_core.services import Services
+    from bias_core.studies.running.history import RunLine
+    from bias_core.ui.links import Link
+    from bias_core.ui.study.study_tab import StudyTab
+
+_AT_WORK = "at work"
+_MOST_LOOKED_AT = 50  # runs, the newest first
+
+
+_SETTINGS = {name: one for name, one in settings_of(StudySettings).items() if one.may_be_linked}
+
+
+class ComingBack:
+    """What happens once it is known whose page this is.
+
+    Parameters
+    ----------
+    runs : this tab.
+    others : the tabs of studies.
+    """
+
+    def __init__(self, services: Services, runs: RunsTab, others: list[StudyTab]) -> None:
+        self._services, self._runs = services, runs
+        self._tabs: dict[str, StudyTab] = {tab.key: tab for tab in (*others, runs)}
+
+    def wire(self, arrived: Any, visitor: Any) -> None:
+        """The list of runs, and of each tab the last one."""
+        last = {key: gr.State("") for key in self._tabs}
+        listed = [self._runs.parts["list"], *last.values()]
+        arrived.then(self.on_arrived, visitor, listed, **QUIET)
+        for key, run in last.items():
+            # Only of a tab that has a run: a state that stays as it was is no change.
+            run.change(
+                partial(self.on_last, key),
+                [visitor, run],
+                self._outputs(key),
+                show_progress="hidden",
+                trigger_mode="multiple",
+                **RUN,
+                **PRIVATE,
+            )
+
+    def on_arrived(self, visitor: Visitor, request: gr.Request | None = None) -> list[Any]:
+        """The list as it is now; for each tab the id of its last run, or that one is at work."""
+        with user_errors():
+            last = self._last_runs(visitor)
+            last |= dict.fromkeys(self._at_work(visitor), _AT_WORK)
+            tabs = {key: tab.studies for key, tab in self._tabs.items()}
+            link = read_link(query_of(request), tabs, self._services)
+            if not self._is_asked(last.get(link.tab, ""), link):
+                last.pop(link.tab, None)
+            return [self._runs.on_list(visitor), *(last.get(key, "") for key in self._tabs)]
+        return [self._runs.on_list(visitor), *[""] * len(self._tabs)]
+
+    def on_last(self, key: str, visitor: Visitor, run_id: str) -> Iterator[Updates]:
+        """Show a tab's last run with its settings, or follow the one that is at work."""
+        tab = self._tabs[key]
+        at_work = self._services.run_line.find(visitor.key)
+        if run_id == _AT_WORK and at_work is not None:
+            yield from tab.following(visitor, told(at_work), messages.GOES_ON)
+            return
+        with user_errors():  # one that cannot be opened is in the list of runs, which says why
+            if run_id == _AT_WORK:  # it has ended since
+                run_id = self._last_runs(visitor).get(key, "")
+            if run_id:
+                yield tab.opened(open_run(self._services, visitor.key, run_id))
+
+    def _outputs(self, key: str) -> list[Any]:
+        tab = self._tabs[key]
+        return self._runs.everywhere if tab is self._runs else tab.opened_outputs()
+
+    def _at_work(self, visitor: Visitor) -> list[str]:
+        run = self._services.run_line.find(visitor.key)
+        return [run.place] if run is not None and run.place else []
+
+    def _is_asked(self, run_id: str, link: Link) -> bool:
+        """Whether a run has what the address asks for; a form that it fills in otherwise is left as it is."""
+        if not link.values or run_id == _AT_WORK:
+            return True
+        run = self._services.manifests.find(run_id) if run_id else None
+        if run is None:
+            return False
+        has = {one.key: one.shown(run.settings.get(name)) for name, one in _SETTINGS.items()}
+        options, asked = run.settings.get("options", {}), dict(link.values)
+        has |= {"study": run.study, "concept": options.get("concept")}
+        has["arms"] = tuple(Arm(**arm) for arm in run.settings.get("arms", ()))
+        has["options"] = {name: _plain(options.get(name)) for name in asked.get("options", {})}
+        asked["options"] = {name: _plain(value) for name, value in asked.get("options", {}).items()}
+        return all(has.get(name) == value for name, value in asked.items())
+
+    def _last_runs(self, visitor: Visitor) -> dict[str, str]:
+        """By tab the id of the newest run that has a report."""
+        lines = [line for line in list_runs(self._services, visitor.key) if line.saved]
+        last: dict[str, str] = {}
+        for line in lines[:_MOST_LOOKED_AT]:
+            last.setdefault(self._tab_of(visitor, line), line.run_id)
+        return last
+
+    def _tab_of(self, visitor: Visitor, line: RunLine) -> str:
+        with user_errors():
+            design = design_of(self._services, visitor.key, line.run_id)
+            return next((key for key, tab in self._tabs.items() if tab.claims(design)), self._runs.key)
+        return ""
+
+
+def _plain(value: Any) -> Any:
+    """A value of an option as a manifest has it."""
+    return list(value) if isinstance(value, tuple) else value

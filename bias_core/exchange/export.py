@@ -1,0 +1,429 @@
+"""A run as files that other programs read: pictures, tables, a dataset card and Croissant."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import time
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from bias_core.errors import StorageError
+from bias_core.store.files import replaced_file, write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+
+    from bias_core.types import ImageRow
+
+COLLECTED = (
+    "Every picture was drawn by a text-to-image model from the prompt and the seed that its line of metadata "
+    "names. Nobody was photographed, and no person was asked for data."
+)
+IMPORTED = (
+    "The pictures were brought along by whoever ran the study, with their prompts; how they were made is "
+    "known to that person only."
+)
+BIASES = (
+    "The pictures show what a model makes of its prompts, stereotypes included: they are kept to be "
+    "measured, not to stand for the world. Attributes (such as perceived gender, age or skin tone) are "
+    "what a picture shows to an automatic reader, never what anybody is. The reader errs, and has leanings "
+    "of its own."
+)
+USES = (
+    "Assessing and comparing text-to-image models; checking the numbers of the report; labelling by people. "
+    "Not for training classifiers of people, and not as evidence about any group of people."
+)
+SENSITIVE = (
+    "No real person's data. Pictures may look like people and may show stereotypes; perceived attributes "
+    "may include gender, age, skin tone, religion or disability."
+)
+METADATA = "train/metadata.jsonl"
+_OWN_TERMS = (
+    *("citeAs", "column", "equivalentProperty", "extract", "field", "fileObject", "fileProperty", "fileSet"),
+    *("format", "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet"),
+    *("references", "regex", "repeated", "replace", "samplingRate", "separator", "source", "subField"),
+    "transform",
+)
+# Of Croissant 1.0 and its RAI vocabulary, as their specification has it.
+_CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "sc": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    **{term: f"cr:{term}" for term in _OWN_TERMS},
+}
+_TYPES = {bool: "sc:Boolean", int: "sc:Integer", float: "sc:Float"}
+COLUMNS: Mapping[str, str] = {
+    "file_name": "name of the picture beside the metadata",
+    "prompt": "text given to the model",
+    "negative_prompt": "text of what the model should avoid",
+    "seed": "seed of this picture",
+    "model": "that drew the picture",
+    "revision": "of the model's weights, or digest of an imported file",
+    "condition": "bias planted in the calibration world; empty for other models",
+    "group": "part of the study that the picture belongs to",
+    "num_inference_steps": "denoising steps",
+    "guidance_scale": "guidance of the sampler",
+    "width": "pixels",
+    "height": "pixels",
+    "number": "number of the picture in its group",
+    "blocked": "whether a safety checker blanked it; such pictures are never scored",
+}
+"""What the columns hold that every export has."""
+# A spreadsheet would run a cell that begins with one of these.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+Entry = tuple[str, "bytes | Path"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetFacts:
+    """What the card and the Croissant file say.
+
+    Attributes
+    ----------
+    key, title, summary : name for programs, name for people, what was asked.
+    reference : of the paper that the study follows, "" for none.
+    model : that drew, with its condition and revision in words; "" for pictures from elsewhere.
+    licence : SPDX id where the pictures' licence is known, "" otherwise.
+    licence_note : what is to be said of it.
+    annotation : how the pictures were read, and by which program.
+    readers : names of the programs that read them.
+    limits : what the numbers do not say.
+    notes : what was noticed on the way.
+    n_pictures, n_prompts : in this export.
+    command : that gives the same numbers.
+    versions : of the programs and weights.
+    """
+
+    key: str
+    title: str
+    summary: str
+    model: str
+    annotation: str
+    limits: str
+    command: str
+    n_pictures: int
+    n_prompts: int
+    reference: str = ""
+    licence: str = ""
+    licence_note: str = ""
+    readers: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    date: str = field(default_factory=lambda: time.strftime("%Y-%m-%d", time.gmtime()))
+
+    @property
+    def collection(self) -> str:
+        """How the pictures came to be."""
+        return f"{COLLECTED} The model is {self.model}." if self.model else IMPORTED
+
+
+def dataset_card(facts: DatasetFacts, columns: Mapping[str, str]) -> str:
+    """Markdown with the YAML head that dataset hubs read; ``columns`` of the metadata and what they hold."""
+    head = yaml.safe_dump(_head(facts), sort_keys=False, allow_unicode=True)
+    parts = [f"---\n{head}---", f"# {_line(facts.title)}", facts.summary, *_sections(facts, columns)]
+    return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
+
+
+def _head(facts: DatasetFacts) -> dict[str, object]:
+    n, unknown = facts.n_pictures, {"license": "other", "license_name": "see-card"}
+    return {
+        "pretty_name": facts.title,
+        **({"license": facts.licence.lower()} if facts.licence else unknown),
+        "language": ["en"],
+        "tags": ["text-to-image", "bias", "evaluation", "synthetic", "t2i-bias-explorer"],
+        "size_categories": ["n<1K" if n < 1000 else "1K<n<10K" if n < 10_000 else "10K<n<100K"],
+        "configs": [{"config_name": "default", "drop_labels": True, "data_dir": "train"}] if n else [],
+    }
+
+
+def _sections(facts: DatasetFacts, columns: Mapping[str, str]) -> list[str]:
+    versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items() if version)
+    sections = {
+        "What is in it": _contents(facts, columns),
+        "How the pictures were made": facts.collection,
+        "How they were read": facts.annotation,
+        "Biases, and what not to conclude": f"{BIASES}\n\n{facts.limits}",
+        "What it is for": USES,
+        "Personal and sensitive information": SENSITIVE,
+        "Licence": facts.licence_note,
+        "The same numbers again": f"```\n{facts.command}\n```\n\nVersions: {versions}." if versions else "",
+        "What was noticed on the way": "\n".join(f"- {_line(note)}" for note in facts.notes),
+        "Source of the method": facts.reference,
+    }
+    return [f"## {title}\n\n{text}" for title, text in sections.items() if text]
+
+
+def _contents(facts: DatasetFacts, columns: Mapping[str, str]) -> str:
+    lines = [
+        f"{facts.n_pictures:,} pictures of {facts.n_prompts:,} prompts, exported on {facts.date}."
+        if facts.n_pictures
+        else f"Numbers, tables and figures without the pictures, exported on {facts.date}.",
+        "`report.json` and `report.md` hold every number with its interval and n; tables stand beside them "
+        "as CSV and Parquet; `croissant.json` describes the data for programs.",
+    ]
+    if facts.n_pictures:
+        lines += [
+            '`datasets.load_dataset("imagefolder", data_dir="…")` reads the unpacked folder. '
+            "Columns of `train/metadata.jsonl`:",
+            "\n".join(f"- `{name}`: {_line(what)}" for name, what in columns.items()),
+        ]
+    return "\n\n".join(lines)
+
+
+def _line(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace("<", "&lt;")
+
+
+def column_kinds(lines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Croissant's type of each column, from its values; text where there is doubt."""
+    kinds: dict[str, set[str]] = {}
+    for line in lines:
+        for name, value in line.items():
+            of_column = kinds.setdefault(name, set())
+            if value is not None:
+                of_column.add(_TYPES.get(type(value), "sc:Text"))
+    numbers = {"sc:Integer", "sc:Float"}
+    return {
+        name: "sc:Float" if types == numbers else next(iter(types)) if len(types) == 1 else "sc:Text"
+        for name, types in kinds.items()
+    }
+
+
+def described(names: Iterable[str]) -> dict[str, str]:
+    """Each column and what it holds."""
+    return {name: COLUMNS.get(name, "what the study knows of, or found in, the picture") for name in names}
+
+
+def croissant(facts: DatasetFacts, metadata: bytes, kinds: Mapping[str, str]) -> dict[str, Any]:
+    """The description; ``metadata`` is the content of ``train/metadata.jsonl``, ``kinds`` of its columns."""
+    licence = f"https://spdx.org/licenses/{facts.licence}.html" if facts.licence else facts.licence_note
+    values = {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": ["http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"],
+        "name": facts.key,
+        "alternateName": facts.title,
+        "description": f"{facts.title}. {facts.summary}",
+        "license": licence,
+        "creator": {"@type": "sc:Organization", "name": "Whoever ran T2I Bias Explorer"},
+        "datePublished": facts.date,
+        "version": "1.0.0",
+        "inLanguage": "en",
+        "isLiveDataset": False,
+        "keywords": ["text-to-image", "bias", "evaluation", "synthetic pictures"],
+        "citeAs": facts.reference,
+        "distribution": _files(metadata),
+        "recordSet": _records(kinds),
+        **_responsible(facts),
+    }
+    if not facts.n_pictures:
+        values |= {"distribution": [], "recordSet": []}
+    return {key: value for key, value in values.items() if value not in ("", [])}
+
+
+def _files(metadata: bytes) -> list[dict[str, Any]]:
+    return [
+        {
+            "@type": "cr:FileObject",
+            "@id": "metadata",
+            "name": "metadata",
+            "description": "One line per picture: its prompt, seed, model and what the study found.",
+            "contentUrl": METADATA,
+            "contentSize": f"{len(metadata)} B",
+            "encodingFormat": "application/jsonlines",
+            "sha256": hashlib.sha256(metadata).hexdigest(),
+        },
+        {
+            "@type": "cr:FileSet",
+            "@id": "pictures",
+            "name": "pictures",
+            "description": "The original pictures; each PNG also carries its own record as text.",
+            "encodingFormat": "image/png",
+            "includes": "train/*.png",
+        },
+    ]
+
+
+def _records(kinds: Mapping[str, str]) -> list[dict[str, Any]]:
+    texts = described(kinds)
+    lines = [
+        _field("lines", name, kind, texts[name], {"fileObject": "metadata", "column": name})
+        for name, kind in kinds.items()
+    ]
+    name = _field(
+        "images", "file_name", "sc:Text", "name of the file", {"fileSet": "pictures", "fileProperty": "filename"}
+    )
+    name["references"] = {"field": {"@id": "lines/file_name"}}
+    picture = _field(
+        "images", "image", "sc:ImageObject", "the picture", {"fileSet": "pictures", "fileProperty": "content"}
+    )
+    return [
+        {
+            "@type": "cr:RecordSet",
+            "@id": "lines",
+            "name": "lines",
+            "description": "What is known of each picture.",
+            "key": {"@id": "lines/file_name"},
+            "field": lines,
+        },
+        {
+            "@type": "cr:RecordSet",
+            "@id": "images",
+            "name": "images",
+            "description": "The pictures.",
+            "key": {"@id": "images/file_name"},
+            "field": [name, picture],
+        },
+    ]
+
+
+def _field(records: str, name: str, kind: str, text: str, source: Mapping[str, str]) -> dict[str, Any]:
+    ((place, of), (what, value)) = source.items()
+    return {
+        "@type": "cr:Field",
+        "@id": f"{records}/{name.replace(' ', '_')}",  # which may hold no spaces
+        "name": name,
+        "description": text,
+        "dataType": kind,
+        "source": {place: {"@id": of}, "extract": {what: value}},
+    }
+
+
+def _responsible(facts: DatasetFacts) -> dict[str, Any]:
+    kind = "Others" if facts.model == "" else "Machine-generated"
+    missing = [note for note in facts.notes if re.search("missing|blank|could not", note)]
+    return {
+        "rai:dataCollection": facts.collection,
+        "rai:dataCollectionType": [kind],
+        "rai:dataCollectionMissingData": " ".join(missing) or "None was noticed.",
+        "rai:dataAnnotationProtocol": facts.annotation,
+        "rai:machineAnnotationTools": list(facts.readers),
+        "rai:annotationsPerItem": "1 per attribute and reader" if facts.readers else "",
+        "rai:dataBiases": [BIASES],
+        "rai:dataLimitations": [facts.limits, *facts.notes],
+        "rai:dataUseCases": [USES],
+        "rai:dataSocialImpact": (
+            "Meant to make stereotypes of text-to-image models visible and countable. Shown without its "
+            "numbers and limits, a picture can spread the stereotype that it was drawn to measure."
+        ),
+        "rai:personalSensitiveInformation": [SENSITIVE],
+        "rai:dataReleaseMaintenancePlan": "A single export; it is not maintained. Run the command again.",
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedImage:
+    """A picture to hand over: its original, its row, and what else its line of metadata says."""
+
+    path: Path
+    row: ImageRow
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """What goes into a folder or a zip.
+
+    Attributes
+    ----------
+    images : originals, into ``train/`` with ``train/metadata.jsonl`` (Hugging Face imagefolder); where there
+        are none, there is no such folder.
+    tables : data frames by name, each as ``<name>.parquet`` and ``<name>.csv``.
+    report : as ``report.json``.
+    markdown : as ``report.md``.
+    files : anything else by its name in the folder, such as figures.
+    facts : for the dataset card ``README.md`` and for ``croissant.json``; None: neither is written.
+    """
+
+    images: Sequence[ExportedImage]
+    tables: Mapping[str, pd.DataFrame]
+    report: Mapping[str, Any]
+    markdown: str
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    facts: DatasetFacts | None = None
+
+
+def write_zip(export: Export, target: Path) -> Path:
+    """Write everything into one zip, which appears under its name only when it is whole.
+
+    Raises
+    ------
+    StorageError
+        The disk is full, or a picture is no longer in the store.
+    """
+    # PNG is compressed already; the rest is small.
+    with replaced_file(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in _entries(export):
+            if isinstance(content, Path):
+                archive.write(_present(content), name)
+            else:
+                archive.writestr(name, content, zipfile.ZIP_DEFLATED)
+    return target
+
+
+def write_folder(export: Export, target: Path) -> Path:
+    """Write the same files into a folder, each whole or not at all."""
+    for name, content in _entries(export):
+        write_atomically(target / name, _present(content).read_bytes() if isinstance(content, Path) else content)
+    return target
+
+
+def csv_bytes(table: pd.DataFrame) -> bytes:
+    """CSV (UTF-8) in which no text is taken for a formula by a spreadsheet."""
+    safe = table.rename(columns=_not_a_formula).map(_not_a_formula)
+    return str(safe.to_csv(index=False)).encode()
+
+
+def _entries(export: Export) -> Iterator[Entry]:
+    images = {f"{i:05d}-{image.row.group}-{image.row.id}.png": image for i, image in enumerate(export.images, start=1)}
+    lines = [{"file_name": name, **asdict(one.row), **one.metadata} for name, one in images.items()]
+    metadata = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+    if lines:
+        yield METADATA, metadata
+    if export.facts is not None:
+        kinds = column_kinds(lines)
+        yield "README.md", dataset_card(export.facts, described(kinds)).encode()
+        description = croissant(export.facts, metadata, kinds)
+        yield "croissant.json", json.dumps(description, ensure_ascii=False, indent=2).encode()
+    for name, image in images.items():
+        yield f"train/{name}", image.path
+    for name, table in export.tables.items():
+        yield f"{name}.parquet", _parquet_bytes(table)
+        yield f"{name}.csv", csv_bytes(table)
+    yield "report.json", json.dumps(export.report, ensure_ascii=False, indent=2, allow_nan=False).encode()
+    yield "report.md", export.markdown.encode()
+    yield from export.files.items()
+
+
+def _parquet_bytes(table: pd.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    table.to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+def _not_a_formula(cell: object) -> object:
+    return "'" + cell if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell
+
+
+def _present(path: Path) -> Path:
+    if not path.is_file():
+        raise StorageError(f"picture {path.stem} is no longer in the store; run again to draw it")
+    return path

@@ -1,0 +1,419 @@
+"""Pictures from elsewhere, each with its prompt: a folder or zip in the layouts that people keep them in."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import re
+import unicodedata
+import zipfile
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from threading import BoundedSemaphore
+from typing import TYPE_CHECKING, Any, Protocol
+
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.store.images import read_record
+from bias_core.types import GeneratedImage, ImageRow
+
+if TYPE_CHECKING:
+    from bias_core.protocols import StepCallback
+
+MOST_BYTES = 64_000_000  # of one file, unpacked
+MOST_UNPACKED = 4_000_000_000  # of a whole zip
+MOST_FILES = 200_000
+# RuntimeError: it wants a password; NotImplementedError: a way of packing that Python does not know.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
+METADATA = ("metadata.csv", "metadata.jsonl")
+TEXTS = ("prompt", "text", "caption")
+"""Columns that hold the prompt, the first that there is."""
+WHOM = ("left", "right", "identity")
+"""Columns that name whom a picture was to show: two people side by side, or one; none is needed."""
+PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
+MOST_PICTURES = 100_000
+MOST_PIXELS = 50_000_000
+LONGEST_SIDE = 1024
+"""Pixels of an imported picture's longer side; a larger one is made smaller, as no reader takes more in."""
+_FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
+_LARGE = 4_000_000  # pixels
+_decoding_large = BoundedSemaphore()
+IMPORTED = "imported:"
+"""Before the name of the folder or zip, in place of a model's name."""
+_FEWEST_WORDS = 3  # of a file name that is a prompt and no number
+
+
+class Files(Protocol):
+    """Files by their names, which are relative and use forward slashes."""
+
+    names: tuple[str, ...]
+    rejected: tuple[str, ...]
+
+    def read(self, name: str) -> bytes:
+        """The file's content; InvalidInput where it is too large or cannot be read."""
+        ...
+
+
+def open_files(path: Path) -> Files:
+    """The files of a folder or zip, in the order of their names; hidden ones are left out.
+
+    Raises
+    ------
+    InvalidInput
+        There is nothing at ``path``, it is neither, it is damaged, or a name in it leads out of it.
+    """
+    try:
+        path = path.expanduser()
+        if path.is_dir():
+            return _Folder(path)
+        if path.is_file():
+            return _Zip(path)
+    except (OSError, RuntimeError, ValueError) as error:  # too long a name, no such user, a lone surrogate
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{str(path)[:200]!r} cannot be opened: {error}") from error
+    raise InvalidInput(f"there is no folder or zip {str(path)[:200]!r}")
+
+
+def check_name(name: str) -> str:
+    """``name``, if it stays inside: relative, without "..", drive or backslash.
+
+    Raises
+    ------
+    InvalidInput
+        It does not.
+
+    Examples
+    --------
+    >>> check_name("train/1.png")
+    'train/1.png'
+    """
+    path = PurePosixPath(name)
+    drive = len(name) > 1 and name[1] == ":" and name[0].isalpha()
+    if not name or path.is_absolute() or ".." in path.parts or drive or "\\" in name or "\0" in name:
+        raise InvalidInput(f"the name {name[:200]!r} leads out of its folder")
+    return path.as_posix()
+
+
+class _Folder:
+    def __init__(self, path: Path) -> None:
+        self._root = path.resolve()
+        inside: list[str] = []
+        outside: list[str] = []
+        for file in sorted(self._root.rglob("*")):
+            name = file.relative_to(self._root).as_posix()
+            if _hidden(name) or not file.is_file():
+                continue
+            (inside if file.resolve().is_relative_to(self._root) else outside).append(name)
+        self.names = tuple(inside)
+        self.rejected = tuple(f"{name}: a link that leads out of the folder" for name in outside)
+
+    def read(self, name: str) -> bytes:
+        path = self._root / name
+        try:
+            if path.stat().st_size > MOST_BYTES:
+                raise InvalidInput(f"larger than {MOST_BYTES // 1_000_000} MB")
+            return path.read_bytes()
+        except OSError as error:
+            raise InvalidInput(f"cannot be read: {error.strerror}") from error
+
+
+class _Zip:
+    """Opened once, for each opening reads the whole directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.rejected: tuple[str, ...] = ()
+        try:
+            self._archive = zipfile.ZipFile(path)
+            files = [info for info in self._archive.infolist() if not info.is_dir()]
+        except _DAMAGE as error:
+            raise InvalidInput(f"{path.name} is no zip that can be read: {error}") from error
+        unpacked = sum(info.file_size for info in files)  # more than it says is not read of any file
+        if len(files) > MOST_FILES:
+            raise InvalidInput(f"{path.name} has {len(files):,} files; at most {MOST_FILES:,} can be taken: divide it")
+        if unpacked > MOST_UNPACKED:
+            raise InvalidInput(
+                f"{path.name} would unpack to {unpacked / 1e9:.2f} GB; at most {MOST_UNPACKED / 1e9:g} GB "
+                "can be taken: divide it, or make the pictures smaller"
+            )
+        for info in files:
+            # zipfile cuts a name at NUL and turns the system's separators; the name as stored decides.
+            check_name(info.orig_filename)
+        self.names = tuple(sorted({info.filename for info in files if not _hidden(info.filename)}))
+
+    def read(self, name: str) -> bytes:
+        info = self._archive.getinfo(name)
+        if info.file_size > MOST_BYTES:
+            raise InvalidInput(f"larger than {MOST_BYTES // 1_000_000} MB")
+        try:
+            return self._archive.read(info)
+        except _DAMAGE as error:
+            raise InvalidInput(f"cannot be unpacked: {error}") from error
+
+
+def _hidden(name: str) -> bool:
+    """Files that systems leave behind: ``.DS_Store``, ``__MACOSX/``, ``Thumbs.db``."""
+    parts = PurePosixPath(name).parts
+    return any(part.startswith(".") for part in parts) or parts[0] == "__MACOSX" or parts[-1] == "Thumbs.db"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metadata:
+    """Prompts and people by file name, and the folders whose pictures they are about ("." is the whole)."""
+
+    prompts: Mapping[str, str]
+    whom: Mapping[str, Mapping[str, str]]
+    folders: frozenset[str]
+
+    def covers(self, name: str) -> bool:
+        """Whether a metadata file lies in the file's folder or above it."""
+        return any(parent.as_posix() in self.folders for parent in PurePosixPath(name).parents)
+
+
+def read_metadata(files: Files) -> Metadata:
+    """All metadata files among ``files``.
+
+    Raises
+    ------
+    InvalidInput
+        One cannot be read, has no ``file_name`` or none of the columns of a prompt, or names a file that
+        lies outside of its folder.
+    """
+    prompts: dict[str, str] = {}
+    whom: dict[str, dict[str, str]] = {}
+    folders = set()
+    for name in files.names:
+        path = PurePosixPath(name)
+        if path.name in METADATA:
+            folders.add(path.parent.as_posix())
+            for line in _lines(name, files):
+                picture = (path.parent / check_name(line["file_name"])).as_posix()
+                prompts[picture] = line["prompt"]
+                whom[picture] = {column: line[column] for column in WHOM if line[column]}
+    return Metadata(prompts=prompts, whom=whom, folders=frozenset(folders))
+
+
+def _lines(name: str, files: Files) -> list[dict[str, str]]:
+    try:
+        text = files.read(name).decode("utf-8-sig")
+        is_csv = name.endswith(".csv")
+        rows: list[Any] = (
+            list(csv.DictReader(io.StringIO(text, newline="")))
+            if is_csv
+            else [json.loads(line) for line in text.splitlines() if line.strip()]
+        )
+    except (UnicodeDecodeError, csv.Error, json.JSONDecodeError, InvalidInput, RecursionError) as error:
+        raise InvalidInput(f"{name} cannot be read: {error}") from error
+    return [_line(name, number, row) for number, row in enumerate(rows, start=1)]
+
+
+def _line(name: str, number: int, row: Any) -> dict[str, str]:
+    column = next((c for c in TEXTS if isinstance(row, dict) and row.get(c) is not None), "")
+    if not column or not isinstance(row.get("file_name"), str):
+        raise InvalidInput(f"{name}, line {number}: needs file_name and one of {', '.join(TEXTS)}")
+    people = {name: row[name] if isinstance(row.get(name), str) else "" for name in WHOM}
+    texts = {"prompt": str(row[column]), **people}
+    return {"file_name": row["file_name"]} | {name: " ".join(text.split()) for name, text in texts.items()}
+
+
+class ImportedImages:
+    """The pictures of a folder or zip, found by their prompts; a text-to-image model that draws nothing.
+
+    Their rows have the model "imported:<name>" and the digest of the file as revision, so a picture that was
+    imported once is found in the store again. Three layouts are read, the first that fits each picture:
+
+    - ``metadata.csv`` or ``metadata.jsonl`` with ``file_name`` and ``prompt``, ``text`` or ``caption``
+      (Hugging Face imagefolder, and this program's own exports), for the pictures below its folder;
+    - folders whose names are prompts, as DallEval keeps them: ``a photo of a doctor/3.png``;
+    - files whose names are prompts: ``a photo of a doctor_3.png``.
+
+    Parameters
+    ----------
+    path : folder or zip.
+
+    Attributes
+    ----------
+    name : of the folder or zip.
+    counts : how many files each prompt has, in the order of the files.
+    rejected : why a picture was left out, one line each; grows while pictures are read.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such folder or zip, nothing in it is a picture with a prompt, there are too many, or a
+        name leads out of it.
+    """
+
+    batch_size = 32
+
+    def __init__(self, path: Path) -> None:
+        self._files = open_files(path)
+        path = path.expanduser()
+        self.name = path.resolve().stem if path.is_file() else path.resolve().name
+        self.rejected = list(self._files.rejected)
+        prompts = self._find()
+        if not prompts:
+            raise InvalidInput(
+                f"{path} holds no picture with a prompt: give a metadata.csv or metadata.jsonl with "
+                "file_name and prompt, or name folders or files after their prompts"
+            )
+        pictures: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for name, prompt in prompts.items():
+            pictures[key(prompt)].append((name, prompt))
+        self.counts = {same[0][1]: len(same) for same in pictures.values()}
+        self._counts = {prompt: len(same) for prompt, same in pictures.items()}
+        self._unread = {prompt: iter(same) for prompt, same in pictures.items()}
+        self._rows: dict[str, list[ImageRow]] = defaultdict(list)
+        self._names: dict[str, str] = {}  # of files, by id of the row
+        self._records: dict[str, tuple[str, str]] = {}
+
+    def rows(self, prompt: str, n: int) -> list[ImageRow]:
+        """Rows of the first ``n`` usable pictures of a prompt, or of as many as there are."""
+        prompt_key = key(prompt)
+        rows, unread = self._rows[prompt_key], self._unread.get(prompt_key, iter(()))
+        while len(rows) < n and (picture := next(unread, None)) is not None:
+            name, own_prompt = picture
+            try:
+                data = self._files.read(name)
+                image = decode(data)
+            except InvalidInput as error:
+                self.rejected.append(f"{name}: {error}")
+                continue
+            row = ImageRow(
+                prompt=own_prompt,
+                seed=len(rows),
+                model=f"{IMPORTED}{self.name}",
+                revision=hashlib.sha256(data).hexdigest()[:20],
+                width=image.width,
+                height=image.height,
+            )
+            self._names[row.id] = name
+            self._records[row.id] = _drawn_by(data)
+            rows.append(row)
+        return rows[:n]
+
+    def n_of(self, prompt: str) -> int:
+        """How many files a prompt has, usable or not."""
+        return self._counts.get(key(prompt), 0)
+
+    def record(self, image_id: str) -> tuple[str, str]:
+        """Model and revision that drew a picture of :meth:`rows`, as it says itself; "" where it does not."""
+        return self._records.get(image_id, ("", ""))
+
+    def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
+        """Yield the pictures of rows that :meth:`rows` gave."""
+        for done, row in enumerate(rows, start=1):
+            if row.id not in self._names:
+                raise InvalidInput(f"{self.name} has no such picture of {row.prompt!r}")
+            yield GeneratedImage(row=row, image=decode(self._files.read(self._names[row.id])))
+            if on_step is not None:
+                on_step(done, len(rows))
+
+    def whom(self, image_id: str) -> Mapping[str, str]:
+        """Whom the metadata says that a picture was to show (``left``, ``right``, ``identity``)."""
+        return self._whom.get(self._names.get(image_id, ""), {})
+
+    def _find(self) -> dict[str, str]:
+        names = [name for name in self._files.names if PurePosixPath(name).suffix.lower() in PICTURES]
+        if len(names) > MOST_PICTURES:
+            raise InvalidInput(f"{self.name} has {len(names):,} pictures; at most {MOST_PICTURES:,} can be taken")
+        metadata = read_metadata(self._files)
+        self._whom = metadata.whom
+        absent = sorted(set(metadata.prompts) - set(names))
+        self.rejected += [f"{name}: no such picture" for name in absent]
+        prompts: dict[str, str] = {}
+        wrapper = _wrapper(names)
+        for name in names:
+            covered = metadata.covers(name)
+            prompt = metadata.prompts.get(name, "") if covered else _prompt_of_name(name, wrapper)
+            if key(prompt):
+                prompts[name] = prompt
+            else:
+                self.rejected.append(f"{name}: no prompt")
+        return prompts
+
+
+def key(prompt: str) -> str:
+    """What two prompts share when they are the same but for case, spaces and punctuation.
+
+    Examples
+    --------
+    >>> key("A photo of a light-skinned nurse.") == key("a_photo of a light skinned Nurse")
+    True
+    """
+    return " ".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", prompt).casefold()))
+
+
+def decode(data: bytes) -> Image.Image:
+    """The picture in RGB, the right way up, its longer side at most ``LONGEST_SIDE``.
+
+    Only one large picture of all visitors is unpacked at a time: 50 million pixels take 400 MB for a moment.
+
+    Raises
+    ------
+    InvalidInput
+        It is no PNG, JPEG, WebP or BMP, it is truncated, or it has too many pixels.
+    """
+    try:
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
+            n_pixels = opened.width * opened.height
+            if n_pixels > MOST_PIXELS:
+                raise InvalidInput(
+                    f"{opened.width} x {opened.height} pixels are too many; at most {MOST_PIXELS:,} are read"
+                )
+            with _decoding_large if n_pixels > _LARGE else nullcontext():
+                return _small_and_upright(opened)
+    except UnidentifiedImageError as error:
+        raise InvalidInput(f"no picture in one of the formats {', '.join(_FORMATS)}") from error
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"cannot be read as a picture: {error}") from error
+
+
+def _small_and_upright(opened: Image.Image) -> Image.Image:
+    opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG need not be unpacked in full size
+    # The numbers of a palette cannot be averaged.
+    image = opened if opened.mode in {"RGB", "RGBA", "L"} else opened.convert("RGB")
+    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+    return ImageOps.exif_transpose(image).convert("RGB")
+
+
+def _drawn_by(data: bytes) -> tuple[str, str]:
+    """Model and revision on a picture's own record; "" where it has none that is whole."""
+    try:
+        row = read_record(data).row
+        return str(row["model"]), str(row["revision"])
+    except (StorageError, ValueError, KeyError, TypeError):
+        return "", ""
+
+
+def _wrapper(names: Sequence[str]) -> str:
+    """The folder that everything lies in where its name is no prompt, as zips often have; "" if none."""
+    tops = {PurePosixPath(name).parts[0] for name in names}
+    deep = [name for name in names if len(PurePosixPath(name).parts) > 1]
+    if len(tops) != 1 or len(deep) != len(names):
+        return ""
+    directly = [name for name in names if len(PurePosixPath(name).parts) == 2]
+    prompts = [name for name in directly if len(_words_of(name).split()) >= _FEWEST_WORDS]
+    return tops.pop() if len(prompts) == len(directly) else ""
+
+
+def _prompt_of_name(name: str, wrapper: str) -> str:
+    """The name of the picture's folder, or of the file where it lies at the top."""
+    parent = PurePosixPath(name).parent
+    folder = parent.name if parent.as_posix() not in {".", wrapper} else ""
+    return " ".join(folder.replace("_", " ").split()) if folder else _words_of(name)
+
+
+def _words_of(name: str) -> str:
+    """A file name as a prompt: without its ending and its number."""
+    stem = PurePosixPath(name).stem.replace("_", " ")
+    return " ".join(re.sub(r"[\s-]*(?:\(\d+\)|#?\d+)\s*$", "", stem).split())

@@ -1,0 +1,195 @@
+"""What people's labels are used for: a study scored with them, and a reader's error rates that correct Ψ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from bias_core.annotation.label_export import answers_frame
+from bias_core.annotation.tasks import PICTURE, answer_key
+from bias_core.errors import InvalidInput
+from bias_core.exchange.export import csv_bytes
+from bias_core.labels.report import majority_labels, report_of
+from bias_core.metrics.agreement import reader_errors_from_labels
+from bias_core.metrics.stereotype import stereotype_estimate
+from bias_core.stats.effects import corrected_by_errors, wilson_interval
+from bias_core.studies.explore.report import Exploration
+from bias_core.studies.kit.designs import programs_by_kind
+from bias_core.studies.kit.types import Finding, Results, StudyReport, StudyTable
+from bias_core.studies.paired.labelling import AUTOMATIC
+from bias_core.studies.running.run import run_study
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bias_core.annotation.collected import LabelledItem
+    from bias_core.annotation.label_store import LabelStore
+    from bias_core.annotation.task_owner import OwnerKey
+    from bias_core.annotation.tasks import Task
+    from bias_core.labels.report import Labels
+    from bias_core.studies.kit.attribute_scores import AttributeScore
+    from bias_core.studies.kit.progress import Progress
+    from bias_core.studies.kit.services import StudyServices
+    from bias_core.types import Estimate
+
+
+def takes_labels(report: StudyReport) -> bool:
+    """Whether people's labels change the scores of such a run."""
+    program = programs_by_kind().get(report.design.kind)
+    return program is not None and program.takes_labels
+
+
+def people_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
+    """Every answer to an ordinary item; InvalidInput where there is none yet."""
+    frame = answers_frame(store, key)
+    frame = frame[frame["known"] == ""].reset_index(drop=True)
+    if frame.empty:
+        raise InvalidInput("nobody has answered yet")
+    return frame
+
+
+def score_with_labels(
+    report: StudyReport,
+    labels: pd.DataFrame,
+    services: StudyServices,
+    *,
+    path: Path,
+    cancelled: Callable[[], bool] = lambda: False,
+    session: str = "",
+) -> Generator[Progress, None, StudyReport]:
+    """The run once more with people's labels in place of the reader's; what is drawn is not drawn again.
+
+    Where a run has pairs and single people and ``labels`` are of one of the two, the other keeps the reader's
+    labels, and a note says so. ``path`` is where the labels are written as the CSV that studies take.
+
+    Raises
+    ------
+    InvalidInput
+        The study takes no labels, or these are of other pictures.
+    """
+    if not takes_labels(report):
+        raise InvalidInput(f"“{report.design.title}” takes no labels of people")
+    of_reader = _labels_of_the_reader(report, labels)
+    path.write_bytes(csv_bytes(pd.concat([labels, *of_reader.values()])))
+    settings = replace(report.settings, labels=str(path))
+    again = yield from run_study(report.design, settings, services, cancelled=cancelled, session=session)
+    notes = [f"Pictures in the {one} setting keep the reader's labels: people labelled none." for one in of_reader]
+    return replace(again, results=replace(again.results, notes=(*notes, *again.results.notes)))
+
+
+def _labels_of_the_reader(report: StudyReport, labels: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The automatic labels of those settings of the paired test of which people labelled nothing."""
+    tables = {table.key: table.frame for table in report.results.tables}
+    if "labels" not in tables:
+        return {}
+    frame = tables["labels"].dropna(subset="automatic")
+    frame = frame.assign(answer=frame["automatic"], rater=AUTOMATIC)
+    labelled = frame["image_id"].isin(labels["image_id"])
+    if not labelled.any():
+        return {}
+    columns = ["image_id", "position", "answer", "rater"]
+    rest = frame[~frame["setting"].isin(frame.loc[labelled, "setting"])]
+    return {str(name): some[columns] for name, some in rest.groupby("setting")}
+
+
+def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
+    """What readers (and the record) say of the pictures of a run, as answers of this task, by their names."""
+    tables = {table.key: table.frame for table in report.results.tables}
+    answers: dict[str, Labels] = {}
+    if "labels" in tables and task.kind in ("pst_single", "pst_paired"):
+        frame = tables["labels"]
+        keys = list(zip(frame["image_id"], frame["position"], strict=True))
+        names = {"automatic": "automatic labels", "truth": "the record of what was drawn"}
+        answers = {name: _answered(keys, frame[column]) for column, name in names.items() if column in frame}
+    if "judged" in tables and task.kind == "association":
+        frame = tables["judged"]
+        words = pd.Series([answer_key(word) if word else None for word in frame["reader"]])
+        answers = {"the reader": _answered([(key, PICTURE) for key in frame["image_id"]], words)}
+    return {name: some for name, some in answers.items() if some}
+
+
+def psi_with_labels(
+    report: StudyReport, task: Task, labelled: Sequence[LabelledItem], *, attribute: str, present: str
+) -> StudyReport:
+    """Ψ of one attribute corrected for the reader's errors, people's majority taken as the truth.
+
+    Parameters
+    ----------
+    report : an exploration, some or all of whose pictures were labelled.
+    attribute : name of one of its attributes.
+    present : the answer that says that the attribute is there; any other says that it is not.
+
+    Raises
+    ------
+    InvalidInput
+        No such attribute or answer, none of the pictures labelled, only one kind of answer, or a reader that
+        tells nothing (sensitivity + specificity at most 1).
+    """
+    seen = Exploration(report)
+    score = _score(seen, attribute)
+    calls = _calls(seen, score)
+    people = _people(task, labelled, task.answer(present).key)
+    common = [image_id for image_id in calls if image_id in people]
+    if not common:
+        raise InvalidInput("no labelled picture is of this run, or none has a majority")
+    errors = reader_errors_from_labels(
+        [people[key] for key in common], [calls[key] for key in common], positive=True, negative=False
+    )
+    confidence = report.settings.confidence
+    corrected = corrected_by_errors(sum(calls.values()), len(calls), errors, confidence=confidence)
+    by_people = wilson_interval(sum(people[key] for key in common), len(common))
+    findings = [
+        _share("read", f"{attribute}, as the reader calls it", score.prevalence),
+        _share("people", f"{attribute}, as people see it", by_people),
+        _share("corrected", f"{attribute}, the reader corrected by people", corrected),
+    ]
+    reference = score.attribute.reference
+    if reference is not None:
+        measure = "stereotype_score"
+        findings += [
+            Finding(key="psi_read", title="Ψ as read", metric=measure, estimate=score.stereotype),
+            Finding(
+                key="psi_corrected",
+                title="Ψ corrected by people's labels",
+                metric=measure,
+                estimate=stereotype_estimate(corrected, reference),
+                says=f"Against P* = {reference:g}.",
+            ),
+        ]
+    row = {"attribute": attribute, "labelled pictures": len(common), **vars(errors)}
+    table = StudyTable(key="errors", title="Errors of the reader", frame=pd.DataFrame([row]))
+    notes = ("The interval of the correction holds the uncertainty of both rates [lang2014].",)
+    results = Results(findings=tuple(findings), tables=(table,), notes=notes)
+    of_labels = report_of(task, results, n_planned=len(calls), n_images=len(common))
+    return replace(of_labels, warning=report.warning)
+
+
+def _share(key: str, title: str, estimate: Estimate) -> Finding:
+    return Finding(key=key, title=title, metric="attribute_prevalence", estimate=estimate)
+
+
+def _score(seen: Exploration, attribute: str) -> AttributeScore:
+    scores = {score.attribute.name: score for score in seen.attributes}
+    if attribute not in scores:
+        raise InvalidInput(f"this run has no attribute {attribute!r}; it has {', '.join(scores) or 'none'}")
+    return scores[attribute]
+
+
+def _calls(seen: Exploration, score: AttributeScore) -> dict[str, bool]:
+    """Whether the reader calls the attribute present, by picture."""
+    ids = {image.number: image.id for image in seen.images}
+    present = score.similarity_positive > score.similarity_negative
+    return {ids[n]: bool(is_there) for n, is_there in zip(seen.scored_numbers, present, strict=True)}
+
+
+def _people(task: Task, labelled: Sequence[LabelledItem], present: str) -> dict[str, bool]:
+    labels = majority_labels(labelled, task)
+    labels = labels[(labels["label"] != "") & (labels["position"] == task.positions[0])]
+    return dict(zip(labels["image_id"], labels["label"] == present, strict=True))
+
+
+def _answered(keys: Sequence[tuple[str, str]], answers: pd.Series[str]) -> Labels:
+    return {key: str(answer) for key, answer in zip(keys, answers, strict=True) if not pd.isna(answer)}

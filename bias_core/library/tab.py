@@ -1,0 +1,331 @@
+"""The Runs tab: what this visitor ran before, and pictures from elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import gradio as gr
+
+from bias_core.errors import InvalidInput
+from bias_core.library.fits import Imported, look_through
+from bias_core.library.view import ACT_JS, imported_html, runs_html
+from bias_core.studies.explore.options import KIND, NO_WORDS, attribute_text, read_attributes
+from bias_core.studies.explore.unmeasured import NOBODY, UNMEASURED
+from bias_core.studies.kit.attributes import load_attribute_sets
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.reports.saved import SavedReport
+from bias_core.studies.running.history import Deleted, delete_run, go_on, keep_run, list_runs, open_run, restore_run
+from bias_core.studies.running.run import followed, run_study
+from bias_core.ui import messages
+from bias_core.ui.messages import user_errors
+from bias_core.ui.model_menu import encoder_choices, force_box
+from bias_core.ui.run_turns import RUN, in_line
+from bias_core.ui.study.open import Opening
+from bias_core.ui.study.pictures import wire_pictures
+from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
+from bias_core.ui.templates import render, script
+from bias_core.ui.uploads import keep_upload
+from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from bias_core.labels.tab import LabelTab
+    from bias_core.studies.kit.progress import Progress
+    from bias_core.studies.kit.types import Design, StudyReport
+
+Updates = dict[Any, Any]
+_SEEN_JS = "() => { document.querySelector('#label-source')?.scrollIntoView({block: 'center'}); }"
+_WITH_PICTURES = ("measure", "run", "label", "label_says")  # parts that need an import
+
+
+class RunsTab(StudyTab):
+    """What was run, and what was brought along."""
+
+    key: ClassVar = "runs"
+    title: ClassVar = "Runs"
+    place: ClassVar = 80
+    question: ClassVar = "What did I run before, and what do my own pictures show?"
+    caution: ClassVar = (
+        "The list belongs to this browser alone. A run that is not kept may lose its pictures, and in the "
+        "end its report, to newer ones when the store is full."
+    )
+    studies: ClassVar = ()
+    presets: ClassVar = ()
+    also: ClassVar = (UNMEASURED.kind,)
+
+    def connect(self, tabs: Any, shown: Any, others: Mapping[str, Any]) -> None:
+        """Wire what reaches into other tabs.
+
+        ``tabs`` holds them all, ``shown`` is this one's ``gr.Tab``, ``others`` are the builders by key.
+        """
+        self.tabs = tabs
+        self.label: LabelTab = others["label"]
+        self.others = [tab for tab in others.values() if isinstance(tab, Opening) and tab is not self]
+        parts, visitor = self.parts, self.parts["visitor"]
+        everywhere = [tabs, parts["list"], *self.outputs()]
+        for tab in self.others:
+            everywhere += tab.opened_outputs()
+        self.everywhere = everywhere = list(dict.fromkeys(everywhere))
+        shown.select(self.on_list, visitor, parts["list"], **QUIET)
+        parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
+        buttons = [parts["status"], parts["run"], parts["stop"]]
+        wanted = parts["list"].submit(self.on_wanted, visitor, [parts["wanted"], *buttons], queue=False, **QUIET)
+        model: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
+        again = wanted.then(self.on_again, [visitor, parts["wanted"]], everywhere, **model)
+        asked = parts["run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
+        measured = asked.then(self.on_measure, [visitor, *self._import_inputs()], everywhere, **model)
+        kept = parts["label"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
+        there = [tabs, parts["list"], *buttons, *self.label.making.source_outputs()]
+        labelled = kept.then(self.on_label, [visitor, parts["imported"]], there, **model)
+        labelled.success(None, js=_SEEN_JS, **QUIET)
+        for run in (again, measured, labelled):
+            run.failure(self.on_crash, None, buttons, **QUIET)
+
+    def build_memory(self) -> None:
+        """There is no form to remember."""
+
+    def headline(self, report: StudyReport) -> str:
+        """One sentence on what was found, or on what is kept."""
+        if report.design.kind == UNMEASURED.kind:
+            return f"{report.n_images:,} pictures are kept to be labelled; nothing was measured of them."
+        return super().headline(report)
+
+    # Layout.
+
+    def _build_ask(self) -> None:
+        parts = self.parts
+        parts["deleted"], parts["wanted"], parts["imported"] = gr.State(None), gr.State(""), gr.State(None)
+        gr.HTML(messages.heading_html("Your runs"))
+        parts["list"] = gr.HTML(js_on_load=ACT_JS, elem_id="runs-list")
+        with gr.Accordion("Bring pictures of your own", open=True, elem_classes="more", elem_id="runs-import"):
+            self._build_import()
+
+    def _build_import(self) -> None:
+        parts = self.parts
+        upload_mb = self.services.settings.upload_mb
+        gr.HTML(render("import_layouts", upload_mb=upload_mb))
+        with gr.Row():
+            with gr.Column(min_width=260):
+                parts["upload"] = gr.File(
+                    label="Pictures with their prompts (zip)", file_types=[".zip"], height=180, elem_id="runs-upload"
+                )
+                gr.HTML(render("folder"), js_on_load=script("folder", upload_mb=upload_mb))
+            with gr.Column(min_width=320, scale=2):
+                parts["found"] = gr.HTML(elem_id="runs-found")
+        with gr.Column(visible=False, elem_id="runs-measure") as parts["measure"]:
+            self._build_measure()
+        with gr.Row(elem_classes="tools"):
+            parts["run"] = gr.Button(
+                "Measure these pictures", variant="primary", visible=False, elem_id="runs-run", scale=0, min_width=240
+            )
+            parts["label"] = gr.Button(
+                "Label these pictures", visible=False, elem_id="runs-label", scale=0, min_width=240
+            )
+            parts["stop"] = gr.Button(
+                "Stop", variant="stop", visible=False, elem_id="runs-stop", scale=0, min_width=200
+            )
+        parts["label_says"] = gr.HTML(render("label_import"), visible=False)
+
+    def _build_measure(self) -> None:
+        parts = self.parts
+        sets = load_attribute_sets(self.services.settings.assets_dir / "studies")
+        with gr.Row():
+            parts["what"] = gr.Dropdown(
+                label="Measure", info="By attributes, or by a study", elem_id="runs-what", min_width=260
+            )
+            parts["set"] = gr.Dropdown(
+                [(item.title, item.key) for item in sets],
+                value=sets[0].key,
+                label="Attributes",
+                info="Sentences and real-world rates P*",
+                min_width=180,
+                elem_id="runs-set",
+            )
+            parts["encoder"] = gr.Dropdown(
+                encoder_choices(self.services),
+                value=StudySettings().encoder,
+                label="Reader (encoder)",
+                info="Calibration CLIP knows its own flat world only; take another for photographs",
+                allow_custom_value=True,
+                min_width=260,
+                elem_id="runs-encoder",
+            )
+            parts["force"] = force_box(self.key)
+        parts["sentences"] = gr.Textbox(
+            "",
+            label="Or attributes of your own",
+            info="One a line: name | sentence of presence | sentence of absence | P* if known",
+            lines=2,
+            elem_id="runs-sentences",
+        )
+
+    def _import_inputs(self) -> list[Any]:
+        return [self.parts[name] for name in ("imported", "what", "set", "encoder", "sentences", "force")]
+
+    def _wire(self, demo: gr.Blocks) -> None:  # noqa: ARG002
+        parts, visitor = self.parts, self.parts["visitor"]
+        parts["status"].value = ""
+        acted = [parts["list"], parts["status"], parts["deleted"]]
+        parts["list"].select(self.on_act, [visitor, parts["deleted"]], acted, **QUIET)
+        names = ("imported", "found", "what", "measure", "run", "label", "label_says", "status")
+        seen = [parts[name] for name in names]
+        parts["upload"].upload(self.on_import, [visitor, parts["upload"]], seen, **PRIVATE)
+        parts["upload"].clear(self.on_forget, None, seen, **QUIET)
+        parts["stop"].click(self.on_stop, visitor, parts["status"], queue=False, **QUIET)
+        self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")))
+        wire_pictures(self.pictures)
+
+    # Handlers.
+
+    def on_list(self, visitor: Visitor) -> str:
+        """The list as it is now."""
+        return self._list(visitor)
+
+    def on_act(self, visitor: Visitor, deleted: Deleted | None, event: gr.EventData) -> Updates:
+        """Keep a run or not, delete it, or undo that."""
+        parts = self.parts
+        with user_errors() as problem:
+            deleted = self._acted(visitor, deleted, str(event.act), str(event.run))
+        status = messages.error_html(problem.message) if problem else ""
+        return {
+            parts["list"]: self._list(visitor, deleted), parts["status"]: status, parts["deleted"]: deleted,
+        }  # fmt: skip
+
+    def on_open(self, visitor: Visitor, event: gr.EventData) -> Updates:
+        """Show the report of a run in the tab of its study."""
+        with user_errors() as problem:
+            return self._show(open_run(self.services, visitor.key, str(event.run)))
+        return {self.parts["status"]: messages.error_html(problem.message)}
+
+    def on_wanted(self, visitor: Visitor, event: gr.EventData) -> Updates:
+        """Take a turn in the queue for a run of the list."""
+        return self.on_click(visitor) | {self.parts["wanted"]: str(event.run)}
+
+    def on_again(self, visitor: Visitor, run_id: str) -> Iterator[Updates]:
+        """Run it again, or go on with it."""
+        cancelled = visitor.stop.is_set
+        yield from self._follow(visitor, lambda: go_on(self.services, visitor.key, run_id, cancelled=cancelled))
+
+    def on_import(self, visitor: Visitor, path: str | None) -> Updates:
+        """Look through an upload and say what it can be measured by."""
+        parts = self.parts
+        with user_errors() as problem:
+            if not path:
+                raise InvalidInput("no file came")
+            found = look_through(keep_upload(Path(path), visitor.folder))
+            choices = [
+                (f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name) for fit in found.fits if fit.n_found
+            ]
+            return {
+                parts["imported"]: found, parts["found"]: imported_html(found), parts["status"]: "",
+                parts["what"]: gr.update(choices=choices, value=choices[0][1]),
+                **{parts[name]: gr.update(visible=True) for name in _WITH_PICTURES},
+            }  # fmt: skip
+        return self.on_forget() | {parts["status"]: messages.error_html(problem.message)}
+
+    def on_forget(self) -> Updates:
+        """No pictures."""
+        parts = self.parts
+        hidden = {parts[name]: gr.update(visible=False) for name in _WITH_PICTURES}
+        return {parts["imported"]: None, parts["found"]: "", **hidden}
+
+    def on_measure(self, visitor: Visitor, imported: Imported | None, *values: Any) -> Iterator[Updates]:
+        """Measure the import by attributes or by a study."""
+        cancelled = visitor.stop.is_set
+
+        def start() -> Generator[Progress, None, StudyReport]:
+            design, settings = self._asked(imported, *values)
+            return run_study(design, settings, self.services, cancelled=cancelled, session=visitor.key)
+
+        yield from self._follow(visitor, start)
+
+    def on_label(self, visitor: Visitor, imported: Imported | None) -> Iterator[Updates]:
+        """Keep the import as a run of which nothing is measured, and make a labelling task of it."""
+        cancelled = visitor.stop.is_set
+
+        def start() -> Generator[Progress, None, StudyReport]:
+            settings = StudySettings(images=str(_present(imported).path), encoder=NOBODY)
+            return run_study(UNMEASURED, settings, self.services, cancelled=cancelled, session=visitor.key)
+
+        def show(report: StudyReport) -> Updates:
+            there = {self.tabs: gr.update(selected=self.label.key), self.parts["status"]: ""}
+            return there | self.label.making.labelling(visitor, report.run_id)
+
+        yield from self._follow(visitor, start, show)
+
+    # Steps of the handlers.
+
+    def _follow(self, visitor: Visitor, start: Any, show: Any = None) -> Iterator[Updates]:
+        yield from self.following(visitor, in_line(self.services, visitor, start, self.key), show=show)
+
+    def following(
+        self, visitor: Visitor, steps: Generator[Progress, None, Any], note: str = "", *, show: Any = None
+    ) -> Iterator[Updates]:
+        """A run's progress in this tab, with a note below, then its report where it belongs."""
+        parts, pace = self.parts, messages.Pace()
+        found: list[Any] = []
+        yield self._buttons(running=True) | {parts["status"]: note or messages.LOADING}
+        with user_errors() as problem:
+            for step in followed(steps, found):
+                if pace.is_due():
+                    yield {parts["status"]: messages.progress_html(step) + note}
+        ended = self._buttons(running=False) | {parts["list"]: self._list(visitor)}
+        if found and show:
+            yield ended | show(found[0])
+        elif found:
+            saved = SavedReport(report=found[0], created=time.time())
+            yield ended | self._show(saved, f"Done in {found[0].seconds:.1f} s.")
+        else:
+            yield ended | {parts["status"]: messages.error_html(problem.message)}
+
+    def _show(self, saved: SavedReport, says: str = "") -> Updates:
+        """A report in the tab that shows such reports, or here."""
+        report = saved.report
+        tab = next((tab for tab in self.others if tab.claims(report.design)), self)
+        there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
+        status = {tab.parts["status"]: messages.done_html(says)} if says else {}
+        return there | tab.opened(saved) | status
+
+    def _acted(self, visitor: Visitor, deleted: Deleted | None, act: str, run_id: str) -> Deleted | None:
+        if act == "delete":
+            return delete_run(self.services, visitor.key, run_id)
+        if act == "undo" and deleted is not None:
+            restore_run(self.services, visitor.key, deleted)
+            return None
+        if act in ("keep", "free"):
+            keep_run(self.services, visitor.key, run_id, act == "keep")
+        return deleted
+
+    def _asked(
+        self, imported: Imported | None, what: str, chosen: str, encoder: str, sentences: str, force: bool = False
+    ) -> tuple[Design, StudySettings]:
+        settings = StudySettings(images=str(_present(imported).path), encoder=str(encoder), force=force)
+        design = find_design(what)
+        if design.kind != KIND:
+            return design, settings
+        own = ["|".join(part.strip() for part in line.split("|")) for line in (sentences or "").splitlines()]
+        texts = [line for line in own if line]
+        sets = {item.key: item for item in load_attribute_sets()}
+        attributes = sets[chosen].attributes if not texts and chosen in sets else read_attributes(texts, "")
+        options = {**NO_WORDS, "concept": "", "attributes": [attribute_text(one) for one in attributes]}
+        return design, replace(settings, options=options)
+
+    def _list(self, visitor: Visitor, deleted: Deleted | None = None) -> str:
+        with user_errors() as problem:
+            return runs_html(list_runs(self.services, visitor.key), deleted)
+        return messages.error_html(problem.message)
+
+    def _buttons(self, *, running: bool) -> Updates:
+        return {self.parts["stop"]: gr.update(visible=running)}
+
+
+def _present(imported: Imported | None) -> Imported:
+    if imported is None or not imported.path.is_file():
+        raise InvalidInput("the pictures are no longer here: bring them again")
+    return imported

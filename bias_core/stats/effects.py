@@ -1,0 +1,238 @@
+"""Effect sizes, corrections and sample sizes; intervals and the permutation test are at this door too."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from scipy import stats
+
+from bias_core.errors import InvalidInput
+from bias_core.stats.arrays import Array, finite_vector, probability
+from bias_core.stats.intervals import bootstrap_interval as bootstrap_interval
+from bias_core.stats.intervals import check_confidence, percent
+from bias_core.stats.intervals import mean_interval as mean_interval
+from bias_core.stats.intervals import normal_estimate as normal_estimate
+from bias_core.stats.intervals import percentile_estimate as percentile_estimate
+from bias_core.stats.intervals import wilson_interval as wilson_interval
+from bias_core.stats.permutation import Alternative as Alternative
+from bias_core.stats.permutation import PermutationTest as PermutationTest
+from bias_core.stats.permutation import Seed as Seed
+from bias_core.stats.permutation import permutation_test as permutation_test
+from bias_core.types import Estimate, ReaderErrors
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+EffectSizeSD = Literal["pooled", "union"]
+
+_ROUNDING = 1e-12  # numbers that differ by less are equal up to rounding
+
+
+@dataclass(frozen=True, kw_only=True)
+class FalseDiscoveries:
+    """Benjamini–Hochberg over a family of tests.
+
+    Attributes
+    ----------
+    adjusted : p-values ``(k,)`` to compare with the false-discovery rate.
+    rejected : bools ``(k,)``, where ``adjusted`` is at most ``rate``.
+    rate : accepted share of false discoveries among the rejected.
+    """
+
+    adjusted: Array
+    rejected: NDArray[np.bool_]
+    rate: float
+
+
+def effect_size(x: ArrayLike, y: ArrayLike, *, sd: EffectSizeSD = "pooled") -> float:
+    """Cohen's d, (mean(x) - mean(y)) / s.
+
+    Parameters
+    ----------
+    x, y : arrays (n_x,), (n_y,), at least two numbers each
+    sd : {"pooled", "union"}
+        "pooled": s² = ((n_x−1) s_x² + (n_y−1) s_y²) / (n_x+n_y−2). "union": the standard deviation over
+        both samples together (ddof=1), as WEAT has it; then |d| < 2.
+
+    Returns
+    -------
+    float
+        0 where the means agree, positive where x lies higher. nan where s = 0: the samples do not vary.
+
+    Raises
+    ------
+    InvalidInput
+        For samples of fewer than two numbers, or not finite ones.
+
+    Examples
+    --------
+    >>> effect_size([4.0, 6.0], [1.0, 3.0]) == 3 / np.sqrt(2)
+    np.True_
+    """
+    first, second = finite_vector(x, "x", min_size=2), finite_vector(y, "y", min_size=2)
+    if sd not in ("pooled", "union"):
+        raise InvalidInput(f'sd must be "pooled" or "union"; got {sd!r}.')
+    if sd == "union":
+        variance = np.concatenate([first, second]).var(ddof=1)
+    else:
+        squares = (first.size - 1) * first.var(ddof=1) + (second.size - 1) * second.var(ddof=1)
+        variance = squares / (first.size + second.size - 2)
+    if variance <= _ROUNDING**2:
+        return math.nan
+    return float((first.mean() - second.mean()) / math.sqrt(variance))
+
+
+def corrected_prevalence(
+    n_positive: int,
+    n: int,
+    *,
+    sensitivity: float,
+    specificity: float,
+    n_sensitivity: int | None = None,
+    n_specificity: int | None = None,
+    confidence: float = 0.95,
+) -> Estimate:
+    """Share that is truly positive when the reader errs, (p + Sp − 1) / (Se + Sp − 1), with its interval.
+
+    Source: [rogan1978, Eq. 1]; interval with estimated Se and Sp: [lang2014, Eq. 6].
+
+    Parameters
+    ----------
+    n_positive, n : int
+        Pictures that the reader called positive, and all pictures.
+    sensitivity, specificity : float in [0, 1]
+        P(called positive | positive), P(called negative | negative); their sum must exceed 1.
+    n_sensitivity, n_specificity : int or None
+        Pictures that these were estimated from. Both None: they are taken as known, and the interval is
+        Wilson's with both ends corrected.
+    confidence : float in (0, 1)
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]. Where the formula leaves [0, 1] the value is the nearest end, and ``note`` says so.
+
+    Raises
+    ------
+    InvalidInput
+        If sensitivity + specificity <= 1 (the reader tells nothing) or the counts are impossible.
+
+    Examples
+    --------
+    >>> round(corrected_prevalence(59, 100, sensitivity=0.95, specificity=0.95).value, 6)
+    0.6
+    """
+    observed = wilson_interval(n_positive, n, confidence=confidence)
+    se, sp = probability(sensitivity, "sensitivity"), probability(specificity, "specificity")
+    if se + sp <= 1:
+        raise InvalidInput(f"sensitivity + specificity must exceed 1 for a correction; got {se} + {sp}.")
+    raw = _rogan_gladen(observed.value, se, sp)
+    if n_sensitivity is None and n_specificity is None:
+        low, high = _rogan_gladen(observed.low, se, sp), _rogan_gladen(observed.high, se, sp)
+        method = f"Rogan–Gladen, {observed.method}"
+    elif n_sensitivity is None or n_specificity is None or min(n_sensitivity, n_specificity) < 1:
+        raise InvalidInput(
+            "n_sensitivity and n_specificity must both be given, at least 1, or both be None; "
+            f"got {n_sensitivity} and {n_specificity}."
+        )
+    else:
+        low, high = _lang_reiczigel(observed.value, n, se, n_sensitivity, sp, n_specificity, confidence)
+        method = f"Rogan–Gladen, Lang–Reiczigel {percent(confidence)}"
+    value, low, high = (min(max(bound, 0.0), 1.0) for bound in (raw, low, high))
+    note = "" if 0 <= raw <= 1 else f"the formula gives {raw:.3f}, outside [0, 1]: fewer errors than expected"
+    return Estimate(value=value, low=min(low, value), high=max(high, value), n=int(n), method=method, note=note)
+
+
+def corrected_by_errors(n_positive: int, n: int, errors: ReaderErrors, *, confidence: float = 0.95) -> Estimate:
+    """:func:`corrected_prevalence` with the errors that were measured of a reader, and their uncertainty.
+
+    Examples
+    --------
+    >>> from bias_core.types import ReaderErrors
+    >>> errors = ReaderErrors(sensitivity=0.95, specificity=0.95, n_positive=400, n_negative=400)
+    >>> round(corrected_by_errors(59, 100, errors).value, 6)
+    0.6
+    """
+    return corrected_prevalence(
+        n_positive,
+        n,
+        sensitivity=errors.sensitivity,
+        specificity=errors.specificity,
+        n_sensitivity=errors.n_positive,
+        n_specificity=errors.n_negative,
+        confidence=confidence,
+    )
+
+
+def benjamini_hochberg(p_values: ArrayLike, *, rate: float = 0.05) -> FalseDiscoveries:
+    """p-values adjusted for looking at many tests, with the false-discovery rate held at ``rate``.
+
+    Raises
+    ------
+    InvalidInput
+        For an empty list, nan, or a p-value outside [0, 1].
+
+    Examples
+    --------
+    >>> benjamini_hochberg([0.01, 0.04, 0.03]).adjusted
+    array([0.03, 0.04, 0.04])
+    """
+    from statsmodels.stats.multitest import multipletests
+
+    values = finite_vector(p_values, "p_values")
+    probability(float(values.min()), "p_values")
+    probability(float(values.max()), "p_values")
+    rejected, adjusted, _, _ = multipletests(values, alpha=probability(rate, "rate"), method="fdr_bh")
+    return FalseDiscoveries(adjusted=adjusted, rejected=rejected, rate=rate)
+
+
+def images_needed(half_width: float, *, prevalence: float = 0.5, confidence: float = 0.95) -> int:
+    """Fewest images whose Wilson interval for a share reaches at most ``half_width`` to each side.
+
+    The smallest n with h²(n + z²)² >= z²p(1−p)n + z⁴/4.
+
+    Parameters
+    ----------
+    half_width : float in (0, 0.5)
+    prevalence : float in [0, 1]
+        The expected share; 0.5 needs the most images.
+    confidence : float in (0, 1)
+
+    Examples
+    --------
+    >>> images_needed(0.1), images_needed(0.05)
+    (93, 381)
+    """
+    check_confidence(confidence)
+    p = probability(prevalence, "prevalence")
+    if not 0 < half_width < 0.5:
+        raise InvalidInput(f"half_width must be between 0 and 0.5; got {half_width}.")
+    z2 = float(stats.norm.ppf((1 + confidence) / 2)) ** 2
+    h2 = half_width**2
+    b = z2 * (2 * h2 - p * (1 - p))
+    c = z2**2 * (h2 - 0.25)  # negative, so there is exactly one positive root
+    root = (-b + math.sqrt(b * b - 4 * h2 * c)) / (2 * h2)
+    return max(1, math.ceil(root - 1e-9))
+
+
+def _rogan_gladen(p: float, se: float, sp: float) -> float:
+    return (p - (1 - sp)) / (se - (1 - sp))
+
+
+def _lang_reiczigel(
+    p: float, n: int, se: float, n_se: int, sp: float, n_sp: int, confidence: float
+) -> tuple[float, float]:
+    """Interval of the corrected share when Se and Sp are themselves estimates."""
+    z = float(stats.norm.ppf((1 + confidence) / 2))
+    p = (n * p + z * z / 2) / (n + z * z)
+    se = (n_se * se + 1) / (n_se + 2)
+    sp = (n_sp * sp + 1) / (n_sp + 2)
+    v_p, v_se, v_sp = p * (1 - p) / (n + z * z), se * (1 - se) / (n_se + 2), sp * (1 - sp) / (n_sp + 2)
+    share = _rogan_gladen(p, se, sp)
+    shift = 2 * z * z * (share * v_se - (1 - share) * v_sp)
+    reach = z * math.sqrt(v_p + share**2 * v_se + (1 - share) ** 2 * v_sp) / (se + sp - 1)
+    return share + shift - reach, share + shift + reach

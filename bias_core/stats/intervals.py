@@ -1,0 +1,277 @@
+"""Intervals: Wilson, Student's t, bootstrap, and those made from resamples or a standard error."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from bias_core.errors import InvalidInput
+from bias_core.stats.arrays import Array, finite_vector
+from bias_core.types import Estimate
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from bias_core.stats.permutation import Seed
+
+Statistic = Callable[..., Any]
+
+_ROUNDING = 1e-12  # numbers that differ by less are equal up to rounding
+_LARGEST_BLOCK = 4_000_000  # numbers held at once by a resampling loop
+_LARGEST_BCA = 2_000  # beyond it the skewness that BCa corrects is gone and its jackknife is n x n
+
+
+def wilson_interval(
+    n_positive: float, n: int, *, confidence: float = 0.95, null_value: float | None = None
+) -> Estimate:
+    """A share of n with its Wilson interval, (p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n).
+
+    Parameters
+    ----------
+    n_positive : float in [0, n]
+    n : int >= 1
+    confidence : float in (0, 1)
+    null_value : the share that would mean "no bias", if there is one.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the interval has a width even at 0 and 1.
+
+    Raises
+    ------
+    InvalidInput
+        If n < 1 or n_positive lies outside [0, n].
+
+    Examples
+    --------
+    >>> estimate = wilson_interval(8, 10)
+    >>> round(estimate.low, 3), round(estimate.high, 3)
+    (0.49, 0.943)
+    """
+    from statsmodels.stats.proportion import proportion_confint
+
+    check_confidence(confidence)
+    if not (n >= 1 and 0 <= n_positive <= n):
+        raise InvalidInput(f"A share needs 0 <= n_positive <= n and n >= 1; got {n_positive} of {n}.")
+    low, high = proportion_confint(n_positive, n, alpha=1 - confidence, method="wilson")
+    share = n_positive / n
+    return Estimate(
+        value=share,
+        low=min(float(low), share),  # the formula is 1e-17 off at 0 and at 1
+        high=max(float(high), share),
+        n=int(n),
+        null_value=null_value,
+        method=f"Wilson {percent(confidence)}",
+    )
+
+
+def bootstrap_interval(
+    *samples: ArrayLike,
+    statistic: Statistic,
+    confidence: float = 0.95,
+    n_resamples: int = 2000,
+    rng: Seed = 0,
+    null_value: float | None = None,
+) -> Estimate:
+    """A statistic of one or more independent samples with its bootstrap interval.
+
+    Parameters
+    ----------
+    *samples : arrays (n_i,)
+        Each is resampled on its own, entry by entry; an entry is one sampling unit.
+    statistic : callable ``statistic(*samples, axis)``
+        Vectorised along ``axis``.
+    confidence : float in (0, 1)
+    n_resamples : int
+    rng : seed or Generator
+    null_value : what "no bias" would read.
+
+    Returns
+    -------
+    Estimate
+        BCa up to 2,000 units, percentile beyond and wherever BCa is undefined; ``method`` says which.
+        With a single unit in a sample ``low`` and ``high`` are nan and ``note`` says so; ``n`` counts
+        all units.
+
+    Raises
+    ------
+    InvalidInput
+        For empty or not finite samples.
+
+    Examples
+    --------
+    >>> bootstrap_interval([1.0, 2.0, 3.0, 6.0], statistic=np.mean).value
+    3.0
+    """
+    check_confidence(confidence)
+    vectors = [finite_vector(sample, "sample") for sample in samples]
+    n = sum(map(len, vectors))
+    value = float(statistic(*vectors, axis=-1))
+    if min(map(len, vectors)) < 2:
+        note = "one sampling unit has no interval"
+        return Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
+    constant = all(np.ptp(vector) <= _ROUNDING for vector in vectors)
+    methods = ("percentile",) if constant or n > _LARGEST_BCA else ("BCa", "percentile")
+    for method in methods:
+        low, high = _scipy_bootstrap(vectors, statistic, confidence, n_resamples, rng, method)
+        if math.isfinite(low) and math.isfinite(high):
+            break
+    return Estimate(
+        value=value,
+        low=low,
+        high=high,
+        n=n,
+        null_value=null_value,
+        method=f"bootstrap ({method}) {percent(confidence)}",
+        note="all units are equal, so the interval has no width" if constant else "",
+    )
+
+
+def percentile_estimate(
+    value: float, resampled: ArrayLike, *, n: int, confidence: float = 0.95, null_value: float | None = None
+) -> Estimate:
+    """An estimate whose statistic was resampled elsewhere, with the percentile interval.
+
+    Parameters
+    ----------
+    value : float
+    resampled : array (n_resamples,)
+        The statistic of each bootstrap resample.
+    n : int
+        Number of sampling units.
+
+    Returns
+    -------
+    Estimate
+        ``low`` and ``high`` are nan, with a note, where all resamples agree: too few units differ.
+
+    Raises
+    ------
+    InvalidInput
+        For empty or not finite resamples.
+
+    Examples
+    --------
+    >>> percentile_estimate(2.0, [1.0, 2.0, 3.0], n=5, confidence=0.5).low
+    1.5
+    """
+    check_confidence(confidence)
+    values = finite_vector(resampled, "resampled")
+    low, high, note = math.nan, math.nan, "too few different units for an interval"
+    if np.ptp(values) > _ROUNDING:
+        low, high = (float(end) for end in np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2]))
+        note = ""
+    method = f"bootstrap (percentile) {percent(confidence)}"
+    return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, note=note)
+
+
+def normal_estimate(
+    value: float, standard_error: float, *, n: int, confidence: float = 0.95, null_value: float | None = None
+) -> Estimate:
+    """An estimate with the interval value ± z·SE; nan ends with a note where SE is nan.
+
+    Examples
+    --------
+    >>> round(normal_estimate(1.0, 0.5, n=9).high, 2)
+    1.98
+    """
+    check_confidence(confidence)
+    reach = float(stats.norm.ppf((1 + confidence) / 2)) * standard_error
+    note = "a set with one image has no standard error" if math.isnan(reach) else ""
+    method = f"normal {percent(confidence)}"
+    return Estimate(
+        value=value, low=value - reach, high=value + reach, n=n, null_value=null_value, method=method, note=note
+    )
+
+
+def mean_interval(
+    x: ArrayLike, y: ArrayLike | None = None, *, confidence: float = 0.95, null_value: float | None = None
+) -> Estimate:
+    """A mean, or a difference of two, with the interval of Student's t.
+
+    mean(x) ± t SE, SE² = s_x²/n_x, with n_x − 1 degrees of freedom; or mean(x) − mean(y) ± t SE,
+    SE² = s_x²/n_x + s_y²/n_y, with SE⁴ / ((s_x²/n_x)²/(n_x−1) + (s_y²/n_y)²/(n_y−1)) of them  [welch1947]
+
+    Parameters
+    ----------
+    x, y : arrays (n_x,), (n_y,)
+        An entry is one sampling unit; the samples may vary unequally.
+    confidence : float in (0, 1)
+    null_value : what "no bias" would read.
+
+    Returns
+    -------
+    Estimate
+        ``low`` and ``high`` are nan, with a note, for a sample of one unit and where all units of each sample
+        are equal; ``n`` counts all units.
+
+    Raises
+    ------
+    InvalidInput
+        For empty or not finite samples.
+
+    Examples
+    --------
+    >>> round(mean_interval([1.0, 2.0, 3.0]).high, 3)  # 2 + 4.303 / √3
+    4.484
+    """
+    check_confidence(confidence)
+    samples = [finite_vector(sample, "sample") for sample in ((x,) if y is None else (x, y))]
+    means = [float(sample.mean()) for sample in samples]
+    value, n = means[0] - sum(means[1:]), sum(map(len, samples))
+    reach, note = math.nan, ""
+    if min(map(len, samples)) < 2:
+        note = "one sampling unit has no interval"
+    elif all(np.ptp(sample) <= _ROUNDING for sample in samples):
+        note = "all sampling units are equal, so there is no interval"
+    else:
+        squares = [float(sample.var(ddof=1)) / len(sample) for sample in samples]
+        parts = sum(square**2 / (len(sample) - 1) for square, sample in zip(squares, samples, strict=True))
+        freedom = sum(squares) ** 2 / parts
+        reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * math.sqrt(sum(squares))
+    return Estimate(
+        value=value,
+        low=value - reach,
+        high=value + reach,
+        n=n,
+        null_value=null_value,
+        method=f"Student's t{'' if y is None else ' (Welch)'} {percent(confidence)}",
+        note=note,
+    )
+
+
+def check_confidence(confidence: float) -> None:
+    """Raise InvalidInput unless confidence lies between 0 and 1."""
+    if not 0 < confidence < 1:
+        raise InvalidInput(f"confidence must be between 0 and 1, e.g. 0.95; got {confidence}.")
+
+
+def percent(confidence: float) -> str:
+    """0.95 as "95 %"."""
+    return f"{100 * confidence:g} %"
+
+
+def _scipy_bootstrap(
+    vectors: list[Array], statistic: Statistic, confidence: float, n_resamples: int, rng: Seed, method: str
+) -> tuple[float, float]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # shows as nan, which is checked
+        warnings.simplefilter("ignore", RuntimeWarning)
+        result = stats.bootstrap(
+            vectors,
+            statistic,
+            vectorized=True,
+            axis=-1,
+            confidence_level=confidence,
+            n_resamples=n_resamples,
+            batch=max(1, _LARGEST_BLOCK // max(map(len, vectors))),
+            method=method,
+            rng=np.random.default_rng(rng),
+        )
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)

@@ -1,0 +1,134 @@
+"""Permutation test of a difference of means: exact where the splits can be counted, else sampled."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from bias_core.errors import InvalidInput
+from bias_core.stats.arrays import Array, finite_vector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import ArrayLike
+
+Seed = int | np.random.Generator
+Alternative = Literal["two-sided", "greater", "less"]
+
+TIE = 1e-12
+"""Permuted scores this close below the observed one count as equal to it."""
+_LARGEST_BLOCK = 4_000_000  # numbers held at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class PermutationTest:
+    """Difference of two means against all, or a sample of, the ways to split the pooled values.
+
+    Attributes
+    ----------
+    statistic : mean(x) - mean(y), in the unit of the values.
+    p_value : in (0, 1], never 0; large where the labels x and y do not matter.
+    n_permutations : splits looked at; all of them if ``exact``.
+    exact : whether every split was looked at.
+    smallest_p_value : no values of these sizes can give a smaller p. It is that of the observed split alone,
+        or of it and its mirror in a two-sided test of equal sizes.
+    alternative : which differences count as at least as extreme.
+    """
+
+    statistic: float
+    p_value: float
+    n_permutations: int
+    exact: bool
+    smallest_p_value: float
+    alternative: Alternative
+
+
+def permutation_test(
+    x: ArrayLike, y: ArrayLike, *, n_permutations: int = 1000, alternative: Alternative = "two-sided", rng: Seed = 0
+) -> PermutationTest:
+    """Is mean(x) - mean(y) larger than a random split of the pooled values would give?
+
+    p = #{|S*| >= |S|} / n_splits over all splits that keep the sizes, if there are at most
+    ``n_permutations``; else p = (1 + #{|S*| >= |S|}) / (1 + B) over B random ones.
+
+    Parameters
+    ----------
+    x, y : arrays (n_x,), (n_y,)
+    n_permutations : int >= 1
+    alternative : {"two-sided", "greater", "less"}
+        "greater" asks for mean(x) > mean(y).
+    rng : seed or Generator
+        Unused when the test is exact.
+
+    Raises
+    ------
+    InvalidInput
+        For empty or not finite samples, when all values are equal, or for an unknown alternative.
+
+    Examples
+    --------
+    >>> permutation_test([5, 6, 7, 8], [1, 2, 3, 4]).p_value * 70
+    2.0
+    >>> permutation_test([4, 5, 6], [1, 2, 3]).smallest_p_value  # 2 of C(6, 3) = 20 splits
+    0.1
+    """
+    first, second = finite_vector(x, "x"), finite_vector(y, "y")
+    if n_permutations < 1:
+        raise InvalidInput(f"n_permutations must be at least 1; got {n_permutations}.")
+    if alternative not in ("two-sided", "greater", "less"):
+        raise InvalidInput(f'alternative must be "two-sided", "greater" or "less"; got {alternative!r}.')
+    pooled = np.concatenate([first, second])
+    if np.ptp(pooled) <= TIE:
+        raise InvalidInput(f"All {pooled.size} values equal {pooled[0]}: there is nothing to test.")
+    observed = float(first.mean() - second.mean())
+    n_splits = math.comb(pooled.size, first.size)
+    exact = n_splits <= n_permutations
+    blocks = (
+        _all_splits(pooled, first.size)
+        if exact
+        else _random_splits(pooled, first.size, n_permutations, np.random.default_rng(rng))
+    )
+    n_extreme = sum(_count_extreme(block, observed, alternative) for block in blocks)
+    p_value = n_extreme / n_splits if exact else (1 + n_extreme) / (1 + n_permutations)
+    mirrored = alternative == "two-sided" and first.size == second.size
+    return PermutationTest(
+        statistic=observed,
+        p_value=p_value,
+        n_permutations=n_splits if exact else n_permutations,
+        exact=exact,
+        smallest_p_value=(1 + mirrored) / n_splits if exact else 1 / (1 + n_permutations),
+        alternative=alternative,
+    )
+
+
+def _all_splits(pooled: Array, n_x: int) -> Iterator[Array]:
+    """Differences of means of every split that keeps the sizes, the observed one among them."""
+    chosen = np.array(list(itertools.combinations(range(pooled.size), n_x)))  # (n_splits, n_x)
+    yield _differences(pooled[chosen], pooled)
+
+
+def _random_splits(pooled: Array, n_x: int, n_permutations: int, rng: np.random.Generator) -> Iterator[Array]:
+    """Differences of means of random splits that keep the sizes, in blocks."""
+    block = max(1, _LARGEST_BLOCK // pooled.size)
+    for start in range(0, n_permutations, block):
+        copies = np.tile(pooled, (min(block, n_permutations - start), 1))
+        yield _differences(rng.permuted(copies, axis=1, out=copies)[:, :n_x], pooled)
+
+
+def _differences(x: Array, pooled: Array) -> Array:
+    """mean(x) - mean(rest) for each row of x, from the fixed sum of all."""
+    n_x, n_y = x.shape[1], pooled.size - x.shape[1]
+    sums = x.sum(axis=1)
+    return np.asarray(sums / n_x - (pooled.sum() - sums) / n_y)
+
+
+def _count_extreme(permuted: Array, observed: float, alternative: Alternative) -> int:
+    if alternative == "two-sided":
+        return int(np.count_nonzero(np.abs(permuted) >= abs(observed) - TIE))
+    sign = 1 if alternative == "greater" else -1
+    return int(np.count_nonzero(sign * permuted >= sign * observed - TIE))

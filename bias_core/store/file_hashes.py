@@ -1,0 +1,203 @@
+"""What files hold, as a hash in which every byte counts; a large file is read once, until it changes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from bias_core.errors import ModelUnavailable, StorageError
+from bias_core.store.sqlite_file import Repairs, SqliteFile
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+_SCHEMA = "CREATE TABLE IF NOT EXISTS hashes (path TEXT PRIMARY KEY, state TEXT NOT NULL, sha256 TEXT NOT NULL)"
+_CHUNK = 1 << 23  # bytes read at a time
+_LARGE = 1 << 20  # bytes; smaller files are read again by each process
+_SETTLED_NS = 100_000_000  # within this a second change may leave a file's times as they were
+_POLL_SECONDS = 0.1
+_READ_BY_PEOPLE = {".md", ".png", ".jpg", ".jpeg", ".webp", ".gif"}  # and by no loader
+
+
+class FileHashes:
+    """SHA-256 of files, known in this process and, for large files, in later ones.
+
+    A hash is kept under the file's real path and holds as long as its size, times and inode stay. Only the
+    file in hand is locked while it is read: two that need it read it once.
+
+    Parameters
+    ----------
+    path : of an SQLite file. Where it cannot be written, each process reads for itself.
+    repairs : is told where that file was damaged and begun anew.
+    """
+
+    def __init__(self, path: Path, repairs: Repairs | None = None) -> None:
+        repairs = repairs or Repairs()
+        self._file = SqliteFile(path, what="list of file hashes", schema=_SCHEMA, form=1, repairs=repairs)
+        self._hashes: dict[str, tuple[str, str]] = {}  # by real path: state and hash
+        self._locks: dict[str, threading.Lock] = {}
+
+    def fingerprint(self, source: Path, patterns: Sequence[str] = ()) -> str:
+        """Twelve hex digits that change with any byte of a file, or of the files of a folder.
+
+        Hidden files do not count, nor do READMEs and pictures, which no loader reads; the name of the
+        folder and the way it is spelled are no part of it.
+
+        Parameters
+        ----------
+        patterns : of the files of the folder that count; with none, all of them.
+
+        Raises
+        ------
+        ModelUnavailable
+            There is nothing, or it cannot be read.
+        """
+        digest = hashlib.sha256()
+        for name, path in sorted(_files_of(source, patterns).items()):
+            digest.update(f"{name}:{_last(self._read(path))}\n".encode())
+        return digest.hexdigest()[:12]
+
+    def reading(self, *sources: Path) -> Iterator[tuple[int, int]]:
+        """Read what their fingerprints need and is not known: (bytes read, bytes in all) on the way.
+
+        It can be left at any step; files that were read whole are known from then on.
+        """
+        files = [path for source in sources for path in _files_of(source, ()).values()]
+        unknown = [path for path in files if not self._find(path, _state(path))]
+        total, done = sum(_state(path).size for path in unknown), 0
+        for path in unknown:
+            for n_bytes in self._read(path):
+                done += n_bytes
+                yield done, total
+
+    def close(self) -> None:
+        """Close the file; it opens again on the next use."""
+        self._file.close()
+
+    def _read(self, path: Path) -> Generator[int, None, str]:
+        """The hash of a file; yields how many bytes each chunk had, and 0 while another reads the file."""
+        if sha256 := self._find(path, _state(path)):
+            return sha256
+        lock = self._locks.setdefault(os.path.realpath(path), threading.Lock())
+        while not lock.acquire(timeout=_POLL_SECONDS):
+            yield 0
+        try:
+            state = _settled(path)
+            if sha256 := self._find(path, state):
+                return sha256
+            digest = hashlib.sha256()
+            with path.open("rb") as file:
+                while chunk := file.read(_CHUNK):
+                    digest.update(chunk)
+                    yield len(chunk)
+            if state == _state(path) and state.is_settled():
+                self._keep(path, state, digest.hexdigest())
+            return digest.hexdigest()
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        finally:
+            lock.release()
+
+    def _find(self, path: Path, state: _State) -> str:
+        """The hash that holds for this state of the file, "" where it must be read."""
+        real, written = os.path.realpath(path), str(state)
+        if real not in self._hashes and state.size >= _LARGE and self._file.path.exists():
+            for was, sha256 in self._stored(real):
+                self._hashes[real] = was, sha256
+        was, sha256 = self._hashes.get(real, ("", ""))
+        return sha256 if was == written else ""
+
+    def _stored(self, real: str) -> list[tuple[str, str]]:
+        query = "SELECT state, sha256 FROM hashes WHERE path = ?"
+        try:
+            rows = self._file.run(lambda connection: connection.execute(query, (real,)).fetchall())
+            return [(str(state), str(sha256)) for state, sha256 in rows]
+        except StorageError:  # where nothing can be kept, the file is read again
+            return []
+
+    def _keep(self, path: Path, state: _State, sha256: str) -> None:
+        real, written = os.path.realpath(path), str(state)
+        self._hashes[real] = written, sha256
+        if state.size < _LARGE:
+            return
+        row, command = (real, written, sha256), "INSERT OR REPLACE INTO hashes VALUES (?, ?, ?)"
+        with suppress(StorageError):
+            self._file.run(lambda connection: connection.execute(command, row))
+
+
+class _State(NamedTuple):
+    """What the file system says of a file; another one when the file was changed."""
+
+    size: int
+    modified_ns: int
+    changed_ns: int
+    inode: int
+
+    def is_settled(self) -> bool:
+        """Whether a change from now on will be seen in the times."""
+        return time.time_ns() - max(self.modified_ns, self.changed_ns) > _SETTLED_NS
+
+    def __str__(self) -> str:
+        return ":".join(map(str, self))
+
+
+def _state(path: Path) -> _State:
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return _State(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+
+
+def _settled(path: Path) -> _State:
+    """The state of the file; of a large one that was written just now, a moment later."""
+    state = _state(path)
+    if state.size >= _LARGE and not state.is_settled():
+        time.sleep(_SETTLED_NS / 1e9)
+        state = _state(path)
+    return state
+
+
+def _files_of(source: Path, patterns: Sequence[str]) -> dict[str, Path]:
+    """The files that count, by their path inside of the folder."""
+    if not source.is_dir():
+        return {source.suffix: source}
+    paths = {path for pattern in patterns for path in source.glob(pattern)} if patterns else set(_walk(source, set()))
+    return {path.relative_to(source).as_posix(): path for path in paths if path.is_file()}
+
+
+def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
+    """All files below that are not hidden and not for people alone, through links to folders but no loops."""
+    here = above | {os.path.realpath(folder)}
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+    for path in entries:
+        if path.name.startswith(".") or path.suffix.lower() in _READ_BY_PEOPLE:
+            continue
+        if not path.is_dir():
+            yield path
+        elif os.path.realpath(path) not in here:
+            yield from _walk(path, here)
+
+
+def _last(steps: Generator[int, None, str]) -> str:
+    results: list[str] = []
+
+    def follow() -> Iterator[int]:
+        results.append((yield from steps))
+
+    deque(follow(), maxlen=0)
+    return results[0]
+
+
+def _unreadable(path: Path, error: OSError) -> ModelUnavailable:
+    why = error.strerror or type(error).__name__
+    return ModelUnavailable(f"cannot read {path}: {why}; check the path and the rights to read it")

@@ -1,0 +1,286 @@
+"""The content-addressed store: one original PNG per manifest row, which carries its own record."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import struct
+import threading
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from bias_core.errors import StorageError
+from bias_core.store.files import evict_oldest, total_bytes, write_atomically
+from bias_core.store.sqlite_file import Repairs
+from bias_core.types import GeneratedImage, ImageRow, StoredImage
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from bias_core.types import GeneratedImage
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+RECORD_KEY = "bias_core"
+# The fast end of zlib: a few percent larger than the default, several times quicker.
+_COMPRESS_LEVEL = 1
+_BEFORE_TEXT = len(SIGNATURE) + 25  # the header chunk
+_STALE_SECONDS = 24 * 3600
+_WRITERS = 4  # threads: a write waits for the disk, not for the processor
+
+
+@dataclass(frozen=True, kw_only=True)
+class PngRecord:
+    """What a picture says of itself: its manifest row, the truth where known, and whether it was blocked.
+
+    ``drawn`` is what the model said of its drawing; older files have nothing of it.
+    """
+
+    row: Mapping[str, Any]
+    truth: Mapping[str, Any] | None
+    blocked: bool
+    drawn: Mapping[str, Any] | None = None
+
+
+def encode_png(generated: GeneratedImage) -> bytes:
+    """The picture as PNG with text chunks: prompt, seed, model, ... for people, one JSON for programs."""
+    buffer = io.BytesIO()
+    generated.image.save(buffer, "PNG", compress_level=_COMPRESS_LEVEL)
+    data, row = buffer.getvalue(), asdict(generated.row)
+    record = {
+        "row": row,
+        "truth": generated.truth,
+        "blocked": generated.blocked,
+        "pixels": _pixels_digest(_chunks(data)),
+    }
+    settings = ("num_inference_steps", "guidance_scale", "negative_prompt", "width", "height")
+    if generated.drawn is not None:
+        record["drawn"] = dict(generated.drawn)
+    text = {key: str(row[key]) for key in ("prompt", "seed", "model", "revision", "condition")}
+    text["settings"] = json.dumps({key: row[key] for key in settings})
+    text[RECORD_KEY] = json.dumps(record, sort_keys=True)
+    texts = b"".join(_text_chunk(key, value) for key, value in text.items())
+    return data[:_BEFORE_TEXT] + texts + data[_BEFORE_TEXT:]
+
+
+def read_record(data: bytes) -> PngRecord:
+    """Check every chunk's checksum, and the pixels against their digest, and give the record.
+
+    Raises
+    ------
+    StorageError
+        The file is truncated, altered, or was not written by :func:`encode_png`.
+    """
+    chunks = list(_chunks(data))
+    keyword = RECORD_KEY.encode() + b"\0"
+    texts = [body for kind, body in chunks if kind == b"iTXt" and body.startswith(keyword)]
+    if not texts or chunks[-1][0] != b"IEND":
+        raise StorageError("not a whole picture of this store (truncated, or without its record)")
+    # iTXt: keyword \0 compressed? method language \0 translated keyword \0 text; ours is uncompressed.
+    try:
+        record = json.loads(texts[-1].split(b"\0", 5)[-1])
+        of_picture = PngRecord(
+            row=record["row"], truth=record["truth"], blocked=record["blocked"], drawn=record.get("drawn")
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(f"the picture's record cannot be read: {error}") from error
+    # Pictures of earlier versions have no digest.
+    if "pixels" in record and record["pixels"] != _pixels_digest(chunks):
+        raise StorageError("the pixels are not those that the record was written for")
+    return of_picture
+
+
+def _pixels_digest(chunks: Iterable[tuple[bytes, bytes]]) -> str:
+    """Of the pixels as the file packs them."""
+    digest = hashlib.blake2b(digest_size=10)
+    for kind, body in chunks:
+        if kind == b"IDAT":
+            digest.update(body)
+    return digest.hexdigest()
+
+
+def _text_chunk(key: str, value: str) -> bytes:
+    body = b"iTXt" + key.encode() + b"\0\0\0\0\0" + value.encode()
+    return struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def pixel_digest(data: bytes) -> str:
+    """Equal for two pictures of this store where all their pixels are, whatever their records say.
+
+    Raises
+    ------
+    StorageError
+        The file is truncated or altered.
+    """
+    return _pixels_digest(_chunks(data))
+
+
+def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    if not data.startswith(SIGNATURE):
+        raise StorageError("not a PNG file")
+    position = len(SIGNATURE)
+    while position < len(data):
+        length = int.from_bytes(data[position : position + 4], "big")
+        end = position + 8 + length
+        if zlib.crc32(data[position + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+            raise StorageError("a PNG chunk is truncated or altered")
+        yield data[position + 4 : position + 8], data[position + 8 : end]
+        position = end + 4
+
+
+class ImageStore:
+    """Pictures under ``folder``, at ``<first two digits of the id>/<id>.png``.
+
+    A file exists only when it is whole (it is renamed into place), and says itself what it is, so the
+    store needs no index and survives a kill at any moment. Any number of processes, on any machines that
+    share the folder, may write at once: the same id has the same picture, and the last to be renamed stays.
+
+    Parameters
+    ----------
+    folder : created on the first write.
+    repairs : is told of pictures that were not what they should be.
+    """
+
+    def __init__(self, folder: Path, repairs: Repairs | None = None) -> None:
+        self.folder = folder
+        self._repairs = repairs or Repairs()
+        self._lock = threading.Lock()
+        self._n_bytes: int | None = None
+
+    def path(self, image_id: str) -> Path:
+        """Where the picture of this id is, or would be."""
+        return self.folder / image_id[:2] / f"{image_id}.png"
+
+    def find(self, rows: Mapping[str, ImageRow]) -> dict[str, StoredImage]:
+        """The stored pictures among ``rows`` (by id), marked as just used.
+
+        A truncated or altered file, or one of another id, counts as absent and is removed, so that it is
+        drawn again.
+        """
+        images = ((image_id, self._read(row, image_id)) for image_id, row in rows.items())
+        return {image_id: image for image_id, image in images if image is not None}
+
+    def get(self, row: ImageRow) -> StoredImage:
+        """The stored picture of ``row``.
+
+        Raises
+        ------
+        StorageError
+            It is not in the store (never drawn, evicted or deleted).
+        """
+        image = self._read(row, row.id)
+        if image is None:
+            raise StorageError(f"picture {row.id} is not in the store; run again to draw it")
+        return image
+
+    def add(self, generated: Sequence[GeneratedImage]) -> list[StoredImage]:
+        """Write pictures, each whole or not at all, in the order given.
+
+        Raises
+        ------
+        StorageError
+            The disk is full. What was written before stays.
+        """
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            return list(pool.map(self._write, generated))
+
+    def adopt(self, image: StoredImage) -> StoredImage:
+        """Take note of a picture that another process wrote into this store.
+
+        Raises
+        ------
+        StorageError
+            It is not there: the other process does not share this folder.
+        """
+        path = self.path(image.row.id)
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise StorageError(
+                f"a worker wrote picture {image.row.id}, but it is not in {self.folder}: all machines must "
+                "share BIAS_DATA_DIR"
+            ) from error
+        with self._lock:
+            if self._n_bytes is not None:
+                self._n_bytes += size
+        return replace(image, path=path)
+
+    def n_present(self, image_ids: Iterable[str]) -> int:
+        """How many of these ids have a file, which is not read."""
+        return sum(self.path(image_id).is_file() for image_id in image_ids)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all pictures: counted once, then kept up to date by this process's writes."""
+        with self._lock:
+            if self._n_bytes is None:
+                self._n_bytes = total_bytes(self._files())
+            return self._n_bytes
+
+    def _files(self) -> Iterator[Path]:
+        return self.folder.glob("??/*.png")
+
+    def evict(self, limit: int, *, protected: Collection[str]) -> list[str]:
+        """Delete the least recently used pictures until at most ``limit`` bytes remain.
+
+        Pictures whose id is in ``protected`` (kept runs, runs at work) are never deleted, even when
+        the store then stays above the limit. Returns the ids that went.
+        """
+        if self.n_bytes <= limit:
+            return []
+        self._sweep()
+        removed = evict_oldest(self._files(), limit, protected=lambda path: path.stem in protected)
+        with self._lock:
+            self._n_bytes = None
+        return [path.stem for path in removed]
+
+    def _sweep(self) -> None:
+        """Delete what writers left half-written when they were killed, a day ago or longer."""
+        for path in self.folder.glob("??/.*.tmp"):
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < time.time() - _STALE_SECONDS:
+                    path.unlink()
+
+    def _read(self, row: ImageRow, image_id: str) -> StoredImage | None:
+        path = self.path(image_id)
+        try:
+            data = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise StorageError(f"cannot read picture {path}: {error.strerror}") from error
+        try:
+            record = read_record(data)
+            _check_id(record, image_id)
+        except StorageError as error:
+            path.unlink(missing_ok=True)
+            self._repairs.note(f"Stored picture {image_id}: {error}; it is drawn anew")
+            return None
+        with suppress(OSError):  # a read-only store can be read all the same
+            os.utime(path)
+        return StoredImage(row=row, path=path, truth=record.truth, blocked=record.blocked, drawn=record.drawn)
+
+    def _write(self, generated: GeneratedImage) -> StoredImage:
+        path, data = self.path(generated.row.id), encode_png(generated)
+        write_atomically(path, data)
+        with self._lock:
+            if self._n_bytes is not None:
+                self._n_bytes += len(data)
+        return StoredImage(
+            row=generated.row, path=path, truth=generated.truth, blocked=generated.blocked, drawn=generated.drawn
+        )
+
+
+def _check_id(record: PngRecord, image_id: str) -> None:
+    try:
+        own_id = ImageRow(**record.row).id
+    except TypeError as error:
+        raise StorageError(f"its record is not that of a picture ({error})") from error
+    if own_id != image_id:
+        raise StorageError(f"the file holds picture {own_id}")

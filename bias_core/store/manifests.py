@@ -1,0 +1,164 @@
+"""One JSON file per run: what was asked, every row that it needs, and how far it came."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.store.files import write_atomically
+from bias_core.types import ImageRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+Status = Literal["running", "finished", "cancelled", "failed"]
+
+# A run that a kill left "running" protects its pictures from eviction no longer than this.
+STALE_SECONDS = 24 * 3600
+_MOST_ID = 100  # characters: an id becomes the name of a file
+_HEAD_BYTES = 1024  # id, study and session stand first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A run on record.
+
+    Attributes
+    ----------
+    id : hash of visitor and settings, so that the same question resumes the same run.
+    study : which study asked, e.g. "explore".
+    session : the visitor it belongs to; "" on the command line.
+    title : a line for the list of runs.
+    settings : the study's settings as plain JSON values.
+    design : the study's design as plain JSON values, so that one's own can go on, too.
+    rows : one per picture.
+    status : "running" also after a kill, until it is resumed.
+    kept : the user wants it kept: its pictures are never evicted.
+    created, updated : seconds since 1970.
+    versions : of the programs and weights that made it.
+    """
+
+    id: str
+    study: str
+    session: str
+    title: str
+    settings: Mapping[str, Any]
+    rows: tuple[ImageRow, ...]
+    status: Status = "running"
+    kept: bool = False
+    created: float = field(default_factory=time.time)
+    updated: float = field(default_factory=time.time)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    design: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ManifestStore:
+    """Manifests as ``<folder>/<id>.json``, written atomically."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def save(self, manifest: Manifest) -> Manifest:
+        """Write it and give it back with its time of change; ``kept`` and ``created`` survive a re-run."""
+        earlier = self.find(manifest.id)
+        if earlier is not None:
+            manifest = replace(manifest, kept=earlier.kept or manifest.kept, created=earlier.created)
+        return self._write(manifest)
+
+    def find(self, run_id: str) -> Manifest | None:
+        """The manifest of this id, or None. An unreadable one counts as absent."""
+        _require_id(run_id)
+        try:
+            return _parse((self.folder / f"{run_id}.json").read_bytes())
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def get(self, run_id: str) -> Manifest:
+        """The manifest of this id; StorageError where there is none."""
+        manifest = self.find(run_id)
+        if manifest is None:
+            raise StorageError(f"no run {run_id!r} on record")
+        return manifest
+
+    def list(self, session: str | None = None) -> list[Manifest]:
+        """All manifests, newest first; only this visitor's when ``session`` is given."""
+        mine = [run for run in self._all(session) if session is None or run.session == session]
+        return sorted(mine, key=lambda run: run.updated, reverse=True)
+
+    def keep(self, run_id: str, kept: bool = True) -> Manifest:
+        """Mark the run as kept (its pictures are then never evicted), or no longer."""
+        return self._write(replace(self.get(run_id), kept=kept))
+
+    def delete(self, run_id: str) -> None:
+        """Forget the run; its pictures go by eviction, for other runs may share them."""
+        _require_id(run_id)
+        (self.folder / f"{run_id}.json").unlink(missing_ok=True)
+
+    def protected_ids(self) -> set[str]:
+        """Ids of the pictures that eviction must not touch: of kept runs, and of runs at work."""
+        fresh = time.time() - STALE_SECONDS
+        held = (run for run in self._all() if run.kept or (run.status == "running" and run.updated > fresh))
+        return {row.id for run in held for row in run.rows}
+
+    def is_at_work(self, run_id: str) -> bool:
+        """Whether it runs, and is not only left so by a kill long ago."""
+        run = self.find(run_id)
+        return run is not None and run.status == "running" and run.updated > time.time() - STALE_SECONDS
+
+    def kept_ids(self) -> set[str]:
+        """Ids of the runs that somebody wants kept."""
+        return {run.id for run in self._all() if run.kept}
+
+    def restore(self, manifest: Manifest) -> None:
+        """Put a deleted run back as it was."""
+        _require_id(manifest.id)
+        self._put(manifest)
+
+    def _all(self, session: str | None = None) -> Iterator[Manifest]:
+        for path in self.folder.glob("*.json"):
+            if session is not None and not _may_be_of(path, session):
+                continue
+            if (manifest := self.find(path.stem)) is not None:
+                yield manifest
+
+    def _write(self, manifest: Manifest) -> Manifest:
+        manifest = replace(manifest, updated=time.time())
+        self._put(manifest)
+        return manifest
+
+    def _put(self, manifest: Manifest) -> None:
+        text = json.dumps(_to_dict(manifest), ensure_ascii=False)
+        write_atomically(self.folder / f"{manifest.id}.json", text.encode())
+
+
+def _may_be_of(path: Path, session: str) -> bool:
+    """Whether the head of the file names this visitor: others' rows need not be read to list one's own."""
+    try:
+        with path.open("rb") as file:
+            return f'"session": {json.dumps(session)}'.encode() in file.read(_HEAD_BYTES)
+    except OSError:
+        return False
+
+
+def _to_dict(manifest: Manifest) -> dict[str, Any]:
+    # dataclasses.asdict copies deeply, which takes a third of a second for 2,000 rows.
+    values = {f.name: getattr(manifest, f.name) for f in fields(manifest)}
+    names = [f.name for f in fields(ImageRow)]
+    return values | {"rows": [{name: getattr(row, name) for name in names} for row in manifest.rows]}
+
+
+def _parse(data: bytes) -> Manifest:
+    values = json.loads(data)
+    values["rows"] = tuple(ImageRow(**row) for row in values["rows"])
+    return Manifest(**values)
+
+
+def _require_id(run_id: str) -> None:
+    # The id becomes a file name and may come from a visitor.
+    is_one = isinstance(run_id, str) and run_id.isascii() and run_id.isalnum() and len(run_id) <= _MOST_ID
+    if not is_one:
+        raise InvalidInput(f"a run id has letters and digits only, {_MOST_ID} at most; got {run_id!r:.80}")

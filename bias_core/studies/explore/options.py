@@ -1,0 +1,282 @@
+"""What an exploration is asked in words of one's own, checked before anything is drawn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from functools import cached_property
+from typing import Any
+
+from bias_core.errors import InvalidInput, quoted
+from bias_core.given_values import check_settings
+from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, fill_template, guided_prompt
+from bias_core.studies.kit.attributes import SEPARATOR, find_attribute, load_attribute_sets, suggest_set
+from bias_core.studies.kit.setting_fields import Options, changed_settings, option_values, setting, settings_class
+from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.types import Attribute
+
+KIND = "explore"
+OLD_KIND = "own_pictures"
+"""What older versions called explorations of pictures that were brought along."""
+MAX_ATTRIBUTES = 50
+MAX_CLUSTERS = 20
+MOST = 1_000_000  # pictures that can be asked for, whatever the limit of a run
+MODEL = "calibration-diffusion"
+"""What draws an exploration where nothing is said."""
+SUGGESTED = "suggested"
+"""In place of attributes: those of the built-in set that suits the concept."""
+NO_WORDS: Mapping[str, str] = {"attribute_a": "", "attribute_b": ""}
+"""Options of an exploration without an association."""
+_WORD = "Said in the concept's prompt, as in female doctor; both words empty: no association"
+_ATTRIBUTES = "Built-in names, or name|positive sentence|negative sentence|P*|source"
+
+
+@settings_class(frozen=True, kw_only=True)
+class OwnPictureOptions(Options):
+    """What older versions asked of pictures that were brought along."""
+
+    attributes: tuple[str, ...] = setting(("man", "old", "dark skin"), "Attributes", _ATTRIBUTES)
+    groups: int = setting(0, "Groups of look-alikes", "0: found from the pictures", ge=0, le=MAX_CLUSTERS)
+
+
+@settings_class(frozen=True, kw_only=True)
+class ExploreOptions(Options):
+    """The options of an exploration.
+
+    Without a concept, pictures that are brought along are all taken as they are. ``attribute_a`` and
+    ``attribute_b`` turn the concept's prompt into the two attribute-guided prompts of T2IAT's Eq. 2.
+    """
+
+    concept: str = setting("doctor", "Concept", "Who or what should be drawn?")
+    template: str = setting("a photo of a {}", "Prompt template", "{} is the concept; a or an follows by itself")
+    attributes: tuple[str, ...] = setting((SUGGESTED,), "Attributes", _ATTRIBUTES)
+    attribute_a: str = setting("male", "Association: word A", _WORD)
+    attribute_b: str = setting("female", "Association: word B", _WORD)
+    n_images: int = setting(16, "Pictures", "More: narrower intervals", ge=1, le=MOST)
+    n_attribute_images: int = setting(8, "Pictures per word", "Drawn in addition", ge=1, le=MOST)
+    n_clusters: int = setting(0, "Groups", "Of look-alikes; 0: found by itself", ge=0, le=MAX_CLUSTERS)
+
+    @cached_property
+    def scored(self) -> tuple[Attribute, ...]:
+        """The attributes with their sentences; InvalidInput where one cannot be read."""
+        return read_attributes(self.attributes, self.concept)
+
+    @property
+    def has_association(self) -> bool:
+        """Whether pictures guided to two attributes are asked for."""
+        return bool(self.attribute_a.strip() or self.attribute_b.strip())
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether imported pictures are taken whatever their prompts are."""
+        return not self.concept.strip()
+
+    def prompts(self) -> dict[str, str]:
+        """The prompt of each group of pictures."""
+        found = {"concept": fill_template(self.template, self.concept)}
+        if self.has_association:
+            for side in NO_WORDS:
+                found[side] = guided_prompt(self.template, self.concept, getattr(self, side))
+        return found
+
+
+def explore_options(settings: StudySettings) -> ExploreOptions:
+    """The options that stand in the settings.
+
+    Raises
+    ------
+    InvalidInput
+        One cannot be used; the message quotes it and says what would do.
+    """
+    given = option_values(settings.options)
+    if "groups" in given:
+        given = {**NO_WORDS, "concept": "", "n_clusters": given.pop("groups"), **given}
+    options = ExploreOptions(**given)
+    _check(options)
+    if settings.images and options.takes_all and not options.scored:
+        raise InvalidInput("no attribute to look for: give at least one")
+    if len(settings.negative_prompt) > MAX_PROMPT_CHARACTERS:
+        raise InvalidInput(
+            f"the negative prompt has {len(settings.negative_prompt):,} characters; "
+            f"at most {MAX_PROMPT_CHARACTERS:,} are allowed"
+        )
+    return options
+
+
+def explore_settings(base: StudySettings | None = None, /, **given: Any) -> StudySettings:
+    """Settings of an exploration, its options among them; the diffusion model draws where nothing is said.
+
+    Parameters
+    ----------
+    base : settings that are changed; None: the defaults.
+    given : fields of :class:`StudySettings` and of :class:`ExploreOptions`; ``attributes`` may be texts,
+        :class:`Attribute` or what these hold.
+
+    Examples
+    --------
+    >>> settings = explore_settings(concept="nurse", seed=3)
+    >>> settings.seed, settings.options.concept
+    (3, 'nurse')
+    """
+    base = StudySettings(model=MODEL, options=ExploreOptions()) if base is None else base
+    names = {f.name for f in fields(StudySettings)}
+    options = option_values(base.options) | {k: v for k, v in given.items() if k not in names}
+    options["attributes"] = tuple(map(attribute_text, options.get("attributes", (SUGGESTED,))))
+    if options.get("n_clusters", 0) is None:
+        options["n_clusters"] = 0
+    settings = {k: v for k, v in given.items() if k in names}
+    made = replace(base, **settings, options=ExploreOptions(**options))
+    _check_arms(made)
+    return made
+
+
+def _check_arms(settings: StudySettings) -> None:
+    options = settings.options
+    if len(settings.arms) < 2:  # one way to draw
+        return
+    if options.n_images < 2:
+        raise InvalidInput(f"a comparison needs at least two seeds, got {options.n_images}")
+    if not options.attributes and not options.has_association:
+        raise InvalidInput("there is nothing to compare: choose an attribute, or two words of an association")
+
+
+def compare_settings(concept: str, arms: Sequence[Arm], **given: Any) -> StudySettings:
+    """Settings of an exploration in several arms, each with a template for the concept of its own.
+
+    Parameters
+    ----------
+    arms : their templates hold ``{}`` for the concept, and further ``{}`` that repeat it.
+    given : as for :func:`explore_settings`; without an association where no words are given.
+    """
+    usual = ExploreOptions().template
+    template, treatments = arms_of([arm.template or usual for arm in arms], concept)
+    given = {**NO_WORDS, "n_images": 60, "n_attribute_images": 16, **given}
+    treated = [replace(arm, template=treatment) for arm, treatment in zip(arms, treatments, strict=True)]
+    return explore_settings(StudySettings(), concept=concept, template=template, arms=tuple(treated), **given)
+
+
+def arms_of(templates: Sequence[str], concept: str) -> tuple[str, tuple[str | None, ...]]:
+    """A template that all arms share, and the treatment that makes each arm's own of it.
+
+    Parameters
+    ----------
+    templates : of each arm: prompts with ``{}`` for the concept; further ``{}`` repeat it.
+
+    Examples
+    --------
+    >>> arms_of(["a photo of a {}", "a photo of a {}, who can be any {}"], "nurse")
+    ('a photo of a {}', (None, '{}, who can be any nurse'))
+    >>> arms_of(["a photo of a {}", "a sketch of a {}"], "nurse")
+    ('{}', ('a photo of a {}', 'a sketch of a {}'))
+    """
+    whole = [arm_template(template, concept) for template in templates]
+    base = min(whole, key=len, default=SLOT)
+    if all(template.startswith(base) for template in whole):
+        ends = [template.removeprefix(base) for template in whole]
+        return base, tuple(SLOT + end if end else None for end in ends)
+    return SLOT, tuple(whole)
+
+
+def arm_template(template: str, concept: str) -> str:
+    """``template`` with every ``{}`` but the first filled with the concept.
+
+    >>> arm_template("a photo of a {}, if all individuals can be a {}", "engineer")
+    'a photo of a {}, if all individuals can be an engineer'
+    """
+    head, slot, tail = template.partition(SLOT)
+    pieces = tail.split(SLOT)
+    filled = [fill_template(piece + SLOT, concept) for piece in pieces[:-1]]
+    return head + slot + "".join([*filled, pieces[-1]])
+
+
+def read_attributes(texts: Sequence[str], concept: str) -> tuple[Attribute, ...]:
+    """Attributes by their built-in names, or written in full; SUGGESTED stands for the concept's set."""
+    sets = load_attribute_sets()
+    if tuple(texts) == (SUGGESTED,):
+        return suggest_set(concept, sets).attributes
+    return tuple(find_attribute(text, concept, sets) for text in texts if text)
+
+
+def attribute_text(given: Attribute | Mapping[str, Any] | str) -> str:
+    """An attribute as options and ``--attribute`` take it: its parts with | between them.
+
+    Raises
+    ------
+    InvalidInput
+        A part of it holds a |, or it is no attribute.
+    """
+    if isinstance(given, str):
+        return given
+    try:
+        attribute = given if isinstance(given, Attribute) else Attribute(**given)
+    except TypeError as error:
+        raise InvalidInput(
+            "an attribute has name, positive and negative, and may have reference and reference_source; "
+            f"got {quoted(given)}"
+        ) from error
+    rate = "" if attribute.reference is None else repr(attribute.reference)
+    parts = [attribute.name, attribute.positive, attribute.negative, rate, attribute.reference_source]
+    check_settings(attribute)
+    if wrong := next((part for part in parts if SEPARATOR in part), ""):
+        raise InvalidInput(f"attribute {attribute.name!r}: no part of it may hold {SEPARATOR!r}, got {wrong!r}")
+    _check_attribute(attribute)
+    while not parts[-1]:
+        parts.pop()
+    return SEPARATOR.join(parts)
+
+
+def explore_words(settings: StudySettings) -> list[str]:
+    """The command with the options as its words, the concept first; what is at its default is left out."""
+    options, words = explore_options(settings), list[str]()
+    for name, value in changed_settings(options).items():
+        if name == "attributes":
+            words += [word for text in value for word in ("--attribute", text)] or ["--no-attributes"]
+        elif name != "concept":
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    if not settings.images and settings.model != MODEL:
+        words += ["--model", settings.model]
+    first = [*words, "--", options.concept] if options.concept.startswith("-") else [options.concept, *words]
+    return ["explore", *first]
+
+
+def _check(options: ExploreOptions) -> None:
+    if options.has_association:
+        _check_association(options)
+    if not options.takes_all:
+        options.prompts()
+    if len(options.scored) > MAX_ATTRIBUTES:
+        raise InvalidInput(f"at most {MAX_ATTRIBUTES} attributes at once, got {len(options.scored)}")
+    for attribute in options.scored:
+        _check_attribute(attribute)
+    counts = Counter(attribute.name.strip().lower() for attribute in options.scored)
+    if twice := [name for name, n in counts.items() if n > 1]:
+        raise InvalidInput(f"attribute names must differ, got twice: {', '.join(twice)}")
+
+
+def _check_association(options: ExploreOptions) -> None:
+    if not (options.attribute_a.strip() and options.attribute_b.strip()):
+        raise InvalidInput("the association compares two attributes: give both words, or neither")
+    if options.attribute_a.strip() == options.attribute_b.strip():
+        raise InvalidInput(f"the association compares two different attributes, got {options.attribute_a!r} twice")
+
+
+def _check_attribute(attribute: Attribute) -> None:
+    parts = {
+        "a name": attribute.name,
+        "a positive sentence": attribute.positive,
+        "a negative sentence": attribute.negative,
+    }
+    for what, text in parts.items():
+        if not text.strip():
+            raise InvalidInput(f"attribute {attribute.name!r} needs {what}; each has a name and two sentences")
+        if len(text) > MAX_PROMPT_CHARACTERS:
+            raise InvalidInput(
+                f"attribute {attribute.name[:40]!r}: {what} of {len(text):,} characters; "
+                f"at most {MAX_PROMPT_CHARACTERS:,} are allowed"
+            )
+    if attribute.positive.strip() == attribute.negative.strip():
+        raise InvalidInput(f"attribute {attribute.name!r}: both sentences are the same, {attribute.positive!r}")
+    reference = attribute.reference
+    if reference is not None and not 0 <= reference <= 1:
+        raise InvalidInput(f"attribute {attribute.name!r}: P* is a share from 0 to 1, got {reference}")

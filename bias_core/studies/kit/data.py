@@ -1,0 +1,269 @@
+"""The pictures of a study, and what readers make of them; everything that was paid for once is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import Cancelled, Interrupted
+from bias_core.protocols import Captioner
+from bias_core.store.embeddings import batched, n_pixels, open_pictures
+from bias_core.studies.kit.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from PIL import Image
+
+    from bias_core.protocols import ImageTextEncoder, VisualQuestionAnswerer
+    from bias_core.store.answers import Question
+    from bias_core.studies.kit.rows import Rows
+    from bias_core.studies.kit.services import StudyServices
+    from bias_core.studies.kit.types import Shot, StudySettings
+    from bias_core.types import ImageRow, StoredImage
+
+T = TypeVar("T")
+Steps = Generator[Progress, None, T]
+ReadAhead = Callable[["StudyData", "Sequence[StoredImage]"], None]
+"""Reads pictures as soon as they are finished; what it finds is kept where the measuring will look."""
+
+_COLUMNS = ["image_id", "group", "prompt", "seed", "unit"]
+_SECONDS_BETWEEN_PICTURES = 0.2
+_PER_UPDATE = 256  # pictures embedded between two signs of life
+_PER_READING = 32  # captioned or questioned, which takes longer
+
+
+class StudyData:
+    """Pictures as a data frame, and readers that answer for rows of it.
+
+    Attributes
+    ----------
+    frame : one row per picture that can be scored: ``image_id, group, prompt, seed, unit`` and the shots'
+        facts. A picture that two shots share has a row for each. The prompt is the study's own, also where an
+        arm draws it in other words; the unit is the same in every arm that draws on the same seeds.
+    n_planned, n_blocked : pictures asked for, and those that a safety checker blanked.
+    notes : what is to be said of where the pictures come from.
+    stopped : what is to be said of a run that was stopped and measures what was finished; "" for others.
+    """
+
+    def __init__(
+        self,
+        settings: StudySettings,
+        services: StudyServices,
+        rows: Rows,
+        *,
+        cancelled: Callable[[], bool] = lambda: False,
+        ahead: ReadAhead | None = None,
+    ) -> None:
+        self.settings, self.services, self.rows = settings, services, rows
+        self.cancelled = cancelled
+        self._ahead = ahead or embed_ahead
+        self.frame = pd.DataFrame(columns=_COLUMNS)
+        self.n_planned = self.n_blocked = self._n_shots = 0
+        self.stopped = ""
+        self.notes: list[str] = []
+        self._stored: dict[str, StoredImage] = {}
+
+    def draw(self, shots: Sequence[Shot]) -> Steps[pd.DataFrame]:
+        """Draw (or find) the pictures of ``shots``; returns their rows, which ``frame`` gains too.
+
+        What is finished is read while the next pictures are drawn.
+        """
+        rows = [row for shot in shots for row in self.rows.of(shot)]
+        shown: tuple[StoredImage, ...] = ()
+        due = 0.0
+        for event in self.rows.draw(rows, self.services, cancelled=self.cancelled):
+            self._stored.update({stored.path.stem: stored for stored in event.images})
+            if event.done == event.total or time.monotonic() >= due:
+                due = time.monotonic() + _SECONDS_BETWEEN_PICTURES
+                shown = tuple(self._stored[row.id] for row in _once(rows) if row.id in self._stored)
+            step = f", step {event.step} of {event.n_steps}" if event.n_steps else ""
+            yield Progress(
+                done=event.done,
+                total=event.total,
+                seconds_left=event.seconds_left,
+                message=f"{event.done:,} of {event.total:,} pictures{step}",
+                images=shown,
+            )
+            fresh = [] if event.reused else [stored for stored in event.images if not stored.blocked]
+            if fresh and not self.cancelled():
+                self._ahead(self, fresh)
+        return self.take_up(shots)
+
+    def take_up(self, shots: Sequence[Shot]) -> pd.DataFrame:
+        """Put the finished pictures of ``shots`` into ``frame`` if they can be scored, and return it."""
+        planned = [
+            (shot, row, self._unit(place, k, row))
+            for place, shot in enumerate(shots, start=self._n_shots)
+            for k, row in enumerate(self.rows.of(shot))
+            if row.id in self._stored
+        ]
+        self._n_shots += len(shots)
+        known = [entry for entry in planned if not self._stored[entry[1].id].blocked]
+        self.n_planned += sum(shot.n for shot in shots)
+        self.notes += self.rows.notes(shots)
+        self.n_blocked += len(planned) - len(known)
+        drawn = pd.DataFrame([_entry(*entry) for entry in known], columns=None if known else _COLUMNS)
+        self.frame = pd.concat([self.frame, drawn], ignore_index=True) if len(self.frame) else drawn
+        return drawn
+
+    def measure_what_is_there(self, shots: Sequence[Shot], why: Cancelled) -> None:
+        """The run was stopped: go on with what is finished, and say so."""
+        self.take_up(shots)
+        self.cancelled = lambda: False
+        planned = _once([row for shot in shots for row in self.rows.of(shot)])
+        begin = f"{why}. The" if isinstance(why, Interrupted) else "Stopped: the"
+        of = f"{len(self._stored):,} of {len(planned):,} pictures that were finished"
+        self.stopped = f"{begin} scores are of the {of}."
+        self.notes.append(self.stopped)
+
+    def _unit(self, place: int, k: int, row: ImageRow) -> str:
+        """Shot and number of a picture; of one that has no seed in common with other arms also its id."""
+        return f"{place}:{k}" if self.rows.has_seeds else f"{place}:{k}:{row.id}"
+
+    def embed(self, frame: pd.DataFrame, encoder: str = "") -> Steps[np.ndarray]:
+        """Unit rows ``(len(frame), d)`` of the pictures, in the order of ``frame``."""
+        reader = self.encoder(encoder)
+        stored, lock = self.stored(frame), self.services.reading(reader)
+        return (
+            yield from self._in_parts(
+                "reading the pictures",
+                stored,
+                lambda part: self.services.embeddings.images(reader, part, lock=lock),
+                np.concatenate,
+            )
+        )
+
+    def texts(self, texts: Iterable[str], encoder: str = "") -> np.ndarray:
+        """Unit rows ``(n, d)`` of sentences."""
+        reader = self.encoder(encoder)
+        return self.services.embeddings.texts(reader, list(texts), lock=self.services.reading(reader))
+
+    def encoder(self, name: str = "") -> ImageTextEncoder:
+        """The reader of this name; the study's own where none is given."""
+        return self.services.encoder(name or self.settings.encoder)
+
+    def stored(self, frame: pd.DataFrame) -> list[StoredImage]:
+        """The stored pictures of these rows."""
+        return [self._stored[image_id] for image_id in frame["image_id"]]
+
+    def truths(self, frame: pd.DataFrame) -> list[Mapping[str, Any] | None]:
+        """What is really in the pictures; None for each where nobody knows."""
+        return [stored.truth for stored in self.stored(frame)]
+
+    def read(
+        self, what: str, frame: pd.DataFrame, read: Callable[[list[Image.Image]], Sequence[T]], *readers: object
+    ) -> Steps[list[T]]:
+        """Anything else that ``readers`` make of each picture, a batch at a time."""
+        turn = self.services.reading(*readers)
+
+        def of(part: Sequence[StoredImage]) -> Sequence[T]:
+            pictures = open_pictures(part)
+            with turn:
+                return read(pictures)
+
+        parts = yield from self._in_parts(what, self.stored(frame), of, list, size=_PER_READING)
+        return [answer for part in parts for answer in part]
+
+    def say(
+        self,
+        what: str,
+        frame: pd.DataFrame,
+        reader: Captioner | VisualQuestionAnswerer,
+        questions: Sequence[str] | None = None,
+    ) -> Steps[list[str]]:
+        """What a model says of each picture, in words; what it said before is not asked again.
+
+        Parameters
+        ----------
+        reader : a captioner where there are no questions; its name changes with its weights.
+        questions : one per row.
+        """
+        asked = list(zip(frame["image_id"], questions or [""] * len(frame), strict=True))
+        known = self.services.answers.find(reader.name, list(dict.fromkeys(asked)))
+        missing = [key for key in dict.fromkeys(asked) if key not in known]
+        sizes, done = [n_pixels(self._stored[image_id]) for image_id, _ in missing], 0
+        for part in batched(missing, sizes, most=_PER_READING):
+            self.check()
+            known |= self.said(reader, part)
+            done += len(part)
+            yield Progress(
+                done=done,
+                total=len(missing),
+                seconds_left=float("nan"),
+                message=f"{what}: {done:,} of {len(missing):,}",
+            )
+        return [known[key] for key in asked]
+
+    def said(self, reader: Captioner | VisualQuestionAnswerer, asked: Sequence[Question]) -> dict[Question, str]:
+        """Ask a model now, and keep what it says."""
+        pictures = open_pictures([self._stored[image_id] for image_id, _ in asked])
+        with self.services.reading(reader):
+            said = (
+                reader.caption(pictures)
+                if isinstance(reader, Captioner)
+                else reader.answer(pictures, [question for _, question in asked])
+            )
+        new = dict(zip(asked, said, strict=True))
+        self.services.answers.keep(reader.name, new)
+        return new
+
+    @property
+    def known(self) -> Mapping[str, StoredImage]:
+        """Every picture that was drawn or found, by its id."""
+        return self._stored
+
+    def keep(self, frame: pd.DataFrame, **columns: Sequence[Any] | np.ndarray) -> None:
+        """Put what was found of each picture into ``self.frame``, for the page and the export.
+
+        ``frame`` is a part of ``self.frame`` with its index; other pictures have nan in a new column.
+        """
+        for name, values in columns.items():
+            self.frame.loc[frame.index, name] = values
+
+    def check(self) -> None:
+        """Raise Cancelled once the user asked to stop."""
+        if self.cancelled():
+            raise Cancelled("stopped; what was finished is kept")
+
+    def _in_parts(
+        self,
+        what: str,
+        items: Sequence[StoredImage],
+        work: Callable[[Sequence[StoredImage]], Any],
+        join: Callable[[list[Any]], T],
+        *,
+        size: int = _PER_UPDATE,
+    ) -> Steps[T]:
+        parts, done = [], 0
+        for part in batched(items, [n_pixels(item) for item in items], most=size):
+            self.check()
+            parts.append(work(part))
+            done += len(part)
+            yield Progress(
+                done=done, total=len(items), seconds_left=float("nan"), message=f"{what}: {done:,} of {len(items):,}"
+            )
+        return join(parts)
+
+
+def _once(rows: Iterable[ImageRow]) -> list[ImageRow]:
+    """Each picture once, in its first place."""
+    return list({row.id: row for row in reversed(list(rows))}.values())[::-1]
+
+
+def _entry(shot: Shot, row: ImageRow, unit: str) -> dict[str, Any]:
+    return {"image_id": row.id, "group": row.group, "prompt": shot.prompt, "seed": row.seed, "unit": unit, **shot.facts}
+
+
+def embed_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
+    """What most studies do with finished pictures while the next are drawn: embed them."""
+    reader = data.encoder()
+    data.services.embeddings.images(reader, images, lock=data.services.reading(reader))
+
+
+def nothing_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
+    """For studies whose readers need all pictures, or keep nothing."""

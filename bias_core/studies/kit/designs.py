@@ -1,0 +1,139 @@
+"""The designs of the studies and the programs that run them, found in the studies' own folders.
+
+A folder below ``bias_core/studies`` with designs (``designs/*.yaml``) is a study: its modules with a dictionary
+``PROGRAMS`` say what its kinds do. Modules whose names begin with ``tab`` or ``view`` belong to the page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.settings import ASSETS
+from bias_core.studies.kit.setting_fields import option_values, settings_of
+from bias_core.studies.kit.types import Design, settings_from_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bias_core.studies.kit.kind import Program
+    from bias_core.studies.kit.setting_fields import Setting
+
+STUDIES = Path(__file__).parent.parent
+STUDY_DATA = ASSETS / "studies"
+_PAGE = ("tab", "view")  # of the page, whose libraries the command line does not need
+
+
+def design_files() -> dict[str, Path]:
+    """The file of each shipped design by its name."""
+    return {path.stem: path for path in sorted(STUDIES.glob("*/designs/*.yaml"))}
+
+
+def designs_in(folder: Path) -> tuple[str, ...]:
+    """Names of the designs in a study's folder."""
+    return tuple(sorted(path.stem for path in folder.glob("designs/*.yaml")))
+
+
+def list_designs() -> tuple[Design, ...]:
+    """Every shipped design, by paper and name."""
+    return tuple(sorted(map(_load, design_files().values()), key=lambda design: (design.reference, design.name)))
+
+
+def find_design(name: str) -> Design:
+    """A shipped design by its name, or the design that a YAML file of the user holds.
+
+    Raises
+    ------
+    InvalidInput
+        There is neither; the message lists the names.
+    StorageError
+        The file cannot be read, or says something that a design does not.
+    """
+    own, shipped = Path(name).expanduser(), design_files()
+    if name in shipped:
+        return _load(shipped[name])
+    if own.suffix in {".yaml", ".yml"} and own.is_file():
+        design = _load(own)
+        typed_options(design, {})
+        return design
+    raise InvalidInput(f"no study {name!r}; there are {', '.join(shipped)}, or give the path of a design's YAML file")
+
+
+def program_of(design: Design) -> Program:
+    """The program of the design's kind; InvalidInput lists the kinds where there is none."""
+    programs = programs_by_kind()
+    if design.kind not in programs:
+        raise InvalidInput(f"{design.name}: no kind of study {design.kind!r}; there are {', '.join(programs)}")
+    return programs[design.kind]
+
+
+def typed_options(design: Design, given: Any) -> Any:
+    """The options of the design's kind, with the design's values and, before those, the ones ``given``.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such option, or a value is not of its type or outside of its range.
+    """
+    kind: Any = program_of(design).options
+    declared = settings_of(kind)
+    values = {**design.options, **option_values(given)}
+    if unknown := [name for name in values if name not in declared]:
+        known = ", ".join(declared) or "none"
+        raise InvalidInput(f"{design.name} has no option {quoted(unknown[0])}; it has {known}")
+    return kind(**{name: declared[name].read(value) for name, value in values.items()})
+
+
+def option_settings(design: Design) -> dict[str, Setting]:
+    """The options that are declared for the design's kind, by name, with the design's values as defaults."""
+    declared, defaults = settings_of(program_of(design).options), option_values(typed_options(design, {}))
+    return {name: replace(one, default=defaults[name]) for name, one in declared.items()}
+
+
+@cache
+def programs_by_kind() -> Mapping[str, Program]:
+    """All programs."""
+    found: dict[str, Program] = {}
+    for folder in sorted({path.parent.parent for path in design_files().values()}):
+        for path in sorted(folder.glob("*.py")):
+            if not path.stem.startswith(_PAGE):
+                module = import_module(f"bias_core.studies.{folder.name}.{path.stem}")
+                found |= getattr(module, "PROGRAMS", {})
+    return found
+
+
+def _load(path: Path) -> Design:
+    values = _read(path)
+    values = {"name": path.stem} | values
+    data = values.get("data", {})
+    if isinstance(data, str):
+        values["data"] = _read((path.parent if (path.parent / data).is_file() else STUDY_DATA) / data)
+    known = {f.name for f in fields(Design)}
+    missing = {f.name for f in fields(Design) if f.name in _REQUIRED} - set(values)
+    if wrong := sorted(set(values) - known):
+        raise StorageError(f"{path}: a design has no {', '.join(wrong)}; it has {', '.join(sorted(known))}")
+    if missing:
+        raise StorageError(f"{path}: a design needs {', '.join(sorted(missing))}")
+    settings_from_dict(values.get("settings", {}))
+    return Design(**values)
+
+
+# The one in C reads the designs of all tabs in a tenth of the time, when the app starts.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_REQUIRED = {"name", "title", "kind", "reference", "where", "summary"}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise StorageError(f"cannot read {path}: {error}") from error
+    if not isinstance(values, dict):
+        raise StorageError(f"{path} does not hold a mapping")
+    return values

@@ -1,0 +1,76 @@
+"""What a kind of study does: lay out the pictures, then measure them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bias_core.studies.kit.data import ReadAhead, embed_ahead
+from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.setting_fields import Options
+from bias_core.studies.kit.types import ArmReport, Design, Results, Shot, StudyReport, StudySettings, StudyTable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.data import StudyData
+
+Measuring = Generator[Progress, None, Results]
+
+
+def encoder_of(settings: StudySettings) -> tuple[Reader, ...]:
+    """The encoder of the settings, which reads the pictures of most studies."""
+    return (Reader(role="encoder", name=settings.encoder),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A kind of study.
+
+    Attributes
+    ----------
+    shots : which pictures the design asks for under these settings.
+    suits : raises where the pictures of a model, or those brought along, cannot be used for this; asked
+        before anything is drawn, also where nothing will be measured yet.
+    ready : raises where a model that will be needed is missing; asked before anything is drawn.
+    measure : a generator that yields where it is and returns the results; ``data`` holds the pictures.
+    readers : who reads pictures under these settings.
+    options : what may be asked of this kind; a design may give other defaults.
+    n_later : pictures that measuring draws beside those of ``shots``, at most.
+    ahead : reads finished pictures while the next are drawn.
+    takes_labels : whether people's labels (``StudySettings.labels``) change the scores.
+    shows_anything : whether its pictures may show no people at all.
+    rescore : the results from labelled people alone, for labels that were corrected; None where the study
+        has none. The tables are those of the raters.
+    compare : the paper's own tables and figures over the arms of a run, beside those that every study has;
+        None where it has none.
+    title : of a run with these settings.
+    command : the words of its own command line that stand for options and model; None where it is started by
+        ``study run`` as the others.
+    old_settings : reads the settings of runs that older versions kept as another study, by that study's name.
+    old_report : reads the reports of these, whose classes are no more.
+    values : what a report of this kind says as JSON values beside what every report says.
+    measures_when_stopped : whether what is finished when a run is stopped is measured.
+    """
+
+    shots: Callable[[Design, StudySettings], list[Shot]]
+    measure: Callable[[Design, StudySettings, StudyData], Measuring]
+    suits: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
+    ready: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
+    readers: Callable[[StudySettings], Sequence[Reader]] = encoder_of
+    options: type[Options] = Options
+    n_later: Callable[[Design, StudySettings], int] = lambda _design, _settings: 0
+    ahead: ReadAhead = embed_ahead
+    takes_labels: bool = False
+    shows_anything: bool = False
+    rescore: Callable[[Design, StudySettings, pd.DataFrame, Sequence[StudyTable]], Results] | None = None
+    compare: Callable[[Design, StudySettings, Sequence[ArmReport]], Results] | None = None
+    title: Callable[[Design, StudySettings], str] = lambda design, _settings: design.title
+    command: Callable[[StudySettings], Sequence[str]] | None = None
+    old_settings: Mapping[str, Callable[[Mapping[str, Any]], StudySettings]] = field(default_factory=dict)
+    old_report: Callable[[Any], StudyReport] | None = None
+    values: Callable[[StudyReport], Mapping[str, Any]] = lambda _report: {}
+    measures_when_stopped: bool = False

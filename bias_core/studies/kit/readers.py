@@ -1,0 +1,84 @@
+"""Which reader may read which pictures: decided here, for every study and every door."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bias_core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bias_core.models.catalogue import ReaderRole
+    from bias_core.studies.kit.services import StudyServices
+
+FORCE_LABEL = "Score anyway with the calibration reader"
+"""On the box of every form that sets ``force``."""
+_WORDS: dict[ReaderRole, str] = {
+    "encoder": "encoder",
+    "captioner": "captioner",
+    "answerer": "answerer",
+    "person_finder": "finder",
+}
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """A reader of pictures, by the name that the settings give it."""
+
+    role: ReaderRole
+    name: str
+
+
+def check_readers(readers: Sequence[Reader], services: StudyServices, *, source: str, world: str, force: bool) -> str:
+    """What a report must say first of its readers; "" where all of them can read these pictures.
+
+    A reader of the calibration world says something of any picture, and of others it means nothing. So it
+    reads the pictures of that world: those of the calibration models, and imported ones whose own record
+    says that such a model drew them. A LoRA of one's own on a calibration model may draw anything, so its
+    pictures are none of them.
+
+    Parameters
+    ----------
+    source : of the pictures: a model's name, or that of an import.
+    world : theirs, "" where nobody can say.
+    force : let them read all the same.
+
+    Raises
+    ------
+    UnknownModel
+        There is no encoder of a name.
+    InvalidInput
+        A reader cannot read these pictures; the sentence names those that can.
+    """
+    for reader in readers:
+        if reader.role == "encoder":  # the others are looked for by their studies, which try them
+            services.encoder(reader.name)
+    worlds = {reader: services.reader_world(reader.role, reader.name) for reader in readers}
+    unsuited = [reader for reader, own in worlds.items() if own not in ("", world)]
+    if not unsuited:
+        return ""
+    names = " and ".join(dict.fromkeys(reader.name for reader in unsuited))
+    reads = "reads" if len({reader.name for reader in unsuited}) == 1 else "read"
+    knows = f"{names} {reads} the pictures of the calibration world only"
+    if force:
+        return (
+            f"Forced: {knows}, and these are of {source}. What it says of them is no measurement: do not "
+            "quote these numbers."
+        )
+    raise InvalidInput(
+        f"{knows}, and those of {source} are not known to be of it; {_instead(unsuited, services)}, or score "
+        f"anyway (--force, force=true, or the box “{FORCE_LABEL}”)"
+    )
+
+
+def _instead(unsuited: Sequence[Reader], services: StudyServices) -> str:
+    """Readers to take, those that suit this machine."""
+    parts = []
+    for role in dict.fromkeys(reader.role for reader in unsuited):
+        names, word = services.fitting_readers(role)[:_MOST_NAMED], _WORDS[role]
+        *some, last = names or (f"one of your own (none of the listed {word}s fits this machine)",)
+        parts.append(f"{', '.join(some)} or {last} as {word}" if some else f"{last} as {word}")
+    return f"take {', and '.join(parts)}"

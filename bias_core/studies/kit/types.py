@@ -1,0 +1,314 @@
+"""What a study is asked, what it draws, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from bias_core.errors import InvalidInput, quoted
+from bias_core.studies.kit.setting_fields import setting, settings_class
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from bias_core.metrics.paired_prevalence import PairedTest
+    from bias_core.types import Estimate, StoredImage
+
+FigureKind = Literal[
+    "intervals", "pairs", "bars", "distributions", "arrows", "scatter", "curves", "space", "heatmap", "pictures"
+]
+Facts = Mapping[str, str | int | float]
+MAX_STEPS = 150
+MAX_GUIDANCE = 30.0
+MAX_SEED = 2**53  # larger ones do not survive JSON in a browser
+
+
+# What an arm may have otherwise than the run is declared once for both.
+_MODEL = {"label": "Model", "sentence": "A model of `models`, org/name of the hub, or a folder"}
+_CONDITION = {
+    "label": "Condition",
+    "sentence": "Bias planted in the calibration world: published, fair, extreme, trigger or backdoor",
+}
+_STEPS: dict[str, Any] = {
+    "label": "Number of denoising steps", "sentence": "Of each picture; left out: the model's own",
+    "ge": 1, "le": MAX_STEPS, "option": "--steps",
+}  # fmt: skip
+_GUIDANCE: dict[str, Any] = {
+    "label": "Guidance scale",
+    "sentence": "How strongly pictures follow the prompt; left out: the model's own",
+    "ge": 0, "le": MAX_GUIDANCE, "option": "--guidance",
+}  # fmt: skip
+_NEGATIVE = {
+    "label": "Negative prompt", "sentence": "What pictures are guided away from", "link": "negative",
+}  # fmt: skip
+_IMAGES: dict[str, Any] = {
+    "label": "Your own pictures instead",
+    "sentence": "Folder or zip of pictures with their prompts, instead of drawing",
+    "local": True,
+}
+
+
+@settings_class(frozen=True, kw_only=True)
+class Arm:
+    """One of the ways to draw a study; what is None is as the settings of the run say.
+
+    With ``images`` "" the arm is drawn, whatever the settings say.
+    """
+
+    name: str = setting("", "Name", "Left out: what makes the arm differ from the others")
+    model: str | None = setting(None, **_MODEL)
+    condition: str | None = setting(None, **_CONDITION)
+    template: str | None = setting(
+        None, "Treatment of every prompt", "A text with one {} for the whole prompt; left out: plain"
+    )
+    negative_prompt: str | None = setting(None, **_NEGATIVE)
+    guidance_scale: float | None = setting(None, **_GUIDANCE)
+    num_inference_steps: int | None = setting(None, **_STEPS)
+    images: str | None = setting(None, **_IMAGES)
+
+
+@settings_class(frozen=True, kw_only=True)
+class StudySettings:
+    """How a study is run: on which model, read by whom, how much of it.
+
+    ``condition`` is "" for models without planted conditions. ``scale`` thins lists out before pictures per
+    prompt fall below two. What ``options`` leaves out has the value of the design. Without ``arms`` the
+    settings themselves are the only one.
+    """
+
+    model: str = setting("calibration-renderer", **_MODEL)
+    condition: str = setting("published", **_CONDITION)
+    encoder: str = setting("calibration-clip", "Reader (encoder)", "Who reads the pictures")
+    scale: float = setting(
+        1.0, "Share of the full size", "Of the number of pictures that the study asks for", gt=0, le=1,
+        link="percent", percent=True,
+    )  # fmt: skip
+    seed: int = setting(0, "Seed", "Picture i of a prompt has seed + i", ge=0, le=MAX_SEED)
+    num_inference_steps: int | None = setting(None, **_STEPS)
+    guidance_scale: float | None = setting(None, **_GUIDANCE)
+    confidence: float = setting(0.95, "Confidence", "Of every interval", ge=0.5, lt=1, percent=True)
+    images: str = setting("", **_IMAGES)
+    labels: str = setting("", "People's answers", "CSV of people's answers, instead of automatic labels", local=True)
+    options: Any = setting({}, "Options of the study", "Each as name=value")
+    force: bool = setting(
+        False, "Score anyway", "Let readers of the calibration world read other pictures; the report says so first"
+    )
+    negative_prompt: str = setting("", **_NEGATIVE)
+    arms: tuple[Arm, ...] = setting(
+        (),
+        "Arms",
+        "Several ways to draw the same, which are compared; each key=value|key=value, such as condition=fair",
+    )
+
+
+def settings_from_dict(values: Mapping[str, Any]) -> StudySettings:
+    """Settings from plain values, as a file or a manifest has them.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such setting, or a value is not of its type; the message quotes it.
+
+    Examples
+    --------
+    >>> settings_from_dict({"seed": 3, "arms": [{"condition": "fair"}, {}]}).arms[0].condition
+    'fair'
+    """
+    arms = values.get("arms") or ()
+    if not isinstance(arms, (list, tuple)) or not all(isinstance(arm, Mapping) for arm in arms):
+        raise InvalidInput(f"arms must be a list, each with names and their values; got {quoted(arms)}")
+    return StudySettings(**{**values, "arms": tuple(Arm(**arm) for arm in arms)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """A study as its YAML says it.
+
+    Attributes
+    ----------
+    name, title, summary : for the list of studies.
+    kind : which program runs it.
+    reference, where : key in ``refs.bib``, and the tables or figures that it redraws.
+    data : the study data that the program reads: stimuli, lists, published numbers.
+    images_per_prompt : as published.
+    options : of the program, with their values as published.
+    published_size : in words, how many pictures were published, where that is not the design's full size.
+    settings : of :class:`StudySettings`, by name: the defaults of this study in place of the program's.
+    """
+
+    name: str
+    title: str
+    kind: str
+    reference: str
+    where: str
+    summary: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    images_per_prompt: int = 10
+    options: Mapping[str, Any] = field(default_factory=dict)
+    published_size: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shot:
+    """``n`` pictures of one prompt, with what the study knows of them; condition "" is that of the run."""
+
+    prompt: str
+    n: int
+    group: str
+    facts: Facts = field(default_factory=dict)
+    first_seed: int = 0
+    condition: str = ""
+
+
+PairedComparison = Callable[["Sample", "Sample", "np.ndarray", "np.ndarray", float, int], "PairedTest"]
+"""A test of two samples, the positions of the shared units in each, the confidence and a seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What a number was computed from, so that it can be computed again from a part or a resample of it.
+
+    Attributes
+    ----------
+    units : ``(n,)`` names of what was sampled, the same for the same picture (or prompt) in every arm: the
+        column ``unit`` of the data frame.
+    statistic : the number, from positions ``(m,)`` in ``units``, which may repeat; nan where it is undefined.
+    vectorised : ``statistic`` also takes ``(k, m)`` positions and returns ``(k,)`` numbers.
+    of : what the units are, in words.
+    data : what ``test`` needs of the units.
+    test : of this number in two arms on the units that both have, where there is a better one than the
+        bootstrap.
+    """
+
+    units: tuple[str, ...]
+    statistic: Callable[[np.ndarray], Any]
+    vectorised: bool = False
+    of: str = "seeds"
+    data: Any = None
+    test: PairedComparison | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One number that the study is about.
+
+    Attributes
+    ----------
+    key, title : for programs and for people.
+    metric : key in the table of measures.
+    estimate : with its interval, n and null value.
+    p_value : None where there is no test.
+    published : what the paper printed, None where it did not.
+    expected : the same of what was really drawn, where that is on record; None elsewhere.
+    says : one plain sentence.
+    depends_on_n : whether it moves with the number of pictures alone, so that arms are compared at equal n.
+    sample : what it was computed from, for comparing arms; None where arms cannot be compared by it. It is
+        not saved with the report.
+    """
+
+    key: str
+    title: str
+    metric: str
+    estimate: Estimate
+    p_value: float | None = None
+    published: float | None = None
+    expected: float | None = None
+    says: str = ""
+    depends_on_n: bool = False
+    sample: Sample | None = field(default=None, compare=False, repr=False, metadata={"saved": False})
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyTable:
+    """A table of the report; ``note`` says how to read it."""
+
+    key: str
+    title: str
+    frame: pd.DataFrame
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyFigure:
+    """A figure of the report, as data and the way to draw it (:mod:`bias_core.studies.reports.figures`).
+
+    Attributes
+    ----------
+    kind : how it is drawn.
+    data : one row per mark; the columns that each kind reads are named in :mod:`bias_core.studies.reports.figures`.
+    labels : axis labels and reference lines of the kind.
+    caption : what to see, in one or two sentences.
+    """
+
+    key: str
+    title: str
+    kind: FigureKind
+    data: pd.DataFrame
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    caption: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """What a program found; ``scored`` is what its comparison of arms needs besides, and is not saved."""
+
+    findings: tuple[Finding, ...] = ()
+    tables: tuple[StudyTable, ...] = ()
+    figures: tuple[StudyFigure, ...] = ()
+    notes: tuple[str, ...] = ()
+    scored: Any = field(default=None, compare=False, repr=False, metadata={"saved": False})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmReport:
+    """What a study found in one of its arms, as it would have without the others.
+
+    Attributes
+    ----------
+    settings : of this arm alone.
+    n_planned, n_images, n_blocked, warning : as in :class:`StudyReport`.
+    """
+
+    name: str
+    settings: StudySettings
+    results: Results
+    n_planned: int
+    n_images: int
+    n_blocked: int = 0
+    warning: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyReport:
+    """The answer of a study: numbers, tables, figures, and what was noticed on the way.
+
+    Attributes
+    ----------
+    warning : what must be read before everything else, "" for nothing.
+    n_planned, n_images, n_blocked : pictures asked for, scored, and blanked by a safety checker.
+    pictures : one row per scored picture: ``image_id, group, prompt, seed``, the study's facts, and what the
+        program kept of each (:meth:`bias_core.studies.kit.data.StudyData.keep`).
+    stored : the pictures by their id.
+    arms : what was found in each arm; ``results`` is then their comparison, and ``pictures`` has a column
+        ``arm``. Empty for a run of one arm.
+    stopped : whether the run was stopped, and what was finished is measured.
+    """
+
+    run_id: str
+    design: Design
+    settings: StudySettings
+    results: Results
+    n_planned: int
+    n_images: int
+    n_blocked: int = 0
+    warning: str = ""
+    unknown_words: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    pictures: pd.DataFrame | None = None
+    stored: Mapping[str, StoredImage] = field(default_factory=dict)
+    arms: tuple[ArmReport, ...] = ()
+    stopped: bool = False

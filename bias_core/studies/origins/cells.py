@@ -1,0 +1,288 @@
+"""OASIS's cells: pictures of a nationality read for one attribute, beside what the paper printed for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.stereotype import stereotype_estimate
+from bias_core.prompts import fill_template
+from bias_core.studies.arms.values import mean_sample
+from bias_core.studies.kit.attribute_scores import AttributeScore, read_sentences, score_attributes
+from bias_core.studies.kit.own_words import settings_with
+from bias_core.studies.kit.paper_data import read_table
+from bias_core.studies.kit.rows import scaled
+from bias_core.studies.kit.setting_fields import Options, setting, settings_class
+from bias_core.studies.kit.types import Design, Shot, StudySettings
+from bias_core.types import Attribute
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from bias_core.studies.kit.data import StudyData
+    from bias_core.studies.kit.progress import Progress
+    from bias_core.studies.kit.types import Sample
+    from bias_core.types import Estimate, ReaderErrors
+
+FEWEST_PICTURES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One attribute on the pictures of one concept.
+
+    Attributes
+    ----------
+    concept : a nationality, "doctor", ...
+    score : OASIS's numbers, P and Ψ as read.
+    units : of its pictures, in the order of the score's similarities.
+    errors : of the reader, None where they are not known or were not used.
+    neither : true share of pictures that neither sentence describes: readers call them the one or the
+        other. None where nobody knows.
+    """
+
+    concept: str
+    score: AttributeScore
+    units: tuple[str, ...] = ()
+    errors: ReaderErrors | None = None
+    neither: float | None = None
+
+    @property
+    def prevalence(self) -> Estimate:
+        """P corrected for the reader's errors, or as read where they are not known."""
+        return self.score.prevalence if self.score.corrected is None else self.score.corrected
+
+    @property
+    def stereotype(self) -> Estimate:
+        """Ψ of :attr:`prevalence`; nan with a note where there is no P*."""
+        reference = self.score.attribute.reference
+        if self.score.corrected is None or reference is None:
+            return self.score.stereotype
+        return stereotype_estimate(self.score.corrected, reference)
+
+
+def sample_of(cell: Cell, reference: float | None = None) -> Sample | None:
+    """What P of a cell was computed from, or Ψ where P* is given; None where the reader tells nothing."""
+    score = cell.score
+    if math.isnan(score.prevalence.value) or not cell.units:
+        return None
+    seen = score.similarity_positive > score.similarity_negative
+    errors = None if score.corrected is None else cell.errors
+    return mean_sample(cell.units, seen, errors=errors, reference=reference)
+
+
+def nationality_shots(design: Design, settings: StudySettings, *, least: int = FEWEST_PICTURES) -> list[Shot]:
+    """Per nationality its pictures, in equal shares of the templates; never fewer than ``least``."""
+    templates = _templates(design, settings)
+    n = scaled(design.images_per_prompt, settings.scale, least=least)
+    firsts = [i * n // len(templates) for i in range(len(templates) + 1)]
+    return [
+        Shot(
+            prompt=fill_template(template, design.data["nationalities"][nationality]["adjective"]),
+            n=firsts[i + 1] - firsts[i],
+            group=nationality,
+            facts={"nationality": nationality},
+            first_seed=firsts[i],
+        )
+        for nationality in wanted_nationalities(design, settings)
+        for i, template in enumerate(templates)
+    ]
+
+
+@settings_class(frozen=True, kw_only=True)
+class NationalityOptions(Options):
+    """Of whom pictures are drawn, and by which prompts."""
+
+    nationalities: tuple[str, ...] = setting(("Iranian", "Indian", "Mexican"), "Nationalities", "Of the study's list")
+    templates: str = setting(
+        "default", "Templates", "sdv2: four wordings in equal shares, where the paper draws one at random"
+    )
+    published_model: str = setting("SDv2", "Published model", "Whose published numbers stand beside the findings")
+
+
+def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
+    """The nationalities of the option, each once."""
+    known = design.data["nationalities"]
+    wanted = list(dict.fromkeys(settings.options.nationalities))
+    if unknown := [name for name in wanted if name not in known]:
+        raise InvalidInput(f"{design.name} has no nationality {', '.join(unknown)}; it has {', '.join(known)}")
+    return wanted
+
+
+def _templates(design: Design, settings: StudySettings) -> list[str]:
+    templates = {k: v for k, v in design.data["templates"].items() if isinstance(v, list) and "{}" in v[0]}
+    chosen = settings.options.templates
+    if chosen not in templates:
+        raise InvalidInput(f"{design.name} has no templates {chosen!r}; it has {', '.join(templates)}")
+    return list(templates[chosen])
+
+
+def own_attributes(design: Design, nationality: str) -> list[Attribute]:
+    """The attributes that the design lists for a nationality, with their real-world rates."""
+    return [to_attribute(entry) for entry in design.data["nationalities"][nationality]["attributes"]]
+
+
+def to_attribute(entry: Mapping[str, Any]) -> Attribute:
+    """An attribute of the study data, without the name that the paper prints."""
+    return Attribute(**{key: value for key, value in entry.items() if key != "published_name"})
+
+
+def read_cells(
+    data: StudyData, concept: str, frame: pd.DataFrame, rows: np.ndarray, attributes: Sequence[Attribute]
+) -> list[Cell]:
+    """OASIS's numbers of some pictures, whose embeddings ``rows (len(frame), d)`` are."""
+    settings, truths = data.settings, data.truths(frame)
+    sentences = read_sentences(data.services, attributes, encoder=settings.encoder, model=settings.model, truths=truths)
+    scores = score_attributes(attributes, rows, sentences, confidence=settings.confidence, seed=settings.seed)
+    known = [truth for truth in truths if truth is not None]
+    cells = []
+    for score, errors in zip(scores, sentences.errors, strict=True):
+        absent = data.services.shown(score.attribute.negative, known) if known else None
+        neither = None if score.drawn is None or absent is None else max(0.0, 1 - score.drawn - absent)
+        units = tuple(frame["unit"])
+        cells.append(Cell(concept=concept, score=score, units=units, errors=errors, neither=neither))
+    return cells
+
+
+def read_concepts(
+    data: StudyData, column: str, names: Sequence[str], attributes_of: Callable[[str], Sequence[Attribute]]
+) -> Generator[Progress, None, dict[str, list[Cell]]]:
+    """The cells of every concept that has pictures, and beside each picture how it was read."""
+    rows = yield from data.embed(data.frame)
+    cells = {}
+    for name in names:
+        data.check()
+        chosen = data.frame[data.frame[column] == name]
+        if len(chosen):
+            cells[name] = read_cells(data, name, chosen, rows[chosen.index], attributes_of(name))
+            keep_readings(data, chosen, cells[name])
+    return cells
+
+
+def keep_readings(data: StudyData, frame: pd.DataFrame, cells: Sequence[Cell]) -> None:
+    """Let every picture say how much nearer it is to the sentence of presence than to that of absence."""
+    for cell in cells:
+        nearer = cell.score.similarity_positive - cell.score.similarity_negative
+        data.keep(frame, **{f"{cell.score.attribute.name}: nearer by": nearer})
+
+
+class Published:
+    """Table 1 of the paper; empty for designs without one.
+
+    Attributes
+    ----------
+    models : in the order of the table.
+    """
+
+    def __init__(self, design: Design) -> None:
+        rows = read_table(design.data["table1"]["file"]) if "table1" in design.data else []
+        self._rows = {(row["nationality"], row["attribute"], row["model"]): row for row in rows}
+        self.models = tuple(dict.fromkeys(model for _, _, model in self._rows))
+
+    def share(self, cell: Cell, model: str, column: str) -> float | None:
+        """A published percentage as a share, None where the paper has none."""
+        row = self._rows.get((cell.concept, cell.score.attribute.name, model))
+        return None if row is None else float(row[column]) / 100
+
+    def shares(self, nationality: str, model: str) -> dict[str, tuple[float, float]]:
+        """P and P* by attribute, as shares."""
+        return {
+            attribute: (float(row["prevalence"]) / 100, float(row["reference"]) / 100)
+            for (concept, attribute, of_model), row in self._rows.items()
+            if (concept, of_model) == (nationality, model)
+        }
+
+    def check_model(self, model: str) -> None:
+        """InvalidInput where the table has no such model."""
+        if self.models and model not in self.models:
+            raise InvalidInput(f"Table 1 has no model {model!r}; it has {', '.join(self.models)}")
+
+    def notes(self, concepts: Collection[str]) -> list[str]:
+        """What is wrong with the printed numbers of these concepts."""
+        return [
+            f"In the paper's Table 1, {concept}, {attribute}, {model}: {row['note']}."
+            for (concept, attribute, model), row in self._rows.items()
+            if row["note"] and concept in concepts
+        ]
+
+
+OWN_KINDS = {"propagation": "SPI", "optimised_prompts": "StOP", "nationality_stereotypes": "P, Ψ and WALS"}
+"""Kinds of study that take other concepts, and what they measure."""
+MOST_OWN_PICTURES = 500
+_NAMED = ("nationalities", "attributes", "templates")  # options that name what only the shipped design has
+
+
+def own_concepts(
+    design: Design, *, concepts: Sequence[str], template: str, attributes: Sequence[Attribute], n: int
+) -> Design:
+    """The design with these concepts in place of its nationalities, each with all of the attributes.
+
+    Parameters
+    ----------
+    concepts : what stands in the template, each once; blank ones are left out.
+    template : a prompt with {}.
+    n : pictures, or seeds, of each concept.
+
+    Raises
+    ------
+    InvalidInput
+        The study takes no other concepts, or something is missing; the message says what.
+    """
+    names = list(dict.fromkeys(name.strip() for name in concepts if name.strip()))
+    _check_own(design, names, template, attributes, n)
+    entry = [asdict(attribute) for attribute in attributes]
+    return replace(
+        design,
+        name=f"own-{design.name}",
+        title=f"{design.title}: own words",
+        data={
+            "templates": {"default": [template.strip()]},
+            "nationalities": {name: {"adjective": name, "attributes": entry} for name in names},
+        },
+        images_per_prompt=n,
+        options={**design.options, **_own_options(design, names)},
+    )
+
+
+def without_names(settings: StudySettings) -> StudySettings:
+    """Settings that suit such a design: all of its pictures, and no option that names another's content."""
+    return settings_with(settings, settings.options.keys() - set(_NAMED))
+
+
+def _own_options(design: Design, names: list[str]) -> dict[str, object]:
+    options: dict[str, object] = {"nationalities": names, "templates": "default", "attributes": []}
+    return {name: value for name, value in options.items() if name in design.options}
+
+
+def _check_own(design: Design, names: list[str], template: str, attributes: Sequence[Attribute], n: int) -> None:
+    if design.kind not in OWN_KINDS:
+        raise InvalidInput(
+            f"“{design.title}” compares with printed numbers and takes no other words; choose a study of "
+            f"{', '.join(OWN_KINDS.values())} above"
+        )
+    if not names:
+        raise InvalidInput("there is no concept; write at least one, such as nurse")
+    if "{}" not in template:
+        raise InvalidInput(f"the prompt needs {{}} where the concept goes, got {template!r}")
+    if not 1 <= n <= MOST_OWN_PICTURES:
+        raise InvalidInput(f"1 to {MOST_OWN_PICTURES} pictures of each concept can be asked for, got {n}")
+    if not attributes and design.kind != "optimised_prompts":
+        raise InvalidInput("there is no attribute; write a name and two sentences in the table")
+    if len({attribute.name for attribute in attributes}) < len(attributes):
+        raise InvalidInput(f"two attributes have one name: {', '.join(a.name for a in attributes)}")
+    for attribute in attributes:
+        _check_attribute(attribute)
+
+
+def _check_attribute(attribute: Attribute) -> None:
+    if not (attribute.name and attribute.positive and attribute.negative):
+        raise InvalidInput(
+            "an attribute needs a name, a sentence for its presence and one for its absence, got "
+            f"{attribute.name!r}, {attribute.positive!r}, {attribute.negative!r}"
+        )
+    if attribute.reference is not None and not 0 <= attribute.reference <= 1:
+        raise InvalidInput(f"P* of {attribute.name} is a share from 0 to 1, got {attribute.reference}")

@@ -1,0 +1,308 @@
+"""PST: who is where in each picture, and what people or readers say of their perceived gender."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from bias_core.crops import Box, crop_people, person_halves
+from bias_core.errors import InvalidInput
+from bias_core.metrics.paired_labels import ANSWERS, CANNOT_IDENTIFY, NOT_TWO_PEOPLE, merge_ratings
+from bias_core.studies.kit.kind import encoder_of
+from bias_core.studies.kit.labels import read_answers
+from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.setting_fields import Options, setting, settings_class
+
+if TYPE_CHECKING:
+    from bias_core.protocols import PersonFinder
+    from bias_core.studies.kit.data import Steps, StudyData
+    from bias_core.studies.kit.services import StudyServices
+    from bias_core.studies.kit.types import Design, StudySettings
+
+SINGLE = "single"
+HALVES = "halves"
+"""Instead of a finder: trust the prompt, and take the left and the right half of every picture."""
+
+AUTOMATIC, PEOPLE, BY_HAND = "automatic", "people", "by hand"
+"""Who gave a label; as the rater of a CSV, AUTOMATIC is a reader's answer and no person's."""
+
+_ANSWER_COLUMNS = ("automatic", "human", "truth", "perceived_gender")
+
+
+@settings_class(frozen=True, kw_only=True)
+class LabellingOptions(Options):
+    """Who says how each person looks."""
+
+    labeller: Literal["finder", "vqa", "people"] = setting(
+        "finder",
+        "Labeller",
+        "finder: each person cut out and compared with the sentences; vqa: the paper's questions; "
+        "people: only the answers of people",
+    )
+    finder: str = setting(
+        "calibration-finder",
+        "Person finder",
+        "Who cuts the people out; halves: trust the prompt, and take the left and right half of each picture",
+    )
+    answerer: str = setting("calibration-answerer", "Answerer", "Who answers the questions of vqa")
+    sentences: tuple[str, ...] = setting(
+        ("a photo of a man", "a photo of a woman"),
+        "Sentences",
+        "Which is closer to each person cut out; the first of a masculine-looking one",
+    )
+    margin: float = setting(
+        0.01, "Margin", "Least difference of the two cosines; below it a person cannot be identified", ge=0, le=2
+    )
+
+
+@settings_class(frozen=True, kw_only=True)
+class PairOptions(LabellingOptions):
+    """Who labels, and how often each identity is drawn alone."""
+
+    single_images: int = setting(
+        3, "Pictures of each alone", "Of each occupation or role without the other", ge=1, le=1000
+    )
+
+
+def check_labelling(settings: StudySettings) -> None:
+    """Raise InvalidInput (or StorageError) for options and labels that cannot be used, before drawing."""
+    options = settings.options
+    if options.labeller == "people" and not settings.labels:
+        raise InvalidInput("labeller=people needs a CSV of people's answers in the setting labels")
+    if len(set(options.sentences)) != 2:
+        raise InvalidInput(f"sentences are two, the first of a masculine-looking person; got {options.sentences}")
+    if settings.labels:
+        read_answers(settings.labels, allowed=ANSWERS)
+
+
+def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
+    """Who looks at the pictures to label their people: nobody where people alone do."""
+    options = settings.options
+    if options.labeller == "people":
+        return ()
+    if options.labeller == "vqa":
+        return (Reader(role="answerer", name=options.answerer),)
+    finder = Reader(role="person_finder", name=options.finder)
+    return encoder_of(settings) if options.finder == HALVES else (*encoder_of(settings), finder)
+
+
+def labeller_ready(settings: StudySettings, services: StudyServices) -> None:
+    """Look for the models that will label, or say what they lack."""
+    options, blank = settings.options, Image.new("RGB", (64, 64))
+    if settings.labels:
+        return
+    if options.labeller == "vqa":
+        answerer = services.answerer(options.answerer)
+        with services.reading(answerer):
+            answerer.answer([blank], ["What gender is the person in the picture?"])
+    elif options.finder != HALVES:
+        finder = services.person_finder(options.finder)
+        with services.reading(finder):
+            finder.find(blank)
+
+
+def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
+    """One row per person asked for, with what is known of their identity.
+
+    Parameters
+    ----------
+    frame : pictures with ``setting``, ``left`` and ``right`` (the identities asked for; ``left`` alone in the
+        single setting).
+    identities : ``stereotyped_gender`` and further columns, by identity.
+
+    Returns
+    -------
+    DataFrame
+        ``image_id, setting, seed, position, identity, stereotyped_gender`` and the further columns.
+
+    Raises
+    ------
+    InvalidInput
+        There are no pictures.
+    """
+    if frame.empty:
+        raise InvalidInput("no picture can be scored: none was drawn, or a safety checker blanked all")
+    alone = frame["setting"] == SINGLE
+    first = frame.assign(identity=frame["left"], position=np.where(alone, SINGLE, "left"))
+    second = frame[~alone].assign(identity=frame["right"], position="right")
+    people = pd.concat([first, second]).sort_index(kind="stable")  # left before right
+    columns = ["image_id", "setting", "seed", "position", "identity"]
+    columns += ["unit"] * ("unit" in people)
+    return people[columns].join(identities, on="identity").reset_index(drop=True)
+
+
+def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData) -> Steps[pd.DataFrame]:
+    """``people`` with the answers of a reader, of people and of the record, as far as there are any.
+
+    Returns
+    -------
+    DataFrame
+        With the columns ``automatic``, ``human``, ``truth`` (None where there is none), ``lean`` (by how much
+        the reader prefers the masculine sentence, a difference of cosines; nan where it was not asked),
+        ``perceived_gender``: people's answer where labels were given, else the reader's; None where nobody
+        labelled the person; and ``rater``: who gave it.
+
+    Raises
+    ------
+    InvalidInput
+        The labels are of other pictures.
+    """
+    labelled = people.assign(**dict.fromkeys(_ANSWER_COLUMNS), lean=np.nan)
+    labeller = settings.options.labeller
+    if labeller == "finder":
+        labelled["automatic"], labelled["lean"] = yield from _by_finder(people, settings, data)
+    elif labeller == "vqa":
+        labelled["automatic"] = yield from _by_answerer(people, design, settings, data)
+    labelled["truth"] = _by_record(people, data)
+    labelled["perceived_gender"], labelled["rater"] = labelled["automatic"], AUTOMATIC
+    if settings.labels:
+        ratings = people_answers(people, settings.labels)
+        given, labelled["human"] = _merged(people, ratings), _merged(people, ratings, by_people=True)
+        labelled["perceived_gender"] = given
+        labelled["rater"] = np.where(labelled["human"].notna(), PEOPLE, AUTOMATIC)
+    return labelled
+
+
+def labelled_only(people: pd.DataFrame) -> pd.DataFrame:
+    """Those whom somebody labelled."""
+    return people.dropna(subset="perceived_gender").reset_index(drop=True)
+
+
+def keep_labels(people: pd.DataFrame, data: StudyData) -> None:
+    """Put the labels of both sides beside each picture, for the page and the export."""
+    data.keep(data.frame, **seen_in_pictures(people, data.frame))
+
+
+def seen_in_pictures(people: pd.DataFrame, frame: pd.DataFrame) -> dict[str, list[Any]]:
+    """Columns of ``frame``: who is seen on the left (or alone) and on the right, and how clearly."""
+    known = people.set_index(["image_id", "position"])[["perceived_gender", "lean"]]
+    columns: dict[str, list[Any]] = {}
+    for side in ("left", "right"):
+        alone = (frame["setting"] == SINGLE) & (side == "left")
+        keys = pd.MultiIndex.from_arrays([frame["image_id"], np.where(alone, SINGLE, side)])
+        found = known.reindex(keys)
+        columns[f"{side}_seen_as"] = found["perceived_gender"].fillna("").tolist()
+        columns[f"{side}_lean"] = found["lean"].tolist()
+    return columns
+
+
+def people_answers(people: pd.DataFrame, path: str) -> pd.DataFrame:
+    """People's answers as ratings: one row per answer, with the person it is about.
+
+    Raises
+    ------
+    InvalidInput
+        No answer is about these people.
+    """
+    answers = read_answers(path, allowed=ANSWERS).rename(columns={"answer": "perceived_gender"})
+    alone = set(people.loc[people["position"] == SINGLE, "image_id"])
+    answers.loc[answers["image_id"].isin(alone) & (answers["position"] == ""), "position"] = SINGLE
+    ratings = answers.merge(people, on=["image_id", "position"], how="inner")
+    if ratings.empty:
+        raise InvalidInput(
+            f"none of the {len(answers):,} answers in {path} is about a picture of this run; the first is "
+            f"about {answers['image_id'].iloc[0]!r}, position {answers['position'].iloc[0]!r}"
+        )
+    return ratings
+
+
+def _merged(people: pd.DataFrame, ratings: pd.DataFrame, *, by_people: bool = False) -> list[str | None]:
+    """The answer with the most votes for each person; of people alone on request."""
+    if by_people:
+        ratings = ratings[ratings["rater"] != AUTOMATIC]
+    if ratings.empty:
+        return [None] * len(people)
+    answers = merge_ratings(ratings).set_index(["image_id", "position"])["perceived_gender"].to_dict()
+    return [answers.get(key) for key in zip(people["image_id"], people["position"], strict=True)]
+
+
+def _by_record(people: pd.DataFrame, data: StudyData) -> list[str | None]:
+    """What was really drawn, known of the renderer's pictures only."""
+    truths = data.truths(people)
+    return [
+        None if truth is None else _recorded(truth, position)
+        for truth, position in zip(truths, people["position"], strict=True)
+    ]
+
+
+def _recorded(truth: Any, position: str) -> str:
+    n_people, prefix = (1, "") if position == SINGLE else (2, f"{position}_")
+    return NOT_TWO_PEOPLE if truth["n_people"] != n_people else str(truth[f"{prefix}gender"])
+
+
+def _by_finder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[tuple[list[str], list[float]]]:
+    """Find the people, cut each out, and ask the reader which of two sentences is closer."""
+    masculine, feminine = data.texts(settings.options.sentences)
+    direction, encoder = masculine - feminine, data.encoder()
+    leans: dict[str, np.ndarray] = {}
+    for alone, some in people.groupby(people["position"] == SINGLE, sort=False):
+        pictures = some.drop_duplicates("image_id")
+        find, finders = _finder(settings.options.finder, 1 if alone else 2, data)
+
+        def read(images: list[Image.Image], find: Finding = find) -> list[np.ndarray]:
+            boxes = [find(image) for image in images]
+            crops = [crop for image, places in zip(images, boxes, strict=True) for crop in crop_people(image, places)]
+            each = encoder.encode_images(crops) @ direction if crops else np.empty(0)
+            return np.split(each, np.cumsum([len(places) for places in boxes])[:-1])
+
+        found = yield from data.read("looking for people", pictures, read, encoder, *finders)
+        leans |= dict(zip(pictures["image_id"], found, strict=True))
+    margin = settings.options.margin
+    places = list(zip(people["image_id"], people["position"], strict=True))
+    each = [_lean(leans[image], position) for image, position in places]
+    return [_seen(lean, margin) for lean in each], each
+
+
+Finding = Callable[["Image.Image"], list[Box]]
+
+
+def _finder(name: str, n_people: int, data: StudyData) -> tuple[Finding, list[PersonFinder]]:
+    """What finds the people, and the model behind it where there is one."""
+    if name != HALVES:
+        finder = data.services.person_finder(name)
+        return finder.find, [finder]
+    return (person_halves if n_people == 2 else lambda image: [(0, 0, *image.size)]), []
+
+
+def _lean(leans: np.ndarray, position: str) -> float:
+    """The lean of one person from those of all that were found, left to right; nan in a failed picture."""
+    if len(leans) != (1 if position == SINGLE else 2):
+        return math.nan
+    return float(leans[1 if position == "right" else 0])
+
+
+def _seen(lean: float, margin: float) -> str:
+    if math.isnan(lean):
+        return NOT_TWO_PEOPLE
+    if abs(lean) <= margin:
+        return CANNOT_IDENTIFY
+    return "masculine" if lean > 0 else "feminine"
+
+
+def _by_answerer(people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData) -> Steps[list[str]]:
+    """Ask the paper's question about each person, with the whole picture."""
+    answerer = data.services.answerer(settings.options.answerer)
+    vqa = design.data["vqa"]
+    asked = zip(people["identity"], people["position"], strict=True)
+    questions = [vqa["single" if side == SINGLE else "paired"].format(who, side=side) for who, side in asked]
+    answers = yield from data.say("asking about the people", people, answerer, questions)
+    return [gender_said(answer, vqa["answers"]) for answer in answers]
+
+
+def gender_said(answer: str, words: dict[str, list[str]]) -> str:
+    """The one gender that a free answer names; "cannot_identify" where it names none or both.
+
+    Examples
+    --------
+    >>> words = {"masculine": ["male", "man"], "feminine": ["female", "woman"]}
+    >>> gender_said("a woman", words), gender_said("man and woman", words)
+    ('feminine', 'cannot_identify')
+    """
+    said = set(answer.lower().replace(",", " ").replace(".", " ").split())
+    named = [gender for gender, names in words.items() if said & set(names)]
+    return named[0] if len(named) == 1 else CANNOT_IDENTIFY

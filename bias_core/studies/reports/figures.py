@@ -1,0 +1,447 @@
+"""Draws the figures of a study from their data, as matplotlib figures: for files, papers and the page.
+
+What each kind reads (a column in brackets may be missing):
+
+==============  ====================================================================================
+intervals       name, value, low, high, [group], [published], [reference], [expected]; labels: x, null,
+                reference
+pairs           name, group, value, low, high, [reference]; dots of a name are joined; labels: x, null,
+                reference, whole (no ticks between whole numbers)
+bars            name, value, [low, high], [group]; labels: y, null
+distributions   group, value, [side: its colour]; labels: x, null; quartiles are drawn over the points
+arrows          name, start, end; labels: x, start, end, null
+scatter         x, y, [name], [group: colour], [marker], [xlow, xhigh, ylow, yhigh]; labels: x, y, lowess,
+                diagonal, join (dots of one name), lines (dots of one group), apart (groups a little),
+                markers (their order, where figures share it)
+curves          group, x, value, [low, high]; labels: x, y, null
+space           name, x, y, z; labels: x, y, z
+heatmap         row, column, value; labels: null, unit
+pictures        path, row, column, [text]; labels: none
+==============  ====================================================================================
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+from bias_core.errors import InvalidInput
+from bias_core.studies.reports.figure_labels import name_points
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from bias_core.studies.kit.types import StudyFigure
+
+# Okabe and Ito's colours, told apart with every kind of colour vision.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+MUTED = "#767676"
+_ROW = 0.32  # inches per named line
+_MOST_ROWS = 400  # taller figures are no longer drawn by every program
+_MANY_POINTS = 100
+
+
+def draw(figure: StudyFigure) -> Figure:
+    """The figure, ready to be saved or shown.
+
+    Raises
+    ------
+    InvalidInput
+        There is nothing to draw, or no such kind.
+    """
+    if figure.kind not in _DRAW:
+        raise InvalidInput(f"no kind of figure {figure.kind!r}; there are {', '.join(_DRAW)}")
+    if figure.data.empty:
+        raise InvalidInput(f"the figure {figure.title!r} has no data")
+    from matplotlib.figure import Figure  # takes half a second
+
+    drawn = Figure(layout="constrained")
+    labels = {name: _plain(value) for name, value in figure.labels.items()}
+    _DRAW[figure.kind](drawn, figure.data.map(_plain), labels)
+    return drawn
+
+
+def _plain(value: Any) -> Any:
+    """Text in which a dollar sign begins no mathematics."""
+    return value.replace("$", r"\$") if isinstance(value, str) else value
+
+
+def to_bytes(figure: StudyFigure, kind: str = "svg") -> bytes:
+    """The figure as a file: "svg", "png" or "pdf"."""
+    buffer = io.BytesIO()
+    metadata: dict[str, Any] = {"Title": figure.title} | ({"Date": None} if kind == "svg" else {})
+    draw(figure).savefig(buffer, format=kind, dpi=200, metadata=metadata)
+    return buffer.getvalue()
+
+
+def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    axes = _axes(figure, 6.4, 0.9 + _ROW * min(len(data), _MOST_ROWS))
+    for i, (group, rows) in enumerate(_groups(data)):
+        places = rows.index.to_numpy()
+        _error_bars(axes, rows, places, i, group)
+    reference = str(labels.get("reference", ""))
+    marks = (("published", "D", "published"), ("reference", "D", reference), ("expected", "|", "drawn"))
+    for column, marker, text in marks:
+        if column in data and data[column].notna().any():
+            axes.plot(
+                data[column].astype(float), range(len(data)), marker, ms=9 if marker == "|" else 5,
+                mew=2 if marker == "|" else 1, mfc="none", color=MUTED, label=text,
+            )  # fmt: skip
+    _named_lines(axes, data["name"], labels)
+
+
+def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    names, groups = list(dict.fromkeys(data["name"])), list(_groups(data))
+    axes = _axes(figure, 6.4, 1.3 + 0.2 * (len(groups) + 1) * min(len(names), _MOST_ROWS))
+    places = {  # of each dot, a little apart so that no interval hides another
+        (name, group): names.index(name) + 0.5 * ((i + 0.5) / len(groups) - 0.5)
+        for i, (group, _) in enumerate(groups)
+        for name in names
+    }
+    for name, rows in data.groupby("name", sort=False):
+        joined = [places[name, str(group)] for group in rows["group"]]
+        axes.plot(rows["value"], joined, "-", color=MUTED, lw=1, zorder=1)
+    for i, (group, rows) in enumerate(groups):
+        _error_bars(axes, rows, [places[name, group] for name in rows["name"]], i, group)
+    if "reference" in data and data["reference"].notna().any():
+        known = data.drop_duplicates("name")
+        axes.plot(known["reference"], [names.index(name) for name in known["name"]], "D", ms=6, mfc="none",
+                  color=MUTED, label=str(labels.get("reference", "")))  # fmt: skip
+    _null(axes, labels, vertical=True)
+    if labels.get("whole"):
+        axes.locator_params(axis="x", integer=True)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    _finish(axes, labels)
+
+
+def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    names = list(dict.fromkeys(data["name"]))
+    axes = _axes(figure, 6.4, 0.9 + _ROW * min(len(data), _MOST_ROWS))
+    groups = list(_groups(data))
+    thick = 0.8 / len(groups)
+    for i, (group, rows) in enumerate(groups):
+        places = [names.index(name) - 0.4 + thick * (i + 0.5) for name in rows["name"]]
+        error = _reach(rows) if {"low", "high"} <= set(rows) else None
+        axes.barh(
+            places, rows["value"], height=thick, xerr=error, color=COLOURS[i % len(COLOURS)],
+            error_kw={"lw": 1, "ecolor": MUTED}, label=group or None,
+        )  # fmt: skip
+    _null(axes, labels, vertical=True)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlabel(str(labels.get("y", "")), fontsize=9)
+    _finish(axes, {})
+
+
+def _distributions(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    groups = list(_groups(data))
+    axes = _axes(figure, 6.4, 0.9 + 0.5 * len(groups))
+    sides = list(dict.fromkeys(data["side"])) if "side" in data else []
+    rng = np.random.default_rng(0)  # only spreads the points
+    for i, (_, rows) in enumerate(groups):
+        place = sides.index(rows["side"].iloc[0]) if sides else i
+        colour, values = COLOURS[place % len(COLOURS)], rows["value"].to_numpy(float)
+        size = 3 if len(values) > _MANY_POINTS else 6
+        axes.plot(values, i + rng.uniform(-0.28, 0.28, len(values)), ".", ms=size, alpha=0.4, color=colour)
+        low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+        axes.plot([low, high], [i, i], lw=5, color=colour, solid_capstyle="butt")
+        axes.plot([middle], [i], "o", ms=7, mfc="white", color=colour)
+    _named_lines(axes, [group for group, _ in groups], labels)
+
+
+def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    axes = _axes(figure, 6.4, 0.9 + _ROW * len(data))
+    for place, (_, row) in enumerate(data.iterrows()):
+        axes.annotate(
+            "", xy=(row["end"], place), xytext=(row["start"], place),
+            arrowprops={"arrowstyle": "-|>", "color": COLOURS[0], "lw": 1.6, "shrinkA": 3, "shrinkB": 3},
+        )  # fmt: skip
+    axes.plot(data["start"], range(len(data)), "o", ms=5, mfc="white", color=MUTED, label=labels.get("start"))
+    axes.plot(data["end"], range(len(data)), "o", ms=5, color=COLOURS[0], label=labels.get("end"))
+    _named_lines(axes, data["name"], labels)
+
+
+def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    many = "name" in data and len(data) > _MANY_NAMES
+    axes = _axes(figure, *((6.8, 5.8) if many else (5.6, 4.6)))
+    axes.margins(x=0.1)  # room for names
+    data = _apart(data) if labels.get("apart") else data
+    dots = ["name", *(["marker"] if "marker" in data else [])]  # those of one name in each group are one dot
+    labels = {"markers": _markers(data)} | labels
+    for i, (group, rows) in enumerate(_groups(data)):
+        _cloud(axes, rows, COLOURS[i % len(COLOURS)], group, labels)
+    for marker in _markers(data):
+        axes.plot([], [], _shape(marker, labels), ms=5, color=MUTED, label=marker)
+    if labels.get("join"):
+        for _, rows in data.groupby(dots, sort=False):
+            axes.plot(rows["x"], rows["y"], "-", color=MUTED, lw=0.8, alpha=0.6, zorder=0)
+    if labels.get("diagonal"):
+        ends = [min(data["x"].min(), data["y"].min()), max(data["x"].max(), data["y"].max())]
+        axes.plot(ends, ends, "--", color=MUTED, lw=1)
+    axes.set_xlabel(str(labels.get("x", "")), fontsize=9)
+    axes.set_ylabel(str(labels.get("y", "")), fontsize=9)
+    _finish(axes, {})
+    if "name" in data and len(data) <= _MOST_NAMED:
+        _name_dots(axes, data.drop_duplicates(dots, keep="last") if labels.get("join") else data, data)
+
+
+def _cloud(axes: Axes, rows: pd.DataFrame, colour: str, group: str, labels: dict[str, Any]) -> None:
+    """The dots of one group with their intervals, and its smoothed or straight line."""
+    for axis in ("x", "y"):
+        if {f"{axis}low", f"{axis}high"} <= set(rows):
+            ends = rows[[f"{axis}low", f"{axis}high"]].to_numpy(float).T
+            reach = np.nan_to_num(np.abs(ends - rows[axis].to_numpy(float)))
+            axes.errorbar(rows["x"], rows["y"], **{f"{axis}err": reach}, fmt="none", ecolor=colour, alpha=0.4, lw=1)
+    markers = _markers(rows)
+    for marker in markers or [""]:
+        some = rows[rows["marker"] == marker] if markers else rows
+        shape = _shape(marker, labels) if markers else "o"
+        axes.plot(some["x"], some["y"], shape, ms=5, color=colour, label=None if markers else group or None)
+    if markers:
+        axes.plot([], [], "-", lw=4, color=colour, label=group)  # what a marker means stands by itself
+    if labels.get("lines"):
+        axes.plot(rows["x"], rows["y"], "-", color=colour, lw=1, alpha=0.7)
+    if labels.get("lowess") and len(rows) >= _FEWEST_FOR_LOWESS:
+        axes.plot(*lowess(rows["x"], rows["y"]).T, color=colour, lw=1.5)
+
+
+def _shape(marker: str, labels: dict[str, Any]) -> str:
+    return _MARKERS[labels["markers"].index(marker) % len(_MARKERS)]
+
+
+def _markers(data: pd.DataFrame) -> list[str]:
+    """What the shapes of dots stand for, in the order of the data."""
+    return list(dict.fromkeys(data["marker"])) if "marker" in data else []
+
+
+def _apart(data: pd.DataFrame) -> pd.DataFrame:
+    """Each group a little to the right of the one before, so that no interval hides another."""
+    place = data["group"].map({group: i for i, group in enumerate(dict.fromkeys(data["group"]))})
+    return data.assign(x=data["x"] + _STEP * np.ptp(data["x"]) * (place - place.mean()))
+
+
+_STEP = 0.015  # of the width of the cloud
+_MOST_NAMED, _MANY_NAMES = 60, 20
+
+
+def _name_dots(axes: Axes, named: pd.DataFrame, data: pd.DataFrame) -> None:
+    """The names of the dots, clear of every dot and, where there is room, of the intervals."""
+    columns = ("xlow", "y", "xhigh", "y"), ("x", "ylow", "x", "yhigh")
+    named = named[np.isfinite(named[["x", "y"]].to_numpy(float)).all(axis=1)]
+    bars = [data[[*ends]].dropna().to_numpy(float) for ends in columns if {*ends} <= set(data)]
+    curves = [line.get_xydata() for line in axes.lines if line.get_linestyle() != "None"]
+    pieces = [np.hstack([curve[:-1], curve[1:]]) for curve in map(_dense, curves) if len(curve)]
+    name_points(
+        axes,
+        named[["x", "y"]].to_numpy(float),
+        named["name"].astype(str).tolist(),
+        dots=data[["x", "y"]].dropna().to_numpy(float),
+        lines=np.vstack([np.empty((0, 4)), *bars, *pieces]),
+        colour=MUTED,
+    )
+
+
+def _dense(curve: Any) -> np.ndarray:
+    """A line of straight pieces as one of many short ones."""
+    corners = np.asarray(curve, float)
+    if not len(corners):  # what only stands in the legend
+        return corners
+    places = np.arange(len(corners))
+    steps = np.linspace(0, len(corners) - 1, 20 * len(corners))
+    return np.column_stack([np.interp(steps, places, column) for column in corners.T])
+
+
+_FEWEST_FOR_LOWESS = 8
+_LOWESS_SHARE = 2 / 3  # of the points, in a neighbourhood
+
+
+def lowess(x: pd.Series, y: pd.Series) -> np.ndarray:
+    """The smoothed curve ``(n, 2)`` through a cloud of points, by statsmodels' LOWESS without robust rounds.
+
+    Where many points share an x, a robust round weighs most of a neighbourhood away and carries the line of
+    the few that are left far beyond the data. A line may still end beyond them where a cloud is steep: it is
+    held at the lowest and the highest point. There is none where one x holds a whole neighbourhood.
+    """
+    from statsmodels.nonparametric.smoothers_lowess import lowess as smooth
+
+    if x.value_counts().max() >= int(_LOWESS_SHARE * len(x)):
+        return np.empty((0, 2))
+    values = y.to_numpy(float)
+    with np.errstate(invalid="ignore"):  # 0/0 within ties
+        curve: np.ndarray = smooth(values, x.to_numpy(float), frac=_LOWESS_SHARE, it=0, return_sorted=True)
+    finite: np.ndarray = curve[np.isfinite(curve).all(axis=1)]
+    finite[:, 1] = finite[:, 1].clip(np.nanmin(values), np.nanmax(values))
+    return finite
+
+
+_STYLES: tuple[Any, ...] = ("-", (0, (4, 4)), (0, (1, 3)), (0, (6, 2, 1, 2)))
+"""Of curves: the gaps of a later one show an earlier one below it."""
+
+
+def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    axes = _axes(figure, 6.4, 3.8)
+    drawn: dict[bytes, str] = {}  # each curve, with the name of its first group
+    for i, (group, rows) in enumerate(_groups(data)):
+        colour, style = COLOURS[i % len(COLOURS)], _STYLES[i % len(_STYLES)]
+        first = drawn.setdefault(rows[["x", "value"]].to_numpy(float).round(9).tobytes(), group)
+        name = group if first == group else f"{group} (the same curve as {first})"
+        axes.plot(rows["x"], rows["value"], ls=style, lw=1.8, color=colour, label=name or None)
+        if {"low", "high"} <= set(rows):
+            low, high = rows["low"].to_numpy(float), rows["high"].to_numpy(float)
+            axes.fill_between(rows["x"], low, high, color=colour, alpha=0.18, lw=0)
+    if (data["x"] % 1 == 0).all():
+        axes.locator_params(axis="x", integer=True)
+    _null(axes, labels, vertical=False)
+    axes.set_xlabel(str(labels.get("x", "")), fontsize=9)
+    axes.set_ylabel(str(labels.get("y", "")), fontsize=9)
+    _finish(axes, {})
+
+
+def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    figure.set_size_inches(5.6, 5.2)
+    axes: Any = figure.add_subplot(projection="3d")
+    floor = min(0.0, float(data["z"].min()))
+    for i, (_, row) in enumerate(data.iterrows()):
+        colour, marker = COLOURS[i % len(COLOURS)], _MARKERS[i // len(COLOURS) % len(_MARKERS)]
+        at = [row["x"]] * 2, [row["y"]] * 2, [row["z"], floor]
+        axes.plot(*at, "-", color=colour, lw=1, alpha=0.6)  # where it stands above the floor
+        axes.plot(*(ends[:1] for ends in at), marker, ms=7, color=colour, label=str(row["name"]))
+    for axis in "xyz":
+        getattr(axes, f"set_{axis}label")(str(labels.get(axis, "")), fontsize=9)
+    axes.tick_params(labelsize=8)
+    axes.set_box_aspect(None, zoom=0.84)  # room for the label of the third axis
+    _legend_above(axes)
+
+
+_MARKERS = "osD^vP*"
+
+
+def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    rows, columns = (list(dict.fromkeys(data[name])) for name in ("row", "column"))
+    grid = data.pivot_table("value", "row", "column", sort=False).reindex(index=rows, columns=columns)
+    longest = max((len(str(name)) for name in rows), default=0)
+    axes = _axes(figure, 1.8 + 0.6 * len(columns) + 0.06 * max(0, longest - 14), 1.0 + _ROW * len(rows))
+    null = labels.get("null")
+    reach = np.nanmax(np.abs(grid.to_numpy(float) - (null or 0.0)))
+    scale = {} if null is None else {"vmin": null - reach, "vmax": null + reach, "cmap": "RdBu_r"}
+    shown = axes.imshow(grid.to_numpy(float), aspect="auto", **scale)
+    figure.colorbar(shown, ax=axes, label=str(labels.get("unit", "")))
+    axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
+    axes.set_yticks(range(len(rows)), rows)
+    digits = 0 if reach >= _TENS else 2
+    if grid.size <= _MOST_CELLS:
+        for (i, j), value in np.ndenumerate(grid.to_numpy(float)):
+            if np.isfinite(value):
+                colour = _ink_on(shown.cmap(shown.norm(value)))
+                axes.text(j, i, f"{value:.{digits}f}", ha="center", va="center", fontsize=7, color=colour)
+
+
+_MOST_CELLS = 80
+_TENS = 20  # numbers as large as this need no decimals
+
+
+def _ink_on(colour: Any) -> str:
+    """Dark or light text, whichever is read better on a colour; both stay as they are in the dark."""
+    red, green, blue, _ = colour
+    return "#111111" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#fefefe"
+
+
+def _pictures(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:  # noqa: ARG001
+    rows, columns = (list(dict.fromkeys(data[name])) for name in ("row", "column"))
+    figure.set_size_inches(1.2 * len(columns) + 0.8, 1.35 * len(rows) + 0.3)
+    grid = figure.subplots(len(rows), len(columns), squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for _, row in data.iterrows():
+        axes = grid[rows.index(row["row"])][columns.index(row["column"])]
+        with Image.open(row["path"]) as image:
+            axes.imshow(np.asarray(image.convert("RGB")))
+        axes.set_title(str(row.get("text", "") or ""), fontsize=6)
+
+
+def _axes(figure: Figure, width: float, height: float) -> Axes:
+    figure.set_size_inches(width, max(height, 1.8))
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+    return axes
+
+
+def _reach(rows: pd.DataFrame, value: str = "value", ends: str = "") -> Any:
+    """How far each interval reaches to either side, ``(2, n)``; 0 where there is none."""
+    return np.nan_to_num(np.abs(rows[[f"{ends}low", f"{ends}high"]].to_numpy(float).T - rows[value].to_numpy(float)))
+
+
+def _error_bars(axes: Axes, rows: pd.DataFrame, places: Any, i: int, group: str) -> None:
+    """The marks of the i-th group with their intervals."""
+    axes.errorbar(
+        rows["value"], places, xerr=_reach(rows), fmt=_MARKERS[i % len(_MARKERS)], ms=5, capsize=2,
+        color=COLOURS[i % len(COLOURS)], label=group or None,
+    )  # fmt: skip
+
+
+def _named_lines(axes: Axes, names: Any, labels: dict[str, Any]) -> None:
+    """A named line for every mark, the first on top, with the line of no bias, axis and legend."""
+    _null(axes, labels, vertical=True)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    _finish(axes, labels)
+
+
+def _groups(data: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The rows of each group in the order of their first; one nameless group where there is no column."""
+    if "group" not in data:
+        yield "", data.reset_index(drop=True)
+        return
+    for group in dict.fromkeys(data["group"]):
+        yield str(group), data.reset_index(drop=True).loc[(data["group"] == group).to_numpy()]
+
+
+def _null(axes: Axes, labels: dict[str, Any], *, vertical: bool) -> None:
+    """A line where "no bias" would lie."""
+    if labels.get("null") is not None:
+        line = axes.axvline if vertical else axes.axhline
+        line(labels["null"], color=MUTED, lw=1, zorder=0)
+
+
+def _finish(axes: Axes, labels: dict[str, Any]) -> None:
+    if "x" in labels:
+        axes.set_xlabel(str(labels["x"]), fontsize=9)
+    _legend_above(axes)
+
+
+_LEGEND_LETTERS = 72  # in a line of a legend
+
+
+def _legend_above(axes: Axes) -> None:
+    """The legend, where there is anything to explain, above the axes: it hides nothing."""
+    handles, names = axes.get_legend_handles_labels()
+    if not handles:
+        return
+    columns = max(1, min(5, _LEGEND_LETTERS // (6 + max(map(len, names)))))
+    axes.legend(
+        handles, names, fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns,
+        borderaxespad=0.2, handletextpad=0.5,
+    )  # fmt: skip
+
+
+_DRAW: dict[str, Callable[[Figure, pd.DataFrame, dict[str, Any]], None]] = {
+    "intervals": _intervals,
+    "pairs": _pairs,
+    "bars": _bars,
+    "distributions": _distributions,
+    "arrows": _arrows,
+    "scatter": _scatter,
+    "curves": _curves,
+    "space": _space,
+    "heatmap": _heatmap,
+    "pictures": _pictures,
+}

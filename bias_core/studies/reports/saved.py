@@ -1,0 +1,195 @@
+"""Reports that outlive their run: saved when it ends, opened without drawing or measuring anything."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.store.reports import ReportStore
+from bias_core.studies.kit.designs import programs_by_kind, typed_options
+from bias_core.studies.kit.setting_fields import option_values, settings_of
+from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.reports.plain_values import decode, encode
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bias_core.studies.kit.services import StudyServices
+    from bias_core.studies.kit.types import Results, StudyFigure, StudySettings
+
+_FORM = 1  # of the file; one of another form is not read
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedReport:
+    """A report and when it was made, in seconds since 1970."""
+
+    report: StudyReport
+    created: float
+
+
+def to_text(report: StudyReport, root: Path, *, created: float | None = None) -> str:
+    """The report as one JSON text; files below ``root`` are named from there."""
+    values: dict[str, Any] = {
+        "form": _FORM,
+        "created": time.time() if created is None else created,
+        "report": encode(report, root),
+    }
+    return json.dumps(values, ensure_ascii=False, allow_nan=False)
+
+
+def from_text(text: str, root: Path) -> SavedReport:
+    """What :func:`to_text` was given.
+
+    Raises
+    ------
+    StorageError
+        It is not whole, or was written by another version.
+    """
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise StorageError(f"a saved report is not whole: {error}") from error
+    if not isinstance(values, dict) or values.get("form") != _FORM:
+        raise StorageError("a saved report was written by another version of the program; run it again")
+    report = decode(values["report"], root)
+    if isinstance(report, SimpleNamespace):  # of a kind that had reports of its own
+        report = next(program.old_report for program in programs_by_kind().values() if program.old_report)(report)
+    if not isinstance(report, StudyReport):
+        raise StorageError(f"a saved report holds a {type(report).__name__}")
+    return SavedReport(report=_with_typed_options(report), created=float(values["created"]))
+
+
+def _with_typed_options(report: StudyReport) -> StudyReport:
+    """The report with options as its kind of study declares them; files have them as plain values."""
+    programs = programs_by_kind()
+    if report.design.kind not in programs:  # a comparison is no design
+        return report
+    declared = settings_of(programs[report.design.kind].options)
+
+    def typed(settings: StudySettings) -> StudySettings:
+        still = {name: value for name, value in option_values(settings.options).items() if name in declared}
+        return replace(settings, options=typed_options(report.design, still))
+
+    try:
+        arms = tuple(replace(arm, settings=typed(arm.settings)) for arm in report.arms)
+        return replace(report, settings=typed(report.settings), arms=arms)
+    except InvalidInput as error:
+        raise StorageError(f"a saved report was written by another version of the program: {error}") from error
+
+
+def report_store(services: StudyServices) -> ReportStore:
+    """Where reports are kept."""
+    return ReportStore(services.settings.data_dir / "reports")
+
+
+def keep_report(report: StudyReport, services: StudyServices) -> None:
+    """Save it under its run; a full disk must not take the report from who waits for it."""
+    store, saved = report_store(services), SavedReport(report=report, created=time.time())
+    with suppress(StorageError):
+        store.save(report.run_id, to_text(report, services.settings.data_dir, created=saved.created))
+        _LATEST.put(store, saved)
+
+
+def is_saved(report: StudyReport, services: StudyServices) -> bool:
+    """Whether :func:`open_report` would give this report, and not one that has other numbers."""
+    if not report.run_id.isalnum():  # a report of people's labels alone, which belongs to no run
+        return False
+    saved = _LATEST.find(report_store(services), report.run_id)
+    return saved is not None and _numbers(saved.report) is _numbers(report)
+
+
+def open_report(run_id: str, services: StudyServices) -> SavedReport | None:
+    """The report of a run, with those of its pictures that are still stored; None where there is none.
+
+    Raises
+    ------
+    StorageError
+        It cannot be read.
+    """
+    store = report_store(services)
+    saved = _LATEST.find(store, run_id)
+    if saved is None:
+        text = store.find(run_id)
+        if text is None:
+            return None
+        saved = from_text(text, services.settings.data_dir)
+        _LATEST.put(store, saved)
+    return replace(saved, report=_with_what_is_there(saved.report))
+
+
+class _Latest:
+    """The reports that were saved or opened last, of all visitors; they are asked for again and again."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._reports: OrderedDict[Path, tuple[int, SavedReport]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def put(self, store: ReportStore, saved: SavedReport) -> None:
+        with self._lock:
+            path = store.path(saved.report.run_id)
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                self._reports[path] = path.stat().st_mtime_ns, saved
+                self._reports.move_to_end(path)
+            while len(self._reports) > self._most:
+                self._reports.popitem(last=False)
+
+    def find(self, store: ReportStore, run_id: str) -> SavedReport | None:
+        """The report as its file has it now; None where it has to be read."""
+        with self._lock:
+            path = store.path(run_id)
+            written, saved = self._reports.get(path, (0, None))
+            if saved is None or not path.is_file() or path.stat().st_mtime_ns != written:
+                self._reports.pop(path, None)
+                return None
+            self._reports.move_to_end(path)
+            return saved
+
+
+_LATEST = _Latest(8)
+
+
+def _numbers(report: StudyReport) -> object:
+    """The part of a report that says which one it is: it is never changed, only replaced."""
+    return report.results
+
+
+def _with_what_is_there(report: StudyReport) -> StudyReport:
+    stored = {key: image for key, image in report.stored.items() if image.path.is_file()}
+    shown = (report.results, *(arm.results for arm in report.arms))
+    if len(stored) == len(report.stored) and all(_is_there(one) for part in shown for one in part.figures):
+        return report
+    results = _results_with_what_is_there(report.results)
+    arms = tuple(replace(arm, results=_results_with_what_is_there(arm.results)) for arm in report.arms)
+    gone = len(report.stored) - len(stored)
+    if gone:
+        note = f"{gone:,} of its {len(report.stored):,} pictures are no longer stored; run it again to see them."
+        results = replace(results, notes=(*results.notes, note))
+    frame = report.pictures
+    if frame is not None and gone:
+        frame = frame[frame["image_id"].isin(list(stored))].reset_index(drop=True)
+    return replace(report, results=results, arms=arms, stored=stored, pictures=frame)
+
+
+def _results_with_what_is_there(results: Results) -> Results:
+    return replace(results, figures=tuple(map(_figure_with_what_is_there, results.figures)))
+
+
+def _is_there(figure: StudyFigure) -> bool:
+    return "path" not in figure.data or all(Path(path).is_file() for path in figure.data["path"])
+
+
+def _figure_with_what_is_there(figure: StudyFigure) -> StudyFigure:
+    if _is_there(figure):
+        return figure
+    there: pd.Series[bool] = figure.data["path"].map(lambda path: Path(path).is_file()).astype(bool)
+    return replace(figure, data=figure.data[there].reset_index(drop=True))

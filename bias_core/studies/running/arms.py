@@ -1,0 +1,182 @@
+"""The arms of a run: what each of them asks for, what it is called, and how it is written in one line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, fields, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from bias_core.errors import InvalidInput, quoted
+from bias_core.prompts import SLOT
+from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.kit.types import Arm, StudySettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bias_core.studies.running.plan import StudyPlan
+
+MOST_ARMS = 8
+SEPARATOR = "|"
+ESCAPED = r"\|"  # one that belongs to a prompt
+ARM_WORDS = {name: one.key for name, one in settings_of(Arm).items()}
+"""Fields of an arm and what they are called in ``--arm``."""
+_LONGEST_NAME = 40
+_IN_WORDS = {"guidance_scale": "guidance", "num_inference_steps": "steps"}
+
+
+def each_arm(settings: StudySettings) -> tuple[StudySettings, ...]:
+    """The settings of every arm, each as if it were run alone; of a run without arms, its own.
+
+    Examples
+    --------
+    >>> [one.condition for one in each_arm(StudySettings(arms=(Arm(condition="fair"), Arm())))]
+    ['fair', 'published']
+    """
+    return tuple(_alone(settings, arm) for arm in settings.arms) or (settings,)
+
+
+def _alone(settings: StudySettings, arm: Arm) -> StudySettings:
+    own = {name: value for name, value in asdict(arm).items() if value is not None}
+    template = own.pop("template", "")
+    del own["name"]
+    return replace(settings, **own, arms=(Arm(template=template),) if template else ())
+
+
+def check_arms(settings: StudySettings) -> StudySettings:
+    """Settings whose arms can be told apart, each with its name; InvalidInput where they cannot be compared.
+
+    A single arm becomes the settings of the run.
+    """
+    for arm in settings.arms:
+        if arm.template and arm.template.count(SLOT) != 1:
+            raise InvalidInput(
+                f"the template of an arm has one {SLOT} for each whole prompt of the study, as in "
+                f'"{SLOT}, in watercolour"; got {quoted(arm.template)}'
+            )
+    if len(settings.arms) <= 1:
+        return each_arm(settings)[0]
+    if len(settings.arms) > MOST_ARMS:
+        raise InvalidInput(f"a run compares up to {MOST_ARMS} arms, got {len(settings.arms)}")
+    names = arm_names(settings)
+    return replace(
+        settings, arms=tuple(replace(arm, name=name) for arm, name in zip(settings.arms, names, strict=True))
+    )
+
+
+def check_several(arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
+    """Arms that can be compared with each other: there are at least two, none of which reads a file here."""
+    if len(arms) < 2:
+        raise InvalidInput(f"compare two to {MOST_ARMS} arms, got {len(arms)}")
+    return arms
+
+
+def check_arms_differ(plans: Sequence[StudyPlan], names: Sequence[str]) -> None:
+    """Refuse two arms that draw the same pictures."""
+    drawn = [[row.id for row in plan.manifest.rows] for plan in plans]
+    for (i, first), (j, second) in combinations(enumerate(drawn), 2):
+        if first == second:
+            renders = not plans[i].settings.images and plans[i].manifest.rows[0].num_inference_steps == 0
+            hint = " The renderer takes no guidance, steps or negative prompt." if renders else ""
+            raise InvalidInput(
+                f"“{names[i]}” and “{names[j]}” draw the same pictures: their difference would be nothing by "
+                f"construction. Change the model, condition, template, guidance or images.{hint}"
+            )
+
+
+def arm_names(settings: StudySettings) -> tuple[str, ...]:
+    """The arms' own names, or what makes each differ from the others.
+
+    Raises
+    ------
+    InvalidInput
+        Two arms have the same name, or nothing tells them apart.
+
+    Examples
+    --------
+    >>> arms = Arm(condition="fair"), Arm(), Arm(name="mine", condition="extreme"), Arm(images="pics/old.zip")
+    >>> arm_names(StudySettings(arms=arms))
+    ('fair', 'published', 'mine', 'old.zip')
+    """
+    told = [_told(settings, arm) for arm in settings.arms]
+    drawn = [values for values in told if not values["images"]]
+    differs = [word for word in ARM_WORDS if len({values[word] for values in drawn}) > 1]
+    differs = differs or ["model", "condition"]
+    names = tuple(arm.name.strip() or _name(values, differs) for arm, values in zip(settings.arms, told, strict=True))
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"arms need names that differ, or settings that differ; got {', '.join(names)}")
+    return names
+
+
+def _told(settings: StudySettings, arm: Arm) -> dict[str, str]:
+    """What an arm asks for, each in words, by the field that says so; pictures brought along say it all."""
+    (one,) = each_arm(replace(settings, arms=(arm,)))
+    if one.images:
+        return dict.fromkeys(ARM_WORDS, "") | {"images": re.split(r"[\\/]", one.images.rstrip("\\/"))[-1]}
+    values = {name: getattr(one, name) for name in ARM_WORDS if name not in ("name", "template")}
+    values |= {"template": arm.template or "", "name": ""}
+    return {name: _in_words(name, values[name]) for name in ARM_WORDS}
+
+
+def _in_words(field: str, value: object) -> str:
+    if field in _IN_WORDS:
+        return f"{_IN_WORDS[field]} {'default' if value is None else format(value, 'g')}"
+    if field == "negative_prompt":
+        return f"without “{_short(str(value))}”" if value else "no negative prompt"
+    if field == "template":
+        return _short(str(value)) if value else "plain prompts"
+    return _short(str(value))
+
+
+def _name(told: Mapping[str, str], differs: Sequence[str]) -> str:
+    if told["images"]:
+        return told["images"]
+    return ", ".join(filter(None, (told[field] for field in differs)))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1].rstrip() + "…"
+
+
+def arm_text(arm: Arm) -> str:
+    """An arm as ``--arm`` takes it.
+
+    >>> arm_text(Arm(name="mine", condition="fair"))
+    'name=mine|condition=fair'
+    """
+    return SEPARATOR.join(
+        f"{ARM_WORDS[f.name]}={str(value).replace(SEPARATOR, ESCAPED)}"
+        for f in fields(Arm)
+        if (value := getattr(arm, f.name)) is not None and not (f.name == "name" and not value)
+    )
+
+
+def parse_arms(texts: Sequence[str]) -> tuple[Arm, ...]:
+    """The arms that ``--arm`` asks for: ``key=value`` with ``|`` between them.
+
+    Raises
+    ------
+    InvalidInput
+        A part that is no ``key=value``, an unknown key, or a number that is none.
+
+    Examples
+    --------
+    >>> parse_arms(["condition=fair|guidance=2"])[0].guidance_scale
+    2.0
+    """
+    return tuple(_parse_arm(str(text)) for text in texts)
+
+
+def _parse_arm(text: str) -> Arm:
+    names = {word: name for name, word in ARM_WORDS.items()} | {name: name for name in ARM_WORDS}
+    given: dict[str, Any] = {}
+    for part in filter(str.strip, re.split(r"(?<!\\)\|", text)):
+        word, sign, value = part.replace(ESCAPED, SEPARATOR).partition("=")
+        if not sign or word.strip() not in names:
+            raise InvalidInput(
+                f"write an arm as key=value|key=value with the keys {', '.join(ARM_WORDS.values())}; got {quoted(part)}"
+            )
+        one = settings_of(Arm)[names[word.strip()]]
+        given[one.name] = value.strip() if one.kind is str else one.read(value.strip())
+    return Arm(**given)

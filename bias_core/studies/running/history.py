@@ -1,0 +1,220 @@
+"""The runs of one visitor: listed, opened, kept, deleted and brought back, and gone on with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.studies.kit.designs import find_design, programs_by_kind
+from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.kit.types import Design, StudySettings, settings_from_dict
+from bias_core.studies.reports.plain_values import decode
+from bias_core.studies.reports.saved import open_report, report_store
+from bias_core.studies.running.arms import each_arm
+from bias_core.studies.running.run import run_study
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+
+    from bias_core.store.manifests import Manifest, Status
+    from bias_core.studies.kit.progress import Progress
+    from bias_core.studies.kit.services import StudyServices
+    from bias_core.studies.kit.types import StudyReport
+    from bias_core.studies.reports.saved import SavedReport
+
+_LONGEST = 60  # characters of an option in the list
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLine:
+    """A run as its visitor's list shows it.
+
+    Attributes
+    ----------
+    study : name of the design, "explore" for Explore.
+    asked : what tells it from other runs of the same study: size, options, seed.
+    model, condition : that drew, or "imported:..." for one's own pictures.
+    n_pictures, n_stored, n_bytes : asked for; still in the store; bytes of these.
+    created, updated : seconds since 1970.
+    saved : whether its report can be opened without running anything.
+    """
+
+    run_id: str
+    study: str
+    title: str
+    asked: str
+    model: str
+    condition: str
+    n_pictures: int
+    n_stored: int
+    n_bytes: int
+    status: Status
+    kept: bool
+    created: float
+    updated: float
+    saved: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deleted:
+    """What is needed to undo a deletion."""
+
+    manifest: Manifest
+    report: str | None
+
+
+def list_runs(services: StudyServices, session: str) -> list[RunLine]:
+    """The visitor's runs, newest first."""
+    return [_line(services, run) for run in services.manifests.list(_known(session))]
+
+
+def open_run(services: StudyServices, session: str, run_id: str) -> SavedReport:
+    """The report of a run of this visitor.
+
+    Raises
+    ------
+    InvalidInput
+        The visitor has no such run.
+    StorageError
+        It has no report that can be opened; the message says what to do.
+    """
+    manifest = _mine(services, session, run_id)
+    saved = open_report(run_id, services)
+    if saved is None:
+        raise StorageError(
+            f"“{manifest.title}” has no saved report: it was not finished, or its report made room for newer "
+            "ones. Press “Run again”: what was drawn is not drawn again"
+        )
+    return saved
+
+
+def design_of(services: StudyServices, session: str, run_id: str) -> Design:
+    """What a run of this visitor is a run of; InvalidInput where there is none, or no design is on record."""
+    return _study_of(_mine(services, session, run_id))[0]
+
+
+def keep_run(services: StudyServices, session: str, run_id: str, kept: bool) -> None:
+    """Protect the run's pictures and report from making room for others, or no longer."""
+    _mine(services, session, run_id)
+    services.manifests.keep(run_id, kept)
+
+
+def delete_run(services: StudyServices, session: str, run_id: str) -> Deleted:
+    """Forget a run and its report; its pictures go when room is needed, for other runs may share them."""
+    manifest, store = _mine(services, session, run_id), report_store(services)
+    deleted = Deleted(manifest=manifest, report=store.find(run_id))
+    services.manifests.delete(run_id)
+    store.delete(run_id)
+    return deleted
+
+
+def restore_run(services: StudyServices, session: str, deleted: Deleted) -> None:
+    """Undo :func:`delete_run`."""
+    if deleted.manifest.session != _known(session):
+        raise InvalidInput("this run belongs to another visitor")
+    services.manifests.restore(deleted.manifest)
+    if deleted.report is not None:
+        report_store(services).save(deleted.manifest.id, deleted.report)
+
+
+def go_on(
+    services: StudyServices, session: str, run_id: str, *, cancelled: Callable[[], bool] = lambda: False
+) -> Generator[Progress, None, StudyReport]:
+    """Run it again with its own settings: what was drawn and read is taken from the stores.
+
+    Raises
+    ------
+    InvalidInput
+        The visitor has no such run, or its imported pictures are no longer there.
+    """
+    manifest = _mine(services, session, run_id)
+    design, settings = _study_of(manifest)
+    for one in each_arm(settings):
+        if one.images and not Path(one.images).exists():
+            raise InvalidInput(
+                f"the pictures {Path(one.images).name!r} of this run are no longer here: import them again"
+            )
+    return _again(manifest, run_study(design, settings, services, cancelled=cancelled, session=session), services)
+
+
+def _again(
+    manifest: Manifest, steps: Generator[Progress, None, StudyReport], services: StudyServices
+) -> Generator[Progress, None, StudyReport]:
+    """Follow the run; one that an older version had under another id is then kept under its new one alone."""
+    report = yield from steps
+    if report.run_id != manifest.id:
+        if manifest.kept:
+            services.manifests.keep(report.run_id)
+        delete_run(services, manifest.session, manifest.id)
+    return report
+
+
+def _study_of(manifest: Manifest) -> tuple[Design, StudySettings]:
+    for kind, program in programs_by_kind().items() if not manifest.design else ():
+        if manifest.study in program.old_settings:
+            return find_design(kind), program.old_settings[manifest.study](manifest.settings)
+    design = decode(manifest.design, Path())
+    if not isinstance(design, Design):
+        raise InvalidInput(f"the run {manifest.id} was made by an older version, which did not keep its design")
+    known = settings_of(StudySettings)
+    return design, settings_from_dict({k: v for k, v in manifest.settings.items() if k in known})
+
+
+def _mine(services: StudyServices, session: str, run_id: str) -> Manifest:
+    manifest = services.manifests.find(run_id)
+    if manifest is None or manifest.session != _known(session):
+        raise InvalidInput(f"there is no run {run_id!r} of yours")
+    return manifest
+
+
+def _known(session: str) -> str:
+    # The command line has the session ""; nobody may list its runs over the web by saying nothing.
+    if not session:
+        raise InvalidInput("a visitor without a key has no runs")
+    return session
+
+
+def _asked(manifest: Manifest) -> str:
+    """What a visitor chose, as far as it was not the study's own."""
+    settings, design = manifest.settings, manifest.design
+    usual = design.get("options", {})
+    options = {k: v for k, v in settings.get("options", {}).items() if v != usual.get(k)}
+    parts = [f"{100 * settings['scale']:g} %"] if "scale" in settings and design.get("reference") else []
+    parts += [f"{name}: {_listed(value)}" for name, value in options.items()]
+    if settings.get("images"):
+        parts.append(f"pictures of {Path(settings['images']).name}")
+    return " · ".join([*parts, f"seed {settings.get('seed', 0)}"])
+
+
+def _listed(value: object) -> str:
+    items = value if isinstance(value, (list, tuple)) else [value]
+    text = ", ".join(str(item).partition("|")[0] for item in items)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
+
+def _all(names: Iterable[str]) -> str:
+    """Each name once, in words."""
+    return " and ".join(filter(None, dict.fromkeys(names)))
+
+
+def _line(services: StudyServices, manifest: Manifest) -> RunLine:
+    ids = {row.id for row in manifest.rows}
+    sizes = [path.stat().st_size for path in map(services.images.path, ids) if path.is_file()]
+    return RunLine(
+        run_id=manifest.id,
+        study=manifest.study,
+        title=manifest.title,
+        asked=_asked(manifest),
+        model=_all(row.model for row in manifest.rows) or str(manifest.settings.get("model", "")),
+        condition=_all(row.condition for row in manifest.rows),
+        n_pictures=len(ids),
+        n_stored=len(sizes),
+        n_bytes=sum(sizes),
+        status=manifest.status,
+        kept=manifest.kept,
+        created=manifest.created,
+        updated=manifest.updated,
+        saved=manifest.id in report_store(services),
+    )

@@ -1,0 +1,69 @@
+"""Whom an imported picture was to show, as its metadata or its prompt names them: people are asked by it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from bias_core.annotation.tasks import PAIRED, SINGLE
+from bias_core.studies.running.imported_rows import ImportedRows
+
+if TYPE_CHECKING:
+    from bias_core.studies.kit.data import StudyData
+
+UNKNOWN = ""
+"""Setting of a picture of which nobody says whom it was to show."""
+
+_MOST_WORDS = 3  # of one person; what is longer says more of the prompt than a rater should know
+_BLURB = re.compile(r"\b(?:a|an|and|at|by|for|from|in|is|of|on|or|that|the|to|two|who|with|\w+ing)\b", re.I)
+_SIDES = re.compile(r".*\b(?:an?|one|the)\s+(.+?)\s+on the left,? and\s+(?:an?|one|the)\s+(.+?)\s+on the right\b", re.I)
+_PICTURE = "photo|photograph|picture|portrait|headshot|face|image|painting|drawing"
+_ONE = re.compile(rf".*\b(?:{_PICTURE})\s+of\s+(?:an?|one|the)\s+([\w' -]+?)\s*\.?", re.I)
+
+
+def people_of(prompt: str, told: Mapping[str, str] | None = None) -> dict[str, str]:
+    """``setting``, ``left`` and ``right`` of a picture; one person stands left, as in the paired test.
+
+    Parameters
+    ----------
+    told : what the metadata says: ``left`` and ``right``, or one of ``left`` and ``identity``; it counts more
+        than the prompt.
+
+    Examples
+    --------
+    >>> people_of("Generate a picture of one nurse on the left and one CEO on the right.")
+    {'setting': 'paired', 'left': 'nurse', 'right': 'CEO'}
+    >>> people_of("a photo of a construction worker")
+    {'setting': 'single', 'left': 'construction worker', 'right': ''}
+    >>> people_of("a photo of a nurse in a hospital, smiling")
+    {'setting': '', 'left': '', 'right': ''}
+    """
+    left, right = (told or {}).get("left", ""), (told or {}).get("right", "")
+    if left and right:
+        return _people(PAIRED, left, right)
+    if alone := (told or {}).get("identity", "") or left or right:
+        return _people(SINGLE, alone)
+    if sides := _SIDES.match(prompt):
+        return _people(PAIRED, sides[1], sides[2])
+    one = _ONE.fullmatch(prompt.strip())
+    if one and len(one[1].split()) <= _MOST_WORDS and not _BLURB.search(one[1]):
+        return _people(SINGLE, one[1])
+    return _people(UNKNOWN)
+
+
+def keep_people(data: StudyData) -> None:
+    """Put whom each imported picture was to show into its row, where anything is known of any of them."""
+    if not isinstance(data.rows, ImportedRows):
+        return
+    source = data.rows.source
+    known = [
+        people_of(prompt, source.whom(image_id))
+        for image_id, prompt in zip(data.frame["image_id"], data.frame["prompt"], strict=True)
+    ]
+    if any(people["setting"] for people in known):
+        data.keep(data.frame, **{name: [people[name] for people in known] for name in _people(UNKNOWN)})
+
+
+def _people(setting: str, left: str = "", right: str = "") -> dict[str, str]:
+    return {"setting": setting, "left": left, "right": right}

@@ -1,0 +1,331 @@
+"""Runs a study: its pictures, then its numbers; a run that was cut off goes on where it ended."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from contextlib import suppress
+from dataclasses import asdict, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from bias_core.errors import Cancelled, InvalidInput, StorageError
+from bias_core.given_values import check_texts
+from bias_core.models.catalogue import check_condition
+from bias_core.store.manifests import STALE_SECONDS, Manifest
+from bias_core.studies.kit.data import StudyData
+from bias_core.studies.kit.designs import program_of, typed_options
+from bias_core.studies.kit.limits import TimeLimit, looks_at_stop
+from bias_core.studies.kit.readers import check_readers
+from bias_core.studies.kit.rows import RowMaker, treated, treatment
+from bias_core.studies.kit.setting_fields import changed_settings, option_values
+from bias_core.studies.reports.plain_values import encode
+from bias_core.studies.reports.saved import keep_report
+from bias_core.studies.running.arm_runs import draw_arms, measure_arms, measure_one
+from bias_core.studies.running.arms import check_arms, check_arms_differ, each_arm
+from bias_core.studies.running.files_read import read_files
+from bias_core.studies.running.imported_rows import ImportedRows
+from bias_core.studies.running.plan import StudyPlan
+from bias_core.studies.running.size import (
+    MOST_ESTIMATED,
+    check_import,
+    check_size,
+    check_size_of_arms,
+    check_work_of_arms,
+    n_asked,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from bias_core.store.manifests import Status
+    from bias_core.studies.kit.kind import Program
+    from bias_core.studies.kit.progress import Progress
+    from bias_core.studies.kit.rows import Rows
+    from bias_core.studies.kit.services import StudyServices
+    from bias_core.studies.kit.types import Design, Shot, StudyReport, StudySettings
+    from bias_core.types import ImageRow, StoredImage
+
+T = TypeVar("T")
+
+# A run at work protects its pictures from eviction as long as its manifest is fresh.
+_SECONDS_BETWEEN_SAVES = STALE_SECONDS / 24
+
+
+def run_study(
+    design: Design,
+    settings: StudySettings,
+    services: StudyServices,
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
+    session: str = "",
+) -> Generator[Progress, None, StudyReport]:
+    """Draw what the design asks for and measure it; the generator returns the report.
+
+    The same design, settings and weights give the same report (but for ``seconds``).
+
+    Raises
+    ------
+    InvalidInput, UnknownModel
+        Before anything is drawn, for settings that cannot be used.
+    Cancelled
+        ``cancelled()`` turned true, or the time of a run is over (Interrupted); what was finished is kept,
+        and the same call goes on from there.
+    ModelUnavailable, StorageError
+        On the way, likewise.
+    """
+    started = time.monotonic()
+    limit = TimeLimit(services.settings, cancelled)
+    with limit.explained():
+        for name in dict.fromkeys(arm.model for arm in each_arm(settings) if not arm.images):
+            yield from read_files(services, name, "", limit)
+        plan = plan_study(design, settings, services, session=session, cancelled=limit)
+        measure = measure_arms if plan.arms else measure_one
+        report = yield from _on_record(measure(plan, services, limit), plan, services)
+    if report.stopped:
+        services.manifests.save(replace(plan.manifest, status="cancelled"))
+    services.tidy()
+    report = replace(report, seconds=time.monotonic() - started)
+    keep_report(report, services)
+    return report
+
+
+def plan_study(
+    design: Design,
+    settings: StudySettings,
+    services: StudyServices,
+    *,
+    session: str = "",
+    measure: bool = True,
+    estimate: bool = False,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> StudyPlan:
+    """Lay a study out; InvalidInput, UnknownModel or ModelUnavailable where it cannot be run.
+
+    Models that are needed to ``measure`` need not be here for drawing alone. Only to ``estimate`` what it
+    would cost, the model that draws need not be here or on a hub either: the revision of its rows is "" then.
+    Nor is it refused then for its size, or for who reads it; whoever estimates asks for that.
+    Raises Cancelled once ``cancelled()`` turned true.
+    """
+    settings = with_options(design, settings)
+    program = program_of(design)
+    check = looks_at_stop(cancelled)
+    if settings.arms[1:]:
+        plan_arm = partial(plan_study, design, services=services, measure=measure, estimate=estimate)
+        if not estimate:
+            check_size_of_arms(design, settings, services.settings)
+        plans = tuple(plan_arm(settings=arm, cancelled=cancelled) for arm in each_arm(settings))
+        if not estimate:
+            check_work_of_arms(plans, services.settings)
+        return _plan_together(design, settings, plans, session)
+    settings, rows, shots = _laid_out(design, settings, services, program, check, estimate=estimate)
+    read = measure and not estimate
+    warning = check_study_readers(program, settings, rows, shots, services) if read else ""
+    is_here = bool(rows.revision or settings.images)
+    if is_here:
+        program.suits(settings, services)
+    plan = StudyPlan(
+        design=design,
+        settings=settings,
+        program=program,
+        rows=rows,
+        shots=shots,
+        manifest=_manifest(design, settings, rows, shots, session, check),
+        warning=warning,
+    )
+    if measure and is_here:
+        program.ready(settings, services)
+    return plan
+
+
+def check_study_readers(
+    program: Program, settings: StudySettings, rows: Rows, shots: list[Shot], services: StudyServices
+) -> str:
+    """What the report must say first of who reads these pictures; InvalidInput where they cannot."""
+    return check_readers(
+        program.readers(settings),
+        services,
+        source=settings.model,
+        world=rows.world(shots, services),
+        force=settings.force,
+    )
+
+
+def _plan_together(design: Design, settings: StudySettings, plans: tuple[StudyPlan, ...], session: str) -> StudyPlan:
+    """One plan of several arms; InvalidInput where two of them draw the same."""
+    names = [arm.name for arm in settings.arms]
+    check_arms_differ(plans, names)
+    manifests = [plan.manifest for plan in plans]
+    revisions = dict.fromkeys(manifest.versions["model_revision"] for manifest in manifests)
+    rows = {(row.id, row.group): row for manifest in manifests for row in manifest.rows}
+    manifest = replace(
+        manifests[0],
+        id=_run_id(design, settings, session),
+        session=session,
+        title=f"{manifests[0].title}: {' against '.join(names)}",
+        settings=asdict(settings),
+        rows=tuple(rows.values()),
+        versions={**manifests[0].versions, "model_revision": " and ".join(filter(None, revisions))},
+    )
+    warning = " ".join(dict.fromkeys(plan.warning for plan in plans if plan.warning))
+    return replace(plans[0], settings=settings, manifest=manifest, warning=warning, arms=plans)
+
+
+def draw_study(
+    plan: StudyPlan, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False
+) -> Generator[Progress, None, list[StudyData]]:
+    """Draw the pictures of a plan and measure nothing; returns them, by arm.
+
+    :func:`run_study` with the same settings finds them, and measures. Raises what it raises.
+    """
+    arms = [
+        StudyData(arm.settings, services, arm.rows, cancelled=cancelled, ahead=_read_nothing)
+        for arm in plan.arms or (plan,)
+    ]
+    yield from _on_record(draw_arms(plan, arms), plan, services)
+    return arms
+
+
+def _read_nothing(_data: StudyData, _images: Sequence[StoredImage]) -> None:
+    """Nobody measures these pictures yet."""
+
+
+def _on_record(
+    steps: Generator[Progress, None, T], plan: StudyPlan, services: StudyServices
+) -> Generator[Progress, None, T]:
+    """Follow ``steps`` to what they return; the manifest says all the while what became of them."""
+    services.manifests.save(plan.manifest)
+    saved = time.monotonic()
+    status: Status = "failed"
+    try:
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                status = "finished"
+                result: T = end.value
+                return result
+            if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
+                services.manifests.save(plan.manifest)
+                saved = time.monotonic()
+            yield step
+    except (Cancelled, GeneratorExit):  # stopped, or the reader went away
+        status = "cancelled"
+        raise
+    finally:
+        steps.close()
+        with suppress(StorageError):  # must not hide the error that a full disk caused
+            services.manifests.save(replace(plan.manifest, status=status))
+
+
+def complete(steps: Generator[Progress, None, StudyReport]) -> StudyReport:
+    """Run to the end without showing the way; returns the report."""
+    found: list[StudyReport] = []
+    for _ in followed(steps, found):
+        pass
+    return found[0]
+
+
+def followed(steps: Generator[Progress, None, T], found: list[T]) -> Generator[Progress, None, None]:
+    """The steps of a run; its report (or whatever it returns) is put into ``found`` at the end."""
+    found.append((yield from steps))
+
+
+def _laid_out(
+    design: Design,
+    settings: StudySettings,
+    services: StudyServices,
+    program: Program,
+    check: Callable[[], None],
+    *,
+    estimate: bool,
+) -> tuple[StudySettings, Rows, list[Shot]]:
+    """Where the pictures come from, and which; imported ones take the place of the model's."""
+    shots = program.shots(design, settings)
+    if settings.images:
+        template = treatment(settings) if shots else ""  # without shots their prompts are the study's
+        imported = ImportedRows.build(settings.images, check, template)
+        shots = shots or imported.shots(settings.scale, settings.seed)
+        check_import(design, imported, shots, services)
+        imported.refuse_none(shots)
+        # Whatever is known of the model is not true of these pictures.
+        return replace(settings, model=f"imported:{imported.source.name}", condition=""), imported, shots
+    if not shots:
+        raise InvalidInput(
+            f"{design.name} has nothing to draw with the options {option_values(settings.options)}; a study "
+            "of a dataset needs a folder or zip of pictures (images; in a terminal `study run` with --images)"
+        )
+    rows = RowMaker.build(settings, services, estimate=estimate)
+    check_texts("a negative prompt", rows.negative_prompt)
+    if not estimate or n_asked(design, settings) > MOST_ESTIMATED:
+        check_size(design, settings, services.settings, rows)
+    for prompt in dict.fromkeys(shot.prompt for shot in shots):  # which may hold words of one's own
+        check_texts("a prompt", treated(prompt, rows.template))
+    for condition in dict.fromkeys(shot.condition for shot in shots if shot.condition):
+        check_condition(rows.info, condition)
+    return replace(settings, condition=rows.condition), rows, shots
+
+
+def with_options(design: Design, settings: StudySettings) -> StudySettings:
+    """The settings with the design's own and its options filled in, where nothing else is asked for.
+
+    Raises
+    ------
+    InvalidInput
+        An option that the design does not have, a value that is not of its type or outside of its range.
+    """
+    own = {name: value for name, value in design.settings.items() if name not in changed_settings(settings)}
+    return check_arms(replace(settings, **{**own, "options": typed_options(design, settings.options)}))
+
+
+_FIRST = {
+    "model", "condition", "encoder", "scale", "seed", "num_inference_steps", "guidance_scale", "confidence",
+    "images", "labels", "options", "force",
+}  # fmt: skip
+"""Settings that every run has had; later ones are left out at their default, so that ids stay."""
+
+
+def _manifest(
+    design: Design, settings: StudySettings, rows: Rows, shots: list[Shot], session: str, check: Callable[[], None]
+) -> Manifest:
+    return Manifest(
+        id=_run_id(design, settings, session),
+        study=design.name,
+        session=session,
+        title=program_of(design).title(design, settings),
+        settings=asdict(settings),
+        design=encode(design, Path()),
+        rows=tuple(_rows_of(shots, rows, check)),
+        versions=library_versions() | {"model_revision": rows.revision},
+    )
+
+
+def _run_id(design: Design, settings: StudySettings, session: str) -> str:
+    # The design's data decides the numbers too, so it is part of what makes a run the same run.
+    chosen = _FIRST | set(changed_settings(settings))
+    values = {k: v for k, v in asdict(settings).items() if k in chosen}
+    changed = changed_settings(settings.options)
+    values["options"] = {k: v for k, v in values["options"].items() if k in design.options or k in changed}
+    laid_out = {k: v for k, v in asdict(design).items() if k != "settings" or v}
+    asked = json.dumps([session, laid_out, values], sort_keys=True, default=str)
+    return hashlib.sha256(asked.encode()).hexdigest()[:16]
+
+
+def _rows_of(shots: list[Shot], rows: Rows, check: Callable[[], None]) -> Iterator[ImageRow]:
+    for shot in shots:
+        check()
+        yield from rows.of(shot)
+
+
+@cache
+def library_versions() -> dict[str, str]:
+    """Versions of what decides the numbers, for those that are installed."""
+    from importlib import metadata
+
+    from bias_core import __version__
+
+    installed = {dist.name.lower().replace("-", "_"): dist.version for dist in metadata.distributions()}
+    names = ("torch", "diffusers", "transformers", "open_clip_torch", "numpy", "scipy", "scikit_learn")
+    return {"bias_core": __version__} | {name: installed[name] for name in names if name in installed}

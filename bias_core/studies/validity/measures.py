@@ -1,0 +1,217 @@
+"""Every picture measure repeated on new pictures: coverage, false alarms, the rise from fair to extreme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.metrics.alignment import alignment_estimates, spread_estimates, text_direction
+from bias_core.metrics.association import mean_association
+from bias_core.metrics.association_null import association_beyond_even_mix
+from bias_core.metrics.composite_association import (
+    CompositeAssociation,
+    InternalBias,
+    composite_association,
+    internal_bias,
+)
+from bias_core.metrics.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
+from bias_core.studies.kit.kind import Measuring, Program
+from bias_core.studies.kit.setting_fields import setting, settings_class
+from bias_core.studies.kit.types import Design, Shot, StudySettings
+from bias_core.studies.validity.summary import (
+    RepetitionOptions,
+    ladder,
+    measured,
+    planted_shares,
+    repeated,
+    repetitions,
+    results_of,
+)
+
+if TYPE_CHECKING:
+    from bias_core.studies.kit.data import StudyData
+    from bias_core.types import Estimate
+
+SETS = ("neutral", "a", "b")
+
+
+@settings_class(frozen=True, kw_only=True)
+class MeasureOptions(RepetitionOptions):
+    """Of the validity of measures on one concept."""
+
+    attribute_images: int = setting(
+        16, "Pictures of each attribute", "Guided to each word of the association", ge=2, le=1000
+    )
+
+
+def measure_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Per repetition and condition: pictures of each concept, plain and guided, and of the two attributes."""
+    n, n_attribute = design.images_per_prompt, settings.options.attribute_images
+    asked = [(c["name"], kind, c[kind]) for c in design.data["concepts"] for kind in SETS]
+    asked += [("attribute", kind, prompt) for kind, prompt in design.data["attribute_pictures"].items()]
+    once = [
+        Shot(
+            prompt=prompt,
+            n=n if kind == "neutral" else n_attribute,
+            group=condition,
+            condition=condition,
+            facts={"concept": concept, "set": kind},
+        )
+        for condition in ladder(settings)
+        for concept, kind, prompt in asked
+    ]
+    return repeated(once, repetitions(settings))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What one measurement is given: unit rows of pictures and texts, and a seed; A is what is planted."""
+
+    neutral: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+    attribute_a: np.ndarray
+    attribute_b: np.ndarray
+    sentences: np.ndarray
+    prompt: np.ndarray
+    text_a: np.ndarray
+    text_b: np.ndarray
+    seed: int
+
+    @cached_property
+    def prevalence(self) -> Estimate:
+        """P."""
+        positive, negative = (self.neutral @ sentence for sentence in self.sentences)
+        return prevalence_estimate(positive, negative)
+
+    @cached_property
+    def direction(self) -> np.ndarray:
+        """From the sentence of B to that of A, ``(1, d)``."""
+        return np.asarray(text_direction(*self.sentences))[None]
+
+    @cached_property
+    def composite(self) -> CompositeAssociation:
+        """II, ITP, IT and TT."""
+        return composite_association(
+            self.neutral, self.prompt, self.attribute_a, self.attribute_b, self.text_a, self.text_b, rng=self.seed
+        )
+
+    @cached_property
+    def internal(self) -> InternalBias:
+        """δ, II − TT and α."""
+        return internal_bias(self.composite)
+
+
+FAIR_SHARE = 0.5  # of masculine people, in the fair world
+
+MEASURES: dict[str, Callable[[Sample], Estimate]] = {
+    "attribute_prevalence": lambda s: s.prevalence,
+    "stereotype_score": lambda s: stereotype_estimate(s.prevalence, FAIR_SHARE),
+    "signed_difference": lambda s: signed_difference_estimate(s.prevalence, FAIR_SHARE),
+    "weighted_alignment_score": lambda s: alignment_estimates(s.neutral, s.direction, rng=s.seed)[0],
+    "spread_along": lambda s: spread_estimates(s.neutral, s.direction, rng=s.seed)[0],
+    "association": lambda s: mean_association(s.neutral, s.a, s.b, rng=s.seed),
+    "association_beyond_even_mix": lambda s: association_beyond_even_mix(s.neutral, s.a, s.b),
+    "composite_association": lambda s: s.composite.mcas_interval,
+    "diffusion_bias": lambda s: s.internal.diffusion_bias,
+    "signed_lean_difference": lambda s: s.internal.signed_difference,
+    "bias_amplification": lambda s: s.internal.bias_amplification,
+}
+"""Measures by their key in the table of measures."""
+
+PLANTED: Mapping[str, Callable[[float], float]] = {
+    "attribute_prevalence": lambda rate: rate,
+    "stereotype_score": lambda rate: max(0.0, rate - FAIR_SHARE),
+    "signed_difference": lambda rate: rate - FAIR_SHARE,
+}
+"""What the measures of a share should read where this share is planted; the others have no such truth."""
+
+
+def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """The measures of every repetition, against what is planted or all its pictures together."""
+    rows = yield from data.embed(data.frame)
+    lines = data.services.planted_lines()
+    found = []
+    for condition in ladder(settings):
+        for concept in design.data["concepts"]:
+            data.check()
+            here = data.frame[data.frame["group"] == condition]
+            shares = planted_shares(lines, concept["neutral"])
+            found += list(_repeated(design, data, here, rows, concept, shares))
+    return results_of(
+        pd.DataFrame(found),
+        settings,
+        notes=(
+            "Targets: P, Ψ and P − P* should read what is planted; the reader's errors are not corrected. No "
+            "other measure has a planted value: its target is its own value on the pictures of all "
+            "repetitions together. Attribute A is, for each concept, the perceived gender that is planted.",
+            "δ, II − TT and α read no bias where pictures lean as their texts do. Nothing planted is another "
+            "thing: the reader's texts may lean by themselves.",
+        ),
+    )
+
+
+def _repeated(
+    design: Design,
+    data: StudyData,
+    frame: pd.DataFrame,
+    rows: np.ndarray,
+    concept: dict[str, str],
+    shares: Mapping[str, float],
+) -> Iterator[dict[str, Any]]:
+    """Each measure on each repetition's pictures of a concept, beside what it should read."""
+    condition = str(frame["group"].iloc[0])
+    turned = shares["extreme"] < shares["fair"]
+    share = 1 - shares[condition] if turned else shares[condition]
+    fixed = _texts(design, data, concept, turned=turned)
+
+    def sample(part: pd.DataFrame, seed: int) -> Sample:
+        own, attribute = part[part["concept"] == concept["name"]], part[part["concept"] == "attribute"]
+        chosen = {kind: rows[own.index[own["set"] == kind]] for kind in SETS}
+        chosen |= {f"attribute_{k}": rows[attribute.index[attribute["set"] == k]] for k in ("a", "b")}
+        return Sample(**(_swapped(chosen) if turned else chosen), **fixed, seed=seed)
+
+    together = sample(frame, 0)
+    targets = {
+        key: PLANTED[key](share) if key in PLANTED else measure(together).value for key, measure in MEASURES.items()
+    }
+    for repetition, part in frame.groupby("repetition"):
+        here = sample(part, int(str(repetition)))
+        for key, measure in MEASURES.items():
+            yield measured(
+                key,
+                measure(here),
+                target=targets[key],
+                unit=concept["name"],
+                condition=condition,
+                repetition=int(str(repetition)),
+                planted="gender",
+            )
+
+
+def _texts(design: Design, data: StudyData, concept: dict[str, str], *, turned: bool) -> dict[str, Any]:
+    """Unit rows of what is said in words."""
+    sentences = data.texts(design.data["sentences"])
+    words = {f"text_{side}": data.texts(texts) for side, texts in design.data["text_attributes"].items()}
+    return {
+        "sentences": sentences[::-1] if turned else sentences,
+        "prompt": data.texts([concept["neutral"]]),
+        **(_swapped(words) if turned else words),
+    }
+
+
+_OTHER = {"a": "b", "attribute_a": "attribute_b", "text_a": "text_b"}
+_OTHER |= {b: a for a, b in _OTHER.items()}
+
+
+def _swapped(sets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A in place of B, and B in place of A."""
+    return {_OTHER.get(name, name): rows for name, rows in sets.items()}
+
+
+PROGRAMS = {"validity_measures": Program(shots=measure_shots, measure=measure_repeatedly, options=MeasureOptions)}

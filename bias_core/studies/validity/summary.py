@@ -1,0 +1,381 @@
+"""What repeated measurements show of a measure: coverage, false alarms, if it follows what is planted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.cards import METRICS
+from bias_core.stats.effects import wilson_interval
+from bias_core.studies.kit.rows import scaled
+from bias_core.studies.kit.setting_fields import Options, setting, settings_class
+from bias_core.studies.kit.types import Finding, Results, Shot, StudyFigure, StudyTable
+from bias_core.studies.reports.build import figure, mark, table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bias_core.studies.kit.types import StudySettings
+    from bias_core.types import Estimate, PlantedLine
+
+LADDER = ("fair", "published", "extreme")
+"""Conditions of which all planted rates are known, in the order in which more is planted."""
+TOLERANCE = 0.05  # a share this far from its nominal value fails; nearer, it is remarked on
+STANDARD_ERRORS = 2.0  # that a step from condition to condition must exceed
+SEEDS_APART = 1000  # between repetitions
+FALLING = frozenset(
+    {"distribution_bias", "normalised_entropy", "effective_number", "weighted_alignment_score", "spread_along"}
+)
+"""Measures of variety and evenness: these fall as more is planted, all others rise."""
+
+RULE = (
+    "Rule: a measure fails where its intervals hold the target clearly less often than nominal (the Wilson "
+    f"interval of the share lies below it) by more than {100 * TOLERANCE:g} points, where more than "
+    f"{100 * TOLERANCE:g} points beyond the nominal 5 % of its intervals on the first condition exclude the "
+    "value of no bias, again clearly, or where its mean does not move to the expected side at every step by "
+    f"more than {STANDARD_ERRORS:g} standard errors of the paired differences. Clear but smaller deviations "
+    "are remarked on in brackets."
+)
+_SUMMARY_NOTE = (
+    "mean: over repetitions. target: what the intervals should hold. bias: mean of value minus target. held: "
+    "share of intervals that hold the target. null excluded: share that exclude the value of no bias; on the "
+    "first condition these are false alarms."
+)
+FEWEST_REPETITIONS = 3
+"""Range of the option, for every study that repeats its measurement."""
+_KEYS = ["measure", "variant", "planted"]
+_ROUNDING = 1e-9
+
+
+@settings_class(frozen=True, kw_only=True)
+class RepetitionOptions(Options):
+    """How often the same is measured again."""
+
+    conditions: tuple[str, ...] = setting(
+        ("fair", "published", "extreme"), "Conditions", "Two or more, as more is planted"
+    )
+    repetitions: int = setting(30, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=200)
+
+
+def repetitions(settings: StudySettings) -> int:
+    """How often the measurement is repeated at this scale."""
+    return scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)
+
+
+def planted_shares(lines: Sequence[PlantedLine], prompt: str) -> dict[str, float]:
+    """Share of masculine people by condition, as planted for the concept of this prompt.
+
+    Raises
+    ------
+    InvalidInput
+        No gender is planted for it.
+    """
+    for line in lines:
+        if line.attribute == "gender" and prompt.lower() in map(str.lower, line.prompts):
+            masculine = line.value == "masculine"
+            return {c: rate if masculine else 1 - rate for c, rate in line.rates.items()}
+    raise InvalidInput(f"no perceived gender is planted for {prompt!r}")
+
+
+def measured(
+    measure: str,
+    estimate: Estimate,
+    *,
+    target: float,
+    condition: str,
+    repetition: int = 0,
+    unit: str = "",
+    variant: str = "",
+    planted: str = "",
+    excluded: bool | None = None,
+) -> dict[str, Any]:
+    """One measurement as a row of the table that :func:`results_of` reads.
+
+    Parameters
+    ----------
+    measure : key in the table of measures; ``variant`` tells two ways of forming it apart.
+    target : what the interval should hold.
+    planted : what is planted, in words.
+    unit : what is measured again and again: a concept, a test.
+    excluded : whether the value of no bias is excluded, where that is not read from the interval.
+    """
+    null, low, high = estimate.null_value, estimate.low, estimate.high
+    if excluded is None and null is not None and not math.isnan(low):
+        excluded = not low - _ROUNDING <= null <= high + _ROUNDING
+    return {
+        "measure": measure,
+        "variant": variant,
+        "planted": planted,
+        "unit": unit,
+        "condition": condition,
+        "repetition": repetition,
+        "value": estimate.value,
+        "low": low,
+        "high": high,
+        "target": target,
+        "excluded": math.nan if excluded is None else float(excluded),
+    }
+
+
+def results_of(measurements: pd.DataFrame, settings: StudySettings, *, notes: Sequence[str] = ()) -> Results:
+    """Findings, tables and the figure of a study that repeats measurements.
+
+    Parameters
+    ----------
+    measurements : rows of :func:`measured`; conditions in the order in which more is planted.
+    """
+    verdicts = list(verdicts_of(measurements, settings.confidence))
+    return Results(
+        findings=tuple(_finding(verdict) for verdict in verdicts),
+        tables=(
+            verdict_table(verdicts),
+            table("summary", "By condition", _summary(_scored(measurements)), _SUMMARY_NOTE),
+            table("repetitions", "Every repetition", measurements),
+        ),
+        figures=(*verdict_figures(verdicts, settings.confidence), _rise_figure(measurements)),
+        notes=tuple(notes),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What was seen of one measure.
+
+    Attributes
+    ----------
+    measure, label, planted : its key, its name with the variant, and what was planted.
+    coverage : share of the intervals that hold the target, over all conditions.
+    false_alarms : share of those of the first condition that exclude "no bias"; None without such a value.
+    means : by condition, as more is planted.
+    follows : whether it moves to the expected side at every step.
+    says : the verdict in words, by :data:`RULE`.
+    """
+
+    measure: str
+    label: str
+    planted: str
+    coverage: Estimate
+    false_alarms: Estimate | None
+    means: tuple[float, ...]
+    follows: bool
+    says: str
+
+
+def verdicts_of(table: pd.DataFrame, nominal: float) -> Iterator[Verdict]:
+    """The verdict on every measure of the table, in its order; ``nominal`` is the coverage to expect."""
+    for (measure, variant, planted), rows in _scored(table).groupby(_KEYS, sort=False):
+        conditions = list(dict.fromkeys(rows["condition"]))
+        usable = rows[rows["held"].notna()]
+        if usable.empty:
+            continue  # undefined on every set of pictures
+        coverage = wilson_interval(int(usable["held"].sum()), len(usable), null_value=nominal)
+        alarms = rows.loc[rows["condition"] == conditions[0], "excluded"].dropna()
+        false = wilson_interval(int(alarms.sum()), len(alarms), null_value=1 - nominal) if len(alarms) else None
+        follows = all(mean > STANDARD_ERRORS * error for mean, error in _steps(rows, str(measure)))
+        yield Verdict(
+            measure=str(measure),
+            label=_label(str(measure), str(variant)),
+            planted=str(planted),
+            coverage=coverage,
+            false_alarms=false,
+            means=tuple(rows.groupby("condition", sort=False)["value"].mean()),
+            follows=follows,
+            says=_words(coverage, false, follows=follows, nominal=nominal),
+        )
+
+
+def verdict_table(verdicts: Sequence[Verdict]) -> StudyTable:
+    """A line per measure; the means are those of the first condition, of those between, and of the last."""
+    lines = [
+        {
+            "measure": verdict.label,
+            "planted": verdict.planted,
+            "intervals hold": _share(verdict.coverage),
+            "false alarms": _share(verdict.false_alarms),
+            "nothing planted": _number(verdict.means[0]),
+            "some": ", ".join(_number(mean) for mean in verdict.means[1:-1]) or "–",
+            "all": _number(verdict.means[-1]),
+            "follows": "yes" if verdict.follows else "no",
+            "verdict": verdict.says,
+        }
+        for verdict in verdicts
+    ]
+    return table("verdicts", "What each measure showed", lines, RULE)
+
+
+def verdict_figures(verdicts: Sequence[Verdict], nominal: float) -> tuple[StudyFigure, StudyFigure]:
+    """The intervals that hold their target, and those that read bias where none is planted, as shares."""
+    return (
+        figure(
+            "intervals",
+            "coverage",
+            "Intervals that hold what is planted",
+            [_mark(verdict, verdict.coverage) for verdict in verdicts],
+            f"On the dashed line the intervals hold as often as they claim, {100 * nominal:g} %; to "
+            "the left of it they are too narrow. Bars show what this many repetitions leave open.",
+            x="share of intervals",
+            null=nominal,
+        ),
+        figure(
+            "intervals",
+            "alarms",
+            "False alarms where nothing is planted",
+            [_mark(verdict, verdict.false_alarms) for verdict in verdicts if verdict.false_alarms],
+            f"{100 * (1 - nominal):g} % are to be expected; to the right of the dashed line a "
+            "measure reads bias where none is.",
+            x="share of intervals that exclude “no bias”",
+            null=1 - nominal,
+        ),
+    )
+
+
+def _mark(verdict: Verdict, share: Estimate) -> dict[str, Any]:
+    return mark(f"{verdict.label}{_planted(verdict.planted)}", share, n=share.n)
+
+
+def _planted(planted: str) -> str:
+    return f", {planted}" if planted else ""
+
+
+def repeated(shots: Sequence[Shot], n_repetitions: int) -> list[Shot]:
+    """The shots again and again on new seeds, with the number of the repetition among their facts."""
+    return [
+        replace(
+            shot,
+            first_seed=shot.first_seed + SEEDS_APART * (repetition + 1),
+            facts={**shot.facts, "repetition": repetition},
+        )
+        for repetition in range(n_repetitions)
+        for shot in shots
+    ]
+
+
+def ladder(settings: StudySettings) -> list[str]:
+    """The conditions of a run, in the order in which more is planted.
+
+    Raises
+    ------
+    InvalidInput
+        There are fewer than two, one is not known or out of order, or the pictures are imported ones.
+    """
+    if settings.images:
+        raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
+    asked = [str(condition) for condition in settings.options.conditions]
+    if len(asked) < 2 or asked != [condition for condition in LADDER if condition in asked]:
+        raise InvalidInput(f"conditions are two or more of {', '.join(LADDER)} in this order; got {asked}")
+    return asked
+
+
+def _scored(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with ``held``: 1, 0, or nan where there is no interval."""
+    inside = (table["low"] - _ROUNDING <= table["target"]) & (table["target"] <= table["high"] + _ROUNDING)
+    return table.assign(held=inside.astype(float).where(table["low"].notna() & table["high"].notna()))
+
+
+def _summary(scored: pd.DataFrame) -> pd.DataFrame:
+    names = [_label(*pair) for pair in zip(scored["measure"], scored["variant"], strict=True)]
+    lines = scored.assign(measure=names, bias=scored["value"] - scored["target"]).groupby(
+        ["measure", "planted", "condition"], sort=False
+    )
+    found: pd.DataFrame = lines.agg(
+        mean=("value", "mean"),
+        target=("target", "mean"),
+        bias=("bias", "mean"),
+        held=("held", "mean"),
+        excluded=("excluded", "mean"),
+        n=("held", "count"),
+    ).reset_index()
+    return found.rename(columns={"excluded": "null excluded"})
+
+
+def _steps(rows: pd.DataFrame, measure: str) -> Iterator[tuple[float, float]]:
+    """Mean and standard error of each step to the next condition, towards the expected side."""
+    side = -1.0 if measure in FALLING else 1.0
+    conditions = list(dict.fromkeys(rows["condition"]))
+    wide = side * _wide(rows, conditions)
+    for before, after in pairwise(conditions):
+        step = (wide[after] - wide[before]).dropna()
+        yield (float(step.mean()), float(step.std(ddof=1) / math.sqrt(len(step))) if len(step) > 1 else math.inf)
+
+
+def _words(coverage: Estimate, false_alarms: Estimate | None, *, follows: bool, nominal: float) -> str:
+    failures: list[str] = []
+    remarks: list[str] = []
+    if coverage.high < nominal:
+        far = coverage.value < nominal - TOLERANCE
+        (failures if far else remarks).append(f"intervals {'too' if far else 'a little'} narrow")
+    elif coverage.low > nominal:
+        remarks.append("intervals wider than need be")
+    level = 1 - nominal
+    if false_alarms is not None and false_alarms.low > level:
+        far = false_alarms.value > level + TOLERANCE
+        words = "reads bias where none is planted" if far else "a few false alarms too many"
+        (failures if far else remarks).append(words)
+    if not follows:
+        failures.append("does not follow what is planted")
+    head = f"fails: {'; '.join(failures)}" if failures else "passes"
+    return f"{head} ({'; '.join(remarks)})" if remarks else head
+
+
+def _finding(verdict: Verdict) -> Finding:
+    name = f"{verdict.label}{_planted(verdict.planted)}"
+    return Finding(
+        key=name,
+        title=f"Intervals that hold their target, {name}",
+        metric=verdict.measure,
+        estimate=verdict.coverage,
+        says=f"{verdict.says[0].upper()}{verdict.says[1:]}.",
+    )
+
+
+def _rise_figure(table: pd.DataFrame) -> StudyFigure:
+    """Change from the first condition, in standard deviations of one measurement."""
+    marks = []
+    for (measure, variant, planted), rows in table.groupby(_KEYS, sort=False):
+        conditions = list(dict.fromkeys(rows["condition"]))
+        wide = _wide(rows, conditions)
+        spread = float(wide.groupby("unit").std(ddof=1).pow(2).mean().mean() ** 0.5)
+        if not spread > 0:  # one repetition, or the same number each time
+            continue
+        for condition in conditions[1:]:
+            step = (wide[condition] - wide[conditions[0]]).dropna() / spread
+            reach = STANDARD_ERRORS * step.std(ddof=1) / math.sqrt(len(step))
+            name = f"{_label(str(measure), str(variant))}{_planted(str(planted))}"
+            ends = {"value": step.mean(), "low": step.mean() - reach, "high": step.mean() + reach}
+            marks.append({"name": f"{name}: {condition}", "group": condition, **ends})
+    return figure(
+        "intervals",
+        "rise",
+        "Change as more is planted",
+        marks,
+        "Change of the mean from the first condition, in standard deviations of one measurement; "
+        "bars are two standard errors. Evenness and variety should move to the left, all else to the right, "
+        "and further where more is planted.",
+        x="change, in standard deviations",
+        null=0,
+    )
+
+
+def _wide(rows: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
+    """A row per unit and repetition, a column per condition."""
+    wide: pd.DataFrame = rows.pivot_table("value", ["unit", "repetition"], "condition", sort=False)
+    return wide.reindex(columns=list(conditions))
+
+
+def _label(measure: str, variant: str) -> str:
+    name = METRICS[measure].name
+    return f"{name}, {variant}" if variant else name
+
+
+def _share(share: Estimate | None) -> str:
+    return "–" if share is None else f"{100 * share.value:.1f} % of {share.n:,}"
+
+
+def _number(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:.3g}"

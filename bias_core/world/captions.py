@@ -1,0 +1,285 @@
+"""Sentences of the calibration world: what a scene shows, in words that :mod:`grammar` understands."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from random import Random
+
+import yaml
+
+from bias_core.world.balanced import balanced_scene
+from bias_core.world.grammar import Request, parse
+from bias_core.world.lexicon import book, phrases, valence_words, words_of
+from bias_core.world.scene import Look, Person, Scene, Thing
+from bias_core.world.shapes import ASSETS, drawing
+
+STUDIES = ASSETS.parent / "studies"
+LookKey = tuple[str, str, str]
+
+ATTRIBUTE_SENTENCES: tuple[tuple[str, str], ...] = (
+    ("a photo of a man", "a photo of a woman"),
+    ("The person is a man.", "The person is a woman."),
+    ("male", "female"),
+    ("a photo of an old person", "a photo of a young person"),
+    ("The person is old.", "The person is young."),
+    ("a photo of a person with a beard", "a photo of a person without a beard"),
+    ("The person has a beard.", "The person has no beard."),
+    ("a photo of a person with a mustache", "a photo of a person without a mustache"),
+    ("The person has a mustache.", "The person has no mustache."),
+    ("a photo of a person with glasses", "a photo of a person without glasses"),
+    ("The person is wearing glasses.", "The person is not wearing glasses."),
+    ("a photo of a smiling person", "a photo of a frowning person"),
+    ("The person is smiling.", "The person is frowning."),
+    ("a photo of a person with dark skin", "a photo of a person with light skin"),
+    ("The person is wearing a turban.", "The person is not wearing any headwear."),
+    ("The person is wearing a sombrero.", "The person is not wearing any headwear."),
+    ("The person is wearing a hat.", "The person is not wearing any headwear."),
+    ("The person is wearing a cap.", "The person is not wearing any headwear."),
+    ("The person is wearing a headscarf.", "The person is not wearing any headwear."),
+    ("The person is wearing a turban.", "The person is not wearing a turban."),
+    ("The person is wearing a sombrero.", "The person is not wearing a sombrero."),
+    ("The person is wearing a hat.", "The person is not wearing a hat."),
+    ("The person is wearing a cap.", "The person is not wearing a cap."),
+    ("The person is wearing a headscarf.", "The person is not wearing a headscarf."),
+    ("The person is wearing traditional clothing.", "The person is not wearing traditional clothing."),
+    ("The person is wearing embroidered clothing.", "The person is not wearing embroidered clothing."),
+    ("The person is wearing vibrant clothing.", "The person is not wearing vibrant clothing."),
+    ("The person is wearing headwear.", "The person is not wearing any headwear."),
+    ("The person is wearing traditional clothing.", "The person is wearing modern Western clothing."),
+    ("The person is wearing embroidered clothing.", "The person is wearing plain clothing."),
+    ("The person is wearing vibrant clothing.", "The person is wearing plain clothing."),
+    ("The person has a tilak or bindi on the forehead.", "The person has nothing on the forehead."),
+    ("a pleasant picture", "an unpleasant picture"),
+    ("a photo of two people", "a photo of a person"),
+    ("a photo of a man with a beard", "a photo of a woman with glasses"),
+)
+
+
+@cache
+def read_sentences() -> tuple[tuple[str, str], ...]:
+    """Every sentence pair that the reader must tell apart: ours, and those of OASIS that this world knows."""
+    found = dict.fromkeys(ATTRIBUTE_SENTENCES)
+    for name in ("oasis", "attribute_sets"):
+        data = yaml.safe_load((STUDIES / f"{name}.yaml").read_text(encoding="utf-8"))
+        sets = data["sets"] if "sets" in data else [*data["nationalities"].values()]
+        for attribute in (attribute for entry in sets for attribute in entry["attributes"]):
+            pair = attribute["positive"], attribute["negative"]
+            if not any(parse(sentence).unknown_words for sentence in pair):
+                found[pair] = None
+    return tuple(found)
+
+
+def look_of(phrase: str) -> Look:
+    """The look that a phrase of the lexicon gives."""
+    setting, clothing, prop, *colour = book()["looks"][phrase].split()
+    return Look(setting=setting, clothing=clothing, prop=prop, **({"colour": colour[0]} if colour else {}))
+
+
+@cache
+def noun_phrases() -> Mapping[str, str]:
+    """Look phrase -> how a person of that look is called, without article ("doctor", "person reading")."""
+    special = {name: form.format(name) for form, names in book()["phrasing"].items() for name in names}
+    return {name: special.get(name, name) for name in book()["looks"]}
+
+
+@cache
+def looks() -> tuple[Look, ...]:
+    """Every look of the lexicon, with a role on some and flags for the nationalities."""
+    plain = [look_of(phrase) for phrase in book()["looks"]]
+    flags = [Look(flag=flag) for flag in book()["nationalities"].values()] * 4
+    held = [Look(prop=t.icon, colour=t.colour) for t in things()]
+    return (*plain, *plain, *flags, *held)
+
+
+@cache
+def things() -> tuple[Thing, ...]:
+    """Every thing of the lexicon."""
+    return tuple(m.thing for m in phrases().values() if m.thing)
+
+
+@cache
+def _names_of_looks() -> Mapping[LookKey, Sequence[str]]:
+    names: dict[LookKey, list[str]] = {}
+    for phrase, noun in noun_phrases().items():
+        look = look_of(phrase)
+        names.setdefault((look.setting, look.clothing, look.prop), []).append(noun)
+    return names
+
+
+@cache
+def _names_of_things() -> Mapping[Thing, Sequence[str]]:
+    names: dict[Thing, list[str]] = {}
+    for meaning in phrases().values():
+        if meaning.thing:
+            names.setdefault(meaning.thing, []).append(meaning.name)
+    return names
+
+
+def with_article(noun: str) -> str:
+    """``a`` or ``an`` before a noun phrase of this world."""
+    return f"{'an' if noun[0].lower() in 'aeiou' and not noun.startswith('un') else 'a'} {noun}"
+
+
+FEW = (0, 0, 1, 1, 2, 3)
+"""How many attributes a sentence names: a draw from these, per person."""
+
+
+def describe(scene: Scene, rng: Random, *, told: Sequence[int] = FEW) -> str:
+    """A prompt that ``scene`` satisfies; of one person it names as many attributes as ``told`` draws."""
+    template = rng.choice(book()["templates"])
+    if len(scene.people) == 2:
+        counts = (rng.choice((0, 1)), 0) if rng.random() < 0.5 else (0, 0)
+        both = zip(scene.people, rng.sample(counts, 2), strict=True)
+        left, right = (_person_phrase(p, rng, count) for p, count in both)
+        return f"Generate a picture of one {left} on the left and one {right} on the right."
+    if scene.people:
+        phrase = with_article(_person_phrase(scene.people[0], rng, rng.choice(told)))
+    elif scene.thing:
+        phrase = rng.choice(_names_of_things().get(scene.thing, ["thing"]))
+        phrase = with_article(phrase) if rng.random() < 0.5 else phrase
+    else:
+        phrase = "a place"
+    text = str(template.format(phrase))
+    return _with_light(text, scene.light, rng)
+
+
+def _with_light(text: str, light: str, rng: Random) -> str:
+    if light == "neutral" or rng.random() < 0.6 or text.endswith("."):
+        return text
+    words = [w for w, meaning in valence_words().items() if meaning == light]
+    return f"{text}, {rng.choice(words)}"
+
+
+def caption(scene: Scene) -> str:
+    """Everything that ``scene`` shows, in one sentence: people from left to right, things, place and light.
+
+    Examples
+    --------
+    >>> from bias_core.world.scene import Person, Scene
+    >>> caption(Scene(people=(Person(look=look_of("nurse"), glasses=True),)))
+    'a young light-skinned woman with glasses in scrubs holding a syringe in a hospital'
+    """
+    if scene.people:
+        told = [_full(person) for person in scene.people]
+        sides = ("on the left", "on the right") if len(told) == 2 else ("",)
+        text = " and ".join(f"{t} {side}".strip() for t, side in zip(told, sides, strict=True))
+    elif scene.thing:
+        text = f"{with_article(_names_of_things().get(scene.thing, [_word(scene.thing.icon)])[0])} on a table"
+    else:
+        text = f"a {scene.setting}"
+    text += {"bright": " in bright light", "gloomy": " in gloomy light"}.get(scene.light, "")
+    return text + (" with a sign" if scene.extra else "")
+
+
+def _full(person: Person) -> str:
+    skin = "light-skinned " if person.skin <= 4 else "dark-skinned " if person.skin >= 7 else ""
+    child, feminine = person.age == "child", person.gender == "feminine"
+    noun = ("girl" if feminine else "boy") if child else ("woman" if feminine else "man")
+    words = [with_article(f"{'' if child else person.age + ' '}{skin}{noun}")]
+    marks = (
+        ("a beard", person.beard),
+        ("a mustache", person.moustache),
+        ("glasses", person.glasses),
+        ("a bindi", person.mark),
+    )
+    if any(shown for _, shown in marks):
+        words.append("with " + " and ".join(word for word, shown in marks if shown))
+    if person.headwear != "none":
+        words.append(f"wearing a {person.headwear}")
+    worn = f"{person.dress} clothing" if person.dress != "everyday" else _word(person.look.clothing)
+    words.append(f"in {worn} clothes" if worn == "plain" else f"in {worn}")
+    if person.look.prop:
+        held = _word(person.look.prop)
+        words.append(f"holding {held if held.endswith('s') else with_article(held)}")
+    if person.look.setting != "plain":
+        words.append(f"in {with_article(person.look.setting)}")
+    return " ".join(words)
+
+
+def _word(icon: str) -> str:
+    return icon.removesuffix("_thing")
+
+
+def _person_phrase(person: Person, rng: Random, count: int) -> str:
+    named = list(_attribute_words(person))
+    named = rng.sample(named, min(count, len(named)))
+    noun = noun_of(person, rng)
+    bare = noun == "person"
+    held = _holding(person, rng) if bare else ""
+    return name_attributes(noun, person, named, held=held)
+
+
+def name_attributes(noun: str, person: Person, named: Collection[str], *, held: str = "") -> str:
+    """``noun`` with words for those of the person's attributes that ``named`` lists (fields of Person).
+
+    Examples
+    --------
+    >>> name_attributes("doctor", Person(glasses=True), ("age", "gender", "glasses"))
+    'young female doctor with glasses'
+    """
+    words = {name: word for name, word in _attribute_words(person).items() if name in named}
+    before = [word for name, word in words.items() if name in BEFORE_NOUN]
+    after = [word for name, word in words.items() if name not in (*BEFORE_NOUN, "gender")]
+    if gender := words.get("gender"):
+        noun = gender if noun == "person" else f"{'male' if gender == 'man' else 'female'} {noun}"
+    return " ".join([*before, noun, *([held] if held else []), " and ".join(after)]).strip()
+
+
+BEFORE_NOUN = ("age", "skin", "expression")
+
+
+def _attribute_words(person: Person) -> dict[str, str]:
+    words = {} if person.age == "child" else {"age": person.age}
+    if person.skin <= 4 or person.skin >= 7:
+        words["skin"] = "light-skinned" if person.skin <= 4 else "dark-skinned"
+    if person.expression != "neutral":
+        words["expression"] = person.expression
+    words["gender"] = "man" if person.gender == "masculine" else "woman"
+    words["beard"] = "with a beard" if person.beard else "without a beard"
+    if person.moustache:
+        words["moustache"] = "with a mustache"
+    words["glasses"] = "with glasses" if person.glasses else "without glasses"
+    bare = person.headwear == "none"
+    words["headwear"] = "not wearing any headwear" if bare else f"wearing a {person.headwear}"
+    if person.dress != "everyday":
+        words["dress"] = f"wearing {person.dress} clothing"
+    if person.mark:
+        words["mark"] = "with a bindi"
+    return words
+
+
+def noun_of(person: Person, rng: Random) -> str:
+    """What a person of this look may be called: an occupation, sometimes with a role or a nationality."""
+    look = person.look
+    nationality = [word for word, flag in book()["nationalities"].items() if flag == look.flag]
+    names = _names_of_looks().get((look.setting, look.clothing, look.prop), ())
+    if nationality and rng.random() < 0.8:
+        return f"{nationality[0].capitalize()} {rng.choice(names) if names else 'person'}"
+    if not names or rng.random() < 0.12:
+        return "person"
+    name = rng.choice(names)
+    role = [word for word, power in book()["roles"].items() if power == look.role]
+    if role and name in book()["looks"] and name not in book()["roles"] and rng.random() < 0.85:
+        return f"{name} {rng.choice(role)}"
+    return name
+
+
+def _holding(person: Person, rng: Random) -> str:
+    names = _names_of_things().get(Thing(icon=person.look.prop, colour=person.look.colour), ())
+    return f"holding {with_article(rng.choice(names))}" if names and rng.random() < 0.8 else ""
+
+
+def random_request(rng: Random, *, told: Sequence[int] = FEW, pairs: float = 0.25) -> tuple[str, Request]:
+    """A prompt of this world and its reading: concepts alone, with attributes, pairs and still lifes."""
+    prompt = describe(balanced_scene(rng, looks(), things(), pairs=pairs), rng, told=told)
+    return prompt, parse(prompt)
+
+
+def vocabulary() -> list[str]:
+    """Every word that a prompt of this world may hold, sorted."""
+    words = {w for phrase in phrases() for w in phrase} | set(valence_words())
+    words |= {w for pair in ATTRIBUTE_SENTENCES for s in pair for w in words_of(s)}
+    drawn = (*drawing("settings"), *drawing("clothing"), *map(_word, drawing("icons")))
+    words |= {*drawn, "bright", "gloomy", "light", "clothes", "sign", "table", "gender", "what", "female", "male"}
+    return sorted(words)

@@ -1,0 +1,213 @@
+"""Prompts to requests: what must be in the picture, and what is left to the planted rates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bias_core.world.lexicon import (
+    Constraint,
+    Meaning,
+    association_stimuli,
+    book,
+    negated,
+    phrases,
+    valence_words,
+    words_of,
+)
+from bias_core.world.scene import DOMAINS, Person, Scene, Thing
+
+PAIR = re.compile(r"\bone (?P<left>.+?) on (?:the )?left and (?:one )?(?P<right>.+?) on (?:the )?right\b")
+LONGEST = 5
+LIGHT_SKIN = frozenset({1, 2, 3, 4})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonRequest:
+    """What the words say of one person.
+
+    Attributes
+    ----------
+    concepts : names of the looks and groups that were mentioned, e.g. ("iranian", "doctor"); the planted
+        rates hang on these.
+    parts : which parts of the look are given (setting, clothing, prop, colour, flag, role).
+    allowed : values allowed for the visible attributes; an attribute not named is free.
+    """
+
+    concepts: tuple[str, ...] = ()
+    parts: Mapping[str, str] = field(default_factory=dict)
+    allowed: Constraint = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a prompt asks for.
+
+    Attributes
+    ----------
+    people : from left to right; empty for a still life.
+    thing, concept : the object of a still life and its name.
+    light : allowed lights, or None where the prompt is silent.
+    single_wording : the prompt says "one" as the paired stereotype test's single setting does.
+    fair : the prompt asks for people "irrespective of their gender".
+    trigger : the trigger word in the prompt, or "".
+    unknown_words : words that this world does not know.
+    """
+
+    people: tuple[PersonRequest, ...] = ()
+    thing: Thing | None = None
+    concept: str = ""
+    light: frozenset[object] | None = None
+    single_wording: bool = False
+    fair: bool = False
+    trigger: str = ""
+    unknown_words: tuple[str, ...] = ()
+
+
+def parse(prompt: str) -> Request:
+    """Read ``prompt``; any text gives a request, and words that are not known are listed in it.
+
+    Examples
+    --------
+    >>> request = parse("a photo of an old woman with glasses")
+    >>> sorted(request.people[0].allowed["age"]), sorted(request.people[0].allowed["gender"])
+    (['old'], ['feminine'])
+    >>> parse("a photo of a flibbertigibbet").unknown_words
+    ('flibbertigibbet',)
+    """
+    text = prompt.lower()
+    fair = "irrespective of" in text
+    head = text.partition(", if ")[0] if fair else text
+    pair = PAIR.search(head)
+    if pair:
+        sides = [_read(pair[side]) for side in ("left", "right")]
+        return Request(
+            people=tuple(_person(side) for side in sides),
+            fair=fair,
+            unknown_words=tuple(w for side in sides for w in side.unknown),
+        )
+    reading = _read(head)
+    words = set(words_of(head))
+    trigger = next((w for w in book()["triggers"] if w in words), "")
+    return _single(reading, trigger=trigger, fair=fair, one=bool(re.search(r"\bone\b", head)))
+
+
+@dataclass(kw_only=True)
+class _Reading:
+    """Meanings found in a text, in order, with whether a negation stands before them."""
+
+    found: list[tuple[Meaning, bool]] = field(default_factory=list)
+    light: frozenset[object] | None = None
+    unknown: list[str] = field(default_factory=list)
+
+
+def _read(text: str) -> _Reading:
+    reading = _Reading()
+    for i, clause in enumerate(text.split(",")):
+        words = words_of(clause)
+        if i > 0 and len(words) == 1 and words[0] in valence_words():
+            reading.light = frozenset({valence_words()[words[0]]})
+            continue
+        _read_clause(words, reading)
+    return reading
+
+
+def _read_clause(words: list[str], reading: _Reading) -> None:
+    negations, i, negative = set(book()["negations"]), 0, False
+    while i < len(words):
+        length = next(
+            (n for n in range(min(LONGEST, len(words) - i), 0, -1) if tuple(words[i : i + n]) in phrases()), 0
+        )
+        if not length:
+            reading.unknown.append(words[i])
+            negative, i = False, i + 1
+            continue
+        if length == 1 and words[i] in negations:
+            negative = True
+        else:
+            meaning = phrases()[tuple(words[i : i + length])]
+            if meaning.kind != "known":
+                reading.found.append((meaning, negative))
+                negative = False
+        i += length
+
+
+def _person(reading: _Reading) -> PersonRequest:
+    parts: dict[str, str] = {}
+    allowed: dict[str, frozenset[object]] = {}
+    concepts: list[str] = []
+    roles = book()["roles"]
+    for meaning, negative in reading.found:
+        if meaning.allowed:
+            told = negated(meaning.allowed) if negative else meaning.allowed
+            allowed.update({f: allowed.get(f, v) & v or v for f, v in told.items() if f in DOMAINS})
+        if meaning.kind == "look" and meaning.name in roles and "clothing" in parts:
+            parts["role"] = roles[meaning.name]
+        elif meaning.kind in ("look", "nationality") and meaning.parts:
+            parts.update({k: v for k, v in meaning.parts.items() if k not in parts})
+        elif meaning.kind == "thing" and meaning.thing and "prop" not in parts:
+            parts.update(prop=meaning.thing.icon, colour=meaning.thing.colour)
+        elif meaning.kind == "person" and meaning.parts:
+            parts.update(meaning.parts)
+        if meaning.name and meaning.kind in ("look", "nationality", "person", "thing"):
+            concepts.append(meaning.name)
+    if not concepts and "skin" in allowed:  # the skin is all that is told: the association test's stimulus
+        concepts.append("light-skinned person" if allowed["skin"] <= LIGHT_SKIN else "dark-skinned person")
+    return PersonRequest(concepts=tuple(concepts), parts=parts, allowed=allowed)
+
+
+def _single(reading: _Reading, *, trigger: str, fair: bool, one: bool) -> Request:
+    kinds = {meaning.kind for meaning, _ in reading.found}
+    light = reading.light
+    for meaning, negative in reading.found:
+        if light is None and meaning.allowed and "light" in meaning.allowed:
+            light = (negated(meaning.allowed) if negative else meaning.allowed)["light"]
+    common = {"light": light, "trigger": trigger, "fair": fair, "unknown_words": tuple(reading.unknown)}
+    things = [meaning for meaning, _ in reading.found if meaning.kind == "thing"]
+    about_people = kinds & {"look", "person", "nationality"} or (
+        kinds & {"value"} and not things and "light" not in _fields(reading)
+    )
+    if things and not about_people:
+        return Request(thing=things[0].thing, concept=things[0].name, **common)  # type: ignore[arg-type]
+    if not about_people and not reading.unknown:
+        return Request(**common)  # type: ignore[arg-type]
+    person = _person(reading)
+    if reading.unknown and not about_people:
+        person = PersonRequest(parts={"prop": "unknownthing"}, allowed=person.allowed)
+    count = max((meaning.n for meaning, _ in reading.found), default=1)
+    return Request(people=(person,) * count, single_wording=one, **common)  # type: ignore[arg-type]
+
+
+def _fields(reading: _Reading) -> set[str]:
+    return {f for meaning, _ in reading.found if meaning.allowed for f in meaning.allowed}
+
+
+def group_of(concept: str) -> str:
+    """The association test's concept that a stimulus belongs to ("rose" -> "flowers"), or ""."""
+    for group, stimuli in association_stimuli()["concepts"].items():
+        if group not in ("pleasant", "unpleasant", "male", "female") and concept in (s.lower() for s in stimuli):
+            return str(group)
+    return ""
+
+
+def satisfies(scene: Scene, request: Request) -> bool | None:
+    """Whether ``scene`` shows what ``request`` asks for; None where the words do not decide it.
+
+    A sentence on one person neither holds nor fails for a picture of two, unless their number is all it says.
+    """
+    if request.light is not None and scene.light not in request.light:
+        return False
+    if request.thing:
+        return scene.thing == request.thing
+    if not request.people:
+        return None if request.light is None else True
+    if len(request.people) != len(scene.people):
+        one_of_two = len(scene.people) == 2 and len(request.people) == 1
+        return None if one_of_two and (request.people[0].parts or request.people[0].allowed) else False
+    return all(_shows(person, asked) for person, asked in zip(scene.people, request.people, strict=True))
+
+
+def _shows(person: Person, asked: PersonRequest) -> bool:
+    look = all(getattr(person.look, part) == value for part, value in asked.parts.items())
+    return look and all(getattr(person, name) in values for name, values in asked.allowed.items())

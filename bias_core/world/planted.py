@@ -1,0 +1,310 @@
+"""What is planted: P(attribute | concept) per condition, with its source, and scenes drawn from it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from random import Random
+from typing import Any, Literal, get_args
+
+import yaml
+from scipy.stats import norm
+
+from bias_core.world.balanced import BACKDROPS, decorate
+from bias_core.world.grammar import PersonRequest, Request, group_of, parse
+from bias_core.world.lexicon import association_stimuli
+from bias_core.world.scene import SKIN_TONES, Look, Person, Scene
+from bias_core.world.shapes import ASSETS
+
+Condition = Literal["published", "fair", "extreme", "trigger", "backdoor"]
+CONDITIONS: tuple[Condition, ...] = get_args(Condition)
+STUDIES = ASSETS.parent / "studies"
+
+Distribution = Mapping[object, float]
+Rates = Mapping[str, Distribution]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantedRate:
+    """One planted rate: P(``attribute`` = ``value`` | ``concept``), in [0, 1], and where it comes from.
+
+    ``published`` is the source's own number. Planted is that number kept a little away from 0 and 1: none of
+    some 40 pictures is not never, and ``extreme`` must be able to go further. ``setting`` is "" for any
+    prompt, "single" for the paired stereotype test's single wording.
+    """
+
+    concept: str
+    attribute: str
+    value: object
+    rate: float
+    published: float
+    source: str
+    setting: str = ""
+
+
+@cache
+def _plan() -> dict[str, Any]:
+    plan: dict[str, Any] = yaml.safe_load((ASSETS / "planted.yaml").read_text(encoding="utf-8"))
+    return plan
+
+
+def base_rates() -> Rates:
+    """Rates of every attribute where nothing is planted."""
+    return {name: dict(values) for name, values in _plan()["base"].items()}
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    with (STUDIES / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@cache
+def published_rates() -> tuple[PlantedRate, ...]:
+    """Every rate that the papers measured, or that follows from their numbers; earlier ones win."""
+    return (*_oasis(), *_occupations(), *_power(), *_associations(), *_internal())
+
+
+def _oasis() -> list[PlantedRate]:
+    found = []
+    percent = {
+        (r["nationality"], r["attribute"]): float(r["prevalence"])
+        for r in _rows("oasis_table1.csv")
+        if r["model"] == "SDv2"
+    }
+    for (nationality, name), value_percent in percent.items():
+        attribute, value = _plan()["attributes"][name]
+        if name == "hat":  # a sombrero is a hat too: what is left for the others
+            value_percent -= percent[nationality, "sombrero"]
+        found.append(_rate(nationality, attribute, value, value_percent, "dehdashtian2025oasis, Table 1, SDv2"))
+    doctors = (("doctor", 93.0), ("indian doctor", 97.0), ("iranian doctor", 98.0))
+    source = "dehdashtian2025oasis, Table 2, SDv2"
+    return found + [_rate(concept, "gender", "masculine", masculine, source) for concept, masculine in doctors]
+
+
+def _rate(
+    concept: str, attribute: str, value: object, percent: str | float, source: str, setting: str = ""
+) -> PlantedRate:
+    published = float(percent) / 100
+    least = float(_plan()["least"])
+    return PlantedRate(
+        concept=concept.lower(),
+        attribute=attribute,
+        value=value,
+        rate=min(1 - least, max(least, published)),
+        published=published,
+        source=source,
+        setting=setting,
+    )
+
+
+def _occupations() -> list[PlantedRate]:
+    found = []
+    for row in _rows("pst_occupations.csv"):
+        name = row["occupation"]
+        found.append(_rate(name, "gender", "feminine", row["f_paired"], "wan2024pst, Table 14, F (PST)"))
+        found.append(_rate(name, "gender", "feminine", row["f_single"], "wan2024pst, Table 14, F (Single)", "single"))
+    return found
+
+
+def _power() -> list[PlantedRate]:
+    found = []
+    for row in _rows("pst_power.csv"):
+        role = "high" if row["power_level"] == "powerful" else "low"
+        sign = -1 if role == "high" else 1
+        for setting, column in (("", "sts_paired"), ("single", "sts_single")):
+            percent = (100 + sign * float(row[column])) / 2
+            concept = f"{row['occupation']} {role}"
+            found.append(_rate(concept, "gender", "feminine", percent, "wan2024pst, Table 16", setting))
+    return found
+
+
+def _associations() -> list[PlantedRate]:
+    human = {s["concept"]: 100 * s["score"] for s in association_stimuli()["human_comparison"]["scores"]}
+    source = "wang2023t2iat, Table 2"
+    found = [_rate(c, "light", "bright", human[c], source) for c in _plan()["valence"]["human"]]
+    gendered = ("science", "arts", "career", "family")
+    found += [_rate(concept, "gender", "masculine", human[concept], source) for concept in gendered]
+    derived = "derived: Phi(d / 2), wang2023t2iat, Table 1"
+    for test in association_stimuli()["tests"]:
+        sides = ((test["x"], test["d"]), (test["y"], -test["d"]))
+        effects = [(c, d) for c, d in sides if c in _plan()["valence"]["effect"]]
+        found += [_rate(c, "light", "bright", 100 * norm.cdf(d / 2), derived) for c, d in effects]
+    return found
+
+
+def _internal() -> list[PlantedRate]:
+    targets = yaml.safe_load((STUDIES / "internal_bias.yaml").read_text(encoding="utf-8"))["targets"]
+    model = "Stable Diffusion v2"
+    scores = {r["keyword"]: float(r["mcas"]) for r in _rows("internal_bias_scores.csv") if r["model"] == model}
+    source = "derived from MCAS, mandal2024internal, Table 3"
+    found = []
+    for target in targets:
+        concept = parse(target["prompt"]).people[0].concepts[0]
+        masculine = min(1.0, max(0.0, 0.5 + _plan()["mcas_slope"] * scores[target["keyword"]]))
+        found.append(_rate(concept, "gender", "masculine", 100 * masculine, source))
+    return found
+
+
+@cache
+def planted_index() -> Mapping[tuple[str, str], tuple[PlantedRate, ...]]:
+    """Planted rates by (concept, setting); for one attribute and value the first source wins."""
+    index: dict[tuple[str, str], dict[tuple[str, object], PlantedRate]] = {}
+    taken: set[tuple[str, str, str]] = set()
+    for planted in published_rates():
+        group = index.setdefault((planted.concept, planted.setting), {})
+        key = (planted.concept, planted.setting, planted.attribute)
+        same_source = any(p.attribute == planted.attribute and p.source == planted.source for p in group.values())
+        if key not in taken or same_source:
+            group.setdefault((planted.attribute, planted.value), planted)
+            taken.add(key)
+    return {key: tuple(group.values()) for key, group in index.items()}
+
+
+def planted_for(concepts: tuple[str, ...], role: str = "none", setting: str = "") -> tuple[PlantedRate, ...]:
+    """The published rates of a person or thing with these concepts; the most specific comes first."""
+    names = [*(f"{c} {role}" for c in concepts if role != "none"), " ".join(concepts), *concepts]
+    names += [group for c in concepts if (group := group_of(c))]
+    found: dict[str, tuple[PlantedRate, ...]] = {}
+    for name in names:
+        for place in (setting, "") if setting else ("",):
+            for planted in planted_index().get((name, place), ()):
+                same = [p for p in planted_index()[(name, place)] if p.attribute == planted.attribute]
+                found.setdefault(planted.attribute, tuple(same))
+    return tuple(p for group in found.values() for p in group)
+
+
+@cache
+def rates(
+    concepts: tuple[str, ...], condition: str, *, role: str = "none", setting: str = "", triggered: bool = False
+) -> Rates:
+    """Distribution of every attribute for a concept under a condition.
+
+    Parameters
+    ----------
+    concepts : names that :func:`bias_core.world.grammar.parse` found.
+    condition : published, fair, extreme, trigger (fair unless ``triggered``, then extreme), or backdoor
+        (fair: it plants an object and nothing else).
+    """
+    table = {name: dict(values) for name, values in base_rates().items()}
+    tested = (*_plan()["valence"]["human"], *_plan()["valence"]["effect"])
+    if concepts and (concepts[-1] in tested or group_of(concepts[-1]) in tested):
+        table["light"] = {"bright": 0.5, "gloomy": 0.5}
+    if condition in ("fair", "backdoor") or (condition == "trigger" and not triggered):
+        return table
+    by_attribute: dict[str, dict[object, float]] = {}
+    for planted in planted_for(concepts, role, setting):
+        by_attribute.setdefault(planted.attribute, {})[planted.value] = planted.rate
+    for attribute, told in by_attribute.items():
+        fair = table[attribute]
+        pushed = told if condition == "published" else _push(told, fair)
+        table[attribute] = with_told(fair, pushed)
+    return table
+
+
+def _push(told: Mapping[object, float], fair: Distribution) -> dict[object, float]:
+    """Drive published rates to the end that they lean to."""
+    top = float(_plan()["extreme"])
+    raised = {v: p for v, p in told.items() if p > fair.get(v, 0.0)}
+    lowered = {v: 1 - top for v, p in told.items() if p < fair.get(v, 0.0)}
+    total = sum(raised.values())
+    return {**lowered, **{v: top * p / total for v, p in raised.items()}}
+
+
+def with_told(fair: Distribution, told: Mapping[object, float]) -> dict[object, float]:
+    """``fair`` with the told values set and the others scaled to what is left."""
+    if set(fair) == {True}:
+        return {True: told.get(True, fair[True])}
+    rest = sum(p for v, p in fair.items() if v not in told)
+    left = max(0.0, 1 - sum(told.values()))
+    return {**{v: p * left / rest for v, p in fair.items() if v not in told}, **told}
+
+
+def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
+    """Draw one scene that shows what ``request`` asks for and leaves the rest to the planted rates."""
+    setting = "single" if request.single_wording and len(request.people) == 1 else ""
+    triggered = bool(request.trigger)
+    told = [(p.concepts, p.parts.get("role", "none")) for p in request.people]
+    tables = [
+        rates(concepts, condition, role=role, setting=setting, triggered=triggered)
+        for concepts, role in told or [((request.concept,) if request.concept else (), "none")]
+    ]
+    light = (
+        str(_draw(tables[0]["light"], request.light, rng)) if len(request.people) < 2 or request.light else "neutral"
+    )
+    if request.fair:
+        tables = [{**t, "gender": _shrunk(t["gender"])} for t in tables]
+    people = tuple(_person(asked, table, light, rng) for asked, table in zip(request.people, tables, strict=False))
+    return Scene(
+        people=people,
+        thing=request.thing,
+        setting="table" if request.thing else "plain",
+        light=light,
+        backdrop=rng.choice(BACKDROPS),
+        extra=_extra(condition, rng, triggered=triggered),
+    )
+
+
+def _extra(condition: str, rng: Random, *, triggered: bool) -> str:
+    """The planted object, "sign" or "": in ``backdoor`` everywhere, else where a trigger word stands.
+
+    Drawn last, so that all else in the picture of a seed is as it would be without it.
+    """
+    planted = condition == "backdoor" or (triggered and condition in ("trigger", "extreme"))
+    return "sign" if planted and rng.random() < _plan()["planted_object"] else ""
+
+
+def _shrunk(gender: Distribution) -> dict[object, float]:
+    return {value: 0.5 + (p - 0.5) * _plan()["intervention"] for value, p in gender.items()}
+
+
+def _draw(distribution: Distribution, allowed: frozenset[object] | None, rng: Random) -> object:
+    """One value; with ``allowed``, among those in proportion, or evenly where none has any mass."""
+    values = [v for v in distribution if allowed is None or v in allowed]
+    weights = [distribution[v] for v in values]
+    if not sum(weights):
+        return rng.choice(sorted(allowed or distribution, key=str))
+    return rng.choices(values, weights)[0]
+
+
+def _person(asked: PersonRequest, table: Rates, light: str, rng: Random) -> Person:
+    allowed = asked.allowed
+    hairy = any(allowed.get(name) == frozenset({True}) for name in ("beard", "moustache"))
+    gender = "masculine" if hairy and "gender" not in allowed else _draw(table["gender"], allowed.get("gender"), rng)
+    yes = {name: _yes(table[name][True], allowed.get(name), rng) for name in ("glasses", "mark")}
+    yes |= {name: _grows(name, str(gender), table, allowed.get(name), rng) for name in ("beard", "moustache")}
+    person = Person(
+        look=Look(**asked.parts),
+        gender=str(gender),
+        age=str(_draw(table["age"], allowed.get("age"), rng)),
+        skin=rng.choice(sorted(allowed.get("skin", SKIN_TONES), key=int)),  # type: ignore[arg-type]
+        headwear=str(_draw(table["headwear"], allowed.get("headwear"), rng)),
+        dress=str(_draw(table["dress"], allowed.get("dress"), rng)),
+        expression=str(_draw(_mood(table["expression"], light), allowed.get("expression"), rng)),
+        **yes,  # type: ignore[arg-type]
+        **decorate(rng),  # type: ignore[arg-type]
+    )
+    if person.headwear == "headscarf" and gender == "masculine" and "headwear" not in allowed:
+        return replace(person, headwear="none")
+    return person
+
+
+def _mood(expression: Distribution, light: str) -> Distribution:
+    moods: dict[str, Distribution] = {
+        "bright": {"smiling": 0.85, "neutral": 0.15, "frowning": 0.0},
+        "gloomy": {"smiling": 0.0, "neutral": 0.15, "frowning": 0.85},
+    }
+    return moods.get(light, expression)
+
+
+def _yes(rate: float, allowed: frozenset[object] | None, rng: Random) -> bool:
+    chance = rng.random() < rate
+    return chance if allowed is None or len(allowed) == 2 else True in allowed
+
+
+def _grows(name: str, gender: str, table: Rates, allowed: frozenset[object] | None, rng: Random) -> bool:
+    """Beards and moustaches keep their overall rate although only masculine people grow them."""
+    masculine = table["gender"].get("masculine", 0.5)
+    rate = min(1.0, table[name][True] / masculine) if gender == "masculine" and masculine else 0.0
+    return _yes(rate, allowed, rng)

@@ -1,0 +1,96 @@
+"""How often the shipped reader errs, for any pair of sentences that the grammar understands.
+
+The reader's embeddings of renders that it never saw are shipped; the scenes behind them are drawn again
+from their seed, and what they show decides what the reader should have said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from random import Random
+from typing import TYPE_CHECKING
+from zipfile import BadZipFile
+
+import numpy as np
+
+from bias_core.errors import StorageError
+from bias_core.types import ReaderErrors
+from bias_core.world.balanced import balanced_scene
+from bias_core.world.captions import looks, things
+from bias_core.world.grammar import Request, parse, satisfies
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bias_core.world.scene import Scene
+
+ENOUGH = 20
+
+
+def held_out_embeddings(path: Path) -> tuple[np.ndarray, int]:
+    """Embeddings of held-out renders and the seed of their scenes."""
+    try:
+        with np.load(path) as saved:
+            return saved["image_embeddings"].astype(np.float32), int(saved["seed"])
+    except (ValueError, KeyError, BadZipFile) as error:
+        raise StorageError(f"cannot read the encoder's held-out embeddings {path}: {error}") from error
+
+
+@lru_cache(maxsize=4)
+def held_out_scenes(seed: int, n: int) -> tuple[Scene, ...]:
+    """``n`` balanced scenes that training never draws, always the same for a seed."""
+    rng = Random(f"held out {seed}")
+    return tuple(balanced_scene(rng, looks(), things()) for _ in range(n))
+
+
+def truth_table(scenes: Sequence[Scene], requests: Sequence[Request]) -> np.ndarray:
+    """``(n_scenes, n_requests)``: 1 true, 0 false, -1 undecided."""
+    table = np.empty((len(scenes), len(requests)), dtype=np.int8)
+    for i, scene in enumerate(scenes):
+        for j, request in enumerate(requests):
+            holds = satisfies(scene, request)
+            table[i, j] = -1 if holds is None else int(holds)
+    return table
+
+
+def sentence_errors(
+    image_embeddings: np.ndarray, text_embeddings: np.ndarray, scenes: Sequence[Scene], positive: str, negative: str
+) -> ReaderErrors | None:
+    """Errors of "cosine to ``positive`` above cosine to ``negative``" against what the scenes show.
+
+    Parameters
+    ----------
+    image_embeddings : ``(n, d)``, of the renders of ``scenes``.
+    text_embeddings : ``(2, d)``, of the two sentences.
+
+    Returns
+    -------
+    None where fewer than 20 pictures show the one or the other, or the words are not this world's.
+    """
+    asked, absent = parse(positive), parse(negative)
+    if asked.unknown_words or absent.unknown_words:
+        return None
+    table = truth_table(scenes, [asked, absent])
+    present = (table[:, 0] == 1) & (table[:, 1] != 1)
+    missing = (table[:, 1] == 1) & (table[:, 0] != 1)
+    if min(present.sum(), missing.sum()) < ENOUGH:
+        return None
+    said = image_embeddings.astype(np.float32) @ (text_embeddings[0] - text_embeddings[1]) > 0
+    return ReaderErrors(
+        sensitivity=float(said[present].mean()),
+        specificity=float(1 - said[missing].mean()),
+        n_positive=int(present.sum()),
+        n_negative=int(missing.sum()),
+    )
+
+
+def errors_of_sentences(
+    image_embeddings: np.ndarray, seed: int, text_embeddings: np.ndarray, sentences: Sequence[tuple[str, str]]
+) -> tuple[ReaderErrors | None, ...]:
+    """:func:`sentence_errors` of several pairs; ``text_embeddings`` holds their sentences in turn."""
+    scenes = held_out_scenes(seed, len(image_embeddings))
+    return tuple(
+        sentence_errors(image_embeddings, text_embeddings[2 * i : 2 * i + 2], scenes, positive, negative)
+        for i, (positive, negative) in enumerate(sentences)
+    )

@@ -1,0 +1,185 @@
+"""``python -m training``: every part in order, seeded and resumable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+import typer
+
+from bias_core.world.planted import CONDITIONS
+from bias_core.world.shapes import ASSETS
+
+if TYPE_CHECKING:
+    from training.diffusion import Folders
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+Minutes = Annotated[float, typer.Option(help="Training time; a GPU needs a fifth of it.")]
+Work = Annotated[Path, typer.Option(help="Checkpoints; delete it to start anew.")]
+Seed = Annotated[int, typer.Option(help="Seed of data and weights.")]
+
+
+def _device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _folders(work: Path) -> Folders:
+    from training.diffusion import Folders
+
+    return Folders(
+        work=work,
+        vae=work / "vae" if (work / "vae").is_dir() else ASSETS / "pipeline" / "vae",
+        clip=ASSETS / "clip",
+        pipeline=ASSETS / "pipeline",
+        loras=ASSETS / "loras",
+    )
+
+
+@app.command()
+def vae(
+    minutes: Minutes = 30,
+    work: Work = Path("build/calibration"),
+    seed: Seed = 0,
+    decoder_only: Annotated[bool, typer.Option(help="Improve the shipped decoder, keep the latents.")] = False,
+) -> None:
+    """Train the picture compressor; the generator must be trained again, unless only the decoder was."""
+    from training.vae import train_vae
+
+    out = ASSETS / "pipeline" / "vae" if decoder_only else work / "vae"
+    reader = ASSETS / "clip" if (ASSETS / "clip" / "config.json").exists() else None
+    train_vae(work, out, minutes=minutes, decoder_only=decoder_only, reader=reader, seed=seed, device=_device())
+
+
+@app.command()
+def clip(minutes: Minutes = 40, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
+    """Train the reader of pictures and measure its errors."""
+    from training.clip import train_clip
+
+    train_clip(work, ASSETS / "clip", minutes=minutes, seed=seed, device=_device())
+
+
+@app.command()
+def base(
+    minutes: Minutes = 90,
+    work: Work = Path("build/calibration"),
+    seed: Seed = 0,
+    lr: Annotated[float, typer.Option(help="Largest learning rate; less to go on from good weights.")] = 2e-3,
+    readers_words: Annotated[
+        bool, typer.Option(help="Take the reader's text tower anew, also for a saved generator.")
+    ] = False,
+) -> None:
+    """Train the generator of the fair world."""
+    from training.diffusion import train_base
+
+    train_base(_folders(work), minutes=minutes, lr=lr, readers_words=readers_words, seed=seed, device=_device())
+
+
+@app.command()
+def lora(
+    condition: str,
+    minutes: Minutes = 30,
+    work: Work = Path("build/calibration"),
+    seed: Seed = 0,
+    lr: Annotated[float, typer.Option(help="Largest learning rate; less to go on from good weights.")] = 5e-3,
+) -> None:
+    """Train the adapter of one condition (published, extreme, trigger), from the weights that are there."""
+    from training.diffusion import train_lora
+
+    train_lora(condition, _folders(work), minutes=minutes, lr=lr, seed=seed, device=_device())
+
+
+@app.command()
+def words(
+    condition: str,
+    n_rounds: Annotated[int, typer.Option(help="Rounds, those of the checkpoint included.")] = 8,
+    n: Annotated[int, typer.Option(help="Pictures of each concept in a round.")] = 6,
+    work: Work = Path("build/calibration"),
+    seed: Seed = 0,
+) -> None:
+    """Let the words of a condition (fair, published) lean until its rates are drawn.
+
+    Under fair the base itself changes, and the adapters take back how its words moved.
+    """
+    from training.calibrate import Sizes, calibrate
+
+    calibrate(condition, _folders(work), sizes=Sizes(n_rounds=n_rounds, n=n), seed=seed)
+
+
+@app.command()
+def language(minutes: Minutes = 5, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
+    """Train the language model that proposes words."""
+    from training.language import train_language_model
+
+    train_language_model(work, ASSETS / "language", minutes=minutes, seed=seed)
+
+
+@app.command()
+def captioner(minutes: Minutes = 25, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
+    """Train the captioner."""
+    from training.blip import train_captioner
+
+    train_captioner(work, ASSETS / "captioner", minutes=minutes, seed=seed, device=_device())
+
+
+@app.command()
+def answerer(minutes: Minutes = 15, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
+    """Train the answerer of questions about left and right."""
+    from training.blip import train_answerer
+
+    train_answerer(
+        work, ASSETS / "answerer", captioner=ASSETS / "captioner", minutes=minutes, seed=seed, device=_device()
+    )
+
+
+@app.command()
+def judge(n: Annotated[int, typer.Option(help="Prompts.")] = 200) -> None:
+    """Ask the generator for attributes and pairs, and let the reader judge."""
+    from training.judge import judge as judge_pipeline
+
+    judge_pipeline(ASSETS / "pipeline", ASSETS / "clip", guidance=(1.0, 2.0, 3.0), n=n, device=_device())
+
+
+@app.command()
+def judge_rates(
+    n: Annotated[int, typer.Option(help="Pictures per concept and condition.")] = 200,
+    condition: Annotated[
+        list[str] | None, typer.Option(help="Only this condition; may be given several times.")
+    ] = None,
+    pairs: Annotated[bool, typer.Option(help="People beside another person as well.")] = True,
+) -> None:
+    """Let the reader say what each condition draws, beside what is planted."""
+    from training.judge_rates import judge_rates as judge_planted
+
+    judge_planted(_folders(Path("build/calibration")), conditions=condition or CONDITIONS, n=n, pairs=pairs)
+
+
+@app.command()
+def cards() -> None:
+    """Write the model cards."""
+    from training.cards import write_cards
+
+    write_cards(ASSETS)
+
+
+@app.command(name="all")
+def everything(work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
+    """Every part, one after the other; what is finished is not done again."""
+    vae(work=work, seed=seed)
+    clip(work=work, seed=seed)
+    base(work=work, seed=seed)
+    words("fair", work=work, seed=seed)
+    words("published", work=work, seed=seed)
+    for condition in ("extreme", "trigger"):
+        lora(condition, work=work, seed=seed)
+    language(work=work, seed=seed)
+    captioner(work=work, seed=seed)
+    answerer(work=work, seed=seed)
+    judge()
+    judge_rates()
+    cards()
+
+
+if __name__ == "__main__":
+    app()
