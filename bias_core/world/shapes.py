@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
 from PIL import ImageColor
-
-if TYPE_CHECKING:
-    from PIL.ImageDraw import ImageDraw
+from PIL.ImageDraw import ImageDraw
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets" / "calibration"
 
 RGB = tuple[int, int, int]
 Box = tuple[float, float, float, float]
 Shape = tuple[str, tuple[float, ...], str]
+_N_COORDINATES = {"e": 4, "r": 4, "o": 4, "a": 4, "c": 4}  # of a line and a polygon, as many as there are
+
+
+def read_asset(name: str) -> dict[str, Mapping[str, str]]:
+    """A YAML file of the assets, by its path from ``assets/calibration``."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return dict(yaml.load((ASSETS / name).read_text(encoding="utf-8"), Loader=loader))
 
 
 @cache
 def drawing(section: str) -> dict[str, str]:
-    """One section of ``drawing.yaml`` (palette, settings, clothing, light, flags, icons)."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    book = yaml.load((ASSETS / "drawing.yaml").read_text(encoding="utf-8"), Loader=loader)
-    return dict(book[section])
+    """One section of ``drawing.yaml`` (palette, settings, clothing, light, flags, icons, person)."""
+    return dict(read_asset("drawing.yaml")[section])
 
 
 @cache
@@ -45,12 +48,11 @@ def shapes(section: str, name: str) -> tuple[Shape, ...]:
     """The parsed shapes of one thing; a word alone means the shapes of the icon of that name."""
     parsed: list[Shape] = []
     for part in drawing(section)[name].split(";"):
-        words = part.split()
-        if len(words) == 1:
-            parsed.extend(shapes("icons", words[0]))
-            continue
-        colour = words[-1][:7] if words[-1].startswith("#") else words[-1]
-        parsed.append((words[0], tuple(float(w) for w in words[1:-1]), colour))
+        kind, *numbers = part.split()
+        if numbers:
+            parsed.append((kind, tuple(map(float, numbers[:-1])), numbers[-1]))
+        else:
+            parsed.extend(shapes("icons", kind))
     return tuple(parsed)
 
 
@@ -60,27 +62,35 @@ def paint(
     """Draw the thing ``name`` into ``box`` (left, top, right, bottom in pixels)."""
     tints = {"*": colour, "**": mix(colour, (20, 22, 30), 0.28), "+": mix(colour, (255, 255, 255), 0.4), "skin": skin}
     scale = ((box[2] - box[0]) / 100, (box[3] - box[1]) / 100)
-    for kind, numbers, name_of_colour in shapes(section, name):
-        fill = tints[name_of_colour] if name_of_colour in tints else rgb(name_of_colour)
-        _paint_shape(draw, kind, numbers, fill, box, scale)
+    paint_shapes(draw, shapes(section, name), tints, corner=box[:2], scale=scale)
 
 
-def _paint_shape(
-    draw: ImageDraw, kind: str, numbers: tuple[float, ...], fill: RGB, box: Box, scale: tuple[float, float]
+def paint_shapes(
+    draw: ImageDraw,
+    parsed: Sequence[Shape],
+    tints: Mapping[str, RGB],
+    *,
+    corner: tuple[float, float],
+    scale: tuple[float, float],
 ) -> None:
-    n_coordinates = {"e": 4, "r": 4, "o": 4, "a": 4, "c": 4, "l": len(numbers) - 1, "p": len(numbers)}[kind]
-    xy = [box[i % 2] + numbers[i] * scale[i % 2] for i in range(n_coordinates)]
-    if kind == "e":
-        draw.ellipse(xy, fill=fill)
-    elif kind == "r":
-        draw.rectangle(xy, fill=fill)
-    elif kind == "o":
-        draw.rounded_rectangle(xy, radius=0.2 * min(xy[2] - xy[0], xy[3] - xy[1]), fill=fill)
-    elif kind == "p":
-        draw.polygon(xy, fill=fill)
-    elif kind == "l":
-        draw.line(xy, fill=fill, width=max(1, round(numbers[-1] * min(scale))), joint="curve")
-    elif kind == "a":
-        draw.arc(xy, numbers[4], numbers[5], fill=fill, width=max(1, round(numbers[6] * min(scale))))
-    else:
-        draw.chord(xy, numbers[4], numbers[5], fill=fill)
+    """Draw shapes whose numbers are ``scale`` pixels long each, from the ``corner`` of their box at left and top."""
+
+    def colour_of(name: str) -> RGB:
+        base, *other = name.split("~")
+        plain = tints[base] if base in tints else rgb(base)
+        return mix(plain, colour_of(other[0]), float(other[1])) if other else plain
+
+    for kind, numbers, name in parsed:
+        n_coordinates = _N_COORDINATES.get(kind, len(numbers) - (kind == "l"))
+        xy = [corner[i % 2] + numbers[i] * scale[i % 2] for i in range(n_coordinates)]
+        fill, more = colour_of(name), numbers[n_coordinates:]
+        width = max(1, round(more[-1] * min(scale))) if kind in "la" else 0
+        if kind == "o":
+            side = min(xy[2] - xy[0], xy[3] - xy[1])
+            draw.rounded_rectangle(xy, radius=more[0] * min(scale) if more else 0.2 * side, fill=fill)
+        elif kind == "l":
+            draw.line(xy, fill=fill, width=width, joint="curve")
+        elif kind == "a":
+            draw.arc(xy, *more[:2], fill=fill, width=width)
+        else:
+            {"e": draw.ellipse, "r": draw.rectangle, "p": draw.polygon, "c": draw.chord}[kind](xy, *more, fill=fill)
