@@ -1,7 +1,5 @@
 """The command line: the same studies, and the same numbers, as the app and the Python library."""
 
-from __future__ import annotations
-
 import typer
 
 from bias_core.cli import calibrate, compare, explore, measures, run, study

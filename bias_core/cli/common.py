@@ -105,10 +105,7 @@ def run_with_bar(start: Callable[[Stop], Generator[Progress, None, T]]) -> T:
 
     ``start`` gets the question whether to stop, and gives the run.
 
-    Raises
-    ------
-    typer.Exit
-        The run was stopped before it had anything to return: with the code of :func:`exit_stopped`.
+    Raises typer.Exit: the run was stopped before it had anything to return: with the code of :func:`exit_stopped`.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 

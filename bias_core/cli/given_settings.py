@@ -1,7 +1,5 @@
 """The options of a command that are made from the declared settings, and what was given by them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import wraps
@@ -66,12 +64,7 @@ def _option(one: Setting) -> Any:
 def read_given(study: str, given: Given, file: Path | None) -> tuple[str, StudySettings, list[str], list[str]]:
     """The study, its settings, and the models and conditions that are asked for.
 
-    Raises
-    ------
-    InvalidInput
-        A setting that is none, or no study.
-    StorageError
-        The file cannot be read.
+    Raises InvalidInput: a setting that is none, or no study; StorageError: the file cannot be read.
     """
     values = _read_file(file) if file else {}
     named = str(values.pop("study", ""))

@@ -1,7 +1,5 @@
 """``measures``: what each number means."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

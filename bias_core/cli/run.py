@@ -43,26 +43,15 @@ _LONG_SECONDS = 600
 
 @dataclass(frozen=True, kw_only=True)
 class How:
-    """What is done with the runs that are asked for.
+    """What is done with the runs that are asked for."""
 
-    Attributes
-    ----------
-    n : pictures per prompt; None: as the study has it.
-    plan : say what it will cost, and ask before a long run.
-    only_plan : and do no more.
-    measure : not only draw.
-    yes : do not ask.
-    keep : never evict the pictures.
-    out : folder (or zip) for the report; with ``apart`` a folder for each model and condition.
-    """
-
-    n: int | None
-    plan: bool
-    only_plan: bool
-    measure: bool
-    yes: bool
-    keep: bool
-    out: Path | None
+    n: int | None  # pictures per prompt; None: as the study has it
+    plan: bool  # say what it will cost, and ask before a long run
+    only_plan: bool  # and do no more
+    measure: bool  # not only draw
+    yes: bool  # do not ask
+    keep: bool  # never evict the pictures
+    out: Path | None  # folder (or zip) for the report; with `apart` a folder for each model and condition
     apart: bool = False
 
 

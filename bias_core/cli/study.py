@@ -1,19 +1,14 @@
 """The papers' studies on the command line."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from bias_core.cli.common import console, show_warning, user_errors, write_export
 from bias_core.cli.tables import show_table
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.types import StudyReport
-
+from bias_core.studies.kit.types import StudyReport
 
 app = typer.Typer(no_args_is_help=True)
 

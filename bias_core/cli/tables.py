@@ -1,7 +1,5 @@
 """Tables that can be read at any width: no word is cut, and what does not fit side by side follows below."""
 
-from __future__ import annotations
-
 import re
 
 from rich.cells import cell_len
@@ -74,8 +72,6 @@ def _n_keys(columns: list[list[str]]) -> int:
 def _widths(least: list[int], natural: list[int], room: int) -> list[int]:
     """Each at least ``least``; what room is left goes to those who want more, the most modest first.
 
-    Examples
-    --------
     >>> _widths([3, 5], [3, 40], room=30), _widths([3, 5], [3, 7], room=80), _widths([50], [60], room=20)
     ([3, 21], [3, 7], [17])
     """

@@ -1,21 +1,15 @@
 """Runs manifest rows on this machine: what is stored is reused, the rest is drawn batch by batch."""
 
-from __future__ import annotations
-
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
 
 from bias_core.engine.progress import Drawing, EngineProgress, Event, follow
 from bias_core.models.machine import this_machine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from bias_core.protocols import TextToImage
-    from bias_core.store.images import ImageStore
-    from bias_core.types import GeneratedImage, ImageRow
-    from bias_core.waiting import Lock
+from bias_core.protocols import TextToImage
+from bias_core.store.images import ImageStore
+from bias_core.types import GeneratedImage, ImageRow
+from bias_core.waiting import Lock
 
 _LOCK_POLL_SECONDS = 0.1
 _STEP_EVENT_SECONDS = 0.1
@@ -70,12 +64,8 @@ def run_rows(
     Drawing happens in a thread of its own, so that the caller can embed one batch while the next is
     drawn. ``lock`` is held for a batch at a time: visitors take turns.
 
-    Raises
-    ------
-    Cancelled
-        ``cancelled()`` turned true: after at most one denoising step, with finished batches stored.
-    ModelUnavailable, StorageError, InvalidInput
-        From the model or the store; what was stored before stays.
+    Raises Cancelled: ``cancelled()`` turned true: after at most one denoising step, with finished batches stored;
+    ModelUnavailable, StorageError, InvalidInput: from the model or the store; what was stored before stays.
     """
     return follow(rows, store, lambda missing: _LocalDrawing(missing, model, store, lock, cancelled))
 

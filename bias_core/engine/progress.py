@@ -1,49 +1,36 @@
 """What the engines share: where the rows are, the time left, and work in a thread that can be stopped."""
 
-from __future__ import annotations
-
 import queue
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from bias_core.errors import Cancelled, InvalidInput
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from bias_core.protocols import TextToImage
-    from bias_core.store.images import ImageStore
-    from bias_core.types import ImageRow, StoredImage
-    from bias_core.waiting import Lock
+from bias_core.protocols import TextToImage
+from bias_core.store.images import ImageStore
+from bias_core.types import ImageRow, StoredImage
+from bias_core.waiting import Lock
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineProgress:
-    """Where the rows are.
+    """Where the rows are."""
 
-    Attributes
-    ----------
-    done, total : distinct pictures.
-    images : those finished since the event before.
-    reused : whether ``images`` come from the store.
-    step, n_steps : denoising steps of a batch at work; 0 and 0 between batches.
-    begun : the steps done of batches at work, in pictures: half a batch of 8 is 4.
-    seconds_left : nan until the first pictures or steps have been timed.
-    """
-
+    # done, total: distinct pictures
     done: int
     total: int
-    images: tuple[StoredImage, ...] = ()
-    reused: bool = False
+    images: tuple[StoredImage, ...] = ()  # those finished since the event before
+    reused: bool = False  # whether `images` come from the store
+    # step, n_steps: denoising steps of a batch at work; 0 and 0 between batches
     step: int = 0
     n_steps: int = 0
-    begun: float = 0.0
-    seconds_left: float = float("nan")
+    begun: float = 0.0  # the steps done of batches at work, in pictures: half a batch of 8 is 4
+    seconds_left: float = float("nan")  # nan until the first pictures or steps have been timed
 
 
 class Engine(Protocol):
@@ -146,8 +133,7 @@ def follow(
 
     Raises
     ------
-    InvalidInput
-        Pictures of another size than their rows'; they are stored with their own.
+    InvalidInput : Pictures of another size than their rows'; they are stored with their own.
     """
     distinct = {row.id: row for row in rows}
     stored = store.find(distinct)

@@ -1,43 +1,32 @@
 """How long a picture took on this machine before, and what a run will cost."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from bias_core.engine.progress import Engine, EngineProgress
 from bias_core.errors import StorageError
 from bias_core.store.files import write_atomically
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
-    from pathlib import Path
-
-    from bias_core.engine.progress import Engine, EngineProgress
-    from bias_core.store.images import ImageStore
-    from bias_core.types import ImageRow
+from bias_core.store.images import ImageStore
+from bias_core.types import ImageRow
 
 _ENOUGH = 16  # pictures: a rate of fewer does not replace one of more
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """An estimate; nan where nothing is known of this model on this machine.
+    """An estimate; nan where nothing is known of this model on this machine."""
 
-    Attributes
-    ----------
-    n_pictures, n_stored : distinct ones of the run, and those that exist already.
-    seconds : to draw the others, by all workers together, loading of the model not counted.
-    n_bytes : that the others will take on the disk.
-    """
-
+    # n_pictures, n_stored: distinct ones of the run, and those that exist already
     n_pictures: int
     n_stored: int
-    seconds: float
-    n_bytes: float
+    seconds: float  # to draw the others, by all workers together, loading of the model not counted
+    n_bytes: float  # that the others will take on the disk
 
     @property
     def n_missing(self) -> int:
@@ -45,7 +34,7 @@ class Cost:
         return self.n_pictures - self.n_stored
 
 
-def estimate_cost(rows: Sequence[ImageRow], store: ImageStore, rate: Rate | None, *, n_workers: int) -> Cost:
+def estimate_cost(rows: Sequence[ImageRow], store: ImageStore, rate: "Rate | None", *, n_workers: int) -> Cost:
     """The cost of ``rows`` at the rate of one worker."""
     ids = {row.id for row in rows}
     n_stored = store.n_present(ids)
@@ -68,18 +57,11 @@ def free_bytes(folder: Path) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """What one picture costs one worker.
+    """What one picture costs one worker."""
 
-    Attributes
-    ----------
-    seconds : per picture, loading of the model not counted.
-    n_bytes : mean size of its PNG file.
-    n : pictures behind these numbers.
-    """
-
-    seconds: float
-    n_bytes: float
-    n: int
+    seconds: float  # per picture, loading of the model not counted
+    n_bytes: float  # mean size of its PNG file
+    n: int  # pictures behind these numbers
 
 
 class RateStore:

@@ -5,8 +5,6 @@ must share the data folder. A batch is what the local engine would draw at once,
 that is repeated when its worker dies.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import os
@@ -17,21 +15,16 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bias_core.engine.progress import Drawing, Event, follow
+from bias_core.engine.progress import Drawing, EngineProgress, Event, follow
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, ModelUnavailable
+from bias_core.protocols import TextToImage
 from bias_core.store.images import ImageStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from bias_core.engine.progress import EngineProgress
-    from bias_core.protocols import TextToImage
-    from bias_core.types import ImageRow, StoredImage
-    from bias_core.waiting import Lock
+from bias_core.types import ImageRow, StoredImage
+from bias_core.waiting import Lock
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 INSTALL = 'pip install "ray[data]"'
@@ -90,12 +83,8 @@ class RayEngine:
 
         Nothing is started where nothing is missing. ``model`` only says how large a batch is.
 
-        Raises
-        ------
-        Cancelled
-            ``cancelled()`` turned true; workers stop at their next denoising step, finished batches are kept.
-        ModelUnavailable, StorageError, InvalidInput
-            From a worker; or workers died again and again on one batch.
+        Raises Cancelled: ``cancelled()`` turned true; workers stop at their next denoising step, finished batches are
+        kept; ModelUnavailable, StorageError, InvalidInput: from a worker; or workers died again and again on one batch.
         """
         size = model.batch_size
 

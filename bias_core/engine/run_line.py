@@ -1,21 +1,16 @@
 """The line of runs: a few run at once, the others wait where each can see its place and can leave."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from bias_core.engine.runs_at_work import RunAtWork
 from bias_core.errors import Cancelled, RunLineFull
+from bias_core.settings import Settings
 from bias_core.waiting import stoppable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from bias_core.settings import Settings
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -27,30 +22,18 @@ _PATIENCE_SECONDS = 600.0  # with a visitor of a public server who left while a 
 
 @dataclass(frozen=True, kw_only=True)
 class Asker:
-    """Who asks for a run.
+    """Who asks for a run."""
 
-    Attributes
-    ----------
-    name : of a visitor, or of all programs at one address: at most one run of a name is at work.
-    address : where the request came from, "" where addresses say nothing.
-    places : how many runs of this name may wait; with one place, a newer run takes that of an older one.
-    """
-
-    name: str
-    address: str = ""
-    places: int = 1
+    name: str  # of a visitor, or of all programs at one address: at most one run of a name is at work
+    address: str = ""  # where the request came from, "" where addresses say nothing
+    places: int = 1  # how many runs of this name may wait; with one place, a newer run takes that of an older one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A place in line.
+    """A place in line."""
 
-    Attributes
-    ----------
-    n_before : runs that are at work or come first.
-    """
-
-    n_before: int
+    n_before: int  # runs that are at work or come first
 
 
 @dataclass(eq=False)
@@ -85,7 +68,7 @@ class RunLine:
         self._begun: dict[str, RunAtWork[Any, Any]] = {}  # by name, the newest
 
     @classmethod
-    def of(cls, settings: Settings) -> RunLine:
+    def of(cls, settings: Settings) -> "RunLine":
         """As the settings say; a public server has half its places for other addresses, and less patience."""
         if not settings.public:
             return cls(settings.runs_at_once, settings.runs_waiting)
@@ -122,12 +105,8 @@ class RunLine:
     ) -> Generator[T | Place, None, R]:
         """The steps of a run once it is its turn; before that, its place in line, once a second.
 
-        Raises
-        ------
-        RunLineFull
-            At once, where there is no place left in line.
-        Cancelled
-            It was stopped, or a newer run of the same visitor took its place.
+        Raises RunLineFull: at once, where there is no place left in line; Cancelled: it was stopped, or a newer run of
+        the same visitor took its place.
         """
         ticket = self._join(asker)
         try:

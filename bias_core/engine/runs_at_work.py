@@ -1,17 +1,13 @@
 """Runs that go on while the page that asked for them is loaded anew: each in a thread of its own."""
 
-from __future__ import annotations
-
 import threading
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from bias_core.waiting import HandOver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
 
 S = TypeVar("S")
 R = TypeVar("R")

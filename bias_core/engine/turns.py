@@ -1,16 +1,10 @@
 """Who may run when: one generator and one reader at a time, side by side; whoever loads, alone."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from types import TracebackType
+from typing import Protocol, runtime_checkable
 
-from bias_core.waiting import WEIGHTS_SECONDS
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from bias_core.waiting import BuiltOnce, Lock
+from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, Lock
 
 
 @runtime_checkable

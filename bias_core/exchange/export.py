@@ -1,29 +1,22 @@
 """A run as files that other programs read: pictures, tables, a dataset card and Croissant."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
 import re
 import time
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import yaml
 
 from bias_core.errors import StorageError
 from bias_core.store.files import replaced_file, write_atomically
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pandas as pd
-
-    from bias_core.types import ImageRow
+from bias_core.types import ImageRow
 
 COLLECTED = (
     "Every picture was drawn by a text-to-image model from the prompt and the seed that its line of metadata "
@@ -94,39 +87,25 @@ Entry = tuple[str, "bytes | Path"]
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetFacts:
-    """What the card and the Croissant file say.
+    """What the card and the Croissant file say."""
 
-    Attributes
-    ----------
-    key, title, summary : name for programs, name for people, what was asked.
-    reference : of the paper that the study follows, "" for none.
-    model : that drew, with its condition and revision in words; "" for pictures from elsewhere.
-    licence : SPDX id where the pictures' licence is known, "" otherwise.
-    licence_note : what is to be said of it.
-    annotation : how the pictures were read, and by which program.
-    readers : names of the programs that read them.
-    limits : what the numbers do not say.
-    notes : what was noticed on the way.
-    n_pictures, n_prompts : in this export.
-    command : that gives the same numbers.
-    versions : of the programs and weights.
-    """
-
+    # key, title, summary: name for programs, name for people, what was asked
     key: str
     title: str
     summary: str
-    model: str
-    annotation: str
-    limits: str
-    command: str
+    model: str  # that drew, with its condition and revision in words; "" for pictures from elsewhere
+    annotation: str  # how the pictures were read, and by which program
+    limits: str  # what the numbers do not say
+    command: str  # that gives the same numbers
+    # n_pictures, n_prompts: in this export
     n_pictures: int
     n_prompts: int
-    reference: str = ""
-    licence: str = ""
-    licence_note: str = ""
-    readers: Sequence[str] = ()
-    notes: Sequence[str] = ()
-    versions: Mapping[str, str] = field(default_factory=dict)
+    reference: str = ""  # of the paper that the study follows, "" for none
+    licence: str = ""  # SPDX id where the pictures' licence is known, "" otherwise
+    licence_note: str = ""  # what is to be said of it
+    readers: Sequence[str] = ()  # names of the programs that read them
+    notes: Sequence[str] = ()  # what was noticed on the way
+    versions: Mapping[str, str] = field(default_factory=dict)  # of the programs and weights
     date: str = field(default_factory=lambda: time.strftime("%Y-%m-%d", time.gmtime()))
 
     @property
@@ -340,34 +319,23 @@ class ExportedImage:
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """What goes into a folder or a zip.
+    """What goes into a folder or a zip."""
 
-    Attributes
-    ----------
-    images : originals, into ``train/`` with ``train/metadata.jsonl`` (Hugging Face imagefolder); where there
-        are none, there is no such folder.
-    tables : data frames by name, each as ``<name>.parquet`` and ``<name>.csv``.
-    report : as ``report.json``.
-    markdown : as ``report.md``.
-    files : anything else by its name in the folder, such as figures.
-    facts : for the dataset card ``README.md`` and for ``croissant.json``; None: neither is written.
-    """
-
+    # originals, into `train/` with `train/metadata.jsonl` (Hugging Face imagefolder); where there are none, there is no
+    # such folder
     images: Sequence[ExportedImage]
-    tables: Mapping[str, pd.DataFrame]
-    report: Mapping[str, Any]
-    markdown: str
-    files: Mapping[str, bytes] = field(default_factory=dict)
+    tables: Mapping[str, pd.DataFrame]  # data frames by name, each as `<name>.parquet` and `<name>.csv`
+    report: Mapping[str, Any]  # as `report.json`
+    markdown: str  # as `report.md`
+    files: Mapping[str, bytes] = field(default_factory=dict)  # anything else by its name in the folder, such as figures
+    # for the dataset card `README.md` and for `croissant.json`; None: neither is written
     facts: DatasetFacts | None = None
 
 
 def write_zip(export: Export, target: Path) -> Path:
     """Write everything into one zip, which appears under its name only when it is whole.
 
-    Raises
-    ------
-    StorageError
-        The disk is full, or a picture is no longer in the store.
+    Raises StorageError: the disk is full, or a picture is no longer in the store.
     """
     # PNG is compressed already; the rest is small.
     with replaced_file(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:

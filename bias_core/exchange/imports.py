@@ -1,7 +1,5 @@
 """Pictures from elsewhere, each with its prompt: a folder or zip in the layouts that people keep them in."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io
@@ -16,16 +14,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.protocols import StepCallback
 from bias_core.store.images import read_record
 from bias_core.types import GeneratedImage, ImageRow
-
-if TYPE_CHECKING:
-    from bias_core.protocols import StepCallback
 
 MOST_BYTES = 64_000_000  # of one file, unpacked
 MOST_UNPACKED = 4_000_000_000  # of a whole zip
@@ -64,10 +60,7 @@ class Files(Protocol):
 def open_files(path: Path) -> Files:
     """The files of a folder or zip, in the order of their names; hidden ones are left out.
 
-    Raises
-    ------
-    InvalidInput
-        There is nothing at ``path``, it is neither, it is damaged, or a name in it leads out of it.
+    Raises InvalidInput: there is nothing at ``path``, it is neither, it is damaged, or a name in it leads out of it.
     """
     try:
         path = path.expanduser()
@@ -85,13 +78,8 @@ def open_files(path: Path) -> Files:
 def check_name(name: str) -> str:
     """``name``, if it stays inside: relative, without "..", drive or backslash.
 
-    Raises
-    ------
-    InvalidInput
-        It does not.
+    Raises InvalidInput: it does not.
 
-    Examples
-    --------
     >>> check_name("train/1.png")
     'train/1.png'
     """
@@ -180,11 +168,8 @@ class Metadata:
 def read_metadata(files: Files) -> Metadata:
     """All metadata files among ``files``.
 
-    Raises
-    ------
-    InvalidInput
-        One cannot be read, has no ``file_name`` or none of the columns of a prompt, or names a file that
-        lies outside of its folder.
+    Raises InvalidInput: one cannot be read, has no ``file_name`` or none of the columns of a prompt, or names a file
+    that lies outside of its folder.
     """
     prompts: dict[str, str] = {}
     whom: dict[str, dict[str, str]] = {}
@@ -246,8 +231,7 @@ class ImportedImages:
 
     Raises
     ------
-    InvalidInput
-        There is no such folder or zip, nothing in it is a picture with a prompt, there are too many, or a
+    InvalidInput : there is no such folder or zip, nothing in it is a picture with a prompt, there are too many, or a
         name leads out of it.
     """
 
@@ -343,8 +327,6 @@ class ImportedImages:
 def key(prompt: str) -> str:
     """What two prompts share when they are the same but for case, spaces and punctuation.
 
-    Examples
-    --------
     >>> key("A photo of a light-skinned nurse.") == key("a_photo of a light skinned Nurse")
     True
     """
@@ -356,10 +338,7 @@ def decode(data: bytes) -> Image.Image:
 
     Only one large picture of all visitors is unpacked at a time: 50 million pixels take 400 MB for a moment.
 
-    Raises
-    ------
-    InvalidInput
-        It is no PNG, JPEG, WebP or BMP, it is truncated, or it has too many pixels.
+    Raises InvalidInput: it is no PNG, JPEG, WebP or BMP, it is truncated, or it has too many pixels.
     """
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:

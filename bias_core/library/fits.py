@@ -1,21 +1,14 @@
 """What can be measured on imported pictures: which studies ask for their prompts, and how many there are."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bias_core.exchange.imports import ImportedImages, key
 from bias_core.studies.explore.options import KIND
 from bias_core.studies.kit.designs import find_design, list_designs, program_of
-from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.kit.types import Design, StudySettings
 from bias_core.studies.running.run import with_options
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bias_core.studies.kit.types import Design
 
 _OF_THIS_WORLD = "validity"  # these studies need the calibration renderer's own record
 _EXAMPLES = 3
@@ -23,47 +16,31 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """How an import fits a study.
+    """How an import fits a study."""
 
-    Attributes
-    ----------
-    design : of the study.
-    n_found, n_asked : pictures that it would take, and asks for at full size; ``n_asked`` 0: it takes all.
-    examples : some of the prompts that it asks for.
-    """
-
-    design: Design
+    design: Design  # of the study
+    # n_found, n_asked: pictures that it would take, and asks for at full size; `n_asked` 0: it takes all
     n_found: int
     n_asked: int
-    examples: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()  # some of the prompts that it asks for
 
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """What was found in an upload.
+    """What was found in an upload."""
 
-    Attributes
-    ----------
-    path, name : of the zip.
-    counts : pictures per prompt.
-    rejected : files that were left out, and why.
-    fits : every study, those that can run first.
-    """
-
+    # path, name: of the zip
     path: Path
     name: str
-    counts: Mapping[str, int]
-    rejected: tuple[str, ...]
-    fits: tuple[Fit, ...]
+    counts: Mapping[str, int]  # pictures per prompt
+    rejected: tuple[str, ...]  # files that were left out, and why
+    fits: tuple[Fit, ...]  # every study, those that can run first
 
 
 def look_through(path: Path) -> Imported:
     """Look through a folder or zip without reading its pictures.
 
-    Raises
-    ------
-    InvalidInput
-        It cannot be used; the message says why.
+    Raises InvalidInput: it cannot be used; the message says why.
     """
     source = ImportedImages(path)
     n = sum(source.counts.values())

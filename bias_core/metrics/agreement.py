@@ -1,25 +1,19 @@
 """Do raters agree? Kappas and alpha with intervals, and the errors of an automatic reader against people."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
-from bias_core.stats.effects import percentile_estimate
+from bias_core.stats.arrays import Array
+from bias_core.stats.effects import Seed, percentile_estimate
 from bias_core.stats.intervals import percent
 from bias_core.types import Estimate, ReaderErrors
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from bias_core.stats.arrays import Array
-    from bias_core.stats.effects import Seed
 
 Codes = np.ndarray[Any, np.dtype[np.int64]]
 Coefficient = Literal["fleiss_kappa", "cohen_kappa", "krippendorff_alpha"]
@@ -36,19 +30,17 @@ def fleiss_kappa(ratings: ArrayLike | pd.DataFrame) -> float:
 
     Parameters
     ----------
-    ratings : array (n_items, n_raters)
-        Answers of any kind, none missing; raters need not be the same people from item to item.
+    ratings : array (n_items, n_raters). Answers of any kind, none missing; raters need not be the same people from item
+        to item.
 
     Returns
     -------
-    float
-        At most 1 (agreement everywhere); 0: as by chance; negative: less than by chance, down to
-        -1/(n_raters - 1). nan where all ratings are equal.
+    float : at most 1 (agreement everywhere); 0: as by chance; negative: less than by chance, down to -1/(n_raters - 1).
+        nan where all ratings are equal.
 
     Raises
     ------
-    InvalidInput
-        For fewer than two items or raters, another shape, or missing ratings.
+    InvalidInput : for fewer than two items or raters, another shape, or missing ratings.
 
     Examples
     --------
@@ -59,7 +51,7 @@ def fleiss_kappa(ratings: ArrayLike | pd.DataFrame) -> float:
     return _fleiss(codes, np.ones(len(codes), dtype=int))
 
 
-def cohen_kappa(a: ArrayLike | pd.Series[Any], b: ArrayLike | pd.Series[Any]) -> float:
+def cohen_kappa(a: "ArrayLike | pd.Series[Any]", b: "ArrayLike | pd.Series[Any]") -> float:
     """Agreement of two raters beyond chance, on answers without order.
 
     κ = (p_o - p_c) / (1 - p_c): p_o the share of equal answers, p_c = Σ_k a_k b_k with the shares of answer k
@@ -67,19 +59,16 @@ def cohen_kappa(a: ArrayLike | pd.Series[Any], b: ArrayLike | pd.Series[Any]) ->
 
     Parameters
     ----------
-    a, b : arrays (n_items,)
-        Answers of each rater, item by item, none missing.
+    a, b : arrays (n_items,). Answers of each rater, item by item, none missing.
 
     Returns
     -------
-    float
-        In [-1, 1]: 1 agreement everywhere; 0: as by chance, which is also what a rater gets who always gives
-        the same answer. nan where all ratings of both are equal.
+    float : in [-1, 1]: 1 agreement everywhere; 0: as by chance, which is also what a rater gets who always gives the
+        same answer. nan where all ratings of both are equal.
 
     Raises
     ------
-    InvalidInput
-        For fewer than two items, different lengths, another shape, or missing ratings.
+    InvalidInput : for fewer than two items, different lengths, another shape, or missing ratings.
 
     Examples
     --------
@@ -98,22 +87,19 @@ def krippendorff_alpha(ratings: ArrayLike | pd.DataFrame, *, level: Level = "nom
 
     Parameters
     ----------
-    ratings : array (n_items, n_raters)
-        Answers; None or nan where a rater gave none. Items with a single answer tell nothing: left out.
-    level : {"nominal", "ordinal", "interval"}
-        δ² is 1 for different answers, the squared number of answers between their ranks, or the squared
-        difference. The latter two need numbers.
+    ratings : array (n_items, n_raters). Answers; None or nan where a rater gave none. Items with a single answer tell
+        nothing: left out.
+    level : {"nominal", "ordinal", "interval"}. δ² is 1 for different answers, the squared number of answers between
+        their ranks, or the squared difference. The latter two need numbers.
 
     Returns
     -------
-    float
-        At most 1 (agreement everywhere); 0: as by chance; negative: less than by chance. nan where all
-        ratings are equal.
+    float : at most 1 (agreement everywhere); 0: as by chance; negative: less than by chance. nan where all ratings are
+        equal.
 
     Raises
     ------
-    InvalidInput
-        For fewer than two items with two answers, another shape, or answers that are not numbers where the
+    InvalidInput : for fewer than two items with two answers, another shape, or answers that are not numbers where the
         level needs them.
 
     Examples
@@ -131,7 +117,7 @@ def agreement_estimate(
     *,
     coefficient: Coefficient = "krippendorff_alpha",
     level: Level = "nominal",
-    groups: ArrayLike | pd.Series[Any] | None = None,
+    groups: "ArrayLike | pd.Series[Any] | None" = None,
     confidence: float = 0.95,
     n_resamples: int = 1000,
     rng: Seed = 0,
@@ -140,27 +126,21 @@ def agreement_estimate(
 
     Parameters
     ----------
-    ratings : array (n_items, n_raters)
-        Two raters for Cohen's κ.
+    ratings : array (n_items, n_raters). Two raters for Cohen's κ.
     coefficient : {"fleiss_kappa", "cohen_kappa", "krippendorff_alpha"}
     level : see :func:`krippendorff_alpha`, unused by the others.
-    groups : sequence (n_items,) or None
-        Items that are not independent, e.g. the picture that shows two people; then groups are resampled.
-    confidence : float in (0, 1)
-    n_resamples : int
-    rng : seed or Generator
+    groups : sequence (n_items,) or None. Items that are not independent, e.g. the picture that shows two people; then
+        groups are resampled.
 
     Returns
     -------
-    Estimate
-        ``n`` counts items, or groups where given. nan with a note where all ratings are equal; resamples in
-        which they are, are left out, and the note counts them. Where raters agree on every item, no resample
-        differs from another, and the interval comes from the share of units in agreement.
+    Estimate : ``n`` counts items, or groups where given. nan with a note where all ratings are equal; resamples in
+        which they are, are left out, and the note counts them. Where raters agree on every item, no resample differs
+        from another, and the interval comes from the share of units in agreement.
 
     Raises
     ------
-    InvalidInput
-        As the coefficient, and for groups of another length.
+    InvalidInput : as the coefficient, and for groups of another length.
 
     Examples
     --------
@@ -212,8 +192,8 @@ def _of_full_agreement(codes: Codes, n: int, confidence: float) -> Estimate:
 
 
 def reader_errors_from_labels(
-    human: ArrayLike | pd.Series[Any],
-    automatic: ArrayLike | pd.Series[Any],
+    human: "ArrayLike | pd.Series[Any]",
+    automatic: "ArrayLike | pd.Series[Any]",
     *,
     positive: object,
     negative: object | None = None,
@@ -222,23 +202,19 @@ def reader_errors_from_labels(
 
     Parameters
     ----------
-    human, automatic : arrays (n_items,)
-        Answers, item by item, none missing.
+    human, automatic : arrays (n_items,). Answers, item by item, none missing.
     positive : the answer whose prevalence is wanted.
-    negative : answer or None
-        People's answer that means absence. Items with a third answer ("cannot_identify") are left out then;
-        when None, any answer but ``positive`` means absence.
+    negative : answer or None. People's answer that means absence. Items with a third answer ("cannot_identify") are
+        left out then; when None, any answer but ``positive`` means absence.
 
     Returns
     -------
-    ReaderErrors
-        For :func:`bias_core.stats.effects.corrected_prevalence`. Any answer of the reader but ``positive`` is
-        a call of absence.
+    ReaderErrors : for :func:`bias_core.stats.effects.corrected_prevalence`. Any answer of the reader but ``positive``
+        is a call of absence.
 
     Raises
     ------
-    InvalidInput
-        As :func:`cohen_kappa`, and where people saw no item as present or none as absent.
+    InvalidInput : as :func:`cohen_kappa`, and where people saw no item as present or none as absent.
 
     Examples
     --------
@@ -371,7 +347,7 @@ def _has_two_answers(codes: Codes) -> NDArray[np.bool_]:
     return np.asarray((codes >= 0).sum(axis=1) >= 2)
 
 
-def _two_raters(a: ArrayLike | pd.Series[Any], b: ArrayLike | pd.Series[Any]) -> NDArray[np.object_]:
+def _two_raters(a: "ArrayLike | pd.Series[Any]", b: "ArrayLike | pd.Series[Any]") -> NDArray[np.object_]:
     """Answers of two raters side by side, ``(n_items, 2)``."""
     first, second = _objects(a), _objects(b)
     if first.shape != second.shape or first.ndim != 1:
@@ -391,7 +367,7 @@ def _contingency(codes: Codes, weights: Codes) -> Codes:
     return table
 
 
-def _objects(values: ArrayLike | pd.DataFrame | pd.Series[Any]) -> NDArray[np.object_]:
+def _objects(values: "ArrayLike | pd.DataFrame | pd.Series[Any]") -> NDArray[np.object_]:
     """Through objects: otherwise numpy turns a missing answer among words into the word "nan"."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "US":
         n_words = int(np.isin(values, ["nan", "None"]).sum())
@@ -403,7 +379,7 @@ def _objects(values: ArrayLike | pd.DataFrame | pd.Series[Any]) -> NDArray[np.ob
     return np.asarray(values, dtype=object)
 
 
-def _units_of(groups: ArrayLike | pd.Series[Any] | None, n_items: int) -> NDArray[np.object_]:
+def _units_of(groups: "ArrayLike | pd.Series[Any] | None", n_items: int) -> NDArray[np.object_]:
     """Name of the sampling unit of each item, ``(n_items,)``."""
     names = np.asarray(range(n_items) if groups is None else groups, dtype=object)
     if names.shape != (n_items,) or pd.isna(names).any():

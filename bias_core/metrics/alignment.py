@@ -1,13 +1,11 @@
 """OASIS: how much of the variety of a set of images lies along an attribute (WALS and spread)."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 from bias_core.errors import InvalidInput
@@ -17,14 +15,8 @@ from bias_core.metrics.direction import kernel_direction as kernel_direction
 from bias_core.metrics.direction import text_direction as text_direction
 from bias_core.metrics.moments import LARGE, group_moments, jackknife_errors, n_for_energy
 from bias_core.stats.arrays import Array, all_equal, same_dimension, unit_rows, unit_sets, unit_vector
-from bias_core.stats.effects import bootstrap_interval, normal_estimate, percentile_estimate
+from bias_core.stats.effects import Seed, bootstrap_interval, normal_estimate, percentile_estimate
 from bias_core.types import Estimate
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from bias_core.stats.effects import Seed
-
 
 ENERGY = 0.9
 """Share of the squared singular values that the default number of components must reach."""
@@ -34,22 +26,16 @@ _KEPT_ENERGY = 0.99  # what the bootstrap of WALS keeps of the image set
 
 @dataclass(frozen=True, kw_only=True)
 class Decomposition:
-    """Singular value decomposition of the unit embeddings of one image set.
+    """Singular value decomposition of the unit embeddings of one image set."""
 
-    Attributes
-    ----------
-    rows : unit embeddings, centred if ``centred``, ``(n, d)``; None for sets of more than 10,000 images,
-        which are decomposed from their second moments.
-    singular_values : sigma, descending, ``(r,)`` with r = min(n, d).
-    components : u, right singular vectors in feature space, ``(r, d)``; the entry of largest size of each
-        is positive, so that signs do not depend on the library or the order of the images.
-    centred : whether the mean embedding was taken off first.
-    """
-
+    # unit embeddings, centred if `centred`, `(n, d)`; None for sets of more than 10,000 images, which are decomposed
+    # from their second moments
     rows: Array | None
-    singular_values: Array
+    singular_values: Array  # sigma, descending, `(r,)` with r = min(n, d)
+    # u, right singular vectors in feature space, `(r, d)`; the entry of largest size of each is positive, so that signs
+    # do not depend on the library or the order of the images
     components: Array
-    centred: bool
+    centred: bool  # whether the mean embedding was taken off first
 
     def n_components(self, energy: float = ENERGY) -> int:
         """Fewest components whose squared singular values reach this share of their sum."""
@@ -71,32 +57,26 @@ def weighted_alignment_score(
     Parameters
     ----------
     image_embeddings : array (n, d), n >= 2
-    direction : array (d,)
-        δA, see :func:`text_direction` and :func:`image_direction`; its length does not matter.
-    n_components : int or None
-        k; None: the fewest with 90 % of the energy Σσ².
-    centred : bool
-        Take the mean embedding off first; without it the first component is the mean image.
-    signed : bool
-        Sum δ·u_i instead of |δ·u_i|. With ``centred=False`` this is the paper's literal form.
+    direction : array (d,). δA, see :func:`text_direction` and :func:`image_direction`; its length does not matter.
+    n_components : int or None. k; None: the fewest with 90 % of the energy Σσ².
+    centred : bool. Take the mean embedding off first; without it the first component is the mean image.
+    signed : bool. Sum δ·u_i instead of |δ·u_i|. With ``centred=False`` this is the paper's literal form.
 
     Returns
     -------
-    float
-        In [0, 1], in [-1, 1] if signed. Higher: the images vary more along the attribute; 0: not at all.
-        There is no null value: compare models and attributes.
+    float : in [0, 1], in [-1, 1] if signed. Higher: the images vary more along the attribute; 0: not at all. There is
+        no null value: compare models and attributes.
 
     Raises
     ------
-    InvalidInput
-        For fewer than two images, images with equal embeddings, a zero direction, different dimensions, or an
-        impossible number of components.
+    InvalidInput : for fewer than two images, images with equal embeddings, a zero direction, different dimensions, or
+        an impossible number of components.
 
     Notes
     -----
-    Differs from the paper: unit, centred features and the absolute value. The sign of a singular vector is
-    arbitrary, so the signed sum is undefined; here the entry of largest size of each is made positive. u_i
-    lives in feature space: it is a right singular vector of the (n, d) array.
+    Differs from the paper: unit, centred features and the absolute value. The sign of a singular vector is arbitrary,
+    so the signed sum is undefined; here the entry of largest size of each is made positive. u_i lives in feature space:
+    it is a right singular vector of the (n, d) array.
 
     Examples
     --------
@@ -121,8 +101,7 @@ def decompose(image_embeddings: ArrayLike, *, centred: bool = True) -> Decomposi
 
     Raises
     ------
-    InvalidInput
-        For fewer than two images, or images with equal embeddings.
+    InvalidInput : for fewer than two images, or images with equal embeddings.
 
     Examples
     --------
@@ -149,8 +128,7 @@ def alignment_score(
 
     Raises
     ------
-    InvalidInput
-        For a zero direction, another dimension, or an impossible number of components.
+    InvalidInput : for a zero direction, another dimension, or an impossible number of components.
 
     Examples
     --------
@@ -181,29 +159,23 @@ def alignment_estimates(
     ----------
     image_embeddings : array (n, d)
     directions : array (n_attributes, d)
-    n_components : int or None
-        None: chosen anew in every resample, by energy.
-    confidence : float in (0, 1)
-    n_resamples : int
-    rng : seed or Generator
+    n_components : int or None. None: chosen anew in every resample, by energy.
 
     Returns
     -------
-    tuple of Estimate
-        One per direction, in [0, 1], no null value. nan with a note where there is one image, or all
+    tuple of Estimate : one per direction, in [0, 1], no null value. nan with a note where there is one image, or all
         embeddings are equal.
 
     Raises
     ------
-    InvalidInput
-        For malformed embeddings or directions, or different dimensions.
+    InvalidInput : for malformed embeddings or directions, or different dimensions.
 
     Notes
     -----
-    WALS of few images lies above that of many. The interval is for image sets of this size: it tells models
-    with equal n apart, and covers the value of an infinite set less often than it says. The resamples are
-    decomposed inside the components that hold 99 % of the energy of the whole set. Beyond 10,000 images the
-    standard error is that of a jackknife that leaves out one of 25 random groups at a time.
+    WALS of few images lies above that of many. The interval is for image sets of this size: it tells models with equal
+    n apart, and covers the value of an infinite set less often than it says. The resamples are decomposed inside the
+    components that hold 99 % of the energy of the whole set. Beyond 10,000 images the standard error is that of a
+    jackknife that leaves out one of 25 random groups at a time.
 
     Examples
     --------
@@ -243,13 +215,11 @@ def spread_along(image_embeddings: ArrayLike, direction: ArrayLike) -> float:
 
     Returns
     -------
-    float
-        In [0, 1.42]; 0: the images do not differ along the attribute. No null value.
+    float : in [0, 1.42]; 0: the images do not differ along the attribute. No null value.
 
     Raises
     ------
-    InvalidInput
-        As :func:`weighted_alignment_score`.
+    InvalidInput : as :func:`weighted_alignment_score`.
 
     Examples
     --------
@@ -270,18 +240,14 @@ def spread_estimates(
     ----------
     image_embeddings : array (n, d)
     directions : array (n_attributes, d)
-    confidence : float in (0, 1)
-    rng : seed or Generator
 
     Returns
     -------
-    tuple of Estimate
-        One per direction; nan with a note where there is one image, or all embeddings are equal.
+    tuple of Estimate : one per direction; nan with a note where there is one image, or all embeddings are equal.
 
     Raises
     ------
-    InvalidInput
-        For malformed embeddings or directions, or different dimensions.
+    InvalidInput : for malformed embeddings or directions, or different dimensions.
 
     Examples
     --------

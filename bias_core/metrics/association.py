@@ -1,62 +1,52 @@
 """T2IAT: do pictures of X lean to attribute A more than pictures of Y do?"""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, Floats, same_length, unit_sets
-from bias_core.stats.effects import bootstrap_interval, effect_size, mean_interval, normal_estimate, permutation_test
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from bias_core.stats.effects import Alternative, EffectSizeSD, Seed
-    from bias_core.types import Estimate
+from bias_core.stats.effects import (
+    Alternative,
+    EffectSizeSD,
+    Seed,
+    bootstrap_interval,
+    effect_size,
+    mean_interval,
+    normal_estimate,
+    permutation_test,
+)
+from bias_core.types import Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
 class AssociationTest:
-    """The answer of :func:`association_test`.
+    """The answer of :func:`association_test`."""
 
-    Attributes
-    ----------
-    score : S, differential association, in [-4, 4]; 0 is no difference; positive: X leans to A more than Y.
-    p_value : in (0, 1], never 0.
-    effect_size : d of single images; 0 is no difference; nan where the associations do not vary.
-    effect_size_sd : which standard deviation d was divided by, "pooled" or "union".
-    associations_x, associations_y : Eq. 2 per image, ``(n_x,)`` and ``(n_y,)``.
-    units_x, units_y : what is permuted, whose means are compared: of images, or of the prompts in
-        alphabetical order where groups were given.
-    n_units_x, n_units_y : sampling units of the test: images, or prompts where groups were given.
-    n_permutations : splits looked at; ``exact`` if they are all there are.
-    smallest_p_value : no associations of this many units can give a smaller p: 0.1 for three against three.
-    alternative : "two-sided", "greater" or "less".
-    confidence_interval : of ``score``, by Student's t over the same units (Welch).
-    """
-
-    score: float
-    p_value: float
-    effect_size: float
-    effect_size_sd: EffectSizeSD
+    score: float  # S, differential association, in [-4, 4]; 0 is no difference; positive: X leans to A more than Y
+    p_value: float  # in (0, 1], never 0
+    effect_size: float  # d of single images; 0 is no difference; nan where the associations do not vary
+    effect_size_sd: EffectSizeSD  # which standard deviation d was divided by, "pooled" or "union"
+    # associations_x, associations_y: Eq. 2 per image, `(n_x,)` and `(n_y,)`.
     associations_x: Array
     associations_y: Array
+    # units_x, units_y: what is permuted, whose means are compared: of images, or of the prompts in alphabetical order
+    # where groups were given
     units_x: Array
     units_y: Array
+    # n_units_x, n_units_y: sampling units of the test: images, or prompts where groups were given
     n_units_x: int
     n_units_y: int
-    n_permutations: int
+    n_permutations: int  # splits looked at; `exact` if they are all there are
     exact: bool
-    smallest_p_value: float
-    alternative: Alternative
-    confidence_interval: Estimate
+    smallest_p_value: float  # no associations of this many units can give a smaller p: 0.1 for three against three
+    alternative: Alternative  # "two-sided", "greater" or "less"
+    confidence_interval: Estimate  # of `score`, by Student's t over the same units (Welch)
 
 
 def association(targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike) -> Array:
@@ -66,25 +56,22 @@ def association(targets: ArrayLike, attributes_a: ArrayLike, attributes_b: Array
 
     Parameters
     ----------
-    targets : array (n, d)
-        Embeddings of neutral images.
-    attributes_a, attributes_b : arrays (n_a, d), (n_b, d)
-        Embeddings of images of the same concept, edited with words of A and of B.
+    targets : array (n, d). Embeddings of neutral images.
+    attributes_a, attributes_b : arrays (n_a, d), (n_b, d). Embeddings of images of the same concept, edited with words
+        of A and of B.
 
     Returns
     -------
-    array (n,)
-        In [-2, 2]; 0 is no leaning, positive leans to A.
+    array (n,) : in [-2, 2]; 0 is no leaning, positive leans to A.
 
     Raises
     ------
-    InvalidInput
-        For empty, zero, not finite or wrongly shaped embeddings, or different dimensions.
+    InvalidInput : for empty, zero, not finite or wrongly shaped embeddings, or different dimensions.
 
     Notes
     -----
-    Cosine is similarity, as in the paper's text. The released notebook uses distance: its sign is flipped.
-    The mean cosine to a set is one dot product with the mean of its unit rows.
+    Cosine is similarity, as in the paper's text. The released notebook uses distance: its sign is flipped. The mean
+    cosine to a set is one dot product with the mean of its unit rows.
 
     Examples
     --------
@@ -112,26 +99,19 @@ def mean_association(
     Parameters
     ----------
     targets, attributes_a, attributes_b : arrays (n, d), (n_a, d), (n_b, d)
-    groups : sequence (n,) or None
-        The prompt of each image; then the prompt is the sampling unit.
-    attribute_groups : two sequences, or None
-        The prompt (of ``groups``) that each image of ``attributes_a, attributes_b`` was edited from: then the
-        interval is that of Student's t over prompts, each with all its images.
-    attributes : {"drawn", "fixed"}
-        "drawn": the interval counts the chance in the attribute images too; "fixed": it is a bootstrap over
-        the targets alone, and holds for these attribute images only.
-    confidence : float in (0, 1)
-    rng : seed or Generator
+    groups : sequence (n,) or None. The prompt of each image; then the prompt is the sampling unit.
+    attribute_groups : two sequences, or None. The prompt (of ``groups``) that each image of ``attributes_a,
+        attributes_b`` was edited from: then the interval is that of Student's t over prompts, each with all its images.
+    attributes : {"drawn", "fixed"}. "drawn": the interval counts the chance in the attribute images too; "fixed": it is
+        a bootstrap over the targets alone, and holds for these attribute images only.
 
     Returns
     -------
-    Estimate
-        In [-2, 2], null value 0, positive leans to A. nan ends with a note for a single unit.
+    Estimate : in [-2, 2], null value 0, positive leans to A. nan ends with a note for a single unit.
 
     Raises
     ------
-    InvalidInput
-        As :func:`association`, and for groups of another length.
+    InvalidInput : as :func:`association`, and for groups of another length.
 
     Examples
     --------
@@ -176,47 +156,39 @@ def association_test(
 
     Parameters
     ----------
-    targets_x, targets_y : arrays (n_x, d), (n_y, d)
-        Embeddings of the neutral images of each concept.
-    x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b : arrays (n, d)
-        Images of each concept edited with words of A and of B; each target meets those of its own concept.
-    groups_x, groups_y : sequences (n_x,), (n_y,), or None
-        The prompt of each image. Images of one prompt are not independent, so with groups the unit that is
-        permuted and resampled is the prompt (its mean association). Give both or neither.
-    attribute_groups : four sequences, or None
-        The prompt (of ``groups_x`` and ``groups_y``) that each image of ``x_attributes_a, x_attributes_b,
-        y_attributes_a, y_attributes_b`` was edited from: then a prompt is permuted with all its images.
-    n_permutations : int >= 1
-        The test is exact when there are at most this many splits.
-    alternative : {"two-sided", "greater", "less"}
-        "greater": X leans to A more than Y does.
-    effect_size_sd : {"pooled", "union"}
-        See :func:`bias_core.stats.effects.effect_size`.
-    confidence : float in (0, 1)
-    rng : seed or Generator
+    targets_x, targets_y : arrays (n_x, d), (n_y, d). Embeddings of the neutral images of each concept.
+    x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b : arrays (n, d). Images of each concept edited with
+        words of A and of B; each target meets those of its own concept.
+    groups_x, groups_y : sequences (n_x,), (n_y,), or None. The prompt of each image. Images of one prompt are not
+        independent, so with groups the unit that is permuted and resampled is the prompt (its mean association). Give
+        both or neither.
+    attribute_groups : four sequences, or None. The prompt (of ``groups_x`` and ``groups_y``) that each image of
+        ``x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b`` was edited from: then a prompt is permuted
+        with all its images.
+    n_permutations : int >= 1. The test is exact when there are at most this many splits.
+    alternative : {"two-sided", "greater", "less"}. "greater": X leans to A more than Y does.
+    effect_size_sd : {"pooled", "union"}. See :func:`bias_core.stats.effects.effect_size`.
 
     Returns
     -------
-    AssociationTest
-        ``score`` in [-4, 4], 0 is no difference. Swapping X and Y, or A and B, changes the signs of
+    AssociationTest : ``score`` in [-4, 4], 0 is no difference. Swapping X and Y, or A and B, changes the signs of
         ``score`` and ``effect_size`` and leaves a two-sided p unchanged.
 
     Raises
     ------
-    InvalidInput
-        As :func:`association`; for fewer than two units a side; and when all associations are equal.
+    InvalidInput : as :func:`association`; for fewer than two units a side; and when all associations are equal.
 
     Notes
     -----
-    Differs from the paper: extreme means >=, so that p is never 0, and group sizes are kept, equal or not.
-    Fixed numbers are permuted: without ``attribute_groups`` the associations, so that p and the interval hold
-    for these attribute images. Where concepts have attribute images of their own, the chance in *their* draw
-    moves all associations of a concept together, and p is then below 0.05 more often than in 5 % of fair
-    comparisons. With ``attribute_groups`` the number of a prompt g of X is E_g Asc(x, X^A, X^B) plus what its
-    edited images add, x̄·(a_g - ā) - x̄·(b_g - b̄), each weighted by its number of images; the mean of these
-    is the same S. So p and the interval count the chance in neutral and edited images alike.
-    With groups of unequal size ``score`` is the difference of the means over prompts. ``effect_size`` is
-    always that of single images, as in the paper: averaging each prompt first would inflate it.
+    Differs from the paper: extreme means >=, so that p is never 0, and group sizes are kept, equal or not. Fixed
+    numbers are permuted: without ``attribute_groups`` the associations, so that p and the interval hold for these
+    attribute images. Where concepts have attribute images of their own, the chance in *their* draw moves all
+    associations of a concept together, and p is then below 0.05 more often than in 5 % of fair comparisons. With
+    ``attribute_groups`` the number of a prompt g of X is E_g Asc(x, X^A, X^B) plus what its edited images add, x̄·(a_g
+    - ā) - x̄·(b_g - b̄), each weighted by its number of images; the mean of these is the same S. So p and the interval
+    count the chance in neutral and edited images alike. With groups of unequal size ``score`` is the difference of the
+    means over prompts. ``effect_size`` is always that of single images, as in the paper: averaging each prompt first
+    would inflate it.
 
     Examples
     --------

@@ -1,40 +1,28 @@
 """Which prompt T2IAT's differential association hangs on: S without each of them."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.arrays import Array, Floats, same_length, unit_sets
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    Side = Literal["x", "y"]
+Side = Literal["x", "y"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeaveOneOut:
-    """The answer of :func:`leave_one_out`; its arrays have an entry per prompt, those of X first.
+    """The answer of :func:`leave_one_out`; its arrays have an entry per prompt, those of X first."""
 
-    Attributes
-    ----------
-    score : S of all prompts, in [-4, 4].
-    prompts, sides : which prompt was left out, and whether it is one of X or of Y.
-    scores : S without it.
-    influences : ``score - scores``: what the prompt adds to S; 0 is nothing.
-    """
-
-    score: float
+    score: float  # S of all prompts, in [-4, 4]
+    # prompts, sides: which prompt was left out, and whether it is one of X or of Y
     prompts: tuple[str, ...]
     sides: tuple[Side, ...]
-    scores: Array
-    influences: Array
+    scores: Array  # S without it
+    influences: Array  # `score - scores`: what the prompt adds to S; 0 is nothing
 
 
 def leave_one_out(
@@ -56,25 +44,21 @@ def leave_one_out(
 
     Parameters
     ----------
-    targets_x, targets_y : arrays (n_x, d), (n_y, d)
-        Embeddings of the neutral images of each concept.
-    x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b : arrays (n, d)
-        Images of each concept edited with words of A and of B.
-    groups_x, groups_y : sequences (n_x,), (n_y,)
-        The prompt of each neutral image.
-    attribute_groups : four sequences
-        The prompt that each edited image was edited from, in the order of the four arrays.
+    targets_x, targets_y : arrays (n_x, d), (n_y, d). Embeddings of the neutral images of each concept.
+    x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b : arrays (n, d). Images of each concept edited with
+        words of A and of B.
+    groups_x, groups_y : sequences (n_x,), (n_y,). The prompt of each neutral image.
+    attribute_groups : four sequences. The prompt that each edited image was edited from, in the order of the four
+        arrays.
 
     Returns
     -------
-    LeaveOneOut
-        Scores in [-4, 4]; influences in [-8, 8], 0 is none. Where S keeps its sign without each prompt, no
+    LeaveOneOut : Scores in [-4, 4]; influences in [-8, 8], 0 is none. Where S keeps its sign without each prompt, no
         single one decides it. How sure S is, its interval says, not this.
 
     Raises
     ------
-    InvalidInput
-        For a concept with a single prompt, groups of another length or of other prompts than the neutral
+    InvalidInput : for a concept with a single prompt, groups of another length or of other prompts than the neutral
         images', and as :func:`bias_core.metrics.association.association`.
 
     Notes

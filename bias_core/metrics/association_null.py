@@ -1,21 +1,15 @@
 """Where T2IAT's mean association of one concept lies when its pictures are an even mix of A and B."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, Floats, all_equal, same_dimension, unit_rows, unit_sets
 from bias_core.stats.effects import normal_estimate
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from bias_core.types import Estimate
+from bias_core.types import Estimate
 
 
 def even_mix_association(attributes_a: ArrayLike, attributes_b: ArrayLike) -> float:
@@ -26,24 +20,22 @@ def even_mix_association(attributes_a: ArrayLike, attributes_b: ArrayLike) -> fl
 
     Parameters
     ----------
-    attributes_a, attributes_b : arrays (n_a, d), (n_b, d)
-        Embeddings of pictures of one concept, edited with words of A and of B; two or more of each.
+    attributes_a, attributes_b : arrays (n_a, d), (n_b, d). Embeddings of pictures of one concept, edited with words of
+        A and of B; two or more of each.
 
     Returns
     -------
-    float
-        In [-1, 1]; 0 where pictures of A are as alike as those of B, positive where they are more alike.
+    float : in [-1, 1]; 0 where pictures of A are as alike as those of B, positive where they are more alike.
 
     Raises
     ------
-    InvalidInput
-        For empty, zero, not finite or wrongly shaped embeddings, different dimensions, a single picture, and
+    InvalidInput : for empty, zero, not finite or wrongly shaped embeddings, different dimensions, a single picture, and
         pictures of A and B that are all equal.
 
     Notes
     -----
-    Not in the paper, which reads 0 as neutral. Where men are drawn with and without beards, pictures of women
-    are more alike, and a concept drawn half and half reads as leaning to women.
+    Not in the paper, which reads 0 as neutral. Where men are drawn with and without beards, pictures of women are more
+    alike, and a concept drawn half and half reads as leaning to women.
 
     Examples
     --------
@@ -63,25 +55,22 @@ def association_beyond_even_mix(
 
     Parameters
     ----------
-    targets, attributes_a, attributes_b : arrays (n, d), (n_a, d), (n_b, d)
-        Neutral pictures, and those edited with words of A and of B; two or more of each.
-    confidence : float in (0, 1)
+    targets, attributes_a, attributes_b : arrays (n, d), (n_a, d), (n_b, d). Neutral pictures, and those edited with
+        words of A and of B; two or more of each.
 
     Returns
     -------
-    Estimate
-        In [-3, 3], null value 0: an even mix; positive leans to A. The interval is normal, with all three
-        sets drawn anew; its ``n`` counts targets.
+    Estimate : in [-3, 3], null value 0: an even mix; positive leans to A. The interval is normal, with all three sets
+        drawn anew; its ``n`` counts targets.
 
     Raises
     ------
-    InvalidInput
-        As :func:`even_mix_association`, and for targets that are all equal.
+    InvalidInput : as :func:`even_mix_association`, and for targets that are all equal.
 
     Notes
     -----
-    The variance is the sum over sets of var(influence) / n. A target x has the influence x·(ā - b̄); a picture
-    a of A has a·(x̄ - ā'), ā' the mean of the other pictures of A; one of B likewise.
+    The variance is the sum over sets of var(influence) / n. A target x has the influence x·(ā - b̄); a picture a of A
+    has a·(x̄ - ā'), ā' the mean of the other pictures of A; one of B likewise.
 
     Examples
     --------

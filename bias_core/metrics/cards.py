@@ -3,8 +3,6 @@
 Each file of this folder ends with the cards of its measures, ``CARDS``. ``METRICS`` has them all by key.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +17,7 @@ from typing import Any, Literal, cast, get_args
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.settings import ASSETS
 
-METRICS: Mapping[str, Card]
+METRICS: "Mapping[str, Card]"
 
 # fmt: off
 InputKind = Literal[
@@ -42,25 +40,16 @@ _BEGINNING = re.compile(r"[^ ]+(\([^)]*\))? = |[A-Z][a-z]+ |[A-Z]+: |and ")
 
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """One array or number that a measure takes.
+    """One array or number that a measure takes."""
 
-    Attributes
-    ----------
-    name : of the parameter.
-    kind : embeddings ``(n, d)``, direction ``(d,)``, similarities ``(n,)`` in [-1, 1], probability in [0, 1],
-        probabilities ``(n,)`` in [0, 1],
-        score: one mean cosine in [-2, 2], counts ``(k,)`` >= 0, words: one collection of words per image,
-        labels: a data frame of perceived genders, ratings ``(n_items, n_raters)``, answers: of one rater,
-        ``(n_items,)``, velocity: an array of any shape or a batch of them, table: a data frame with a row
-        per model.
-    means : what it holds, in words.
-    paired : name of the input that has the same n, entry by entry; "" where n is free.
-    """
-
-    name: str
+    name: str  # of the parameter
+    # embeddings `(n, d)`, direction `(d,)`, similarities `(n,)` in [-1, 1], probability in [0, 1], probabilities `(n,)`
+    # in [0, 1], score: one mean cosine in [-2, 2], counts `(k,)` >= 0, words: one collection of words per image,
+    # labels: a data frame of perceived genders, ratings `(n_items, n_raters)`, answers: of one rater, `(n_items,)`,
+    # velocity: an array of any shape or a batch of them, table: a data frame with a row per model
     kind: InputKind
-    means: str
-    paired: str = ""
+    means: str  # what it holds, in words
+    paired: str = ""  # name of the input that has the same n, entry by entry; "" where n is free
 
 
 def takes(**inputs: str) -> tuple[Input, ...]:
@@ -88,35 +77,21 @@ def takes(**inputs: str) -> tuple[Input, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """One measure, as a person reads about it and as a test drives it.
+    """One measure, as a person reads about it and as a test drives it."""
 
-    Attributes
-    ----------
-    function : computes it.
-    name : to be shown.
-    summary : one sentence: what it tells.
-    source : key in ``refs.bib`` and number there: "vice2023tbyb, Eq. 3".
-    bounds : smallest and largest value; infinite where there is none.
-    null_value : what "no bias" reads; None where no value means that.
-    higher_means : reading of a larger value.
-    inputs : in the order of the function's parameters, see :func:`takes`.
-    limits : one sentence on what it cannot tell.
-    field : attribute of the function's result that holds it, dotted where that is an Estimate's value;
-        "" where the result is the value (or values).
-    key : identifier; that of the function where nothing else is given.
-    """
-
-    function: Callable[..., Any]
-    name: str
-    summary: str
-    source: str
-    bounds: tuple[float, float]
-    null_value: float | None
-    higher_means: str
-    inputs: tuple[Input, ...]
-    limits: str
+    function: Callable[..., Any]  # computes it
+    name: str  # to be shown
+    summary: str  # one sentence: what it tells
+    source: str  # key in `refs.bib` and number there: "vice2023tbyb, Eq. 3".
+    bounds: tuple[float, float]  # smallest and largest value; infinite where there is none
+    null_value: float | None  # what "no bias" reads; None where no value means that
+    higher_means: str  # reading of a larger value
+    inputs: tuple[Input, ...]  # in the order of the function's parameters, see takes
+    limits: str  # one sentence on what it cannot tell
+    # attribute of the function's result that holds it, dotted where that is an Estimate's value; "" where the result is
+    # the value (or values)
     field: str = ""
-    key: str = ""
+    key: str = ""  # identifier; that of the function where nothing else is given
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", self.key or self.function.__name__)
@@ -162,8 +137,7 @@ def metric(key: str) -> Card:
 
     Raises
     ------
-    InvalidInput
-        If there is none; the message lists the keys.
+    InvalidInput : if there is none; the message lists the keys.
 
     Examples
     --------
@@ -231,23 +205,16 @@ def card_lines(card: Card) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """One work of ``refs.bib``, as a person reads it.
+    """One work of ``refs.bib``, as a person reads it."""
 
-    Attributes
-    ----------
-    key : in ``refs.bib``.
-    short : names and year, as in a text.
-    authors, year, title, venue : as printed; ``venue`` "" where it is not known.
-    url : "" where no address is known.
-    """
-
-    key: str
-    short: str
+    key: str  # in `refs.bib`
+    short: str  # names and year, as in a text
+    # authors, year, title, venue: as printed; `venue` "" where it is not known
     authors: str
     year: str
     title: str
     venue: str
-    url: str
+    url: str  # "" where no address is known
 
 
 @cache
@@ -256,8 +223,7 @@ def load_references(path: Path = BIBLIOGRAPHY) -> Mapping[str, Reference]:
 
     Raises
     ------
-    StorageError
-        The file cannot be read.
+    StorageError : the file cannot be read.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -1,21 +1,16 @@
 """Spectral clusters of image embeddings, and a flat map of them: where stereotypes show as groups."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import lobpcg
 from threadpoolctl import threadpool_limits
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.alignment import decompose
 from bias_core.stats.arrays import Array, all_equal, unit_rows
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 MAX_CLUSTERS = 8
 """Most clusters that the eigengap may choose."""
@@ -25,23 +20,15 @@ _DENSE = 100  # below it all eigenvalues at once are as quick
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterResult:
-    """The answer of :func:`spectral_clusters`.
+    """The answer of :func:`spectral_clusters`."""
 
-    Attributes
-    ----------
-    labels : cluster of each image, ``(n,)``, counted from 0 by size, largest first.
-    coordinates : first two principal components, ``(n, 2)``, in units of cosine; zeros where undefined.
-    eigenvalues : smallest of the normalised Laplacian, ascending, in [0, 2], ``(min(n, 10),)``; as many
-        are near 0 as there are clear clusters.
-    n_clusters : how many labels occur.
-    note : what was left out, e.g. why there is one cluster; "" otherwise.
-    """
-
-    labels: NDArray[np.int_]
-    coordinates: Array
+    labels: NDArray[np.int_]  # cluster of each image, `(n,)`, counted from 0 by size, largest first
+    coordinates: Array  # first two principal components, `(n, 2)`, in units of cosine; zeros where undefined
+    # smallest of the normalised Laplacian, ascending, in [0, 2], `(min(n, 10),)`; as many are near 0 as there are clear
+    # clusters
     eigenvalues: Array
-    n_clusters: int
-    note: str = ""
+    n_clusters: int  # how many labels occur
+    note: str = ""  # what was left out, e.g. why there is one cluster; "" otherwise.
 
 
 def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = None, seed: int = 0) -> ClusterResult:
@@ -54,26 +41,22 @@ def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = N
     Parameters
     ----------
     image_embeddings : array (n, d)
-    n_clusters : int in [1, n] or None
-        None: the k <= 8 with the largest gap between the k-th and the next eigenvalue.
-    seed : int
-        Of k-means on the eigenvectors.
+    n_clusters : int in [1, n] or None. None: the k <= 8 with the largest gap between the k-th and the next eigenvalue.
+    seed : int. Of k-means on the eigenvectors.
 
     Returns
     -------
-    ClusterResult
-        A map to look at, not a test: other seeds and scales can give other groups.
+    ClusterResult : a map to look at, not a test: other seeds and scales can give other groups.
 
     Raises
     ------
-    InvalidInput
-        For malformed embeddings, or an impossible number of clusters.
+    InvalidInput : for malformed embeddings, or an impossible number of clusters.
 
     Notes
     -----
-    s_i is the distance to the 7th neighbour (the middle one where there are fewer images). One image, or
-    images with equal embeddings, are one cluster whatever was asked for, and ``note`` says so; with two
-    images and no number given there is one gap only, so they are one cluster.
+    s_i is the distance to the 7th neighbour (the middle one where there are fewer images). One image, or images with
+    equal embeddings, are one cluster whatever was asked for, and ``note`` says so; with two images and no number given
+    there is one gap only, so they are one cluster.
 
     Examples
     --------

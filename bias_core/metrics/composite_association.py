@@ -1,12 +1,10 @@
 """Internal bias: does drawing add to what the texts of a concept already lean to?"""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
@@ -15,14 +13,8 @@ from bias_core.metrics.composite_scores import composite_association as composit
 from bias_core.metrics.composite_scores import mean_over_encoders as mean_over_encoders
 from bias_core.metrics.composite_scores import picture_estimate
 from bias_core.stats.arrays import Array, finite_vector
-from bias_core.stats.effects import bootstrap_interval
+from bias_core.stats.effects import Seed, bootstrap_interval
 from bias_core.types import Estimate
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from bias_core.stats.effects import Seed
-
 
 MINIMUM_TEXT_TEXT = 0.002
 """|TT| below which α is not reported: every published α above 10 has a smaller one, about 0.001."""
@@ -30,23 +22,18 @@ MINIMUM_TEXT_TEXT = 0.002
 
 @dataclass(frozen=True, kw_only=True)
 class InternalBias:
-    """The answer of :func:`internal_bias`.
+    """The answer of :func:`internal_bias`."""
 
-    Attributes
-    ----------
-    diffusion_bias : δ, in [0, 2]; 0: pictures lean as strongly as the texts. Its interval is that of an
-        absolute value and never reaches below 0: judge by ``signed_difference``.
-    signed_difference : II - TT, in [-4, 4]; 0: pictures lean as the texts do; positive: more to A. It sees
-        a change of direction, which δ does not.
-    bias_amplification : α, at least 0; 1: neither more nor less than the texts; nan with the reason in
-        ``note`` where the texts hardly lean at all.
-    text_text : TT, in [-2, 2], which α divides by.
-    """
-
+    # δ, in [0, 2]; 0: pictures lean as strongly as the texts. Its interval is that of an absolute value and never
+    # reaches below 0: judge by `signed_difference`.
     diffusion_bias: Estimate
+    # II - TT, in [-4, 4]; 0: pictures lean as the texts do; positive: more to A. It sees a change of direction, which δ
+    # does not.
     signed_difference: Estimate
+    # α, at least 0; 1: neither more nor less than the texts; nan with the reason in `note` where the texts hardly lean
+    # at all
     bias_amplification: Estimate
-    text_text: float
+    text_text: float  # TT, in [-2, 2], which α divides by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,19 +61,16 @@ def diffusion_bias(image_image: float, text_text: float) -> float:
 
     Parameters
     ----------
-    image_image, text_text : float in [-2, 2]
-        II and TT, averaged over encoders.
+    image_image, text_text : float in [-2, 2]. II and TT, averaged over encoders.
 
     Returns
     -------
-    float
-        In [0, 2]; 0: pictures lean as strongly as texts, be it the other way: show
-        :func:`signed_lean_difference` beside it.
+    float : in [0, 2]; 0: pictures lean as strongly as texts, be it the other way: show :func:`signed_lean_difference`
+        beside it.
 
     Raises
     ------
-    InvalidInput
-        If either is nan, no number, or outside [-2, 2].
+    InvalidInput : if either is nan, no number, or outside [-2, 2].
 
     Examples
     --------
@@ -107,13 +91,11 @@ def signed_lean_difference(image_image: float, text_text: float) -> float:
 
     Returns
     -------
-    float
-        In [-4, 4]; 0: both lean alike.
+    float : in [-4, 4]; 0: both lean alike.
 
     Raises
     ------
-    InvalidInput
-        If either is nan, no number, or outside [-2, 2].
+    InvalidInput : if either is nan, no number, or outside [-2, 2].
 
     Examples
     --------
@@ -132,21 +114,17 @@ def bias_amplification(
 
     Parameters
     ----------
-    image_prompt, image_text, text_text : float in [-2, 2]
-        ITP, IT and TT, averaged over encoders.
-    minimum_text_text : float > 0
-        Smallest |TT| that α is formed at.
+    image_prompt, image_text, text_text : float in [-2, 2]. ITP, IT and TT, averaged over encoders.
+    minimum_text_text : float > 0. Smallest |TT| that α is formed at.
 
     Returns
     -------
-    float
-        At least 0; 1: neither more nor less. nan where |TT| < ``minimum_text_text``: the texts hardly lean,
-        and a ratio to next to nothing is large whatever the pictures show.
+    float : at least 0; 1: neither more nor less. nan where |TT| < ``minimum_text_text``: the texts hardly lean, and a
+        ratio to next to nothing is large whatever the pictures show.
 
     Raises
     ------
-    InvalidInput
-        If a score is nan, no number, or outside [-2, 2], or ``minimum_text_text`` is not positive.
+    InvalidInput : if a score is nan, no number, or outside [-2, 2], or ``minimum_text_text`` is not positive.
 
     Notes
     -----
@@ -173,11 +151,8 @@ def internal_bias(
 
     Parameters
     ----------
-    scores : CompositeAssociation
-        Of one encoder, or better their mean.
-    minimum_text_text : float > 0
-        See :func:`bias_amplification`.
-    confidence : float in (0, 1)
+    scores : CompositeAssociation. Of one encoder, or better their mean.
+    minimum_text_text : float > 0. See :func:`bias_amplification`.
 
     Returns
     -------
@@ -185,8 +160,7 @@ def internal_bias(
 
     Raises
     ------
-    InvalidInput
-        As :func:`bias_amplification`, and for a confidence outside (0, 1).
+    InvalidInput : as :func:`bias_amplification`, and for a confidence outside (0, 1).
 
     Examples
     --------
@@ -222,21 +196,16 @@ def summarise_internal_bias(
     Parameters
     ----------
     diffusion_bias : array (n_targets,)
-    bias_amplification : array (n_targets,)
-        nan where α is undefined.
-    confidence : float in (0, 1)
-        Of the bootstrap over targets.
-    rng : seed or Generator
+    bias_amplification : array (n_targets,). nan where α is undefined.
+    confidence : float in (0, 1). Of the bootstrap over targets.
 
     Returns
     -------
-    InternalBiasSummary
-        Null values 0 for δ and 1 for α; a mean α is nan, with a note, where no target has one.
+    InternalBiasSummary : Null values 0 for δ and 1 for α; a mean α is nan, with a note, where no target has one.
 
     Raises
     ------
-    InvalidInput
-        For empty or infinite arrays, different lengths, or a δ that is nan.
+    InvalidInput : for empty or infinite arrays, different lengths, or a δ that is nan.
 
     Examples
     --------

@@ -1,24 +1,17 @@
 """MCAS: how much a concept leans to one of two attributes, as pictures and as text, by pictures and texts."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, Floats, all_equal, same_length, unit_sets
 from bias_core.stats.effects import percentile_estimate
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike
-
-    from bias_core.types import Estimate
+from bias_core.types import Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,35 +19,28 @@ class CompositeAssociation:
     """The answer of :func:`composite_association` and of :func:`mean_over_encoders`.
 
     All scores: 0 is no leaning, positive leans to A. Intervals are of chance in drawing the pictures.
-
-    Attributes
-    ----------
-    image_image, image_prompt, image_text, text_text : II, ITP, IT and TT, in [-2, 2].
-    mcas : their sum, in [-8, 8].
-    image_image_interval, image_prompt_interval, image_text_interval, mcas_interval : the same numbers with
-        bootstrap intervals; nan ends with a note where a set of pictures has one unit. TT has none: its
-        texts are not drawn by chance.
-    resamples : II, ITP and IT of each bootstrap resample, ``(n_resamples, 3)``: what scores of several
-        encoders on the same pictures are averaged by.
-    n_units : sampling units among image targets, attributes A and attributes B: pictures, or prompts where
-        groups were given.
-    n_encoders : encoders averaged over.
-    seed : of the resampling.
     """
 
+    # image_image, image_prompt, image_text, text_text: II, ITP, IT and TT, in [-2, 2]
     image_image: float
     image_prompt: float
     image_text: float
     text_text: float
-    mcas: float
+    mcas: float  # their sum, in [-8, 8]
+    # image_image_interval, image_prompt_interval, image_text_interval, mcas_interval: the same numbers with bootstrap
+    # intervals; nan ends with a note where a set of pictures has one unit. TT has none: its texts are not drawn by
+    # chance.
     image_image_interval: Estimate
     image_prompt_interval: Estimate
     image_text_interval: Estimate
     mcas_interval: Estimate
+    # II, ITP and IT of each bootstrap resample, `(n_resamples, 3)`: what scores of several encoders on the same
+    # pictures are averaged by
     resamples: Array
+    # sampling units among image targets, attributes A and attributes B: pictures, or prompts where groups were given
     n_units: tuple[int, int, int]
-    n_encoders: int
-    seed: int
+    n_encoders: int  # encoders averaged over
+    seed: int  # of the resampling
 
 
 def composite_association(
@@ -85,38 +71,31 @@ def composite_association(
 
     Parameters
     ----------
-    image_targets : array (n, d)
-        Embeddings of the pictures of the concept.
-    text_targets : array (m, d)
-        Of the prompts they were drawn from, or of bare keywords.
-    image_attributes_a, image_attributes_b : arrays (n_a, d), (n_b, d)
-        Of pictures of each attribute. The paper's A is male.
-    text_attributes_a, text_attributes_b : arrays (m_a, d), (m_b, d)
-        Of attribute words, each its own text.
-    groups_targets, groups_a, groups_b : sequences (n,), (n_a,), (n_b,), or None
-        The prompt of each picture. Pictures of one prompt are not independent: with groups whole prompts
-        are resampled, so the interval is for other prompts of the kind, not only for other pictures.
+    image_targets : array (n, d). Embeddings of the pictures of the concept.
+    text_targets : array (m, d). Of the prompts they were drawn from, or of bare keywords.
+    image_attributes_a, image_attributes_b : arrays (n_a, d), (n_b, d). Of pictures of each attribute. The paper's A is
+        male.
+    text_attributes_a, text_attributes_b : arrays (m_a, d), (m_b, d). Of attribute words, each its own text.
+    groups_targets, groups_a, groups_b : sequences (n,), (n_a,), (n_b,), or None. The prompt of each picture. Pictures
+        of one prompt are not independent: with groups whole prompts are resampled, so the interval is for other prompts
+        of the kind, not only for other pictures.
     n_resamples : int >= 2
-    confidence : float in (0, 1)
-    rng : int
-        Seed. A number and no Generator: the same pictures must be resampled for every encoder.
+    rng : int. Seed. A number and no Generator: the same pictures must be resampled for every encoder.
 
     Returns
     -------
-    CompositeAssociation
-        Scores in [-2, 2], their sum in [-8, 8]; 0 is no leaning, positive leans to A. Swapping A and B
-        changes all signs.
+    CompositeAssociation : Scores in [-2, 2], their sum in [-8, 8]; 0 is no leaning, positive leans to A. Swapping A and
+        B changes all signs.
 
     Raises
     ------
-    InvalidInput
-        For empty, zero, not finite or wrongly shaped embeddings, different dimensions, groups of another
+    InvalidInput : for empty, zero, not finite or wrongly shaped embeddings, different dimensions, groups of another
         length, several image targets that are all equal, and attributes A and B that are all equal.
 
     Notes
     -----
-    The paper calls IT also ITA. It states no uncertainty: the interval is ours, by bootstrap over image
-    targets and image attributes; the texts are fixed.
+    The paper calls IT also ITA. It states no uncertainty: the interval is ours, by bootstrap over image targets and
+    image attributes; the texts are fixed.
 
     Examples
     --------
@@ -162,20 +141,17 @@ def mean_over_encoders(scores: Sequence[CompositeAssociation], *, confidence: fl
 
     Parameters
     ----------
-    scores : CompositeAssociations, at least one
-        Of the same pictures in the same order, with the same groups, ``rng`` and ``n_resamples``.
-    confidence : float in (0, 1)
+    scores : CompositeAssociations, at least one. Of the same pictures in the same order, with the same groups, ``rng``
+        and ``n_resamples``.
 
     Returns
     -------
-    CompositeAssociation
-        As of one encoder. Its intervals are of chance in the pictures, which every encoder saw alike;
-        these encoders are taken as given.
+    CompositeAssociation : as of one encoder. Its intervals are of chance in the pictures, which every encoder saw
+        alike; these encoders are taken as given.
 
     Raises
     ------
-    InvalidInput
-        For an empty list, and for scores that were not resampled alike.
+    InvalidInput : for an empty list, and for scores that were not resampled alike.
 
     Examples
     --------
@@ -218,18 +194,15 @@ def picture_estimate(
     value : float
     resampled : array (n_resamples,)
     n_units : sampling units of each set of pictures that it was resampled over.
-    confidence : float in (0, 1)
     null_value : float
 
     Returns
     -------
-    Estimate
-        ``low`` and ``high`` are nan, with a note, where a set has one unit: it would seem free of chance.
+    Estimate : ``low`` and ``high`` are nan, with a note, where a set has one unit: it would seem free of chance.
 
     Raises
     ------
-    InvalidInput
-        For empty or not finite resamples, or a confidence outside (0, 1).
+    InvalidInput : for empty or not finite resamples, or a confidence outside (0, 1).
 
     Examples
     --------

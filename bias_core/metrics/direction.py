@@ -1,36 +1,25 @@
 """Directions of an attribute in embedding space: from two sentences, or from labelled images."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.arrays import Array, Floats, same_dimension, same_length, unit_rows, unit_vector
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 _ROUNDING = 1e-6  # unit rows closer than this differ by float32 rounding only
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelDirection:
-    """Direction of an attribute in the space of kernel values to ``support`` [dehdashtian2025oasis, A.2.2].
+    """Direction of an attribute in the space of kernel values to ``support`` [dehdashtian2025oasis, A.2.2]."""
 
-    Attributes
-    ----------
-    coefficients : unit eigenvector, one entry per supporting image, ``(m,)``.
-    support : unit embeddings that the kernel is taken to, ``(m, d)``.
-    gamma : of k(x, z) = exp(-gamma |x - z|²), > 0.
-    """
-
-    coefficients: Array
-    support: Floats
-    gamma: float
+    coefficients: Array  # unit eigenvector, one entry per supporting image, `(m,)`
+    support: Floats  # unit embeddings that the kernel is taken to, `(m, d)`
+    gamma: float  # of k(x, z) = exp(-gamma |x - z|²), > 0
 
     def project(self, embeddings: ArrayLike) -> Array:
         """Position of new images along the attribute, ``(n,)``; higher is towards a+."""
@@ -52,18 +41,15 @@ def text_direction(positive: ArrayLike, negative: ArrayLike) -> Array:
 
     Parameters
     ----------
-    positive, negative : arrays (d,)
-        Text embeddings; unit vectors are made of them first.
+    positive, negative : arrays (d,). Text embeddings; unit vectors are made of them first.
 
     Returns
     -------
-    array (d,)
-        Points towards the positive sentence.
+    array (d,) : points towards the positive sentence.
 
     Raises
     ------
-    InvalidInput
-        For malformed vectors, or when both sentences have the same embedding.
+    InvalidInput : for malformed vectors, or when both sentences have the same embedding.
 
     Examples
     --------
@@ -85,29 +71,24 @@ def image_direction(
 
     Parameters
     ----------
-    embeddings : array (m, d)
-        Images made to show the attribute or its absence.
-    labels : array (m,)
-        1 or True for a+, 0 or False for a-; both must occur.
+    embeddings : array (m, d). Images made to show the attribute or its absence.
+    labels : array (m,). 1 or True for a+, 0 or False for a-; both must occur.
     kernel : {"linear", "rbf"}
-    gamma : float > 0 or None
-        Of the RBF kernel; None: 1 / median squared distance.
+    gamma : float > 0 or None. Of the RBF kernel; None: 1 / median squared distance.
 
     Returns
     -------
-    array (d,)
-        Points towards a+.
+    array (d,) : points towards a+.
 
     Raises
     ------
-    InvalidInput
-        For malformed input, labels of one class only, or classes with the same mean.
+    InvalidInput : for malformed input, labels of one class only, or classes with the same mean.
 
     Notes
     -----
-    The RBF direction of the paper [dehdashtian2025oasis, Eq. 16] lives in sample space:
-    :func:`kernel_direction` gives it, and maps new images through the kernel. Here it is brought back to
-    feature space as the mean gradient of that map.
+    The RBF direction of the paper [dehdashtian2025oasis, Eq. 16] lives in sample space: :func:`kernel_direction` gives
+    it, and maps new images through the kernel. Here it is brought back to feature space as the mean gradient of that
+    map.
 
     Examples
     --------
@@ -131,15 +112,12 @@ def kernel_direction(embeddings: ArrayLike, labels: ArrayLike, *, gamma: float |
     Parameters
     ----------
     embeddings : array (m, d)
-    labels : array (m,)
-        1 or True for a+, 0 or False for a-; both must occur.
-    gamma : float > 0 or None
-        None: 1 / median squared distance.
+    labels : array (m,). 1 or True for a+, 0 or False for a-; both must occur.
+    gamma : float > 0 or None. None: 1 / median squared distance.
 
     Raises
     ------
-    InvalidInput
-        As :func:`image_direction`.
+    InvalidInput : as :func:`image_direction`.
 
     Examples
     --------

@@ -1,22 +1,17 @@
 """How evenly counts are spread: TBYB's distribution bias and its bounded companions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import entr
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, finite_vector
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    Counts = Array
+Counts = Array
 
 
 def distribution_bias(counts: ArrayLike) -> float:
@@ -26,25 +21,23 @@ def distribution_bias(counts: ArrayLike) -> float:
 
     Parameters
     ----------
-    counts : array (k,), >= 0, in any order
-        How often each object appears; a count of 0 is no object of the pictures and is left out.
+    counts : array (k,), >= 0, in any order. How often each object appears; a count of 0 is no object of the pictures
+        and is left out.
 
     Returns
     -------
-    float
-        At least 0.5, without an upper end. *Lower* is more biased: a few objects tower over the others. There
-        is no null value. It grows with the number of images and of objects: compare at equal numbers of
-        images (:func:`bias_core.metrics.object_distribution.distribution_bias_at`).
+    float : at least 0.5, without an upper end. *Lower* is more biased: a few objects tower over the others. There is no
+        null value. It grows with the number of images and of objects: compare at equal numbers of images
+        (:func:`bias_core.metrics.object_distribution.distribution_bias_at`).
 
     Raises
     ------
-    InvalidInput
-        For empty, negative or not finite counts, or when all are equal: min-max is then undefined.
+    InvalidInput : for empty, negative or not finite counts, or when all are equal: min-max is then undefined.
 
     Notes
     -----
-    Eq. 3 sums to M, but there is no ñ_{M+1}: k objects have k − 1 trapezia. As the two ends are 0 and 1, the
-    sum is Σ ñ_i − 1/2.
+    Eq. 3 sums to M, but there is no ñ_{M+1}: k objects have k − 1 trapezia. As the two ends are 0 and 1, the sum is Σ
+    ñ_i − 1/2.
 
     Examples
     --------
@@ -69,13 +62,11 @@ def normalised_entropy(counts: ArrayLike) -> float:
 
     Returns
     -------
-    float
-        In [0, 1]; 1 (its null value) is an even distribution, lower is more biased.
+    float : in [0, 1]; 1 (its null value) is an even distribution, lower is more biased.
 
     Raises
     ------
-    InvalidInput
-        For empty, negative or not finite counts, or fewer than two objects.
+    InvalidInput : for empty, negative or not finite counts, or fewer than two objects.
 
     Examples
     --------
@@ -96,13 +87,11 @@ def gini(counts: ArrayLike) -> float:
 
     Returns
     -------
-    float
-        In [0, 1 − 1/k]; 0 (its null value) is an even distribution, higher is more biased.
+    float : in [0, 1 − 1/k]; 0 (its null value) is an even distribution, higher is more biased.
 
     Raises
     ------
-    InvalidInput
-        For empty, negative or not finite counts, or fewer than two objects.
+    InvalidInput : for empty, negative or not finite counts, or fewer than two objects.
 
     Examples
     --------
@@ -121,13 +110,11 @@ def effective_number(counts: ArrayLike) -> float:
 
     Returns
     -------
-    float
-        In [1, k]; k is an even distribution, lower is more biased.
+    float : in [1, k]; k is an even distribution, lower is more biased.
 
     Raises
     ------
-    InvalidInput
-        For empty, negative or not finite counts.
+    InvalidInput : for empty, negative or not finite counts.
 
     Examples
     --------
@@ -142,8 +129,7 @@ def positive_counts(counts: ArrayLike, *, at_least: int = 1) -> Counts:
 
     Raises
     ------
-    InvalidInput
-        For empty, negative or not finite counts, or fewer than ``at_least`` above 0.
+    InvalidInput : for empty, negative or not finite counts, or fewer than ``at_least`` above 0.
 
     Examples
     --------

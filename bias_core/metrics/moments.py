@@ -3,22 +3,15 @@
 Behind WALS [dehdashtian2025oasis, Eq. 7] for sets of more than :data:`LARGE` images.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bias_core.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from bias_core.stats.arrays import Array
-    from bias_core.stats.effects import Seed
+from bias_core.stats.arrays import Array
+from bias_core.stats.effects import Seed
 
 LARGE = 10_000
 """Images beyond which a set is not decomposed row by row."""
@@ -36,7 +29,7 @@ class Moments:
     sums: Array
     grams: Array
 
-    def spectrum(self, *, without: int | None = None, centred: bool = True) -> Spectrum:
+    def spectrum(self, *, without: int | None = None, centred: bool = True) -> "Spectrum":
         """Singular values and vectors of all groups together, or of all but one."""
         counts, sums, grams = (values.sum(axis=0) for values in (self.counts, self.sums, self.grams))
         if without is not None:
@@ -66,8 +59,7 @@ def group_moments(rows: NDArray[np.floating], n_groups: int, *, rng: np.random.G
 
     Raises
     ------
-    InvalidInput
-        For an impossible number of groups.
+    InvalidInput : for an impossible number of groups.
 
     Examples
     --------
@@ -97,8 +89,7 @@ def n_for_energy(squares: Array, energy: float) -> int:
 
     Raises
     ------
-    InvalidInput
-        Where there is no energy at all.
+    InvalidInput : where there is no energy at all.
 
     Examples
     --------
@@ -131,13 +122,11 @@ def jackknife_errors(
 
     Returns
     -------
-    array (n_attributes,)
-        sqrt((g - 1) / g * sum over groups of the squared deviations).
+    array (n_attributes,) : sqrt((g - 1) / g * sum over groups of the squared deviations).
 
     Raises
     ------
-    InvalidInput
-        For fewer images than groups, and images that do not vary.
+    InvalidInput : for fewer images than groups, and images that do not vary.
 
     Examples
     --------

@@ -5,14 +5,12 @@ The door to all measures of the method [vice2023tbyb]: distribution bias (:mod:`
 of models in these three dimensions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from bias_core.errors import InvalidInput
@@ -29,13 +27,8 @@ from bias_core.metrics.object_distribution import (
 )
 from bias_core.metrics.objects import GenderCounts, count_gender_words, extract_objects, to_person
 from bias_core.stats.arrays import Array, finite_vector, paired_vectors, probability
-from bias_core.stats.effects import bootstrap_interval, wilson_interval
+from bias_core.stats.effects import Seed, bootstrap_interval, wilson_interval
 from bias_core.types import Estimate
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from bias_core.stats.effects import Seed
 
 __all__ = [
     "DIMENSIONS",
@@ -76,20 +69,17 @@ def jaccard_distances(prompt_objects: Words, image_objects: Words, *, fold_perso
 
     Parameters
     ----------
-    prompt_objects, image_objects : one collection of words per image, or both of a single image
-        Of the prompt and of the picture's caption.
-    fold_person : bool
-        Call man, woman, boy, girl and child "person" first: a person was asked for, and shown.
+    prompt_objects, image_objects : one collection of words per image, or both of a single image. Of the prompt and of
+        the picture's caption.
+    fold_person : bool. Call man, woman, boy, girl and child "person" first: a person was asked for, and shown.
 
     Returns
     -------
-    array (n,)
-        In [0, 1]; 0: exactly what the prompt names. nan where neither names an object.
+    array (n,) : in [0, 1]; 0: exactly what the prompt names. nan where neither names an object.
 
     Raises
     ------
-    InvalidInput
-        For no images, lengths that differ, or a text in place of words.
+    InvalidInput : for no images, lengths that differ, or a text in place of words.
 
     Notes
     -----
@@ -116,19 +106,16 @@ def jaccard_hallucination(prompt_objects: Words, image_objects: Words, *, fold_p
 
     Parameters
     ----------
-    prompt_objects, image_objects, fold_person
-        As in :func:`jaccard_distances`.
+    prompt_objects, image_objects, fold_person : as in :func:`jaccard_distances`.
 
     Returns
     -------
-    float
-        In [0, 1]; 0 (its null value): every picture shows what its prompt names and nothing else. The mean
-        over the images where that is defined; nan where it is for none.
+    float : in [0, 1]; 0 (its null value): every picture shows what its prompt names and nothing else. The mean over the
+        images where that is defined; nan where it is for none.
 
     Raises
     ------
-    InvalidInput
-        As :func:`jaccard_distances`.
+    InvalidInput : as :func:`jaccard_distances`.
 
     Examples
     --------
@@ -147,20 +134,15 @@ def jaccard_hallucination_estimate(
 
     Parameters
     ----------
-    prompt_objects, image_objects, fold_person
-        As in :func:`jaccard_distances`.
-    confidence : float in (0, 1)
-    rng : seed or Generator
+    prompt_objects, image_objects, fold_person : as in :func:`jaccard_distances`.
 
     Returns
     -------
-    Estimate
-        In [0, 1], null value 0; ``n`` counts the images where it is defined, ``note`` the others.
+    Estimate : in [0, 1], null value 0; ``n`` counts the images where it is defined, ``note`` the others.
 
     Raises
     ------
-    InvalidInput
-        As :func:`jaccard_distances`.
+    InvalidInput : as :func:`jaccard_distances`.
 
     Examples
     --------
@@ -187,25 +169,22 @@ def miss_probability(
 
     Parameters
     ----------
-    similarity_prompt, similarity_negative : arrays (n,) in [-1, 1]
-        Cosine of each image to its prompt and to the negative sentence.
-    logit_scale : float > 0
-        s; 100 in CLIP's released models.
+    similarity_prompt, similarity_negative : arrays (n,) in [-1, 1]. Cosine of each image to its prompt and to the
+        negative sentence.
+    logit_scale : float > 0. s; 100 in CLIP's released models.
 
     Returns
     -------
-    array (n,)
-        In [0, 1]; 0.5 where both fit alike, higher: the prompt is missed.
+    array (n,) : in [0, 1]; 0.5 where both fit alike, higher: the prompt is missed.
 
     Raises
     ------
-    InvalidInput
-        For empty, not finite or impossible cosines, lengths that differ, or a scale that is not positive.
+    InvalidInput : for empty, not finite or impossible cosines, lengths that differ, or a scale that is not positive.
 
     Notes
     -----
-    The paper's negative is a blank, which hardly any picture fits: the rate saturates near 0. A sentence of
-    the same kind ("a photo of something else") tells more; show both.
+    The paper's negative is a blank, which hardly any picture fits: the rate saturates near 0. A sentence of the same
+    kind ("a photo of something else") tells more; show both.
 
     Examples
     --------
@@ -228,25 +207,21 @@ def generative_miss_rate(p_miss: ArrayLike, *, threshold: float | None = 0.5) ->
 
     Parameters
     ----------
-    p_miss : array (n,) in [0, 1]
-        See :func:`miss_probability`.
-    threshold : float in [0, 1] or None
-        None: the mean of the probabilities, Eq. 5 as it is printed.
+    p_miss : array (n,) in [0, 1]. See :func:`miss_probability`.
+    threshold : float in [0, 1] or None. None: the mean of the probabilities, Eq. 5 as it is printed.
 
     Returns
     -------
-    float
-        In [0, 1]; 0 (its null value): every picture fits its prompt; higher is more biased.
+    float : in [0, 1]; 0 (its null value): every picture fits its prompt; higher is more biased.
 
     Raises
     ------
-    InvalidInput
-        For empty or not finite probabilities, or any outside [0, 1].
+    InvalidInput : for empty or not finite probabilities, or any outside [0, 1].
 
     Notes
     -----
-    Eq. 5 sums probabilities, but the text counts predicted classes, and the published rates are whole
-    numbers of pictures (0.0238 of 840 are 20).
+    Eq. 5 sums probabilities, but the text counts predicted classes, and the published rates are whole numbers of
+    pictures (0.0238 of 840 are 20).
 
     Examples
     --------
@@ -263,21 +238,16 @@ def miss_rate_estimate(
 
     Parameters
     ----------
-    p_miss, threshold
-        As in :func:`generative_miss_rate`.
-    confidence : float in (0, 1)
-    rng : seed or Generator
-        For the bootstrap only.
+    p_miss, threshold : as in :func:`generative_miss_rate`.
+    rng : seed or Generator. For the bootstrap only.
 
     Returns
     -------
-    Estimate
-        In [0, 1], null value 0.
+    Estimate : in [0, 1], null value 0.
 
     Raises
     ------
-    InvalidInput
-        As :func:`generative_miss_rate`.
+    InvalidInput : as :func:`generative_miss_rate`.
 
     Examples
     --------
@@ -298,21 +268,18 @@ def compare_models(table: pd.DataFrame, *, dimensions: Sequence[str] = DIMENSION
 
     Parameters
     ----------
-    table : DataFrame, a row per model
-        With the columns ``dimensions``; B_D at equal numbers of images.
-    dimensions : names among {"distribution_bias", "hallucination", "miss_rate"}
-        Leave one out where all models agree in it.
+    table : DataFrame, a row per model. With the columns ``dimensions``; B_D at equal numbers of images.
+    dimensions : names among {"distribution_bias", "hallucination", "miss_rate"}. Leave one out where all models agree
+        in it.
 
     Returns
     -------
-    DataFrame
-        The table with ``normalised_<dimension>`` in [0, 1], ``distance`` in [0, √3] and ``rank``, 1 the most
+    DataFrame : the table with ``normalised_<dimension>`` in [0, 1], ``distance`` in [0, √3] and ``rank``, 1 the most
         biased, equals sharing the smaller number.
 
     Raises
     ------
-    InvalidInput
-        For fewer than two models, missing columns, numbers that are not finite, or a dimension in which all
+    InvalidInput : for fewer than two models, missing columns, numbers that are not finite, or a dimension in which all
         models agree: min-max is then undefined.
 
     Notes
@@ -364,13 +331,11 @@ def normalise_over_models(values: ArrayLike, dimension: str) -> Array:
 
     Returns
     -------
-    array (..., n_models)
-        In [0, 1]; nan where all models agree.
+    array (..., n_models) : in [0, 1]; nan where all models agree.
 
     Raises
     ------
-    InvalidInput
-        For fewer than two models, or another dimension.
+    InvalidInput : for fewer than two models, or another dimension.
 
     Examples
     --------

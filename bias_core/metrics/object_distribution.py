@@ -1,29 +1,23 @@
 """TBYB's objects of many pictures: how often each appears, how evenly, and how sure that is."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.evenness import FORMULAS, distribution_bias, positive_counts
-from bias_core.stats.effects import normal_estimate
+from bias_core.stats.arrays import Array
+from bias_core.stats.effects import Seed, normal_estimate
 from bias_core.stats.intervals import percent
+from bias_core.types import Estimate
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+Counts = Array
 
-    from bias_core.stats.arrays import Array
-    from bias_core.stats.effects import Seed
-    from bias_core.types import Estimate
-
-    Counts = Array
 
 ImageObjects = Sequence[Collection[str]]
 """The objects of each image, as :func:`bias_core.metrics.objects.extract_objects` lists them."""
@@ -34,21 +28,13 @@ _N_RESAMPLES = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectDistribution:
-    """How evenly objects appear, see :func:`object_distribution`; intervals from a bootstrap over images.
+    """How evenly objects appear, see :func:`object_distribution`; intervals from a bootstrap over images."""
 
-    Attributes
-    ----------
-    distribution_bias : B_D >= 0.5; *lower* is more biased; grows with n_images and n_objects.
-    normalised_entropy : in [0, 1]; 1 is even.
-    gini : in [0, 1); 0 is even.
-    effective_number : in [1, n_objects]; equally frequent objects that would be as varied.
-    n_images, n_objects : pictures, and different objects seen in them.
-    """
-
-    distribution_bias: Estimate
-    normalised_entropy: Estimate
-    gini: Estimate
-    effective_number: Estimate
+    distribution_bias: Estimate  # B_D >= 0.5; *lower* is more biased; grows with n_images and n_objects
+    normalised_entropy: Estimate  # in [0, 1]; 1 is even
+    gini: Estimate  # in [0, 1); 0 is even
+    effective_number: Estimate  # in [1, n_objects]; equally frequent objects that would be as varied
+    # n_images, n_objects: pictures, and different objects seen in them
     n_images: int
     n_objects: int
 
@@ -59,18 +45,16 @@ def object_counts(image_objects: ImageObjects, *, exclude_prompt: ImageObjects |
     Parameters
     ----------
     image_objects : one collection of words per image
-    exclude_prompt : one collection of words per image, or None
-        Objects of each image's prompt, which are then not counted in that image.
+    exclude_prompt : one collection of words per image, or None. Objects of each image's prompt, which are then not
+        counted in that image.
 
     Returns
     -------
-    dict of str to int
-        Most frequent first, equals in alphabetical order.
+    dict of str to int : Most frequent first, equals in alphabetical order.
 
     Raises
     ------
-    InvalidInput
-        For no images, a text in place of words, lengths that differ, or if no image shows an object.
+    InvalidInput : for no images, a text in place of words, lengths that differ, or if no image shows an object.
 
     Notes
     -----
@@ -91,20 +75,18 @@ def top_objects(counts: Mapping[str, int], base_counts: Mapping[str, int] | None
 
     Parameters
     ----------
-    counts, base_counts : mapping from object to count
-        From :func:`object_counts`, at equal numbers of images, or the change means nothing.
+    counts, base_counts : mapping from object to count. From :func:`object_counts`, at equal numbers of images, or the
+        change means nothing.
     n : int >= 1
 
     Returns
     -------
-    DataFrame
-        Columns ``object, n, share`` (of all counts), and with a base ``base_n, delta_n``; most frequent
-        first, equals in alphabetical order.
+    DataFrame : Columns ``object, n, share`` (of all counts), and with a base ``base_n, delta_n``; most frequent first,
+        equals in alphabetical order.
 
     Raises
     ------
-    InvalidInput
-        For no counts, or n below 1.
+    InvalidInput : for no counts, or n below 1.
 
     Examples
     --------
@@ -132,10 +114,7 @@ def object_distribution(
 
     Parameters
     ----------
-    image_objects, exclude_prompt
-        As in :func:`object_counts`.
-    confidence : float in (0, 1)
-    rng : seed or Generator
+    image_objects, exclude_prompt : as in :func:`object_counts`.
 
     Returns
     -------
@@ -143,15 +122,14 @@ def object_distribution(
 
     Raises
     ------
-    InvalidInput
-        As :func:`object_counts` and :func:`distribution_bias`.
+    InvalidInput : as :func:`object_counts` and :func:`distribution_bias`.
 
     Notes
     -----
-    The interval is value ± z·SE, with SE from the bootstrap. Percentile and BCa intervals are no use here: an
-    object seen once is missing from 37 % of the resamples, so their evenness is off to one side. In
-    simulations with 12 to 300 objects in 80 to 200 images the percentile interval covered the mean of such
-    runs 30 to 98 % of the time, BCa 22 to 98 %, this one 88 to 100 %.
+    The interval is value ± z·SE, with SE from the bootstrap. Percentile and BCa intervals are no use here: an object
+    seen once is missing from 37 % of the resamples, so their evenness is off to one side. In simulations with 12 to 300
+    objects in 80 to 200 images the percentile interval covered the mean of such runs 30 to 98 % of the time, BCa 22 to
+    98 %, this one 88 to 100 %.
 
     Examples
     --------
@@ -193,18 +171,16 @@ def distribution_bias_estimate(
 
     Parameters
     ----------
-    image_objects, exclude_prompt, confidence, rng
-        As in :func:`object_distribution`, which gives the bounded companions too.
+    image_objects, exclude_prompt, confidence, rng : as in :func:`object_distribution`, which gives the bounded
+        companions too.
 
     Returns
     -------
-    Estimate
-        At least 0.5, *lower* is more biased, no null value.
+    Estimate : at least 0.5, *lower* is more biased, no null value.
 
     Raises
     ------
-    InvalidInput
-        As :func:`object_distribution`.
+    InvalidInput : as :func:`object_distribution`.
 
     Examples
     --------
@@ -231,23 +207,17 @@ def distribution_bias_at(
 
     Parameters
     ----------
-    image_objects, exclude_prompt
-        As in :func:`object_counts`.
-    n_images : int from 2 to the number of images given
-        With all of them this is :func:`distribution_bias_estimate`.
+    image_objects, exclude_prompt : as in :func:`object_counts`.
+    n_images : int from 2 to the number of images given. With all of them this is :func:`distribution_bias_estimate`.
     n_draws : int >= 2
-    confidence : float in (0, 1)
-    rng : seed or Generator
 
     Returns
     -------
-    Estimate
-        ``n`` is ``n_images``. nan, with a note, where B_D of a subset is undefined (all counts equal).
+    Estimate : ``n`` is ``n_images``. nan, with a note, where B_D of a subset is undefined (all counts equal).
 
     Raises
     ------
-    InvalidInput
-        As :func:`distribution_bias_estimate`, and for ``n_images`` or ``n_draws`` out of range.
+    InvalidInput : as :func:`distribution_bias_estimate`, and for ``n_images`` or ``n_draws`` out of range.
 
     Examples
     --------
@@ -291,8 +261,7 @@ def presence_of(image_objects: ImageObjects, exclude_prompt: ImageObjects | None
 
     Raises
     ------
-    InvalidInput
-        As :func:`object_counts`.
+    InvalidInput : as :func:`object_counts`.
 
     Examples
     --------
@@ -320,8 +289,7 @@ def word_sets(objects: ImageObjects, name: str) -> list[frozenset[str]]:
 
     Raises
     ------
-    InvalidInput
-        For a text, for no images, or for an image whose objects are no collection of words.
+    InvalidInput : for a text, for no images, or for an image whose objects are no collection of words.
 
     Examples
     --------

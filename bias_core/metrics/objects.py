@@ -1,21 +1,16 @@
 """Objects and gender words named in captions and prompts [vice2023tbyb]; words from WordNet [miller1995]."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.wordnet import PARTS_OF_SPEECH, Lexicon, PartOfSpeech, lexicon
 from bias_core.stats.effects import wilson_interval
-
-if TYPE_CHECKING:
-    from bias_core.types import Estimate
+from bias_core.types import Estimate
 
 _TOKEN = re.compile(r"'s\b|[^\W_]+(?:-[^\W_]+)*|[^\w\s]")
 _LONGEST_COMPOUND = 2  # words
@@ -24,23 +19,16 @@ _PARTICIPLE = ("ing", "ed")
 
 @dataclass(frozen=True, kw_only=True)
 class GenderCounts:
-    """How many captions speak of men and of women [vice2023tbyb, Table IV].
+    """How many captions speak of men and of women [vice2023tbyb, Table IV]."""
 
-    Attributes
-    ----------
-    n_images : captions looked at.
-    n_masculine, n_feminine : captions with gender words of one kind only.
-    n_both : captions with words of both kinds; half of each goes to either percentage.
-    n_unspecified : captions without a gender word.
-    masculine, feminine, unspecified : percentages in [0, 100] that sum to 100, with Wilson intervals over
-        captions, a little wide where captions have words of both kinds.
-    """
-
-    n_images: int
+    n_images: int  # captions looked at
+    # n_masculine, n_feminine: captions with gender words of one kind only
     n_masculine: int
     n_feminine: int
-    n_both: int
-    n_unspecified: int
+    n_both: int  # captions with words of both kinds; half of each goes to either percentage
+    n_unspecified: int  # captions without a gender word
+    # masculine, feminine, unspecified: percentages in [0, 100] that sum to 100, with Wilson intervals over captions, a
+    # little wide where captions have words of both kinds
     masculine: Estimate
     feminine: Estimate
     unspecified: Estimate
@@ -59,35 +47,29 @@ def extract_objects(
 
     Parameters
     ----------
-    text : str
-        One caption or prompt; an empty one names nothing.
-    pos : sequence of {"NOUN", "VERB", "ADJ", "ADV"}
-        Parts of speech to keep. Only nouns are folded into the name of their synonyms.
-    lexicon : Lexicon or None
-        None: the shipped one, see :func:`bias_core.metrics.wordnet.lexicon`.
-    stop_words : collection of str or None
-        Words that are no objects, instead of the lexicon's own.
+    text : str. One caption or prompt; an empty one names nothing.
+    pos : sequence of {"NOUN", "VERB", "ADJ", "ADV"}. Parts of speech to keep. Only nouns are folded into the name of
+        their synonyms.
+    lexicon : Lexicon or None. None: the shipped one, see :func:`bias_core.metrics.wordnet.lexicon`.
+    stop_words : collection of str or None. Words that are no objects, instead of the lexicon's own.
 
     Returns
     -------
-    list of str
-        In the order of the text, without repeats.
+    list of str : in the order of the text, without repeats.
 
     Raises
     ------
-    InvalidInput
-        If ``text`` is no string or ``pos`` names another part of speech.
+    InvalidInput : if ``text`` is no string or ``pos`` names another part of speech.
 
     Notes
     -----
-    The paper names no tagger. A word is what its most frequent sense in WordNet is, with rules for captions:
-    after a determiner, a preposition or a verb there is no finite verb ("holding saws"), after a relative
-    pronoun there is one ("that looks"); the last word of a phrase that a determiner opened is a noun if it
-    can be ("a watch on a table"); a word unknown to WordNet is a noun, because brands are ("starbucks").
-    Synonyms share the first sense, as in the paper. A word of several senses that were never tagged in
-    WordNet's corpora has no first sense worth the name and stays itself ("saw" would be a proverb). The name
-    is the first synonym whose own first sense is the same, so that folding twice changes nothing. Gender
-    words are never folded: "police officer" does not become "policeman".
+    The paper names no tagger. A word is what its most frequent sense in WordNet is, with rules for captions: after a
+    determiner, a preposition or a verb there is no finite verb ("holding saws"), after a relative pronoun there is one
+    ("that looks"); the last word of a phrase that a determiner opened is a noun if it can be ("a watch on a table"); a
+    word unknown to WordNet is a noun, because brands are ("starbucks"). Synonyms share the first sense, as in the
+    paper. A word of several senses that were never tagged in WordNet's corpora has no first sense worth the name and
+    stays itself ("saw" would be a proverb). The name is the first synonym whose own first sense is the same, so that
+    folding twice changes nothing. Gender words are never folded: "police officer" does not become "policeman".
 
     Examples
     --------
@@ -115,8 +97,7 @@ def to_person(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list
 
     Raises
     ------
-    InvalidInput
-        If ``objects`` is one string.
+    InvalidInput : if ``objects`` is one string.
 
     Examples
     --------
@@ -136,24 +117,20 @@ def count_gender_words(
 
     Parameters
     ----------
-    texts : sequence of str
-        One caption per image.
-    confidence : float in (0, 1)
+    texts : sequence of str. One caption per image.
 
     Returns
     -------
-    GenderCounts
-        A caption with masculine and feminine words counts half for each, so that the three sum to 100.
+    GenderCounts : a caption with masculine and feminine words counts half for each, so that the three sum to 100.
 
     Raises
     ------
-    InvalidInput
-        For no captions, one string, or entries that are no strings.
+    InvalidInput : for no captions, one string, or entries that are no strings.
 
     Notes
     -----
-    What a caption says is the captioner's reading of an appearance. The paper does not say how a picture of a
-    man and a woman is counted; halves keep the sum.
+    What a caption says is the captioner's reading of an appearance. The paper does not say how a picture of a man and a
+    woman is counted; halves keep the sum.
 
     Examples
     --------

@@ -1,10 +1,7 @@
 """T2IAT's association of two image sets on the same seeds; the difference is second minus first."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
@@ -15,8 +12,8 @@ from bias_core.stats.arrays import Array, same_length, unit_sets
 from bias_core.stats.intervals import check_confidence, percent
 from bias_core.types import Estimate
 
-if TYPE_CHECKING:
-    Floats = Array
+Floats = Array
+
 
 _SETS = ("targets", "attributes_a", "attributes_b")
 
@@ -42,20 +39,16 @@ def association_difference_test(first: Neutral, second: Neutral, *, confidence: 
 
     Parameters
     ----------
-    first, second : Neutral
-        Row i of each array of both is of the same seed.
-    confidence : float in (0, 1)
+    first, second : Neutral. Row i of each array of both is of the same seed.
 
     Returns
     -------
-    PairedTest
-        In [-4, 4], null value 0. Interval and p from Student's t with the degrees of freedom of the smallest
+    PairedTest : in [-4, 4], null value 0. Interval and p from Student's t with the degrees of freedom of the smallest
         set; nan where a set has one image.
 
     Raises
     ------
-    InvalidInput
-        For malformed embeddings, or sizes that differ between first and second.
+    InvalidInput : for malformed embeddings, or sizes that differ between first and second.
 
     Examples
     --------

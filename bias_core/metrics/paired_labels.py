@@ -1,19 +1,14 @@
 """PST: what people saw in each picture, checked, merged over raters, and with failed pictures marked."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.effects import wilson_interval
-
-if TYPE_CHECKING:
-    from bias_core.types import Estimate
+from bias_core.types import Estimate
 
 GENDERS = ("masculine", "feminine")
 CANNOT_IDENTIFY = "cannot_identify"
@@ -28,17 +23,12 @@ _PERSON = ("identity", "stereotyped_gender", *_IMAGE, "position")  # of which "p
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationFailures:
-    """How many pictures don't show exactly the people asked for.
+    """How many pictures don't show exactly the people asked for."""
 
-    Attributes
-    ----------
-    n_failed, n_images : pictures.
-    percent_failed : in [0, 100], Wilson interval over pictures.
-    """
-
+    # n_failed, n_images: pictures
     n_failed: int
     n_images: int
-    percent_failed: Estimate
+    percent_failed: Estimate  # in [0, 100], Wilson interval over pictures
 
 
 def checked_labels(labels: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFrame:
@@ -46,20 +36,17 @@ def checked_labels(labels: pd.DataFrame, *, by: Sequence[str] = ()) -> pd.DataFr
 
     Parameters
     ----------
-    labels : DataFrame
-        See :func:`bias_core.metrics.paired_stereotype.stereotype_test_score`.
+    labels : DataFrame. See :func:`bias_core.metrics.paired_stereotype.stereotype_test_score`.
     by : names of further columns that must be there.
 
     Returns
     -------
-    DataFrame
-        ``image`` (number of the picture) and the bools ``failed`` (anyone in the picture is labelled
+    DataFrame : ``image`` (number of the picture) and the bools ``failed`` (anyone in the picture is labelled
         "not_two_people"), ``usable``, ``conforms``, ``feminine``.
 
     Raises
     ------
-    InvalidInput
-        For no rows, missing columns, unknown words, or a person labelled twice (raters not merged).
+    InvalidInput : for no rows, missing columns, unknown words, or a person labelled twice (raters not merged).
 
     Notes
     -----
@@ -103,20 +90,17 @@ def merge_ratings(ratings: pd.DataFrame, *, keep: Sequence[str] = ()) -> pd.Data
 
     Parameters
     ----------
-    ratings : DataFrame
-        One row per answer: the columns of labels and ``rater``.
+    ratings : DataFrame. One row per answer: the columns of labels and ``rater``.
     keep : names of further columns that tell people apart, such as the model.
 
     Returns
     -------
-    DataFrame
-        Labels, in the order of first appearance, with ``n_ratings`` and ``n_votes`` (for the answer that
-        won). Where two answers have equally many votes the label is "cannot_identify".
+    DataFrame : Labels, in the order of first appearance, with ``n_ratings`` and ``n_votes`` (for the answer that won).
+        Where two answers have equally many votes the label is "cannot_identify".
 
     Raises
     ------
-    InvalidInput
-        For no rows, missing columns, unknown words, or a rater who answered twice for one person.
+    InvalidInput : for no rows, missing columns, unknown words, or a rater who answered twice for one person.
 
     Examples
     --------
@@ -154,19 +138,15 @@ def generation_failures(labels: pd.DataFrame, *, confidence: float = 0.95) -> Ge
 
     Parameters
     ----------
-    labels : DataFrame
-        As for the score; a picture is a failure if anyone in it is labelled "not_two_people".
-    confidence : float in (0, 1)
+    labels : DataFrame. As for the score; a picture is a failure if anyone in it is labelled "not_two_people".
 
     Returns
     -------
-    GenerationFailures
-        0 %: every picture can be scored.
+    GenerationFailures : 0 %: every picture can be scored.
 
     Raises
     ------
-    InvalidInput
-        As :func:`checked_labels`.
+    InvalidInput : as :func:`checked_labels`.
 
     Examples
     --------

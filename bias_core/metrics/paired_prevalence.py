@@ -4,26 +4,20 @@ A margin is cos(I, d+) - cos(I, d-) of one image: the attribute is seen where it
 sets belongs to the same seed. Every difference is second minus first.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, finite_vector, paired_vectors, probability
-from bias_core.stats.effects import percentile_estimate
+from bias_core.stats.effects import Seed, percentile_estimate
 from bias_core.stats.intervals import check_confidence, percent
 from bias_core.types import Estimate, ReaderErrors
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from bias_core.stats.effects import Seed
 
 N_RESAMPLES = 1999
 _ROUNDING = 1e-12
@@ -31,29 +25,18 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class PairedTest:
-    """A difference on the same seeds.
+    """A difference on the same seeds."""
 
-    Attributes
-    ----------
-    estimate : second minus first, null value 0; n counts seeds.
-    p_value : two-sided, in (0, 1]; nan where there is no test.
-    test : its name.
-    """
-
-    estimate: Estimate
-    p_value: float
-    test: str
+    estimate: Estimate  # second minus first, null value 0; n counts seeds
+    p_value: float  # two-sided, in (0, 1]; nan where there is no test
+    test: str  # its name
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrevalenceTest(PairedTest):
-    """:class:`PairedTest` of P.
+    """:class:`PairedTest` of P."""
 
-    Attributes
-    ----------
-    n_gained, n_lost : seeds on which only the second set, or only the first, shows the attribute.
-    """
-
+    # n_gained, n_lost: seeds on which only the second set, or only the first, shows the attribute
     n_gained: int
     n_lost: int
 
@@ -65,18 +48,16 @@ def prevalence_difference(margins_first: ArrayLike, margins_second: ArrayLike) -
 
     Parameters
     ----------
-    margins_first, margins_second : arrays (n,), in [-2, 2]
-        cos(I, d+) - cos(I, d-) of each image; entry i of both is of the same seed.
+    margins_first, margins_second : arrays (n,), in [-2, 2]. cos(I, d+) - cos(I, d-) of each image; entry i of both is
+        of the same seed.
 
     Returns
     -------
-    float
-        In [-1, 1]; 0: seen equally often, positive: more often in the second. A tie counts as absent.
+    float : in [-1, 1]; 0: seen equally often, positive: more often in the second. A tie counts as absent.
 
     Raises
     ------
-    InvalidInput
-        For empty or not finite margins, or different lengths.
+    InvalidInput : for empty or not finite margins, or different lengths.
 
     Examples
     --------
@@ -100,17 +81,14 @@ def prevalence_difference_test(
     Parameters
     ----------
     margins_first, margins_second : arrays (n,)
-    confidence : float in (0, 1)
 
     Returns
     -------
-    PrevalenceTest
-        In [-1, 1], null value 0. The interval has a width even where no seed changed.
+    PrevalenceTest : in [-1, 1], null value 0. The interval has a width even where no seed changed.
 
     Raises
     ------
-    InvalidInput
-        As :func:`prevalence_difference`.
+    InvalidInput : as :func:`prevalence_difference`.
 
     Notes
     -----
@@ -152,22 +130,17 @@ def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confiden
 
     Parameters
     ----------
-    difference : Estimate
-        From :func:`prevalence_difference_test`.
-    errors : ReaderErrors
-        The same for both sets.
-    confidence : float in (0, 1)
-        As that of ``difference``.
+    difference : Estimate. From :func:`prevalence_difference_test`.
+    errors : ReaderErrors. The same for both sets.
+    confidence : float in (0, 1). As that of ``difference``.
 
     Returns
     -------
-    Estimate
-        In [-1, 1], null value 0; larger than the difference itself, for errors hide a part of it.
+    Estimate : in [-1, 1], null value 0; larger than the difference itself, for errors hide a part of it.
 
     Raises
     ------
-    InvalidInput
-        If Se + Sp <= 1: the reader tells nothing.
+    InvalidInput : if Se + Sp <= 1: the reader tells nothing.
 
     Examples
     --------
@@ -211,18 +184,15 @@ def stereotype_difference(margins_first: ArrayLike, margins_second: ArrayLike, r
     Parameters
     ----------
     margins_first, margins_second : arrays (n,)
-    reference : float in [0, 1]
-        P*, the real-world rate.
+    reference : float in [0, 1]. P*, the real-world rate.
 
     Returns
     -------
-    float
-        In [-1, 1]; 0 also where neither set over-represents it, whatever their P.
+    float : in [-1, 1]; 0 also where neither set over-represents it, whatever their P.
 
     Raises
     ------
-    InvalidInput
-        As :func:`prevalence_difference`, and for a rate outside [0, 1].
+    InvalidInput : as :func:`prevalence_difference`, and for a rate outside [0, 1].
 
     Examples
     --------
@@ -253,22 +223,17 @@ def stereotype_difference_test(
     ----------
     margins_first, margins_second : arrays (n,)
     reference : float in [0, 1]
-    errors : ReaderErrors or None
-        Of the reader of both sets: each P is then corrected, (P + Sp - 1) / (Se + Sp - 1) within [0, 1].
-    confidence : float in (0, 1)
-    n_resamples : int
-    rng : seed or Generator
+    errors : ReaderErrors or None. Of the reader of both sets: each P is then corrected, (P + Sp - 1) / (Se + Sp - 1)
+        within [0, 1].
 
     Returns
     -------
-    PairedTest
-        In [-1, 1], null value 0. nan ends and p with a note where no resample differs, as when neither set
+    PairedTest : in [-1, 1], null value 0. nan ends and p with a note where no resample differs, as when neither set
         comes near P*; nan ends where hardly any does.
 
     Raises
     ------
-    InvalidInput
-        As :func:`stereotype_difference`.
+    InvalidInput : as :func:`stereotype_difference`.
 
     Examples
     --------
@@ -305,8 +270,7 @@ def excess_interval(value: float, resampled: ArrayLike, *, n: int, confidence: f
 
     Raises
     ------
-    InvalidInput
-        For no or not finite resamples.
+    InvalidInput : for no or not finite resamples.
 
     Examples
     --------
@@ -325,8 +289,7 @@ def corrected_share(share: Any, errors: ReaderErrors | None) -> Any:
 
     Raises
     ------
-    InvalidInput
-        If Se + Sp <= 1: the reader tells nothing.
+    InvalidInput : if Se + Sp <= 1: the reader tells nothing.
 
     Examples
     --------
@@ -349,8 +312,7 @@ def swap_p_value(value: float, swapped: ArrayLike) -> float:
 
     Raises
     ------
-    InvalidInput
-        For no or not finite differences.
+    InvalidInput : for no or not finite differences.
 
     Examples
     --------

@@ -1,66 +1,45 @@
 """PST: do pictures of two people of opposite stereotypes show each as the stereotype has it?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.paired_labels import checked_labels
-from bias_core.stats.effects import percentile_estimate, wilson_interval
+from bias_core.stats.effects import Seed, percentile_estimate, wilson_interval
 from bias_core.types import Estimate
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from bias_core.stats.effects import Seed
-
-    _By = str | Sequence[str]
+_By = str | Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StereotypeTestScore:
-    """The answer of :func:`stereotype_test_score`.
+    """The answer of :func:`stereotype_test_score`."""
 
-    Attributes
-    ----------
-    score : STS, in [-100, 100]; 0: as often against the stereotype as with it; positive: conforms.
-        nan where nobody is usable.
-    confidence_interval : the score with its interval; ``n`` counts pictures, as that of the others.
-    coverage : percent of the people asked for that are usable, in [0, 100].
-    percent_feminine : of the usable people, in [0, 100]; nan where nobody is usable.
-    n_usable : people seen as masculine or feminine.
-    n_cannot_identify : people who are not, in pictures that show the people asked for.
-    n_failed_images : pictures that don't, whose people are not scored.
-    """
-
+    # STS, in [-100, 100]; 0: as often against the stereotype as with it; positive: conforms. nan where nobody is
+    # usable.
     score: float
-    confidence_interval: Estimate
-    coverage: Estimate
-    percent_feminine: Estimate
-    n_usable: int
-    n_cannot_identify: int
-    n_failed_images: int
+    confidence_interval: Estimate  # the score with its interval; `n` counts pictures, as that of the others
+    coverage: Estimate  # percent of the people asked for that are usable, in [0, 100]
+    percent_feminine: Estimate  # of the usable people, in [0, 100]; nan where nobody is usable
+    n_usable: int  # people seen as masculine or feminine
+    n_cannot_identify: int  # people who are not, in pictures that show the people asked for
+    n_failed_images: int  # pictures that don't, whose people are not scored
 
 
 @dataclass(frozen=True, kw_only=True)
 class StereotypeGap:
-    """The answer of :func:`stereotype_gap`.
+    """The answer of :func:`stereotype_gap`."""
 
-    Attributes
-    ----------
-    gap : paired minus single, in [-200, 200]; 0: no difference; nan with a note where one is undefined.
-    paired, single : the scores of both settings.
-    """
-
-    gap: Estimate
+    gap: Estimate  # paired minus single, in [-200, 200]; 0: no difference; nan with a note where one is undefined
+    # paired, single: the scores of both settings
     paired: StereotypeTestScore
     single: StereotypeTestScore
 
@@ -90,36 +69,28 @@ def stereotype_test_score(
 
     Parameters
     ----------
-    labels : DataFrame, one row per person
-        ``identity``; ``stereotyped_gender`` ("masculine" or "feminine"); ``perceived_gender`` ("masculine",
-        "feminine", "cannot_identify", or "not_two_people" for a failed picture); ``image_id``, unique within
-        a setting; where there are several, ``setting`` and ``position``.
-    by : column or columns, or None
-        One row per group of equal values, in the order of first appearance.
-    confidence : float in (0, 1)
-    n_resamples : int
-        Of the bootstrap.
-    rng : seed or Generator
+    labels : DataFrame, one row per person. ``identity``; ``stereotyped_gender`` ("masculine" or "feminine");
+        ``perceived_gender`` ("masculine", "feminine", "cannot_identify", or "not_two_people" for a failed picture);
+        ``image_id``, unique within a setting; where there are several, ``setting`` and ``position``.
+    by : column or columns, or None. One row per group of equal values, in the order of first appearance.
+    n_resamples : int. Of the bootstrap.
 
     Returns
     -------
-    StereotypeTestScore, or with ``by`` a DataFrame
-        The score in [-100, 100], null value 0, positive conforms to the stereotype. The table has the
-        columns of ``by``, then score, low, high, n (pictures), coverage, percent_feminine (each with its
-        low and high), n_usable, n_cannot_identify, n_failed_images, note.
+    StereotypeTestScore, or with ``by`` a DataFrame : the score in [-100, 100], null value 0, positive conforms to the
+        stereotype. The table has the columns of ``by``, then score, low, high, n (pictures), coverage, percent_feminine
+        (each with its low and high), n_usable, n_cannot_identify, n_failed_images, note.
 
     Raises
     ------
-    InvalidInput
-        For no rows, missing columns, unknown words, or a person labelled twice.
+    InvalidInput : for no rows, missing columns, unknown words, or a person labelled twice.
 
     Notes
     -----
-    The paper is silent on people who cannot be identified and on failed pictures: they are left out of the
-    score, never read as -1, and lower ``coverage``.
-    Two people of one picture are not independent. Where no picture gives more than one person the interval
-    is Wilson's; otherwise it is a bootstrap over pictures, and Wilson's over pictures where these are all
-    alike, because a bootstrap of equal pictures has no width. With fewer than about 20 pictures of two a
+    The paper is silent on people who cannot be identified and on failed pictures: they are left out of the score, never
+    read as -1, and lower ``coverage``. Two people of one picture are not independent. Where no picture gives more than
+    one person the interval is Wilson's; otherwise it is a bootstrap over pictures, and Wilson's over pictures where
+    these are all alike, because a bootstrap of equal pictures has no width. With fewer than about 20 pictures of two a
     95 % bootstrap interval covers the truth in 84 to 100 % of simulated cases.
 
     Examples
@@ -166,29 +137,25 @@ def stereotype_gap(
 
     Parameters
     ----------
-    labels_paired, labels_single : DataFrame
-        Labels of two independent sets of pictures, as for :func:`stereotype_test_score`; any two settings
-        may be compared, the second is subtracted.
-    by : column or columns, or None
-        One row per group that either has, in the order of ``labels_paired``.
+    labels_paired, labels_single : DataFrame. Labels of two independent sets of pictures, as for
+        :func:`stereotype_test_score`; any two settings may be compared, the second is subtracted.
+    by : column or columns, or None. One row per group that either has, in the order of ``labels_paired``.
     confidence, n_resamples, rng : see :func:`stereotype_test_score`.
 
     Returns
     -------
-    StereotypeGap, or with ``by`` a DataFrame
-        The gap in [-200, 200], null value 0, positive: more stereotyped in pairs. The table has the columns
-        of ``by``, then gap, low, high, paired, single, n_paired, n_single (pictures), coverage_paired,
-        coverage_single, note; where one side has no score the gap is nan, and ``note`` says which.
+    StereotypeGap, or with ``by`` a DataFrame : the gap in [-200, 200], null value 0, positive: more stereotyped in
+        pairs. The table has the columns of ``by``, then gap, low, high, paired, single, n_paired, n_single (pictures),
+        coverage_paired, coverage_single, note; where one side has no score the gap is nan, and ``note`` says which.
 
     Raises
     ------
-    InvalidInput
-        As :func:`stereotype_test_score`, and when no group is on both sides.
+    InvalidInput : as :func:`stereotype_test_score`, and when no group is on both sides.
 
     Notes
     -----
-    The interval joins those of the two scores, as [newcombe1998] does for shares and [zou2008] for any two:
-    low = gap - √((a - low_a)² + (high_b - b)²), and likewise high.
+    The interval joins those of the two scores, as [newcombe1998] does for shares and [zou2008] for any two: low = gap -
+    √((a - low_a)² + (high_b - b)²), and likewise high.
 
     Examples
     --------

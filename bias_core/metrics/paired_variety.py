@@ -3,30 +3,24 @@
 Every difference is second minus first.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 from bias_core.metrics.alignment import Decomposition, alignment_score, decompose, spread_along
 from bias_core.metrics.cards import Card, takes
 from bias_core.metrics.paired_prevalence import PairedTest, swap_p_value
 from bias_core.stats.arrays import Array, all_equal, cosines, same_length, unit_sets
+from bias_core.stats.effects import Seed
 from bias_core.stats.intervals import bootstrap_interval, normal_estimate
 from bias_core.types import Estimate
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Floats = Array
 
-    from numpy.typing import ArrayLike, NDArray
-
-    from bias_core.stats.effects import Seed
-
-    Floats = Array
 
 N_RESAMPLES = 999
 _KEPT_ENERGY = 0.99  # what resampling keeps of both image sets
@@ -50,24 +44,21 @@ def alignment_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLi
 
     Parameters
     ----------
-    first, second : arrays (n, d), n >= 2
-        Embeddings of the two sets; of equal size, for WALS moves with it.
+    first, second : arrays (n, d), n >= 2. Embeddings of the two sets; of equal size, for WALS moves with it.
     direction : array (d,)
 
     Returns
     -------
-    float
-        In [-1, 1]; 0: equally much, positive: more in the second.
+    float : in [-1, 1]; 0: equally much, positive: more in the second.
 
     Raises
     ------
-    InvalidInput
-        As :func:`bias_core.metrics.alignment.weighted_alignment_score`.
+    InvalidInput : as :func:`bias_core.metrics.alignment.weighted_alignment_score`.
 
     Notes
     -----
-    k is the larger of the two numbers of components that hold 90 % of each set's energy. With a k of its own
-    for each set, a difference of k alone would read as one of variety.
+    k is the larger of the two numbers of components that hold 90 % of each set's energy. With a k of its own for each
+    set, a difference of k alone would read as one of variety.
 
     Examples
     --------
@@ -84,8 +75,7 @@ def aligned_alike(first: ArrayLike, second: ArrayLike, direction: ArrayLike) -> 
 
     Raises
     ------
-    InvalidInput
-        As :func:`alignment_difference`.
+    InvalidInput : as :func:`alignment_difference`.
 
     Examples
     --------
@@ -111,13 +101,11 @@ def spread_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLike)
 
     Returns
     -------
-    float
-        In [-1.42, 1.42]; 0: equally wide, positive: the second is wider.
+    float : in [-1.42, 1.42]; 0: equally wide, positive: the second is wider.
 
     Raises
     ------
-    InvalidInput
-        As :func:`bias_core.metrics.alignment.spread_along`.
+    InvalidInput : as :func:`bias_core.metrics.alignment.spread_along`.
 
     Examples
     --------
@@ -145,31 +133,25 @@ def variety_difference_tests(
 
     Parameters
     ----------
-    first, second : arrays (n, d)
-        Row i of both is of the same seed.
+    first, second : arrays (n, d). Row i of both is of the same seed.
     directions : array (n_attributes, d)
-    confidence : float in (0, 1)
-    n_resamples : int
-        Of the bootstrap, and as many swaps.
-    rng : seed or Generator
+    n_resamples : int. Of the bootstrap, and as many swaps.
 
     Returns
     -------
-    VarietyTests
-        nan with a note where a set has fewer than two different images.
+    VarietyTests : nan with a note where a set has fewer than two different images.
 
     Raises
     ------
-    InvalidInput
-        For malformed embeddings, different sizes or dimensions.
+    InvalidInput : for malformed embeddings, different sizes or dimensions.
 
     Notes
     -----
     Swapping tests whether it matters which set an image came from. Where it does for another reason (another
-    prevalence), p is that of swapped mixtures and holds approximately. Percentiles of the bootstrap would not
-    do: singular vectors of near equal singular values turn freely from resample to resample, so that the
-    resampled WALS gathers around another value than that of the set. Both loops work inside the components
-    that hold 99 % of the energy of the two sets together.
+    prevalence), p is that of swapped mixtures and holds approximately. Percentiles of the bootstrap would not do:
+    singular vectors of near equal singular values turn freely from resample to resample, so that the resampled WALS
+    gathers around another value than that of the set. Both loops work inside the components that hold 99 % of the
+    energy of the two sets together.
 
     Examples
     --------
@@ -210,18 +192,15 @@ def picture_change(similarities: ArrayLike) -> float:
 
     Parameters
     ----------
-    similarities : array (n,), in [-1, 1]
-        Cosine of the two images of each seed.
+    similarities : array (n,), in [-1, 1]. Cosine of the two images of each seed.
 
     Returns
     -------
-    float
-        In [0, 2]; 0: the encoder sees no change. No null value: compare with images of different seeds.
+    float : in [0, 2]; 0: the encoder sees no change. No null value: compare with images of different seeds.
 
     Raises
     ------
-    InvalidInput
-        For empty or not finite similarities, or such as are no cosines.
+    InvalidInput : for empty or not finite similarities, or such as are no cosines.
 
     Examples
     --------
@@ -236,8 +215,7 @@ def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95
 
     Raises
     ------
-    InvalidInput
-        As :func:`picture_change`.
+    InvalidInput : as :func:`picture_change`.
 
     Examples
     --------

@@ -1,11 +1,10 @@
 """OASIS: is an attribute being added to the picture at this denoising step, and where is it heading?"""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from bias_core.errors import InvalidInput
@@ -13,9 +12,6 @@ from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, Floats, finite_vector, probability, unit_rows
 from bias_core.stats.intervals import check_confidence, percent
 from bias_core.types import Estimate, VelocitySpace
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 _ALIKE = 1e-6  # velocities this close, relative to their size, differ by float32 rounding only
 
@@ -29,29 +25,27 @@ def stereotype_propagation_index(
 
     Parameters
     ----------
-    velocity : array (c, h, w) or (n, c, h, w)
-        Velocity of the prompt at one x_t, or at n of them (steps, or seeds). Flat vectors (d,) and (n, d)
-        will do; so three axes or one are a single velocity, four or two are n.
-    velocity_positive, velocity_negative : arrays of the shape of ``velocity``, or with one more axis
-        Velocities of the sentences for presence d+ and absence d- at the same x_t. The extra axis, before
-        the shape of one velocity, holds the attributes: (n_attributes, c, h, w) beside (c, h, w), and
-        (n, n_attributes, c, h, w) beside (n, c, h, w).
+    velocity : array (c, h, w) or (n, c, h, w). Velocity of the prompt at one x_t, or at n of them (steps, or seeds).
+        Flat vectors (d,) and (n, d) will do; so three axes or one are a single velocity, four or two are n.
+    velocity_positive, velocity_negative : arrays of the shape of ``velocity``, or with one more axis. Velocities of the
+        sentences for presence d+ and absence d- at the same x_t. The extra axis, before the shape of one velocity,
+        holds the attributes: (n_attributes, c, h, w) beside (c, h, w), and (n, n_attributes, c, h, w) beside (n, c, h,
+        w).
 
     Returns
     -------
-    float or array (n,), (n_attributes,) or (n, n_attributes)
-        In [-1, 1]; 0: the step does neither, positive: the attribute is being added, negative: removed.
+    float or array (n,), (n_attributes,) or (n, n_attributes) : in [-1, 1]; 0: the step does neither, positive: the
+        attribute is being added, negative: removed.
 
     Raises
     ------
-    InvalidInput
-        For empty, zero or not finite velocities, shapes that do not fit, and where d+ and d- have the same
+    InvalidInput : for empty, zero or not finite velocities, shapes that do not fit, and where d+ and d- have the same
         velocity: such sentences point nowhere.
 
     Notes
     -----
-    All three velocities must be of one space and sign: SPI is the same when all three change their sign.
-    The paper divides by δA in Eq. 11; its length is meant.
+    All three velocities must be of one space and sign: SPI is the same when all three change their sign. The paper
+    divides by δA in Eq. 11; its length is meant.
 
     Examples
     --------
@@ -96,26 +90,23 @@ def predicted_sample(xt: ArrayLike, velocity: ArrayLike, sigma: float, *, space:
     ----------
     xt : array of any shape
     velocity : array of the shape of ``xt``
-    sigma : float in [0, 1]
-        Standard deviation of the noise in x_t: x_t = (1 - σ) x_0 + σ ε for flow, √(1 - σ²) x_0 + σ ε
-        otherwise.
+    sigma : float in [0, 1]. Standard deviation of the noise in x_t: x_t = (1 - σ) x_0 + σ ε for flow, √(1 - σ²) x_0 + σ
+        ε otherwise.
     space : {"flow", "epsilon", "v_prediction"}
 
     Returns
     -------
-    array of the shape of ``xt``
-        Unbounded; ``xt`` itself where nothing is left to do (σ = 0).
+    array of the shape of ``xt`` : Unbounded; ``xt`` itself where nothing is left to do (σ = 0).
 
     Raises
     ------
-    InvalidInput
-        For empty or not finite arrays, different shapes, sigma outside [0, 1], an unknown space, and for
+    InvalidInput : for empty or not finite arrays, different shapes, sigma outside [0, 1], an unknown space, and for
         epsilon at σ = 1, where x_t is noise alone.
 
     Notes
     -----
-    The paper counts time upwards and writes x_t + v·(T - t) [dehdashtian2025oasis, 4.6]: there v points to
-    the picture. Here v points to the noise, as models of flow matching predict it, and T - t is σ.
+    The paper counts time upwards and writes x_t + v·(T - t) [dehdashtian2025oasis, 4.6]: there v points to the picture.
+    Here v points to the noise, as models of flow matching predict it, and T - t is σ.
 
     Examples
     --------
@@ -145,21 +136,17 @@ def spi_band(curves: ArrayLike, *, confidence: float = 0.95) -> list[Estimate]:
 
     Parameters
     ----------
-    curves : array (n_seeds, n_steps), in [-1, 1]
-        One curve per seed.
-    confidence : float in (0, 1)
-        Of each step on its own, not of all steps together.
+    curves : array (n_seeds, n_steps), in [-1, 1]. One curve per seed.
+    confidence : float in (0, 1). Of each step on its own, not of all steps together.
 
     Returns
     -------
-    list of n_steps Estimates
-        In [-1, 1], null value 0, positive: the attribute is being added. With one seed the ends are nan and
-        ``note`` says so.
+    list of n_steps Estimates : in [-1, 1], null value 0, positive: the attribute is being added. With one seed the ends
+        are nan and ``note`` says so.
 
     Raises
     ------
-    InvalidInput
-        For an empty array, another number of dimensions, nan, or values outside [-1, 1].
+    InvalidInput : for an empty array, another number of dimensions, nan, or values outside [-1, 1].
 
     Examples
     --------

@@ -1,22 +1,15 @@
 """Do two scores put the same things in the same order?"""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, finite_vector, same_length
-from bias_core.stats.effects import percentile_estimate
+from bias_core.stats.effects import Seed, percentile_estimate
 from bias_core.types import Estimate
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from bias_core.stats.effects import Seed
 
 _LARGEST_BLOCK = 4_000_000  # pairs looked at in one go
 _ROUNDING = 1e-12  # scores that differ by less are equal up to rounding
@@ -24,17 +17,12 @@ _ROUNDING = 1e-12  # scores that differ by less are equal up to rounding
 
 @dataclass(frozen=True, kw_only=True)
 class RankAgreement:
-    """The answer of :func:`kendall_tau`.
+    """The answer of :func:`kendall_tau`."""
 
-    Attributes
-    ----------
-    tau : in [-1, 1]; 1: the same order; 0: orders that have nothing to do with each other; -1: the reverse.
-        nan with a note where one of the scores is the same for all.
-    p_value : in (0, 1], two-sided; nan where ``tau`` is.
-    """
-
+    # in [-1, 1]; 1: the same order; 0: orders that have nothing to do with each other; -1: the reverse. nan with a note
+    # where one of the scores is the same for all.
     tau: Estimate
-    p_value: float
+    p_value: float  # in (0, 1], two-sided; nan where `tau` is
 
 
 def kendall_tau(
@@ -47,27 +35,21 @@ def kendall_tau(
 
     Parameters
     ----------
-    a, b : arrays (n,)
-        Both scores, item by item; n >= 2.
-    confidence : float in (0, 1)
-    n_resamples : int
-        Of the bootstrap over items and of the permutation test.
-    rng : seed or Generator
+    a, b : arrays (n,). Both scores, item by item; n >= 2.
+    n_resamples : int. Of the bootstrap over items and of the permutation test.
 
     Returns
     -------
-    RankAgreement
-        τ in [-1, 1] with its interval over items, and the permutation p-value of orders without relation.
+    RankAgreement : τ in [-1, 1] with its interval over items, and the permutation p-value of orders without relation.
 
     Raises
     ------
-    InvalidInput
-        For fewer than two items, different lengths, or scores that are not finite.
+    InvalidInput : for fewer than two items, different lengths, or scores that are not finite.
 
     Notes
     -----
-    With ties, as where 8 of 20 pictures are as many as 8 of 20 others, τ_b is below 1 unless both have them.
-    Resamples that hold one value only have no τ; they are left out, and the note counts them.
+    With ties, as where 8 of 20 pictures are as many as 8 of 20 others, τ_b is below 1 unless both have them. Resamples
+    that hold one value only have no τ; they are left out, and the note counts them.
 
     Examples
     --------

@@ -1,20 +1,13 @@
 """OASIS: how close images are to a text, or to other images: what StOP searches by."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import cosines
+from bias_core.stats.effects import Seed
 from bias_core.stats.intervals import bootstrap_interval
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from bias_core.stats.effects import Seed
-    from bias_core.types import Estimate
+from bias_core.types import Estimate
 
 
 def mean_similarity(similarities: ArrayLike) -> float:
@@ -24,18 +17,16 @@ def mean_similarity(similarities: ArrayLike) -> float:
 
     Parameters
     ----------
-    similarities : array (n,), in [-1, 1]
-        Cosine of each image to the text, or its mean cosine to the images of the set.
+    similarities : array (n,), in [-1, 1]. Cosine of each image to the text, or its mean cosine to the images of the
+        set.
 
     Returns
     -------
-    float
-        In [-1, 1]; higher: closer. No null value: compare with another text or set, by the same encoder.
+    float : in [-1, 1]; higher: closer. No null value: compare with another text or set, by the same encoder.
 
     Raises
     ------
-    InvalidInput
-        For empty or not finite similarities, or such as are no cosines.
+    InvalidInput : for empty or not finite similarities, or such as are no cosines.
 
     Examples
     --------
@@ -51,18 +42,14 @@ def similarity_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rn
     Parameters
     ----------
     similarities : array (n,), in [-1, 1]
-    confidence : float in (0, 1)
-    rng : seed or Generator
 
     Returns
     -------
-    Estimate
-        In [-1, 1], no null value. One image has no interval, and ``note`` says so.
+    Estimate : in [-1, 1], no null value. One image has no interval, and ``note`` says so.
 
     Raises
     ------
-    InvalidInput
-        As :func:`mean_similarity`.
+    InvalidInput : as :func:`mean_similarity`.
 
     Examples
     --------

@@ -1,23 +1,16 @@
 """OASIS: how often an attribute is seen, and how far that exceeds its real-world rate."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, paired_vectors, probability
-from bias_core.stats.effects import bootstrap_interval, wilson_interval
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from bias_core.stats.effects import Seed
-    from bias_core.types import Estimate
+from bias_core.stats.effects import Seed, bootstrap_interval, wilson_interval
+from bias_core.types import Estimate
 
 
 def attribute_prevalence(
@@ -29,28 +22,24 @@ def attribute_prevalence(
 
     Parameters
     ----------
-    similarity_positive, similarity_negative : arrays (n,)
-        Cosine of each image to the sentence for presence and for absence.
-    soft : bool
-        Mean of the softmax of the two cosines instead of the indicator.
-    temperature : float > 0
-        Divides the cosines before the softmax (CLIP's own is 0.01); unused otherwise.
+    similarity_positive, similarity_negative : arrays (n,). Cosine of each image to the sentence for presence and for
+        absence.
+    soft : bool. Mean of the softmax of the two cosines instead of the indicator.
+    temperature : float > 0. Divides the cosines before the softmax (CLIP's own is 0.01); unused otherwise.
 
     Returns
     -------
-    float
-        In [0, 1]; 1: seen in every image. A tie counts as absent. What would be neutral is the real-world
-        rate, see :func:`stereotype_score`.
+    float : in [0, 1]; 1: seen in every image. A tie counts as absent. What would be neutral is the real-world rate, see
+        :func:`stereotype_score`.
 
     Raises
     ------
-    InvalidInput
-        For empty or not finite similarities, different lengths, or a temperature that is not positive.
+    InvalidInput : for empty or not finite similarities, different lengths, or a temperature that is not positive.
 
     Notes
     -----
-    Differs from the paper: the mean over images. The product of [dehdashtian2025oasis, Eq. 4] is 0/0 as soon
-    as two images disagree, and cannot have produced the paper's Table 1.
+    Differs from the paper: the mean over images. The product of [dehdashtian2025oasis, Eq. 4] is 0/0 as soon as two
+    images disagree, and cannot have produced the paper's Table 1.
 
     Examples
     --------
@@ -74,23 +63,17 @@ def prevalence_estimate(
 
     Parameters
     ----------
-    similarity_positive, similarity_negative, soft, temperature
-        As in :func:`attribute_prevalence`.
-    reference : float in [0, 1] or None
-        The real-world rate, which becomes the null value.
-    confidence : float in (0, 1)
-    rng : seed or Generator
-        For the bootstrap only.
+    similarity_positive, similarity_negative, soft, temperature : as in :func:`attribute_prevalence`.
+    reference : float in [0, 1] or None. The real-world rate, which becomes the null value.
+    rng : seed or Generator. For the bootstrap only.
 
     Returns
     -------
-    Estimate
-        In [0, 1]; ``note`` counts the ties, which are read as absent.
+    Estimate : in [0, 1]; ``note`` counts the ties, which are read as absent.
 
     Raises
     ------
-    InvalidInput
-        As :func:`attribute_prevalence`.
+    InvalidInput : as :func:`attribute_prevalence`.
 
     Examples
     --------
@@ -112,8 +95,7 @@ def count_ties(similarity_positive: ArrayLike, similarity_negative: ArrayLike) -
 
     Raises
     ------
-    InvalidInput
-        As :func:`attribute_prevalence`.
+    InvalidInput : as :func:`attribute_prevalence`.
 
     Examples
     --------
@@ -133,21 +115,17 @@ def stereotype_score(prevalence: float, reference: float) -> float:
 
     Parameters
     ----------
-    prevalence : float in [0, 1]
-        P, see :func:`attribute_prevalence`.
-    reference : float in [0, 1]
-        P*, with a source, or marked as assumed.
+    prevalence : float in [0, 1]. P, see :func:`attribute_prevalence`.
+    reference : float in [0, 1]. P*, with a source, or marked as assumed.
 
     Returns
     -------
-    float
-        In [0, 1]; 0: not over-represented, which includes under-represented: show
-        :func:`signed_difference` beside it.
+    float : in [0, 1]; 0: not over-represented, which includes under-represented: show :func:`signed_difference` beside
+        it.
 
     Raises
     ------
-    InvalidInput
-        If either lies outside [0, 1] or is nan.
+    InvalidInput : if either lies outside [0, 1] or is nan.
 
     Examples
     --------
@@ -166,13 +144,11 @@ def signed_difference(prevalence: float, reference: float) -> float:
 
     Returns
     -------
-    float
-        In [-1, 1]; 0: shown as often as in the world.
+    float : in [-1, 1]; 0: shown as often as in the world.
 
     Raises
     ------
-    InvalidInput
-        If either lies outside [0, 1] or is nan.
+    InvalidInput : if either lies outside [0, 1] or is nan.
 
     Examples
     --------
@@ -187,20 +163,16 @@ def signed_difference_estimate(prevalence: Estimate, reference: float) -> Estima
 
     Parameters
     ----------
-    prevalence : Estimate
-        From :func:`prevalence_estimate`, or corrected for the reader's errors.
-    reference : float in [0, 1]
-        Taken as exact.
+    prevalence : Estimate. From :func:`prevalence_estimate`, or corrected for the reader's errors.
+    reference : float in [0, 1]. Taken as exact.
 
     Returns
     -------
-    Estimate
-        In [-1, 1], null value 0.
+    Estimate : in [-1, 1], null value 0.
 
     Raises
     ------
-    InvalidInput
-        If the prevalence or the reference lies outside [0, 1] or is nan.
+    InvalidInput : if the prevalence or the reference lies outside [0, 1] or is nan.
 
     Examples
     --------
@@ -219,18 +191,15 @@ def stereotype_estimate(prevalence: Estimate, reference: float) -> Estimate:
     Parameters
     ----------
     prevalence : Estimate
-    reference : float in [0, 1]
-        Taken as exact.
+    reference : float in [0, 1]. Taken as exact.
 
     Returns
     -------
-    Estimate
-        In [0, 1], null value 0. The cut keeps the coverage, because max(0, ·) is monotone.
+    Estimate : in [0, 1], null value 0. The cut keeps the coverage, because max(0, ·) is monotone.
 
     Raises
     ------
-    InvalidInput
-        If the prevalence or the reference lies outside [0, 1] or is nan.
+    InvalidInput : if the prevalence or the reference lies outside [0, 1] or is nan.
 
     Examples
     --------

@@ -1,7 +1,5 @@
 """WordNet in one small table: what parts of speech a word can be, its lemma, and the name of its synonyms."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Collection, Mapping
@@ -37,36 +35,28 @@ _DETACHMENTS: Mapping[PartOfSpeech, tuple[tuple[str, str], ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Lexicon:
-    """The words that :func:`bias_core.metrics.objects.extract_objects` knows.
+    """The words that :func:`bias_core.metrics.objects.extract_objects` knows."""
 
-    Attributes
-    ----------
-    rows : word -> "noun,verb,adjective,adverb<tab>name": how often its most frequent sense of each part of
-        speech was tagged in WordNet's corpora (empty: it is no such part), and the name that it shares with
-        its synonyms (empty: its own).
-    irregular : (form, part of speech) -> lemmas that no rule finds ("mice", "left").
-    compounds : words kept together -> the word that the table has for them ("cell phone": "cellphone").
-    determiners, relatives, prepositions, coordinators, other_function_words : words that are never objects;
-        which kind they are tells what may follow.
-    stop_words : nouns of captions that are no objects in a picture ("view", "background").
-    masculine, feminine : gender words of Table IV.
-    person_words : those that are "person" in the sets of H_J.
-    keep_plural : plurals with a meaning of their own ("glasses").
-    """
-
+    # word -> "noun,verb,adjective,adverb<tab>name": how often its most frequent sense of each part of speech was tagged
+    # in WordNet's corpora (empty: it is no such part), and the name that it shares with its synonyms (empty: its own)
     rows: Mapping[str, str]
+    # (form, part of speech) -> lemmas that no rule finds ("mice", "left")
     irregular: Mapping[tuple[str, PartOfSpeech], tuple[str, ...]]
+    # words kept together -> the word that the table has for them ("cell phone": "cellphone")
     compounds: Mapping[str, str]
+    # determiners, relatives, prepositions, coordinators, other_function_words: words that are never objects; which kind
+    # they are tells what may follow
     determiners: Collection[str]
     relatives: Collection[str]
     prepositions: Collection[str]
     coordinators: Collection[str]
     other_function_words: Collection[str]
-    stop_words: Collection[str]
+    stop_words: Collection[str]  # nouns of captions that are no objects in a picture ("view", "background")
+    # masculine, feminine: gender words of Table IV
     masculine: Collection[str]
     feminine: Collection[str]
-    person_words: Collection[str]
-    keep_plural: Collection[str]
+    person_words: Collection[str]  # those that are "person" in the sets of H_J
+    keep_plural: Collection[str]  # plurals with a meaning of their own ("glasses")
 
     def frequency(self, lemma: str, part: PartOfSpeech) -> int | None:
         """Tags of the most frequent sense of this part of speech; None where the word has no such sense."""
@@ -101,8 +91,7 @@ def lexicon() -> Lexicon:
 
     Raises
     ------
-    InvalidInput
-        If the tables are not there.
+    InvalidInput : if the tables are not there.
 
     Examples
     --------

@@ -1,21 +1,15 @@
 """Candidate attributes from a language model: the instruction, and a reading of whatever comes back."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from bias_core.errors import InvalidInput
+from bias_core.protocols import LanguageModel
 from bias_core.types import Attribute
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bias_core.protocols import LanguageModel
-
 
 MAX_CHARACTERS = 100_000
 """Longest answer that is read; what follows is one rejected line."""
@@ -56,18 +50,12 @@ class RejectedLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """What a language model suggested, to be edited by a person before anything is measured with it.
+    """What a language model suggested, to be edited by a person before anything is measured with it."""
 
-    Attributes
-    ----------
-    attributes : what was understood, in the answer's order; real-world rates are not known (None).
-    rejected : the lines that were not, each with its reason.
-    answer : the whole text.
-    """
-
+    # what was understood, in the answer's order; real-world rates are not known (None)
     attributes: tuple[Attribute, ...]
-    rejected: tuple[RejectedLine, ...]
-    answer: str
+    rejected: tuple[RejectedLine, ...]  # the lines that were not, each with its reason
+    answer: str  # the whole text
 
 
 def candidate_prompt(concept: str, *, n: int = 15) -> str:
@@ -76,13 +64,8 @@ def candidate_prompt(concept: str, *, n: int = 15) -> str:
     It says what OASIS's instruction says [dehdashtian2025oasis, A.1.1], for any concept, and asks for one
     line per attribute.
 
-    Raises
-    ------
-    InvalidInput
-        For a blank concept, or n below 1.
+    Raises InvalidInput: for a blank concept, or n below 1.
 
-    Examples
-    --------
     >>> candidate_prompt("a doctor").splitlines()[0]
     'I use a text-to-image model to generate pictures of "a doctor". Most show ...'
     """
@@ -101,13 +84,11 @@ def propose_candidates(
 
     Returns
     -------
-    Candidates
-        For a person to check: a model's list is itself full of stereotypes, and of mistakes.
+    Candidates : for a person to check: a model's list is itself full of stereotypes, and of mistakes.
 
     Raises
     ------
-    InvalidInput
-        For a blank concept, or n below 1.
+    InvalidInput : for a blank concept, or n below 1.
     """
     return parse_candidates(language_model.complete(candidate_prompt(concept, n=n), max_new_tokens))
 
@@ -119,8 +100,6 @@ def parse_candidates(answer: str) -> Candidates:
     "Negative:" labels, and JSON; numbering, bullets, quotes and code fences are taken off. Any text gives
     an answer: what is not understood, has no negative sentence, or was said before, is in ``rejected``.
 
-    Examples
-    --------
     >>> found = parse_candidates("Sure!\n1. turban | The person wears a turban. | The person has no hat.")
     >>> found.attributes[0].name, found.attributes[0].negative
     ('turban', 'The person has no hat.')

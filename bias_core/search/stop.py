@@ -1,53 +1,34 @@
 """StOP: the prompts that a cluster of images is closest to, found without naming an attribute first."""
 
-from __future__ import annotations
-
 import unicodedata
-from contextlib import nullcontext
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.stats.arrays import Array, same_dimension, unit_rows
-from bias_core.stats.effects import bootstrap_interval
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from contextlib import AbstractContextManager
-
-    from numpy.typing import ArrayLike
-
-    from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
-    from bias_core.stats.arrays import Floats
-    from bias_core.stats.effects import Seed
-    from bias_core.types import Estimate
+from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
+from bias_core.stats.arrays import Array, Floats, same_dimension, unit_rows
+from bias_core.stats.effects import Seed, bootstrap_interval
+from bias_core.types import Estimate
 
 _TEXTS_AT_ONCE = 512  # texts that the encoder gets in one call
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimisedPrompt:
-    """A prompt that the images of a cluster are close to.
+    """A prompt that the images of a cluster are close to."""
 
-    Attributes
-    ----------
-    text : the whole prompt, prefix included.
-    score : mean cosine to the images of the cluster, in [-1, 1]; n counts images.
-    baseline : the same for the prefix alone, in [-1, 1].
-    gain : score - baseline, in [-2, 2]; 0: the words found add nothing to the prefix.
-    others : mean cosine to the other images, in [-1, 1]; None where none were given.
-    specificity : gain in the cluster less gain in the other images, in [-4, 4]; 0: the words found fit the
-        other images as well. None where none were given.
-    """
-
-    text: str
-    score: Estimate
-    baseline: float
-    gain: Estimate
-    others: float | None = None
+    text: str  # the whole prompt, prefix included
+    score: Estimate  # mean cosine to the images of the cluster, in [-1, 1]; n counts images
+    baseline: float  # the same for the prefix alone, in [-1, 1]
+    gain: Estimate  # score - baseline, in [-2, 2]; 0: the words found add nothing to the prefix
+    others: float | None = None  # mean cosine to the other images, in [-1, 1]; None where none were given
+    # gain in the cluster less gain in the other images, in [-4, 4]; 0: the words found fit the other images as well.
+    # None where none were given.
     specificity: Estimate | None = None
 
 
@@ -77,42 +58,35 @@ def optimise_prompts(
 
     Parameters
     ----------
-    image_embeddings : array (n, d)
-        Of the cluster's images, by ``encoder``.
+    image_embeddings : array (n, d). Of the cluster's images, by ``encoder``.
     encoder, language_model
-    prefix : str
-        Not blank.
-    n_tokens, beam_width, n_candidates, top_k : int >= 1
-        At most n_candidates · (1 + beam_width · (n_tokens - 1)) texts are scored. With a beam as wide as
-        there are candidates the search is exhaustive.
-    other_embeddings : array (m, d) or None
-        Of images outside the cluster.
-    contrast : bool
-        Search for the largest mean cosine to the cluster less that to the other images, instead: what tells
-        the cluster apart, where the paper's score finds what all images of a concept share.
-    on_step : called with (texts scored, texts planned)
-        Raising :class:`bias_core.errors.Cancelled` in it stops the search.
+    prefix : str. Not blank.
+    n_tokens, beam_width, n_candidates, top_k : int >= 1. At most n_candidates · (1 + beam_width · (n_tokens - 1)) texts
+        are scored. With a beam as wide as there are candidates the search is exhaustive.
+    other_embeddings : array (m, d) or None. Of images outside the cluster.
+    contrast : bool. Search for the largest mean cosine to the cluster less that to the other images, instead: what
+        tells the cluster apart, where the paper's score finds what all images of a concept share.
+    on_step : called with (texts scored, texts planned). Raising :class:`bias_core.errors.Cancelled` in it stops the
+        search.
     lock : held while a model runs, one batch at a time.
     rng : seed or Generator of the bootstrap.
 
     Returns
     -------
-    list of OptimisedPrompt
-        At most ``top_k`` of the last round, best first by what was searched for; of texts with the same
-        words only the best.
+    list of OptimisedPrompt : at most ``top_k`` of the last round, best first by what was searched for; of texts with
+        the same words only the best.
 
     Raises
     ------
-    InvalidInput
-        For malformed embeddings, a blank prefix, a number below 1, a language model without proposals,
-        or a contrast with no other images.
+    InvalidInput : for malformed embeddings, a blank prefix, a number below 1, a language model without proposals, or a
+        contrast with no other images.
 
     Notes
     -----
-    The paper gives no beam width, number of candidates or K. The intervals resample images and take the
-    text as given; it was chosen on the same images as the best of many, so scores are optimistic, and
-    ``note`` says of how many. Texts have the same words where they differ only in case, spacing or
-    punctuation; one that adds no word to the prefix is left out.
+    The paper gives no beam width, number of candidates or K. The intervals resample images and take the text as given;
+    it was chosen on the same images as the best of many, so scores are optimistic, and ``note`` says of how many. Texts
+    have the same words where they differ only in case, spacing or punctuation; one that adds no word to the prefix is
+    left out.
     """
     _check_search(prefix, n_tokens=n_tokens, beam_width=beam_width, n_candidates=n_candidates, top_k=top_k)
     cluster = unit_rows(image_embeddings, "image_embeddings")
@@ -142,13 +116,11 @@ def cluster_average_image(images: Iterable[Image.Image]) -> Image.Image:
 
     Returns
     -------
-    picture
-        RGB, of the size of the first.
+    picture : RGB, of the size of the first.
 
     Raises
     ------
-    InvalidInput
-        For no picture.
+    InvalidInput : for no picture.
 
     Examples
     --------

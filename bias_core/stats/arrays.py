@@ -1,7 +1,5 @@
 """Checks at the door: every array that a measure takes passes here first, and bad ones are quoted."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -20,22 +18,18 @@ def unit_rows(x: ArrayLike, name: str = "embeddings", *, min_rows: int = 1) -> F
 
     Parameters
     ----------
-    x : array (n, d), n >= ``min_rows``, d >= 1
-        float32 and float64 keep their type, float16 becomes float32, whole numbers float64.
-    name : str
-        What the array is called in messages.
-    min_rows : int
-        Fewest rows that will do.
+    x : array (n, d), n >= ``min_rows``, d >= 1. float32 and float64 keep their type, float16 becomes float32, whole
+        numbers float64.
+    name : str. What the array is called in messages.
+    min_rows : int. Fewest rows that will do.
 
     Returns
     -------
-    array (n, d)
-        A new array; every row has length 1.
+    array (n, d) : a new array; every row has length 1.
 
     Raises
     ------
-    InvalidInput
-        For an empty array, another number of dimensions, nan or infinity, a row of zeros, or too few rows.
+    InvalidInput : for an empty array, another number of dimensions, nan or infinity, a row of zeros, or too few rows.
 
     Notes
     -----
@@ -63,13 +57,8 @@ def unit_rows(x: ArrayLike, name: str = "embeddings", *, min_rows: int = 1) -> F
 def unit_sets(min_rows: int = 1, /, **sets: ArrayLike) -> list[Floats]:
     """:func:`unit_rows` of several sets of embeddings of one dimension, in their order.
 
-    Raises
-    ------
-    InvalidInput
-        As :func:`unit_rows` and :func:`same_dimension`.
+    Raises InvalidInput: as :func:`unit_rows` and :func:`same_dimension`.
 
-    Examples
-    --------
     >>> [rows.shape for rows in unit_sets(targets=np.ones((3, 7)), attributes=np.ones((5, 7)))]
     [(3, 7), (5, 7)]
     """
@@ -81,13 +70,8 @@ def unit_sets(min_rows: int = 1, /, **sets: ArrayLike) -> list[Floats]:
 def unit_vector(x: ArrayLike, name: str = "direction") -> Floats:
     """A vector ``(d,)`` divided by its length.
 
-    Raises
-    ------
-    InvalidInput
-        For an empty or zero vector, another number of dimensions, nan or infinity.
+    Raises InvalidInput: for an empty or zero vector, another number of dimensions, nan or infinity.
 
-    Examples
-    --------
     >>> unit_vector([0.0, -2.0])
     array([ 0., -1.])
     """
@@ -102,13 +86,9 @@ def unit_vector(x: ArrayLike, name: str = "direction") -> Floats:
 def finite_vector(x: ArrayLike, name: str = "values", *, min_size: int = 1) -> Array:
     """Numbers ``(n,)`` as float64.
 
-    Raises
-    ------
-    InvalidInput
-        For an empty array, another number of dimensions, nan or infinity, or fewer than ``min_size`` numbers.
+    Raises InvalidInput: for an empty array, another number of dimensions, nan or infinity, or fewer than ``min_size``
+    numbers.
 
-    Examples
-    --------
     >>> finite_vector([1, 2])
     array([1., 2.])
     """
@@ -123,13 +103,8 @@ def finite_vector(x: ArrayLike, name: str = "values", *, min_size: int = 1) -> A
 def paired_vectors(**vectors: ArrayLike) -> list[Array]:
     """:func:`finite_vector` of several lists of numbers, entry by entry of the same things, in their order.
 
-    Raises
-    ------
-    InvalidInput
-        As :func:`finite_vector` and :func:`same_length`.
+    Raises InvalidInput: as :func:`finite_vector` and :func:`same_length`.
 
-    Examples
-    --------
     >>> paired_vectors(a=[1, 2], b=[3, 4])[1]
     array([3., 4.])
     """
@@ -141,13 +116,8 @@ def paired_vectors(**vectors: ArrayLike) -> list[Array]:
 def cosines(x: ArrayLike, name: str = "similarities") -> Array:
     """Cosines ``(n,)``, in [-1, 1] to the last digit.
 
-    Raises
-    ------
-    InvalidInput
-        For empty or not finite numbers, or such as are no cosines; float32 rounding is let through.
+    Raises InvalidInput: for empty or not finite numbers, or such as are no cosines; float32 rounding is let through.
 
-    Examples
-    --------
     >>> cosines([0.5, 1.0000001])
     array([0.5, 1. ])
     """
@@ -160,13 +130,8 @@ def cosines(x: ArrayLike, name: str = "similarities") -> Array:
 def same_dimension(**arrays: Floats) -> int:
     """The last dimension that all arrays share.
 
-    Raises
-    ------
-    InvalidInput
-        If they differ; the message names every array with its shape.
+    Raises InvalidInput: if they differ; the message names every array with its shape.
 
-    Examples
-    --------
     >>> same_dimension(images=np.ones((3, 7)), direction=np.ones(7))
     7
     """
@@ -180,13 +145,8 @@ def same_dimension(**arrays: Floats) -> int:
 def same_length(**arrays: NDArray[Any]) -> int:
     """The number of rows that all arrays share.
 
-    Raises
-    ------
-    InvalidInput
-        If they differ; the message names every array with its length.
+    Raises InvalidInput: if they differ; the message names every array with its length.
 
-    Examples
-    --------
     >>> same_length(a=np.ones(2), b=np.zeros(2))
     2
     """
@@ -200,8 +160,6 @@ def same_length(**arrays: NDArray[Any]) -> int:
 def all_equal(rows: Floats) -> bool:
     """Whether unit rows differ by no more than float32 rounding (1e-6 from their mean, root mean square).
 
-    Examples
-    --------
     >>> all_equal(np.array([[1.0, 0.0], [1.0, 1e-9]])), all_equal(np.eye(2))
     (True, False)
     """
@@ -214,13 +172,8 @@ def all_equal(rows: Floats) -> bool:
 def probability(value: float, name: str = "probability") -> float:
     """A number in [0, 1].
 
-    Raises
-    ------
-    InvalidInput
-        For nan and for anything outside; percent must be divided by 100 first.
+    Raises InvalidInput: for nan and for anything outside; percent must be divided by 100 first.
 
-    Examples
-    --------
     >>> probability(0.25)
     0.25
     """

@@ -1,12 +1,11 @@
 """Effect sizes, corrections and sample sizes; intervals and the permutation test are at this door too."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from bias_core.errors import InvalidInput
@@ -23,10 +22,6 @@ from bias_core.stats.permutation import Seed as Seed
 from bias_core.stats.permutation import permutation_test as permutation_test
 from bias_core.types import Estimate, ReaderErrors
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-
 EffectSizeSD = Literal["pooled", "union"]
 
 _ROUNDING = 1e-12  # numbers that differ by less are equal up to rounding
@@ -34,18 +29,11 @@ _ROUNDING = 1e-12  # numbers that differ by less are equal up to rounding
 
 @dataclass(frozen=True, kw_only=True)
 class FalseDiscoveries:
-    """Benjamini–Hochberg over a family of tests.
+    """Benjamini–Hochberg over a family of tests."""
 
-    Attributes
-    ----------
-    adjusted : p-values ``(k,)`` to compare with the false-discovery rate.
-    rejected : bools ``(k,)``, where ``adjusted`` is at most ``rate``.
-    rate : accepted share of false discoveries among the rejected.
-    """
-
-    adjusted: Array
-    rejected: NDArray[np.bool_]
-    rate: float
+    adjusted: Array  # p-values `(k,)` to compare with the false-discovery rate
+    rejected: NDArray[np.bool_]  # bools `(k,)`, where `adjusted` is at most `rate`
+    rate: float  # accepted share of false discoveries among the rejected
 
 
 def effect_size(x: ArrayLike, y: ArrayLike, *, sd: EffectSizeSD = "pooled") -> float:
@@ -54,19 +42,16 @@ def effect_size(x: ArrayLike, y: ArrayLike, *, sd: EffectSizeSD = "pooled") -> f
     Parameters
     ----------
     x, y : arrays (n_x,), (n_y,), at least two numbers each
-    sd : {"pooled", "union"}
-        "pooled": s² = ((n_x−1) s_x² + (n_y−1) s_y²) / (n_x+n_y−2). "union": the standard deviation over
-        both samples together (ddof=1), as WEAT has it; then |d| < 2.
+    sd : {"pooled", "union"}. "pooled": s² = ((n_x−1) s_x² + (n_y−1) s_y²) / (n_x+n_y−2). "union": the standard
+        deviation over both samples together (ddof=1), as WEAT has it; then |d| < 2.
 
     Returns
     -------
-    float
-        0 where the means agree, positive where x lies higher. nan where s = 0: the samples do not vary.
+    float : 0 where the means agree, positive where x lies higher. nan where s = 0: the samples do not vary.
 
     Raises
     ------
-    InvalidInput
-        For samples of fewer than two numbers, or not finite ones.
+    InvalidInput : for samples of fewer than two numbers, or not finite ones.
 
     Examples
     --------
@@ -102,24 +87,19 @@ def corrected_prevalence(
 
     Parameters
     ----------
-    n_positive, n : int
-        Pictures that the reader called positive, and all pictures.
-    sensitivity, specificity : float in [0, 1]
-        P(called positive | positive), P(called negative | negative); their sum must exceed 1.
-    n_sensitivity, n_specificity : int or None
-        Pictures that these were estimated from. Both None: they are taken as known, and the interval is
-        Wilson's with both ends corrected.
-    confidence : float in (0, 1)
+    n_positive, n : int. Pictures that the reader called positive, and all pictures.
+    sensitivity, specificity : float in [0, 1]. P(called positive | positive), P(called negative | negative); their sum
+        must exceed 1.
+    n_sensitivity, n_specificity : int or None. Pictures that these were estimated from. Both None: they are taken as
+        known, and the interval is Wilson's with both ends corrected.
 
     Returns
     -------
-    Estimate
-        In [0, 1]. Where the formula leaves [0, 1] the value is the nearest end, and ``note`` says so.
+    Estimate : in [0, 1]. Where the formula leaves [0, 1] the value is the nearest end, and ``note`` says so.
 
     Raises
     ------
-    InvalidInput
-        If sensitivity + specificity <= 1 (the reader tells nothing) or the counts are impossible.
+    InvalidInput : if sensitivity + specificity <= 1 (the reader tells nothing) or the counts are impossible.
 
     Examples
     --------
@@ -150,8 +130,6 @@ def corrected_prevalence(
 def corrected_by_errors(n_positive: int, n: int, errors: ReaderErrors, *, confidence: float = 0.95) -> Estimate:
     """:func:`corrected_prevalence` with the errors that were measured of a reader, and their uncertainty.
 
-    Examples
-    --------
     >>> from bias_core.types import ReaderErrors
     >>> errors = ReaderErrors(sensitivity=0.95, specificity=0.95, n_positive=400, n_negative=400)
     >>> round(corrected_by_errors(59, 100, errors).value, 6)
@@ -171,13 +149,8 @@ def corrected_by_errors(n_positive: int, n: int, errors: ReaderErrors, *, confid
 def benjamini_hochberg(p_values: ArrayLike, *, rate: float = 0.05) -> FalseDiscoveries:
     """p-values adjusted for looking at many tests, with the false-discovery rate held at ``rate``.
 
-    Raises
-    ------
-    InvalidInput
-        For an empty list, nan, or a p-value outside [0, 1].
+    Raises InvalidInput: for an empty list, nan, or a p-value outside [0, 1].
 
-    Examples
-    --------
     >>> benjamini_hochberg([0.01, 0.04, 0.03]).adjusted
     array([0.03, 0.04, 0.04])
     """
@@ -198,9 +171,7 @@ def images_needed(half_width: float, *, prevalence: float = 0.5, confidence: flo
     Parameters
     ----------
     half_width : float in (0, 0.5)
-    prevalence : float in [0, 1]
-        The expected share; 0.5 needs the most images.
-    confidence : float in (0, 1)
+    prevalence : float in [0, 1]. The expected share; 0.5 needs the most images.
 
     Examples
     --------

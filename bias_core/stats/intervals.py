@@ -1,23 +1,18 @@
 """Intervals: Wilson, Student's t, bootstrap, and those made from resamples or a standard error."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.arrays import Array, finite_vector
+from bias_core.stats.permutation import Seed
 from bias_core.types import Estimate
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from bias_core.stats.permutation import Seed
 
 Statistic = Callable[..., Any]
 
@@ -35,18 +30,15 @@ def wilson_interval(
     ----------
     n_positive : float in [0, n]
     n : int >= 1
-    confidence : float in (0, 1)
     null_value : the share that would mean "no bias", if there is one.
 
     Returns
     -------
-    Estimate
-        In [0, 1]; the interval has a width even at 0 and 1.
+    Estimate : in [0, 1]; the interval has a width even at 0 and 1.
 
     Raises
     ------
-    InvalidInput
-        If n < 1 or n_positive lies outside [0, n].
+    InvalidInput : if n < 1 or n_positive lies outside [0, n].
 
     Examples
     --------
@@ -83,26 +75,18 @@ def bootstrap_interval(
 
     Parameters
     ----------
-    *samples : arrays (n_i,)
-        Each is resampled on its own, entry by entry; an entry is one sampling unit.
-    statistic : callable ``statistic(*samples, axis)``
-        Vectorised along ``axis``.
-    confidence : float in (0, 1)
-    n_resamples : int
-    rng : seed or Generator
+    *samples : arrays (n_i,). Each is resampled on its own, entry by entry; an entry is one sampling unit.
+    statistic : callable ``statistic(*samples, axis)``. Vectorised along ``axis``.
     null_value : what "no bias" would read.
 
     Returns
     -------
-    Estimate
-        BCa up to 2,000 units, percentile beyond and wherever BCa is undefined; ``method`` says which.
-        With a single unit in a sample ``low`` and ``high`` are nan and ``note`` says so; ``n`` counts
-        all units.
+    Estimate : BCa up to 2,000 units, percentile beyond and wherever BCa is undefined; ``method`` says which. With a
+        single unit in a sample ``low`` and ``high`` are nan and ``note`` says so; ``n`` counts all units.
 
     Raises
     ------
-    InvalidInput
-        For empty or not finite samples.
+    InvalidInput : for empty or not finite samples.
 
     Examples
     --------
@@ -141,20 +125,16 @@ def percentile_estimate(
     Parameters
     ----------
     value : float
-    resampled : array (n_resamples,)
-        The statistic of each bootstrap resample.
-    n : int
-        Number of sampling units.
+    resampled : array (n_resamples,). The statistic of each bootstrap resample.
+    n : int. Number of sampling units.
 
     Returns
     -------
-    Estimate
-        ``low`` and ``high`` are nan, with a note, where all resamples agree: too few units differ.
+    Estimate : ``low`` and ``high`` are nan, with a note, where all resamples agree: too few units differ.
 
     Raises
     ------
-    InvalidInput
-        For empty or not finite resamples.
+    InvalidInput : for empty or not finite resamples.
 
     Examples
     --------
@@ -176,8 +156,6 @@ def normal_estimate(
 ) -> Estimate:
     """An estimate with the interval value ± z·SE; nan ends with a note where SE is nan.
 
-    Examples
-    --------
     >>> round(normal_estimate(1.0, 0.5, n=9).high, 2)
     1.98
     """
@@ -200,21 +178,17 @@ def mean_interval(
 
     Parameters
     ----------
-    x, y : arrays (n_x,), (n_y,)
-        An entry is one sampling unit; the samples may vary unequally.
-    confidence : float in (0, 1)
+    x, y : arrays (n_x,), (n_y,). An entry is one sampling unit; the samples may vary unequally.
     null_value : what "no bias" would read.
 
     Returns
     -------
-    Estimate
-        ``low`` and ``high`` are nan, with a note, for a sample of one unit and where all units of each sample
+    Estimate : ``low`` and ``high`` are nan, with a note, for a sample of one unit and where all units of each sample
         are equal; ``n`` counts all units.
 
     Raises
     ------
-    InvalidInput
-        For empty or not finite samples.
+    InvalidInput : for empty or not finite samples.
 
     Examples
     --------

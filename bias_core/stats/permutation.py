@@ -1,21 +1,16 @@
 """Permutation test of a difference of means: exact where the splits can be counted, else sampled."""
 
-from __future__ import annotations
-
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
 from bias_core.stats.arrays import Array, finite_vector
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import ArrayLike
 
 Seed = int | np.random.Generator
 Alternative = Literal["two-sided", "greater", "less"]
@@ -27,25 +22,16 @@ _LARGEST_BLOCK = 4_000_000  # numbers held at once
 
 @dataclass(frozen=True, kw_only=True)
 class PermutationTest:
-    """Difference of two means against all, or a sample of, the ways to split the pooled values.
+    """Difference of two means against all, or a sample of, the ways to split the pooled values."""
 
-    Attributes
-    ----------
-    statistic : mean(x) - mean(y), in the unit of the values.
-    p_value : in (0, 1], never 0; large where the labels x and y do not matter.
-    n_permutations : splits looked at; all of them if ``exact``.
-    exact : whether every split was looked at.
-    smallest_p_value : no values of these sizes can give a smaller p. It is that of the observed split alone,
-        or of it and its mirror in a two-sided test of equal sizes.
-    alternative : which differences count as at least as extreme.
-    """
-
-    statistic: float
-    p_value: float
-    n_permutations: int
-    exact: bool
+    statistic: float  # mean(x) - mean(y), in the unit of the values
+    p_value: float  # in (0, 1], never 0; large where the labels x and y do not matter
+    n_permutations: int  # splits looked at; all of them if `exact`
+    exact: bool  # whether every split was looked at
+    # no values of these sizes can give a smaller p. It is that of the observed split alone, or of it and its mirror in
+    # a two-sided test of equal sizes.
     smallest_p_value: float
-    alternative: Alternative
+    alternative: Alternative  # which differences count as at least as extreme
 
 
 def permutation_test(
@@ -60,15 +46,12 @@ def permutation_test(
     ----------
     x, y : arrays (n_x,), (n_y,)
     n_permutations : int >= 1
-    alternative : {"two-sided", "greater", "less"}
-        "greater" asks for mean(x) > mean(y).
-    rng : seed or Generator
-        Unused when the test is exact.
+    alternative : {"two-sided", "greater", "less"}. "greater" asks for mean(x) > mean(y).
+    rng : seed or Generator. Unused when the test is exact.
 
     Raises
     ------
-    InvalidInput
-        For empty or not finite samples, when all values are equal, or for an unknown alternative.
+    InvalidInput : for empty or not finite samples, when all values are equal, or for an unknown alternative.
 
     Examples
     --------

@@ -1,16 +1,12 @@
 """What models said of pictures, in words, and what that was paid for once: captions and answers."""
 
-from __future__ import annotations
-
 import hashlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
 
 from bias_core.store.sqlite_file import Repairs, SqliteFile
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
-    from sqlite3 import Connection
 
 Question = tuple[str, str]
 """Id of a picture, and the question; "" asks for a caption."""

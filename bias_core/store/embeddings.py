@@ -1,31 +1,26 @@
 """Embeddings that were paid for once: unit rows by encoder and picture, or encoder and sentence."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any, TypeVar
 
 import numpy as np
 from PIL import Image
 
 from bias_core.errors import InvalidInput
+from bias_core.protocols import ImageTextEncoder
 from bias_core.store.sqlite_file import Repairs, SqliteFile
+from bias_core.types import StoredImage
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-    from sqlite3 import Connection
+Lock = AbstractContextManager[object]
 
-    from bias_core.protocols import ImageTextEncoder
-    from bias_core.types import StoredImage
-
-    Lock = AbstractContextManager[object]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -148,8 +143,6 @@ def _checksum(key: str, encoder: str, vector: bytes) -> bytes:
 def batched(items: Sequence[T], sizes: Sequence[int], *, most: int = _BATCH) -> list[list[T]]:
     """``items`` in parts of at most ``most``, whose sizes (pixels) together are not too much for the memory.
 
-    Examples
-    --------
     >>> batched(["a", "b", "c"], [1, 1, 50_000_000])
     [['a', 'b'], ['c']]
     """

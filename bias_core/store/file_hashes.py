@@ -1,21 +1,17 @@
 """What files hold, as a hash in which every byte counts; a large file is read once, until it changes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import threading
 import time
 from collections import deque
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from bias_core.errors import ModelUnavailable, StorageError
 from bias_core.store.sqlite_file import Repairs, SqliteFile
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS hashes (path TEXT PRIMARY KEY, state TEXT NOT NULL, sha256 TEXT NOT NULL)"
 _CHUNK = 1 << 23  # bytes read at a time
@@ -55,8 +51,7 @@ class FileHashes:
 
         Raises
         ------
-        ModelUnavailable
-            There is nothing, or it cannot be read.
+        ModelUnavailable : there is nothing, or it cannot be read.
         """
         digest = hashlib.sha256()
         for name, path in sorted(_files_of(source, patterns).items()):
@@ -104,7 +99,7 @@ class FileHashes:
         finally:
             lock.release()
 
-    def _find(self, path: Path, state: _State) -> str:
+    def _find(self, path: Path, state: "_State") -> str:
         """The hash that holds for this state of the file, "" where it must be read."""
         real, written = os.path.realpath(path), str(state)
         if real not in self._hashes and state.size >= _LARGE and self._file.path.exists():
@@ -121,7 +116,7 @@ class FileHashes:
         except StorageError:  # where nothing can be kept, the file is read again
             return []
 
-    def _keep(self, path: Path, state: _State, sha256: str) -> None:
+    def _keep(self, path: Path, state: "_State", sha256: str) -> None:
         real, written = os.path.realpath(path), str(state)
         self._hashes[real] = written, sha256
         if state.size < _LARGE:

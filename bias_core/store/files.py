@@ -1,18 +1,13 @@
 """Files that are either whole or absent: atomic writes, and the operating system's errors in words."""
 
-from __future__ import annotations
-
 import errno
 import os
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 from uuid import uuid4
 
 from bias_core.errors import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space or lower BIAS_CACHE_GB",
@@ -32,10 +27,7 @@ def storage_error(path: Path, error: OSError) -> StorageError:
 def replaced_file(path: Path) -> Iterator[Path]:
     """Give a temporary path beside ``path`` that takes its name when the block ends well.
 
-    Raises
-    ------
-    StorageError
-        The disk is full or read-only. Nothing half-written stays behind.
+    Raises StorageError: the disk is full or read-only. Nothing half-written stays behind.
     """
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")  # writers may be on several machines
     try:

@@ -1,7 +1,5 @@
 """The content-addressed store: one original PNG per manifest row, which carries its own record."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -10,21 +8,17 @@ import struct
 import threading
 import time
 import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from bias_core.errors import StorageError
 from bias_core.store.files import evict_oldest, total_bytes, write_atomically
 from bias_core.store.sqlite_file import Repairs
 from bias_core.types import GeneratedImage, ImageRow, StoredImage
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from bias_core.types import GeneratedImage
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 RECORD_KEY = "bias_core"
@@ -72,10 +66,7 @@ def encode_png(generated: GeneratedImage) -> bytes:
 def read_record(data: bytes) -> PngRecord:
     """Check every chunk's checksum, and the pixels against their digest, and give the record.
 
-    Raises
-    ------
-    StorageError
-        The file is truncated, altered, or was not written by :func:`encode_png`.
+    Raises StorageError: the file is truncated, altered, or was not written by :func:`encode_png`.
     """
     chunks = list(_chunks(data))
     keyword = RECORD_KEY.encode() + b"\0"
@@ -113,10 +104,7 @@ def _text_chunk(key: str, value: str) -> bytes:
 def pixel_digest(data: bytes) -> str:
     """Equal for two pictures of this store where all their pixels are, whatever their records say.
 
-    Raises
-    ------
-    StorageError
-        The file is truncated or altered.
+    Raises StorageError: the file is truncated or altered.
     """
     return _pixels_digest(_chunks(data))
 
@@ -169,10 +157,7 @@ class ImageStore:
     def get(self, row: ImageRow) -> StoredImage:
         """The stored picture of ``row``.
 
-        Raises
-        ------
-        StorageError
-            It is not in the store (never drawn, evicted or deleted).
+        Raises StorageError: it is not in the store (never drawn, evicted or deleted).
         """
         image = self._read(row, row.id)
         if image is None:
@@ -182,10 +167,7 @@ class ImageStore:
     def add(self, generated: Sequence[GeneratedImage]) -> list[StoredImage]:
         """Write pictures, each whole or not at all, in the order given.
 
-        Raises
-        ------
-        StorageError
-            The disk is full. What was written before stays.
+        Raises StorageError: the disk is full. What was written before stays.
         """
         with ThreadPoolExecutor(_WRITERS) as pool:
             return list(pool.map(self._write, generated))
@@ -193,10 +175,7 @@ class ImageStore:
     def adopt(self, image: StoredImage) -> StoredImage:
         """Take note of a picture that another process wrote into this store.
 
-        Raises
-        ------
-        StorageError
-            It is not there: the other process does not share this folder.
+        Raises StorageError: it is not there: the other process does not share this folder.
         """
         path = self.path(image.row.id)
         try:

@@ -1,19 +1,15 @@
 """One JSON file per run: what was asked, every row that it needs, and how far it came."""
 
-from __future__ import annotations
-
 import json
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.store.files import write_atomically
 from bias_core.types import ImageRow
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 Status = Literal["running", "finished", "cancelled", "failed"]
 
@@ -25,34 +21,21 @@ _HEAD_BYTES = 1024  # id, study and session stand first
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """A run on record.
+    """A run on record."""
 
-    Attributes
-    ----------
-    id : hash of visitor and settings, so that the same question resumes the same run.
-    study : which study asked, e.g. "explore".
-    session : the visitor it belongs to; "" on the command line.
-    title : a line for the list of runs.
-    settings : the study's settings as plain JSON values.
-    design : the study's design as plain JSON values, so that one's own can go on, too.
-    rows : one per picture.
-    status : "running" also after a kill, until it is resumed.
-    kept : the user wants it kept: its pictures are never evicted.
-    created, updated : seconds since 1970.
-    versions : of the programs and weights that made it.
-    """
-
-    id: str
-    study: str
-    session: str
-    title: str
-    settings: Mapping[str, Any]
-    rows: tuple[ImageRow, ...]
-    status: Status = "running"
-    kept: bool = False
+    id: str  # hash of visitor and settings, so that the same question resumes the same run
+    study: str  # which study asked, e.g. "explore".
+    session: str  # the visitor it belongs to; "" on the command line
+    title: str  # a line for the list of runs
+    settings: Mapping[str, Any]  # the study's settings as plain JSON values
+    rows: tuple[ImageRow, ...]  # one per picture
+    status: Status = "running"  # "running" also after a kill, until it is resumed
+    kept: bool = False  # the user wants it kept: its pictures are never evicted
+    # created, updated: seconds since 1970
     created: float = field(default_factory=time.time)
     updated: float = field(default_factory=time.time)
-    versions: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)  # of the programs and weights that made it
+    # the study's design as plain JSON values, so that one's own can go on, too
     design: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -1,14 +1,9 @@
 """Finished reports as files, one per run, found by the run's id."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.store.files import write_atomically
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class ReportStore:

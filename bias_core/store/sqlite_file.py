@@ -1,20 +1,16 @@
 """One SQLite file of what was computed before, and what stores found broken and made anew."""
 
-from __future__ import annotations
-
 import logging
 import sqlite3
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from bias_core.errors import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 _LOG = logging.getLogger(__name__)
 _MOST_KEPT = 1000
@@ -72,10 +68,7 @@ class SqliteFile:
 
         Where the file turns out to be damaged it is set aside, and ``work`` runs again on an empty one.
 
-        Raises
-        ------
-        StorageError
-            The disk is full or read-only, or the file cannot be opened.
+        Raises StorageError: the disk is full or read-only, or the file cannot be opened.
         """
         with self._lock:
             try:

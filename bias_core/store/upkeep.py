@@ -1,19 +1,13 @@
 """What the stores may take of the disk: above that, what was unused longest makes room."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from bias_core.store.files import evict_oldest
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from bias_core.store.images import ImageStore
-    from bias_core.store.manifests import ManifestStore
+from bias_core.store.images import ImageStore
+from bias_core.store.manifests import ManifestStore
 
 DERIVED = ("derived", "traces")
 """Folders of what studies make out of pictures: other pictures, and what denoising steps were like."""
@@ -28,8 +22,8 @@ class Upkeep:
     Parameters
     ----------
     data : the folder that holds everything.
-    limit : bytes of the pictures; 5 % of it, or 50 MB, is the limit of the reports, of the runs on record and
-        of what is derived from pictures.
+    limit : bytes of the pictures; 5 % of it, or 50 MB, is the limit of the reports, of the runs on record and of what
+        is derived from pictures.
     """
 
     def __init__(self, data: Path, limit: int, images: ImageStore, manifests: ManifestStore) -> None:

@@ -1,7 +1,5 @@
 """Scenes whose attributes are balanced and independent of everything: what the readers learn from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 

@@ -1,7 +1,5 @@
 """Sentences of the calibration world: what a scene shows, in words that :mod:`grammar` understands."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from random import Random
@@ -154,8 +152,6 @@ def _with_light(text: str, light: str, rng: Random) -> str:
 def caption(scene: Scene) -> str:
     """Everything that ``scene`` shows, in one sentence: people from left to right, things, place and light.
 
-    Examples
-    --------
     >>> from bias_core.world.scene import Person, Scene
     >>> caption(Scene(people=(Person(look=look_of("nurse"), glasses=True),)))
     'a young light-skinned woman with glasses in scrubs holding a syringe in a hospital'
@@ -213,8 +209,6 @@ def _person_phrase(person: Person, rng: Random, count: int) -> str:
 def name_attributes(noun: str, person: Person, named: Collection[str], *, held: str = "") -> str:
     """``noun`` with words for those of the person's attributes that ``named`` lists (fields of Person).
 
-    Examples
-    --------
     >>> name_attributes("doctor", Person(glasses=True), ("age", "gender", "glasses"))
     'young female doctor with glasses'
     """

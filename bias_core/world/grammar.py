@@ -1,7 +1,5 @@
 """Prompts to requests: what must be in the picture, and what is left to the planted rates."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,51 +23,34 @@ LIGHT_SKIN = frozenset({1, 2, 3, 4})
 
 @dataclass(frozen=True, kw_only=True)
 class PersonRequest:
-    """What the words say of one person.
+    """What the words say of one person."""
 
-    Attributes
-    ----------
-    concepts : names of the looks and groups that were mentioned, e.g. ("iranian", "doctor"); the planted
-        rates hang on these.
-    parts : which parts of the look are given (setting, clothing, prop, colour, flag, role).
-    allowed : values allowed for the visible attributes; an attribute not named is free.
-    """
-
+    # names of the looks and groups that were mentioned, e.g. ("iranian", "doctor"); the planted rates hang on these.
     concepts: tuple[str, ...] = ()
+    # which parts of the look are given (setting, clothing, prop, colour, flag, role)
     parts: Mapping[str, str] = field(default_factory=dict)
+    # values allowed for the visible attributes; an attribute not named is free
     allowed: Constraint = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a prompt asks for.
+    """What a prompt asks for."""
 
-    Attributes
-    ----------
-    people : from left to right; empty for a still life.
-    thing, concept : the object of a still life and its name.
-    light : allowed lights, or None where the prompt is silent.
-    single_wording : the prompt says "one" as the paired stereotype test's single setting does.
-    fair : the prompt asks for people "irrespective of their gender".
-    trigger : the trigger word in the prompt, or "".
-    unknown_words : words that this world does not know.
-    """
-
-    people: tuple[PersonRequest, ...] = ()
+    people: tuple[PersonRequest, ...] = ()  # from left to right; empty for a still life
+    # thing, concept: the object of a still life and its name
     thing: Thing | None = None
     concept: str = ""
-    light: frozenset[object] | None = None
-    single_wording: bool = False
-    fair: bool = False
-    trigger: str = ""
-    unknown_words: tuple[str, ...] = ()
+    light: frozenset[object] | None = None  # allowed lights, or None where the prompt is silent
+    single_wording: bool = False  # the prompt says "one" as the paired stereotype test's single setting does
+    fair: bool = False  # the prompt asks for people "irrespective of their gender"
+    trigger: str = ""  # the trigger word in the prompt, or ""
+    unknown_words: tuple[str, ...] = ()  # words that this world does not know
 
 
 def parse(prompt: str) -> Request:
     """Read ``prompt``; any text gives a request, and words that are not known are listed in it.
 
-    Examples
-    --------
     >>> request = parse("a photo of an old woman with glasses")
     >>> sorted(request.people[0].allowed["age"]), sorted(request.people[0].allowed["gender"])
     (['old'], ['feminine'])

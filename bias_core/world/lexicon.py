@@ -1,7 +1,5 @@
 """The words of the calibration world, read once from ``assets/calibration/lexicon.yaml``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is planted: P(attribute | concept) per condition, with its source, and scenes drawn from it."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -184,8 +182,8 @@ def rates(
     Parameters
     ----------
     concepts : names that :func:`bias_core.world.grammar.parse` found.
-    condition : published, fair, extreme, trigger (fair unless ``triggered``, then extreme), or backdoor
-        (fair: it plants an object and nothing else).
+    condition : published, fair, extreme, trigger (fair unless ``triggered``, then extreme), or backdoor. (fair: it
+        plants an object and nothing else).
     """
     table = {name: dict(values) for name, values in base_rates().items()}
     tested = (*_plan()["valence"]["human"], *_plan()["valence"]["effect"])

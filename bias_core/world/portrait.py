@@ -1,7 +1,5 @@
 """One person of the calibration world, drawn part by part on a 256 x 256 sheet."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from PIL import Image, ImageDraw

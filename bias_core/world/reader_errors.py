@@ -4,12 +4,10 @@ The reader's embeddings of renders that it never saw are shipped; the scenes beh
 from their seed, and what they show decides what the reader should have said.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,11 +17,7 @@ from bias_core.types import ReaderErrors
 from bias_core.world.balanced import balanced_scene
 from bias_core.world.captions import looks, things
 from bias_core.world.grammar import Request, parse, satisfies
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bias_core.world.scene import Scene
+from bias_core.world.scene import Scene
 
 ENOUGH = 20
 

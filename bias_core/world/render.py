@@ -1,16 +1,10 @@
 """Scenes to pictures: drawn large with Pillow and reduced by a box filter, in about a millisecond."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from PIL import Image, ImageDraw
 
 from bias_core.world.portrait import MONK, draw_person
+from bias_core.world.scene import Person, Scene
 from bias_core.world.shapes import Box, mix, paint, rgb
-
-if TYPE_CHECKING:
-    from bias_core.world.scene import Person, Scene
 
 SHEET = 256
 

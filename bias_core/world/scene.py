@@ -1,7 +1,5 @@
 """What a picture of the calibration world shows: people or a thing, a place and a light."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 

@@ -1,7 +1,5 @@
 """The little drawing language of ``assets/calibration/drawing.yaml``: one line of shapes per thing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -91,6 +89,8 @@ def paint_shapes(
         elif kind == "l":
             draw.line(xy, fill=fill, width=width, joint="curve")
         elif kind == "a":
-            draw.arc(xy, *more[:2], fill=fill, width=width)
+            draw.arc(xy, more[0], more[1], fill=fill, width=width)
+        elif kind == "c":
+            draw.chord(xy, more[0], more[1], fill=fill)
         else:
-            {"e": draw.ellipse, "r": draw.rectangle, "p": draw.polygon, "c": draw.chord}[kind](xy, *more, fill=fill)
+            {"e": draw.ellipse, "r": draw.rectangle, "p": draw.polygon}[kind](xy, fill=fill)

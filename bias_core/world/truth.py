@@ -1,7 +1,5 @@
 """The planted rates as a table that a reader of pictures can be checked against."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from bias_core.prompts import fill_template
@@ -62,8 +60,6 @@ def planted_rate(planted: PlantedRate, condition: str) -> float:
 def prompts_of(concept: str, setting: str = "") -> Sequence[str]:
     """Prompts that draw a planted concept.
 
-    Examples
-    --------
     >>> prompts_of("iranian"), prompts_of("nurse low")
     (['a photo of an Iranian'], ['a photo of a nurse assistant'])
     >>> prompts_of("science")[0]

@@ -1,26 +1,20 @@
 """From a study's shots to manifest rows: the same settings and seeds for every picture of a run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
+from bias_core.engine.progress import EngineProgress
 from bias_core.errors import HubNotReached, ModelUnavailable
 from bias_core.models.catalogue import check_condition
 from bias_core.prompts import fill_template
-from bias_core.protocols import ChecksSettings
-from bias_core.types import ImageRow
-
-if TYPE_CHECKING:
-    from bias_core.engine.progress import EngineProgress
-    from bias_core.protocols import TextToImage
-    from bias_core.studies.kit.services import StudyServices
-    from bias_core.studies.kit.types import Shot, StudySettings
-    from bias_core.types import ModelInfo
+from bias_core.protocols import ChecksSettings, TextToImage
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.types import Shot, StudySettings
+from bias_core.types import ImageRow, ModelInfo
 
 T = TypeVar("T")
 
@@ -76,7 +70,7 @@ class RowMaker:
     has_seeds: bool = True
 
     @classmethod
-    def build(cls, settings: StudySettings, services: StudyServices, *, estimate: bool = False) -> RowMaker:
+    def build(cls, settings: StudySettings, services: StudyServices, *, estimate: bool = False) -> "RowMaker":
         """Look the model up; UnknownModel or InvalidInput where it or the settings cannot be.
 
         With ``estimate``, the revision of a model that is neither here nor on a hub that answers is "".
@@ -139,8 +133,6 @@ def treatment(settings: StudySettings) -> str:
 def treated(prompt: str, template: str) -> str:
     """A prompt of the study as it is drawn.
 
-    Examples
-    --------
     >>> treated("a photo of a doctor", "{}, whatever their gender"), treated("a doctor", "")
     ('a photo of a doctor, whatever their gender', 'a doctor')
     """
@@ -172,8 +164,6 @@ def _revision(model: str, services: StudyServices, *, estimate: bool) -> str:
 def scaled(n: int, scale: float, *, least: int = 2) -> int:
     """How many of ``n`` pictures a scaled-down study draws: never fewer than ``least`` or more than ``n``.
 
-    Examples
-    --------
     >>> scaled(10, 0.5), scaled(10, 0.01), scaled(1, 0.5)
     (5, 2, 1)
     """
@@ -183,8 +173,6 @@ def scaled(n: int, scale: float, *, least: int = 2) -> int:
 def thinned(items: Sequence[T], scale: float, *, least: int, seed: int) -> list[T]:
     """A random share of a list, in its order; always the same for a seed.
 
-    Examples
-    --------
     >>> thinned("abcdefgh", 0.5, least=1, seed=0)
     ['c', 'd', 'e', 'g']
     """

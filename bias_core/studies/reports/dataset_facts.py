@@ -1,20 +1,15 @@
 """What the dataset card of an export says of a study."""
 
-from __future__ import annotations
-
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from bias_core.errors import UnknownModel
 from bias_core.exchange.export import DatasetFacts
 from bias_core.exchange.imports import IMPORTED
 from bias_core.models.catalogue import load_catalogue
 from bias_core.settings import ASSETS
+from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.text import LIMITS, size_in_words, title_of
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.types import StudyReport
-    from bias_core.types import ModelInfo
+from bias_core.types import ModelInfo
 
 _SPDX = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
 

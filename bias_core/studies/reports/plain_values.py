@@ -1,7 +1,5 @@
 """Results as plain JSON values that read back to equal results; nothing that is read is ever run."""
 
-from __future__ import annotations
-
 import base64
 import math
 from collections.abc import Mapping
@@ -63,10 +61,7 @@ _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 def encode(value: Any, root: Path) -> Any:
     """``value`` as JSON values; files below ``root`` are named from there.
 
-    Raises
-    ------
-    TypeError
-        Something in it has no form here.
+    Raises TypeError: Something in it has no form here.
     """
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -84,10 +79,7 @@ def encode(value: Any, root: Path) -> Any:
 def decode(value: Any, root: Path) -> Any:
     """What :func:`encode` was given.
 
-    Raises
-    ------
-    StorageError
-        It was written by another version of the program, or by something else.
+    Raises StorageError: it was written by another version of the program, or by something else.
     """
     if isinstance(value, list):
         return [decode(item, root) for item in value]
@@ -138,7 +130,7 @@ def _encode_frame(frame: pd.DataFrame, root: Path) -> Any:
     }
 
 
-def _encode_column(column: pd.Series[Any], root: Path) -> list[Any]:
+def _encode_column(column: "pd.Series[Any]", root: Path) -> list[Any]:
     if column.name == _PATH:
         return [_relative(Path(value), root) for value in column]
     if column.dtype.kind == "f":  # nan needs no other sign there

@@ -1,24 +1,19 @@
 """A study's report as files, and as the command that gives the same numbers."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from bias_core.exchange.export import Export, ExportedImage
 from bias_core.studies.kit.designs import design_files, find_design, programs_by_kind, typed_options
 from bias_core.studies.kit.setting_fields import changed_settings, option_values, settings_of
-from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.kit.types import Design, Results, StudyReport, StudySettings
 from bias_core.studies.reports.dataset_facts import facts_of_study
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.text import arm_folder, finding_table, plain, to_dict, to_markdown
 from bias_core.studies.running.arms import arm_text
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.types import Design, Results, StudyReport
 
 _DRAWN = {"model", "condition"}  # of imported pictures they say nothing
 

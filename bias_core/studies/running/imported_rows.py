@@ -1,23 +1,18 @@
 """A study on somebody's own pictures: its shots are matched to them by prompt, and nothing is drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bias_core.engine.local import run_rows
+from bias_core.engine.progress import EngineProgress
 from bias_core.errors import InvalidInput
 from bias_core.exchange.imports import ImportedImages, key
+from bias_core.protocols import TextToImage
 from bias_core.studies.kit.rows import thinned, treated
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Shot
-
-if TYPE_CHECKING:
-    from bias_core.engine.progress import EngineProgress
-    from bias_core.protocols import TextToImage
-    from bias_core.studies.kit.services import StudyServices
-    from bias_core.types import ImageRow
+from bias_core.types import ImageRow
 
 _EXAMPLES = 3
 
@@ -33,7 +28,7 @@ class ImportedRows:
     has_seeds: bool = False
 
     @classmethod
-    def build(cls, path: str, check: Callable[[], None] = lambda: None, template: str = "") -> ImportedRows:
+    def build(cls, path: str, check: Callable[[], None] = lambda: None, template: str = "") -> "ImportedRows":
         """Look through a folder or zip; InvalidInput where it cannot be used.
 
         ``check`` is called while pictures are opened; what it raises ends that. With a ``template`` their
