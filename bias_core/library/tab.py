@@ -20,7 +20,7 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.saved import SavedReport
 from bias_core.studies.running.history import Deleted, delete_run, go_on, keep_run, list_runs, open_run, restore_run
-from bias_core.studies.running.run import followed, run_study
+from bias_core.studies.running.run import run_study
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import encoder_choices, force_box
@@ -264,25 +264,13 @@ class RunsTab(StudyTab):
     def _follow(self, visitor: Visitor, start: Any, show: Any = None) -> Iterator[Updates]:
         yield from self.following(visitor, in_line(self.services, visitor, start, self.key), show=show)
 
-    def following(
-        self, visitor: Visitor, steps: Generator[Progress, None, Any], note: str = "", *, show: Any = None
-    ) -> Iterator[Updates]:
-        """A run's progress in this tab, with a note below, then its report where it belongs."""
-        parts, pace = self.parts, messages.Pace()
-        found: list[Any] = []
-        yield self._buttons(running=True) | {parts["status"]: note or messages.LOADING}
-        with user_errors() as problem:
-            for step in followed(steps, found):
-                if pace.is_due():
-                    yield {parts["status"]: messages.progress_html(step) + note}
-        ended = self._buttons(running=False) | {parts["list"]: self._list(visitor)}
-        if found and show:
-            yield ended | show(found[0])
-        elif found:
-            saved = SavedReport(report=found[0], created=time.time())
-            yield ended | self._show(saved, f"Done in {found[0].seconds:.1f} s.")
-        else:
-            yield ended | {parts["status"]: messages.error_html(problem.message)}
+    def ended(self, visitor: Visitor) -> Updates:
+        """The list as it is now."""
+        return {self.parts["list"]: self._list(visitor)}
+
+    def done(self, report: StudyReport) -> Updates:
+        """The report where it belongs."""
+        return self._show(SavedReport(report=report, created=time.time()), f"Done in {report.seconds:.1f} s.")
 
     def _show(self, saved: SavedReport, says: str = "") -> Updates:
         """A report in the tab that shows such reports, or here."""

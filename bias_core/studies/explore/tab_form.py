@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlencode
 
 import gradio as gr
 
-from bias_core.studies.explore.options import ExploreOptions, explore_options, explore_settings
-from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.explore.options import KIND, ExploreOptions, explore_options, explore_settings
+from bias_core.studies.kit.attributes import load_attribute_sets
+from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.running.arms import arm_text
 from bias_core.ui import messages
 from bias_core.ui.attribute_table import EMPTY_ROW, attribute_rows, build_table, read_table, words_for
+from bias_core.ui.links import ARMS, query_of, read_link
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import HINT, encoder_choices, force_box, model_choices, model_hint
-from bias_core.ui.study.arms_form import apart
+from bias_core.ui.study.arms_form import ArmsForm, apart
+from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bias_core.services import Services
-    from bias_core.studies.kit.attributes import AttributeSet
+    from bias_core.studies.kit.types import Design, StudyReport
 
 FIELDS = (
     "concept", "template", "attributes", "model", "condition", "encoder", "n_images", "num_inference_steps",
     "guidance_scale", "negative_prompt", "seed", "attribute_a", "attribute_b", "n_attribute_images",
     "n_clusters", "confidence", "force",
 )  # fmt: skip
-"""The form's values in the order in which handlers receive them; the arms come after them."""
+"""The form's values in the order in which handlers receive them; the arms and the shown report come after them."""
 FIRST_SET = "doctor"
 EXAMPLES = (
     "doctor", "nurse", "ceo", "construction_worker", "iranian", "indian", "mexican", "people", "flowers",
@@ -35,10 +42,7 @@ EXAMPLES = (
 )  # fmt: skip
 DEFAULTS = explore_settings()
 OPTIONS = ExploreOptions()
-OF_MODEL = ("condition", "num_inference_steps", "guidance_scale", "model_note")
-"""What another model changes in the form."""
-Updates = dict[Any, Any]
-_QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+_DECLARED = {**settings_of(StudySettings), **settings_of(ExploreOptions)}
 _GENERAL_SET = "people"  # for concepts that no set was made for
 TABLE_NOTE = (
     "A picture has an attribute when it is nearer to the positive sentence. **P\\*** is the rate that it is "
@@ -56,156 +60,147 @@ def read_form(values: Sequence[Any]) -> StudySettings:
     """
     *values, arms = values
     form = dict(zip(FIELDS, values, strict=True))
-    declared = {**settings_of(StudySettings), **settings_of(ExploreOptions)}
+    attributes = read_table(form.pop("attributes") or [])
     form["n_clusters"] = form["n_clusters"] or 0
-    given = {name: declared[name].read(form[name]) for name in FIELDS if name != "attributes"}
+    given = {name: _DECLARED[name].read(value) for name, value in form.items()}
     given["confidence"] /= 100
     given["num_inference_steps"] = given["num_inference_steps"] or None
-    attributes = read_table(form["attributes"] or [])
     return explore_settings(**given, attributes=attributes, arms=tuple(arms or ()))
 
 
-def form_values(settings: StudySettings) -> dict[str, Any]:
-    """What the form shows for these settings; the condition's menu is the model's business."""
-    shown, _ = apart(settings)
-    options = explore_options(shown)
-    values = {name: getattr(options if hasattr(options, name) else shown, name) for name in FIELDS}
-    return values | {"attributes": attribute_rows(options.scored), "confidence": round(100 * shown.confidence)}
+class ExploreForm(StudyTab):
+    """A concept, what is looked for, and how it is drawn and read."""
 
+    remembered: ClassVar = ("model", "condition", "encoder", "n_images")
 
-def build_form(services: Services, sets: Sequence[AttributeSet]) -> dict[str, Any]:
-    """Every component by its name in ``FIELDS``, and those that fill them."""
-    form: dict[str, Any] = {}
-    first = next(item for item in sets if item.key == FIRST_SET)
-    _build_question(form, services, sets)
-    with gr.Accordion("Attributes and their sentences", open=False, elem_id="attributes"):
-        form["attributes"] = build_table(first.attributes, "table")
-        with gr.Row(elem_classes="tools"):
-            form["add"] = gr.Button("Add a row", size="sm", scale=0, min_width=110)
-            form["remove"] = gr.Button("Remove the chosen row", size="sm", scale=0, min_width=170)
-            form["restore"] = gr.Button("Undo all: back to the set", size="sm", scale=0, min_width=190)
-        gr.Markdown(TABLE_NOTE, elem_classes="quiet")
-    with gr.Accordion("Prompt, sampling, reading", open=False, elem_id="options"):
-        _build_options(form, services)
-    return form
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self.sets = {item.key: item for item in load_attribute_sets(services.settings.assets_dir / "studies")}
 
+    # Layout.
 
-def _build_question(form: dict[str, Any], services: Services, sets: Sequence[AttributeSet]) -> None:
-    with gr.Row(equal_height=True, elem_classes="line"):
-        form["concept"] = _text("concept", placeholder="for example: doctor", scale=5, min_width=260, lines=1)
-        form["set"] = gr.Dropdown(
-            [(item.title, item.key) for item in sets], value=FIRST_SET, label="Attributes", elem_id="set",
-            info="What is looked for in the pictures", scale=4, min_width=220,
-        )  # fmt: skip
-        form["n_images"] = _number("n_images", scale=2, min_width=140)
-    by_key = {item.key: item for item in sets}
-    with gr.Row(elem_classes="chips"):
-        form["chips"] = {key: gr.Button(by_key[key].concept_hint, size="sm", min_width=0, scale=0) for key in EXAMPLES}
-    with gr.Row(equal_height=True, elem_classes="line"):
-        form["model"] = gr.Dropdown(
-            model_choices(services), value=DEFAULTS.model, label="Model", info=HINT, allow_custom_value=True,
-            elem_id="model", scale=5, min_width=260,
-        )  # fmt: skip
-        form["condition"] = gr.Dropdown(
-            list(services.model_info(DEFAULTS.model).conditions), value=DEFAULTS.condition, label="Condition",
-            info="What bias was planted in this world", elem_id="condition", scale=3, min_width=180,
-        )  # fmt: skip
-        with gr.Column(scale=3, min_width=220, elem_classes="act"):
-            form["run"] = gr.Button("Generate and measure", variant="primary", size="lg", elem_id="generate")
-            form["stop"] = gr.Button("Stop", variant="stop", size="lg", elem_id="stop", visible=False)
-    form["model_note"] = gr.HTML(elem_id="model-note", elem_classes="quiet")
+    def _build_ask(self) -> None:
+        self._build_question()
+        with gr.Accordion("Attributes and their sentences", open=False, elem_id="attributes"):
+            self.form["attributes"] = build_table(self.sets[FIRST_SET].attributes, "table")
+            with gr.Row(elem_classes="tools"):
+                titles = {"add": "Add a row", "remove": "Remove the chosen row", "restore": "Undo all: back to the set"}
+                for name, width in {"add": 110, "remove": 170, "restore": 190}.items():
+                    self.parts[name] = gr.Button(titles[name], size="sm", scale=0, min_width=width)
+            gr.Markdown(TABLE_NOTE, elem_classes="quiet")
+        with gr.Accordion("Prompt, sampling, reading", open=False, elem_id="options"):
+            self._build_options()
+        self.arms = ArmsForm(self.key, self.services, self._build_presets)
 
+    def _build_presets(self) -> None:
+        with gr.Row(elem_classes="chips"):
+            self.parts["chips"] = [
+                gr.Button(preset.name, size="sm", min_width=0, scale=0, elem_id=f"{self.key}-preset-{i}")
+                for i, preset in enumerate(self.presets)
+            ]
+            self.build_examples()
 
-def _build_options(form: dict[str, Any], services: Services) -> None:
-    info = services.model_info(DEFAULTS.model)
-    with gr.Row():
-        form["template"] = _text("template", lines=2)
-        form["negative_prompt"] = gr.Textbox(
-            "", label="Negative prompt", info="What to avoid; usually empty", max_lines=2
-        )
-    with gr.Row():
-        form["seed"] = gr.Number(
-            0, label="Seed", info="Of picture 1; each further one has the next", precision=0, elem_id="seed",
-            min_width=130,
-        )  # fmt: skip
-        form["dice"] = gr.Button("New seed", size="sm", elem_id="dice", scale=0, min_width=110)
-        form["num_inference_steps"] = gr.Number(
-            info.default_steps, label="Denoising steps", info="Set by the model", precision=0,
-            elem_id="steps", min_width=130,
-        )  # fmt: skip
-        form["guidance_scale"] = gr.Number(
-            info.default_guidance, label="Guidance", min_width=200, elem_id="guidance",
-            info="Above 1 sharpens the majority; rates hold at 1",
-        )  # fmt: skip
-    with gr.Row():
-        form["encoder"] = gr.Dropdown(
-            encoder_choices(services), value=DEFAULTS.encoder, label="Reader (encoder)", scale=2,
-            info="Decides what a picture shows", allow_custom_value=True, min_width=240, elem_id="encoder",
-        )  # fmt: skip
-        form["confidence"] = gr.Dropdown(
-            [90, 95, 99], value=95, label="Confidence, %", info="Of every interval", min_width=130
-        )
-        form["n_clusters"] = _number("n_clusters", elem_id="clusters", min_width=150)
-        form["force"] = force_box("explore")
-    with gr.Row():
-        for name in ("attribute_a", "attribute_b"):
-            form[name] = _text(name, min_width=150, lines=1)
-        form["n_attribute_images"] = _number("n_attribute_images", min_width=150)
+    def _build_question(self) -> None:
+        parts, menu = self.parts, [(item.title, item.key) for item in self.sets.values()]
+        with gr.Row(equal_height=True, elem_classes="line"):
+            self._add("concept", gr.Textbox, placeholder="for example: doctor", scale=5, min_width=260, max_lines=1)
+            self.form["set"] = gr.Dropdown(
+                menu, value=FIRST_SET, label="Attributes", elem_id="set",
+                info="What is looked for in the pictures", scale=4, min_width=220,
+            )  # fmt: skip
+            self._add("n_images", gr.Number, precision=0, scale=2, min_width=140)
+        with gr.Row(elem_classes="chips"):
+            parts["concepts"] = {
+                key: gr.Button(self.sets[key].concept_hint, size="sm", min_width=0, scale=0) for key in EXAMPLES
+            }
+        with gr.Row(equal_height=True, elem_classes="line"):
+            models, conditions = model_choices(self.services), self.services.model_info(DEFAULTS.model).conditions
+            self._add("model", gr.Dropdown, models, info=HINT, allow_custom_value=True, scale=5, min_width=260)
+            info = "What bias was planted in this world"
+            self._add("condition", gr.Dropdown, list(conditions), info=info, scale=3, min_width=180)
+            with gr.Column(scale=3, min_width=220, elem_classes="act"):
+                parts["run"] = gr.Button("Generate and measure", variant="primary", size="lg", elem_id="generate")
+                parts["stop"] = gr.Button("Stop", variant="stop", size="lg", elem_id="stop", visible=False)
+        self.form["model_note"] = gr.HTML(elem_id="model-note", elem_classes="quiet")
 
+    def _build_options(self) -> None:
+        add, model = self._add, self.services.model_info(DEFAULTS.model)
+        with gr.Row():
+            add("template", gr.Textbox, max_lines=2)
+            add("negative_prompt", gr.Textbox, info="What to avoid; usually empty", max_lines=2)
+        with gr.Row():
+            info = "Of picture 1; each further one has the next"
+            add("seed", gr.Number, info=info, precision=0, min_width=130)
+            self.parts["dice"] = gr.Button("New seed", size="sm", elem_id="dice", scale=0, min_width=110)
+            add(
+                "num_inference_steps", gr.Number, model.default_steps, label="Denoising steps",
+                info="Set by the model", precision=0, elem_id="steps", min_width=130,
+            )  # fmt: skip
+            add(
+                "guidance_scale", gr.Number, model.default_guidance, label="Guidance", min_width=200,
+                elem_id="guidance", info="Above 1 sharpens the majority; rates hold at 1",
+            )  # fmt: skip
+        with gr.Row():
+            add(
+                "encoder", gr.Dropdown, encoder_choices(self.services), scale=2, min_width=240,
+                info="Decides what a picture shows", allow_custom_value=True,
+            )  # fmt: skip
+            add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
+            add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
+            self.form["force"] = force_box(self.key)
+        with gr.Row():
+            for name in ("attribute_a", "attribute_b"):
+                add(name, gr.Textbox, min_width=150, max_lines=1)
+            add("n_attribute_images", gr.Number, precision=0, min_width=150)
 
-def _text(name: str, *, lines: int, **place: Any) -> Any:
-    return gr.Textbox(getattr(OPTIONS, name), max_lines=lines, **_said(name), **place)
+    def _add(self, name: str, kind: Any, *first: Any, **own: Any) -> None:
+        """The component of a setting, with its default, label and sentence where it has none of its own."""
+        declared = _DECLARED[name]
+        more = {"label": declared.label, "info": declared.sentence, "elem_id": name.replace("_", "-")}
+        if not (first and kind is gr.Number):
+            more["value"] = getattr(OPTIONS if hasattr(OPTIONS, name) else DEFAULTS, name)
+        self.form[name] = kind(*first, **more | own)
 
+    def inputs(self) -> list[Any]:
+        """The form's components in the order of ``FIELDS``, the arms, and the report that is shown."""
+        return [*(self.form[name] for name in FIELDS), self.arms.chosen, self.parts["report"]]
 
-def _number(name: str, **place: Any) -> Any:
-    return gr.Number(getattr(OPTIONS, name), precision=0, **(_said(name) | place))
+    def linked(self) -> list[Any]:
+        """Everything that :meth:`on_load` changes."""
+        return self.filled()
 
-
-def _said(name: str) -> dict[str, Any]:
-    declared = settings_of(ExploreOptions)[name]
-    return {"label": declared.label, "info": declared.sentence, "elem_id": name.replace("_", "-")}
-
-
-class FormEvents:
-    """What happens in the form, whatever is shown below it."""
-
-    services: Services
-    form: dict[str, Any]
-    parts: dict[str, Any]
-    sets: dict[str, AttributeSet]
-    _conditions: Callable[[str, str], Any]
-
-    def _wire_form(self) -> None:
-        form = self.form
-        filled = [form["attributes"], form["attribute_a"], form["attribute_b"]]
-        form["set"].input(self.on_set, form["set"], filled, **_QUIET)
-        for key, chip in form["chips"].items():
-            example = self.sets[key]
-            values = (example.concept_hint, example.template or OPTIONS.template, key,
-                      attribute_rows(example.attributes), *words_for(example))  # fmt: skip
-            chip.click(_constant(values), None, [form["concept"], form["template"], form["set"], *filled], **_QUIET)
+    def wire_form(self) -> None:
+        """What happens in the form, whatever is shown below it."""
+        form, parts = self.form, self.parts
+        self._wire_run(form["concept"].submit)
+        filled = [form[name] for name in ("attributes", "attribute_a", "attribute_b")]
+        form["set"].input(self.on_set, form["set"], filled, **QUIET)
+        for key, button in parts["concepts"].items():
+            changed = [*(form[name] for name in ("concept", "template", "set")), *filled]
+            button.click(partial(self.on_concept, self.sets[key].concept_hint, key), None, changed, **QUIET)
         depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
-        form["model"].input(self.on_model, form["model"], depends, **_QUIET)
-        form["dice"].click(lambda: secrets.randbelow(2**31), None, form["seed"], **_QUIET)
-        form["add"].click(self.on_add, form["attributes"], form["attributes"], **_QUIET)
-        form["attributes"].select(self.on_choose_row, None, self.parts["row"], **_QUIET)
-        table = [form["attributes"], self.parts["row"]]
-        form["remove"].click(self.on_remove, table, table, **_QUIET)
-        form["restore"].click(self.on_restore, form["set"], form["attributes"], **_QUIET)
+        form["model"].input(self.on_model, form["model"], depends, **QUIET)
+        parts["dice"].click(lambda: secrets.randbelow(2**31), None, form["seed"], **QUIET)
+        parts["add"].click(self.on_add, form["attributes"], form["attributes"], **QUIET)
+        form["attributes"].select(self.on_choose_row, None, parts["row"], **QUIET)
+        table = [form["attributes"], parts["row"]]
+        parts["remove"].click(self.on_remove, table, table, **QUIET)
+        parts["restore"].click(
+            lambda key: attribute_rows(self.sets[key].attributes), form["set"], form["attributes"], **QUIET
+        )
+
+    # Handlers.
 
     def on_set(self, key: str) -> Updates:
         """Fill the table and the association's words from a built-in set."""
         form, chosen = self.form, self.sets[key]
-        word_a, word_b = words_for(chosen)
-        return {
-            form["attributes"]: attribute_rows(chosen.attributes),
-            form["attribute_a"]: word_a,
-            form["attribute_b"]: word_b,
-        }
+        words = zip((form["attribute_a"], form["attribute_b"]), words_for(chosen), strict=True)
+        return {form["attributes"]: attribute_rows(chosen.attributes), **dict(words)}
 
-    def on_restore(self, key: str) -> list[list[str]]:
-        """The table as the chosen set has it."""
-        return attribute_rows(self.sets[key].attributes)
+    def on_concept(self, concept: str, key: str) -> Updates:
+        """The form for a concept, with the set of attributes that suits it."""
+        form, template = self.form, self.sets[key].template or OPTIONS.template
+        return {form["concept"]: concept, form["template"]: template, form["set"]: key} | self.on_set(key)
 
     def on_add(self, rows: list[list[str]]) -> list[list[str]]:
         """An empty row more."""
@@ -226,14 +221,59 @@ class FormEvents:
             return self._model_updates(name, None)
         return {self.form["model_note"]: messages.error_html(problem.message)}
 
-    def _concept_updates(self, concept: str) -> Updates:
-        """The form for a concept that a link names, with the attributes that suit it."""
-        if not concept:
-            return {}
-        form, hints = self.form, {s.concept_hint: s for s in self.sets.values() if s.concept_hint}
-        chosen = hints.get(concept.lower(), self.sets[_GENERAL_SET])
-        filled = {form["concept"]: concept, form["template"]: chosen.template or OPTIONS.template}
-        return filled | {form["set"]: chosen.key} | self.on_set(chosen.key)
+    def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
+        """Put back what this browser chose last time, or fill in what the address asks for."""
+        form, values = self.form, {k: v for k, v in (remembered or {}).items() if k in self.remembered}
+        link = read_link(query_of(request), {self.key: self.studies}, self.services).values
+        values |= {k: v for k, v in link.items() if k in (*self.remembered, "seed")}
+        with user_errors():
+            model = self._model_updates(str(values.get("model", DEFAULTS.model)), values.pop("condition", None))
+            updates = {form[k]: v for k, v in values.items()} | model
+            if concept := str(link.get("concept", "")):
+                hints = {one.concept_hint: key for key, one in self.sets.items() if one.concept_hint}
+                updates |= self.on_concept(concept, hints.get(concept.lower(), _GENERAL_SET))
+            if arms := link.get("arms", ()):  # the first one's model and condition stand above
+                shown, others = apart(explore_settings(arms=tuple(arms)))
+                updates |= self._model_updates(shown.model, shown.condition)
+                updates |= {form["model"]: shown.model} | self.arms.show(others)
+            return updates
+        return {form["model_note"]: ""}
+
+    # Steps of the handlers.
+
+    def asked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
+        """The design and the settings that stand in the form; InvalidInput where they cannot be used."""
+        return self.designs[KIND], read_form(values[:-1])
+
+    def report_before(self, values: Sequence[Any]) -> StudyReport | None:
+        """The report that is shown."""
+        report: StudyReport | None = values[-1]
+        return report
+
+    def form_of(self, design: Design, settings: StudySettings) -> Updates:  # noqa: ARG002
+        """The form for these settings; the condition's menu is the model's business."""
+        form, (shown, arms) = self.form, apart(settings)
+        options = explore_options(shown)
+        values = {name: getattr(options if hasattr(options, name) else shown, name) for name in FIELDS}
+        values |= {"attributes": attribute_rows(options.scored), "confidence": round(100 * shown.confidence)}
+        del values["condition"]
+        filled = {form[name]: value for name, value in values.items()}
+        return self._model_updates(shown.model, shown.condition) | filled | self.arms.show(arms)
+
+    def link(self, report: StudyReport) -> str:
+        """The address of this tab with these settings; attributes and other words do not travel in it."""
+        settings = report.settings
+        if settings.images or report.design.kind != KIND:
+            return f"?tab={self.key}"
+        values = {
+            "tab": self.key,
+            "concept": option_values(settings.options)["concept"],
+            "model": settings.model,
+            "condition": settings.condition,
+            "seed": settings.seed,
+            "arms": ARMS.join(map(arm_text, settings.arms)),
+        }
+        return "?" + urlencode({name: value for name, value in values.items() if value != ""})
 
     def _model_updates(self, name: str, condition: str | None) -> Updates:
         form, info = self.form, self.services.model_info(name)
@@ -245,7 +285,3 @@ class FormEvents:
             form["guidance_scale"]: info.default_guidance,
             form["model_note"]: escape(" ".join(filter(None, (hint, info.note, licence)))),
         }
-
-
-def _constant(values: tuple[Any, ...]) -> Any:
-    return lambda: values

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
+import pandas as pd
 
 from bias_core.studies.explore.arms import SEED_GIVES_ANOTHER, SEEDS
 from bias_core.studies.kit.types import StudyReport  # noqa: TC001 (Gradio reads the annotations)
@@ -13,116 +13,83 @@ from bias_core.studies.reports.number_text import format_number
 from bias_core.ui.pictures import data_uri
 from bias_core.ui.templates import render, script
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 Updates = dict[Any, Any]
 IN_STRIP = 40
 _LARGE, _SMALL = 512, 64  # pixels
 _SMOOTH = 256  # from this size on a picture is enlarged smoothly
-_PLAIN = ("first", "second", "seed", "change", "first picture", "second picture")
 _SIDES = ("first", "second")
+_PLAIN = (*_SIDES, "seed", "change", "first picture", "second picture")
 _QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairParts:
-    """Which arms, which seed, the slider, the strip."""
+class Pairs:
+    """Which arms, which seed, the slider, the strip; hidden until there are pairs."""
 
-    box: Any
-    pair: Any
-    seed: Any
-    slide: Any
-    strip: Any
+    def __init__(self, key: str) -> None:
+        with gr.Column(elem_classes="card", elem_id=f"{key}-pairs", visible=False) as self.box:
+            gr.HTML(render("heading", title="The same seed, drawn both ways", note=""))
+            with gr.Row():
+                self.pair = gr.Dropdown(label="Arms", elem_id=f"{key}-pair", min_width=200)
+                self.seed = gr.Dropdown(label="Seed, the most changed first", elem_id=f"{key}-one-seed", min_width=260)
+            self.slide = gr.HTML(js_on_load=script("pairs"), elem_id=f"{key}-slide")
+            self.strip = gr.HTML(js_on_load=script("pairs"), elem_id=f"{key}-strip")
 
     def outputs(self) -> list[Any]:
         """Everything that an update may touch."""
         return [self.box, self.pair, self.seed, self.slide, self.strip]
 
+    def wire(self, report: Any) -> None:
+        """Choosing arms and seeds."""
+        self.pair.input(self.on_pair, [report, self.pair], self.outputs(), **_QUIET)
+        self.seed.input(self.on_seed, [report, self.pair, self.seed], self.outputs(), **_QUIET)
+        self.strip.select(self.on_strip, [report, self.pair], self.outputs(), **_QUIET)
 
-def build_pairs(key: str) -> PairParts:
-    """The components, hidden until there are pairs."""
-    with gr.Column(elem_classes="card", elem_id=f"{key}-pairs", visible=False) as box:
-        gr.HTML(render("heading", title="The same seed, drawn both ways", note=""))
-        with gr.Row():
-            pair = gr.Dropdown(label="Arms", elem_id=f"{key}-pair", min_width=200)
-            seed = gr.Dropdown(label="Seed, the most changed first", elem_id=f"{key}-one-seed", min_width=260)
-        slide = gr.HTML(js_on_load=script("pairs"), elem_id=f"{key}-slide")
-        strip = gr.HTML(js_on_load=script("pairs"), elem_id=f"{key}-strip")
-    return PairParts(box=box, pair=pair, seed=seed, slide=slide, strip=strip)
-
-
-def wire_pairs(parts: PairParts, report: Any) -> None:
-    """Choosing arms and seeds."""
-
-    def on_pair(shown: StudyReport | None, pair: str | None) -> Updates:
+    def on_pair(self, shown: StudyReport | None, pair: str | None) -> Updates:
         """Two other arms."""
-        return {} if shown is None else show_pairs(parts, shown, pair or "0")
+        return {} if shown is None else self.show(shown, pair or "0")
 
-    def on_seed(shown: StudyReport | None, pair: str | None, seed: str | None) -> Updates:
+    def on_seed(self, shown: StudyReport | None, pair: str | None, seed: str | None) -> Updates:
         """Another seed."""
-        return {parts.slide: ""} if shown is None else _show_seed(parts, shown, pair or "0", seed or "")
+        if shown is None:
+            return {self.slide: ""}
+        return {self.seed: seed or ""} | self._pictures(shown, rows_of(shown, pair or "0"), seed or "")
 
-    def on_strip(shown: StudyReport | None, pair: str | None, event: gr.EventData) -> Updates:
+    def on_strip(self, shown: StudyReport | None, pair: str | None, event: gr.EventData) -> Updates:
         """A seed that was pressed in the strip."""
-        return on_seed(shown, pair, str(event.seed))
+        return self.on_seed(shown, pair, str(event.seed))
 
-    changed = parts.outputs()
-    parts.pair.input(on_pair, [report, parts.pair], changed, **_QUIET)
-    parts.seed.input(on_seed, [report, parts.pair, parts.seed], changed, **_QUIET)
-    parts.strip.select(on_strip, [report, parts.pair], changed, **_QUIET)
+    def show(self, report: StudyReport, pair: str = "0") -> Updates:
+        """The most changed seed of two arms; without pairs the part is hidden."""
+        rows = rows_of(report, pair)
+        if rows.empty:
+            return {self.box: gr.update(visible=False)}
+        pairs = [(f"{first} and {second}", str(i)) for i, (first, second) in enumerate(_pairs(_seeds(report)))]
+        seeds = [(_name(row), str(row["seed"])) for _, row in rows.iterrows()]
+        return {
+            self.box: gr.update(visible=True),
+            self.pair: gr.update(choices=pairs, value=pair, visible=len(pairs) > 1),
+            self.seed: gr.update(choices=seeds, value=seeds[0][1]),
+            **self._pictures(report, rows, seeds[0][1]),
+        }
 
-
-def show_pairs(parts: PairParts, report: StudyReport, pair: str = "0") -> Updates:
-    """The most changed seed of two arms; without pairs the part is hidden."""
-    frame = _seeds(report)
-    if frame is None or rows_of(report, pair).empty:
-        return {parts.box: gr.update(visible=False)}
-    pairs, seeds = pair_choices(report), seed_choices(report, pair)
-    return {
-        parts.box: gr.update(visible=True),
-        parts.pair: gr.update(choices=pairs, value=pair, visible=len(pairs) > 1),
-        parts.seed: gr.update(choices=seeds, value=seeds[0][1]),
-        parts.slide: slide_html(report, pair, seeds[0][1]),
-        parts.strip: strip_html(report, pair, seeds[0][1]),
-    }
-
-
-def _show_seed(parts: PairParts, report: StudyReport, pair: str, seed: str) -> Updates:
-    return {parts.seed: seed, parts.slide: slide_html(report, pair, seed), parts.strip: strip_html(report, pair, seed)}
-
-
-def pair_choices(report: StudyReport) -> list[tuple[str, str]]:
-    """The pairs of arms, as choices of a menu."""
-    frame = _seeds(report)
-    pairs = [] if frame is None else frame[list(_SIDES)].drop_duplicates().itertuples(index=False)
-    return [(f"{first} and {second}", str(i)) for i, (first, second) in enumerate(pairs)]
-
-
-def seed_choices(report: StudyReport, pair: str) -> list[tuple[str, str]]:
-    """The seeds of a pair, the most changed first."""
-    return [
-        (f"seed {row['seed']}, change {format_number(row['change'])}{_flips(row)}", str(row["seed"]))
-        for _, row in rows_of(report, pair).iterrows()
-    ]
+    def _pictures(self, report: StudyReport, rows: pd.DataFrame, seed: str) -> Updates:
+        return {self.slide: slide_html(report, rows, seed), self.strip: strip_html(report, rows, seed)}
 
 
 def rows_of(report: StudyReport, pair: str) -> pd.DataFrame:
-    """The seeds of a pair of arms whose pictures are still there, the most changed first."""
+    """The seeds of a pair of arms whose pictures are still there, the most changed first; empty without pairs."""
     frame = _seeds(report)
-    if frame is None:
-        raise KeyError(f"no table {SEEDS!r}")
-    pairs = list(frame[list(_SIDES)].drop_duplicates().itertuples(index=False, name=None))
+    pairs = _pairs(frame)
+    if not pairs:
+        return frame
     first, second = pairs[int(pair)] if pair.isdigit() and int(pair) < len(pairs) else pairs[0]
-    there = frame["first picture"].isin(list(report.stored)) & frame["second picture"].isin(list(report.stored))
+    there = frame[["first picture", "second picture"]].isin(list(report.stored)).all(axis=1)
     return frame[(frame["first"] == first) & (frame["second"] == second) & there]
 
 
-def slide_html(report: StudyReport, pair: str, seed: str) -> str:
+def slide_html(report: StudyReport, rows: pd.DataFrame, seed: str) -> str:
     """The two pictures of a seed over each other, and what the reader sees in each."""
-    rows = rows_of(report, pair)
-    chosen = rows[rows["seed"].astype(str) == str(seed)]
+    chosen = rows[rows["seed"].astype(str) == seed]
     if chosen.empty:
         return render("status", kind="quiet", text="The pictures of this seed are no longer stored.")
     row = chosen.iloc[0]
@@ -134,48 +101,55 @@ def slide_html(report: StudyReport, pair: str, seed: str) -> str:
     prompts = dict.fromkeys(one.row.prompt for one in stored)
     names = ["Prompt of both"] if len(prompts) == 1 else [f"Prompt of {row[side]}" for side in _SIDES]
     facts = {"Seed": str(row["seed"]), "Change": f"{format_number(row['change'])}, one minus the cosine"}
-    seen = [(name, *str(row[name]).split(" → ")) for name in attributes_of(row)]
     return render(
         "pair_slide",
         seed=row["seed"],
         sides=sides,
         small=max(one.row.width for one in stored) < _SMOOTH,
         facts=facts | dict(zip(names, prompts, strict=True)),
-        seen=seen,
+        seen=[(name, *str(row[name]).split(" → ")) for name in _attributes(row)],
     )
 
 
-def strip_html(report: StudyReport, pair: str, seed: str) -> str:
+def strip_html(report: StudyReport, rows: pd.DataFrame, seed: str) -> str:
     """A button for each of the most changed seeds with both pictures, one above the other."""
-    rows = rows_of(report, pair)
+    if rows.empty:
+        return ""
     first, second = (str(rows.iloc[0][side]) for side in _SIDES)
     names = f"“{first}” and “{second}”"
     notes = [n for n in report.results.notes if n.startswith(SEED_GIVES_ANOTHER) and names in n]
-    buttons = [_button(report, row, seed) for _, row in rows.head(IN_STRIP).iterrows()]
+    buttons = [
+        {
+            "seed": row["seed"],
+            "name": f"S{_name(row)[1:]}",
+            "marked": bool(_flips(row)),
+            "pressed": str(row["seed"]) == seed,
+            "pictures": [data_uri(report.stored[row[f"{side} picture"]].path, _SMALL) for side in _SIDES],
+        }
+        for _, row in rows.head(IN_STRIP).iterrows()
+    ]
     more = len(rows) if len(rows) > IN_STRIP else 0
     return render("pair_strip", notes=notes, first=first, second=second, n=IN_STRIP, more=more, buttons=buttons)
 
 
-def _button(report: StudyReport, row: pd.Series[Any], seed: str) -> dict[str, Any]:
-    flips = _flips(row)
-    return {
-        "seed": row["seed"],
-        "name": f"Seed {row['seed']}, change {format_number(row['change'])}{flips}",
-        "marked": bool(flips),
-        "pressed": str(row["seed"]) == str(seed),
-        "pictures": [data_uri(report.stored[row[f"{side} picture"]].path, _SMALL) for side in _SIDES],
-    }
+def _name(row: pd.Series[Any]) -> str:
+    return f"seed {row['seed']}, change {format_number(row['change'])}{_flips(row)}"
 
 
-def attributes_of(row: pd.Series[Any]) -> list[str]:
+def _flips(row: pd.Series[Any]) -> str:
+    changed = [name for name in _attributes(row) if row[name] in ("no → yes", "yes → no")]
+    return "".join(f", {name} {row[name]}" for name in changed)
+
+
+def _attributes(row: pd.Series[Any]) -> list[str]:
     """The columns that hold whether an attribute is seen."""
     return [str(name) for name in row.index if name not in _PLAIN]
 
 
-def _flips(row: pd.Series[Any]) -> str:
-    changed = [name for name in attributes_of(row) if row[name] in ("no → yes", "yes → no")]
-    return "".join(f", {name} {row[name]}" for name in changed)
+def _seeds(report: StudyReport) -> pd.DataFrame:
+    tables = [table.frame for table in report.results.tables if table.key == SEEDS]
+    return tables[0] if tables else pd.DataFrame(columns=list(_PLAIN))
 
 
-def _seeds(report: StudyReport) -> pd.DataFrame | None:
-    return next((table.frame for table in report.results.tables if table.key == SEEDS), None)
+def _pairs(frame: pd.DataFrame) -> list[tuple[str, str]]:
+    return list(frame[list(_SIDES)].drop_duplicates().itertuples(index=False, name=None))

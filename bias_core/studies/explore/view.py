@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from bias_core.studies.explore.report import Clusters, Exploration, ExploredImage
     from bias_core.studies.kit.progress import Progress
-    from bias_core.types import StoredImage
 
 ALL = -1
 _WIDTH, _HEIGHT, _MARGIN = 560.0, 400.0, 34.0
@@ -39,15 +38,18 @@ class GrowingGrid:
         self._n_shown = -1
         self._next = 0.0
 
-    def grown(self, progress: Progress) -> list[StoredImage] | None:
-        """The first of the concept's pictures, or None while they have not grown or were just sent."""
+    def grown(self, progress: Progress) -> list[tuple[str, str]] | None:
+        """The first of the concept's pictures with captions; None while they have not grown or were just sent."""
         drawn = [image for image in progress.images if image.row.group == CONCEPT][:_FIRST_PAGE]
         now = time.monotonic()
         if not drawn or len(drawn) == self._n_shown or now < self._next:
             return None
         self._n_shown = len(drawn)
         self._next = now + max(_SHORTEST_PAUSE, len(drawn) * _PAUSE_PER_PICTURE)
-        return drawn
+        return [
+            (str(image.path), f"Picture {place}" + (" (blocked)" if image.blocked else ""))
+            for place, image in enumerate(drawn, start=1)
+        ]
 
 
 def group_of(seen: Exploration, number: int) -> int | None:
@@ -186,11 +188,6 @@ def _bars(rows: Sequence[dict[str, Any]]) -> StudyFigure:
         data=pd.DataFrame({"name": [r["name"] for r in rows], "value": [r["nearer"] for r in rows]}),
         labels={"y": "cosine to positive − to negative sentence", "null": 0.0},
     )
-
-
-def caption(image: StoredImage, place: int) -> str:
-    """Under a picture of the growing grid."""
-    return f"Picture {place}" + (" (blocked)" if image.blocked else "")
 
 
 def _labels(clusters: Clusters | None) -> dict[int, int]:

@@ -14,8 +14,8 @@ from bias_core.ui import messages
 from bias_core.ui.links import query_of, read_link
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import model_hint
-from bias_core.ui.study import arms_form
 from bias_core.ui.study import form as study_form
+from bias_core.ui.study.arms_form import apart
 from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bias_core.studies.kit.types import Design, StudyReport, StudySettings
     from bias_core.studies.reports.saved import SavedReport
     from bias_core.studies.running.examples import Example
+    from bias_core.ui.study.arms_form import ArmsForm
 
 Updates = dict[Any, Any]
 _STORAGE_SECRET = "t2i-bias-explorer-settings-1"  # what is stored is not secret
@@ -44,8 +45,9 @@ class Opening:
     studies: ClassVar[Sequence[str]]
     designs: Mapping[str, Design]
     form: Mapping[str, Any]
-    arms: arms_form.Parts
+    arms: ArmsForm
     own: Mapping[str, Any]
+    remembered: ClassVar[Sequence[str]]
     parts: dict[str, Any]
 
     def build_memory(self) -> None:
@@ -63,7 +65,7 @@ class Opening:
         shown[self.parts["header"]] = banner + shown[self.parts["header"]]
         what = "an example" if banner else "a run"
         shown[self.parts["status"]] = messages.done_html(f"Opened: {what} of {when(saved.created)}.")
-        above, _ = arms_form.apart(report.settings)
+        above, _ = apart(report.settings)
         if report.design.name in self.designs and not above.images:
             shown |= self.form_of(self.designs[report.design.name], report.settings)
         return shown
@@ -74,7 +76,7 @@ class Opening:
 
     def form_of(self, design: Design, settings: StudySettings) -> Updates:
         """The form for these settings."""
-        above, arms = arms_form.apart(settings)
+        above, arms = apart(settings)
         values = study_form.form_values(design, above)
         hidden = dict.fromkeys(study_form.option_names(self.form), gr.update(visible=False))
         return {self.form[name]: value for name, value in (hidden | values).items()} | {
@@ -82,7 +84,7 @@ class Opening:
             self.form["images"]: None,
             self.form["labels"]: None,
             **({self.parts["use_own"]: False} if self.own else {}),
-            **arms_form.show_arms(self.arms, arms),
+            **self.arms.show(arms),
         }
 
     def filled(self) -> list[Any]:
@@ -116,7 +118,7 @@ class Opening:
 
     def on_remember(self, *values: Any) -> dict[str, Any]:
         """What this browser should know next time."""
-        return dict(zip(study_form.REMEMBERED, values, strict=True))
+        return dict(zip(self.remembered, values, strict=True))
 
     def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
         """Put back what this browser chose last time, or fill in what the address asks for."""
@@ -131,7 +133,7 @@ class Opening:
                 filled |= self.options_of(name, link.values.get("options"))
             condition = self._conditions(model, kept.get("condition", "published"))
             arms = link.values.get("arms", ())
-            shown = arms_form.show_arms(self.arms, arms) if arms else {}
+            shown = self.arms.show(arms) if arms else {}
             return filled | {self.form["condition"]: condition} | shown
         return {self.parts["count"]: ""}
 

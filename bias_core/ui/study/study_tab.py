@@ -6,7 +6,7 @@ A tab is a subclass that says its question, presets and studies, and adds what o
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,9 +25,9 @@ from bias_core.ui.links import address_of
 from bias_core.ui.messages import user_errors
 from bias_core.ui.page import ABSOLUTE_JS
 from bias_core.ui.run_turns import RUN, in_line
-from bias_core.ui.study import arms_form
 from bias_core.ui.study import form as study_form
 from bias_core.ui.study import view as study_html
+from bias_core.ui.study.arms_form import ArmsForm
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.open import Opening, by_name
 from bias_core.ui.study.pictures import build_pictures, show_pictures, wire_pictures
@@ -35,6 +35,8 @@ from bias_core.ui.study.words import headline
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bias_core.services import Services
     from bias_core.studies.kit.progress import Progress
     from bias_core.studies.kit.types import Design, StudyFigure, StudyTable
@@ -64,6 +66,7 @@ class StudyTab(Opening):
     studies : names of its designs, the first one chosen; those of its folder need not be named.
     presets : one click each.
     null_words : heading of the column of null values.
+    remembered : components whose values the browser keeps.
     """
 
     key: ClassVar[str]
@@ -74,6 +77,7 @@ class StudyTab(Opening):
     studies: ClassVar[Sequence[str]] = ()
     presets: ClassVar[Sequence[Preset]] = ()
     null_words: ClassVar[str] = study_html.NULL
+    remembered: ClassVar[Sequence[str]] = study_form.REMEMBERED
 
     def __init__(self, services: Services) -> None:
         self.services = services
@@ -117,6 +121,26 @@ class StudyTab(Opening):
 
     def wire_extra(self) -> None:
         """Events of these components."""
+
+    def growing(self) -> Callable[[Progress], Updates]:
+        """For one run: what each step shows beside its progress."""
+        return lambda _step: {}
+
+    def ended(self, visitor: Visitor) -> Updates:  # noqa: ARG002
+        """What changes beside the report when a run ended."""
+        return {}
+
+    def done(self, report: StudyReport) -> Updates:
+        """The report of a run that ended here."""
+        return self.finished(report)
+
+    def report_before(self, values: Sequence[Any]) -> StudyReport | None:  # noqa: ARG002
+        """What is shown again where a run has no report; ``values`` are of :meth:`inputs`."""
+        return None
+
+    def picture_html(self, report: StudyReport, row: pd.Series[Any]) -> str:  # noqa: ARG002
+        """One picture large in the tab's own way; "" for the usual way."""
+        return ""
 
     def headline(self, report: StudyReport) -> str:
         """One sentence on what was found."""
@@ -163,7 +187,7 @@ class StudyTab(Opening):
                 )
                 self.own = self.build_own()
         study_form.build_more(self.key, self.form, list(self.designs.values()), self.services)
-        self.arms = arms_form.build_arms(self.key, self.services)
+        self.arms = ArmsForm(self.key, self.services)
         with gr.Row(elem_classes="tools"):
             self.parts["run"] = gr.Button(
                 "Run and measure", variant="primary", elem_id=f"{self.key}-run", scale=0, min_width=200
@@ -204,29 +228,38 @@ class StudyTab(Opening):
         return [*(self.parts[n] for n in SHOWN), *self.pictures.outputs(), *self.extra.values()]
 
     def _wire(self, demo: gr.Blocks) -> None:
-        parts, form = self.parts, self.form
+        parts = self.parts
         self._wire_run(parts["run"].click)
         if parts["chips"]:
             self._wire_run(self.on_any("click", parts["chips"], self.on_preset, None, self.filled()).then)
         parts["stop"].click(self.on_stop, parts["visitor"], parts["status"], queue=False, **QUIET)
+        self.wire_form()
+        self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")))
+        remembered = [self.form[name] for name in self.remembered]
+        self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], queue=False)
+        demo.load(self.on_load, parts["remembered"], self.linked(), **QUIET)
+        parts["link"].change(None, parts["link"], parts["link"], js=ABSOLUTE_JS, **QUIET)
+        wire_pictures(self.pictures, self.picture_html)
+        self.arms.wire(self.form["model"])
+        self.wire_examples()
+        self._wire_own()
+        self.wire_extra()
+
+    def wire_form(self) -> None:
+        """What changes the form itself."""
+        parts, form = self.parts, self.form
         options = [form[name] for name in study_form.option_names(form)]
         changed = [*options, form["steps"], form["guidance"]]
         form["study"].input(self.on_study, form["study"], changed, **QUIET)
         form["model"].input(self.on_model, form["model"], self.suited(), **QUIET)
         counted = [*(form[name] for name in ("study", "percent")), *self.inputs()[len(study_form.FIELDS) :]]
         self.on_any("change", counted, self.on_count, self.inputs(), parts["count"])
-        self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")))
-        remembered = [form[name] for name in study_form.REMEMBERED]
-        self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], queue=False)
-        linked = [*options, *(form[name] for name in study_form.LINKED if form[name] not in remembered)]
-        linked += self.arms.outputs()
-        demo.load(self.on_load, parts["remembered"], [*remembered, *linked, parts["count"]], **QUIET)
-        parts["link"].change(None, parts["link"], parts["link"], js=ABSOLUTE_JS, **QUIET)
-        wire_pictures(self.pictures)
-        arms_form.wire_arms(self.arms, self.services, form["model"])
-        self.wire_examples()
-        self._wire_own()
-        self.wire_extra()
+
+    def linked(self) -> list[Any]:
+        """Everything that :meth:`on_load` changes."""
+        options = [self.form[name] for name in study_form.option_names(self.form)]
+        fields = [self.form[name] for name in dict.fromkeys((*self.remembered, *study_form.LINKED))]
+        return [*fields, *options, *self.arms.outputs(), self.parts["count"]]
 
     def on_any(self, event: str, components: Sequence[Any], fn: Any, inputs: Any, outputs: Any, **options: Any) -> Any:
         """One quiet listener for an event of several components; the page starts faster than with many."""
@@ -293,23 +326,33 @@ class StudyTab(Opening):
         with user_errors() as problem:
             self.check_number(values)
             steps = in_line(self.services, visitor, lambda: self.steps(visitor, values), self.key)
-            yield from self.following(visitor, steps)
+            yield from self.following(visitor, steps, last=self.report_before(values))
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
 
-    def following(self, _visitor: Visitor, steps: Generator[Progress, None, Any], note: str = "") -> Iterator[Updates]:
-        """A run on its way, with a note below, and then its report."""
+    def following(
+        self,
+        visitor: Visitor,
+        steps: Generator[Progress, None, Any],
+        note: str = "",
+        *,
+        last: StudyReport | None = None,
+        show: Callable[[StudyReport], Updates] | None = None,
+    ) -> Iterator[Updates]:
+        """A run on its way, with a note below, and then its report; without one, the ``last`` comes back."""
         found: list[StudyReport] = []
-        pace = messages.Pace()
-        yield self._buttons(running=True) | {self.parts["status"]: note or messages.LOADING}
+        pace, growing, status = messages.Pace(), self.growing(), self.parts["status"]
+        yield self._buttons(running=True) | {status: note or messages.LOADING}
         with user_errors() as problem:
             for step in followed(steps, found):
                 if pace.is_due():
-                    yield {self.parts["status"]: messages.progress_html(step) + note}
+                    yield {status: messages.progress_html(step) + note} | growing(step)
+        ended = self._buttons(running=False) | self.ended(visitor)
         if found:
-            yield self.finished(found[0])
+            yield ended | (show or self.done)(found[0])
         else:
-            yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
+            before = {} if last is None else self.finished(last)
+            yield before | ended | {status: messages.error_html(problem.message)}
 
     def on_crash(self) -> Updates:
         """Show that an unforeseen error happened; the log has it."""
