@@ -14,11 +14,20 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command(name="list")
-def list_studies() -> None:
+def list_studies(
+    *, markdown: Annotated[bool, typer.Option("--markdown", help="As the table of docs/studies.md.")] = False
+) -> None:
     """List the studies that come with the program."""
+    import pandas as pd
+
     from bias_core.studies.kit.designs import list_designs
+    from bias_core.studies.reports.table_text import markdown_table
 
     with user_errors():
+        if markdown:
+            rows = [(f"`{d.name}`", d.title, ", ".join(filter(None, (d.reference, d.where)))) for d in list_designs()]
+            typer.echo(markdown_table(pd.DataFrame(rows, columns=["study", "what it asks", "redraws"])))
+            return
         table = Table("study", "what it asks", "paper", "redraws")
         for design in list_designs():
             table.add_row(design.name, design.title, design.reference, design.where)

@@ -113,7 +113,8 @@ def _load(path: Path) -> Design:
     values = {"name": path.stem} | values
     data = values.get("data", {})
     if isinstance(data, str):
-        values["data"] = _read((path.parent if (path.parent / data).is_file() else STUDY_DATA) / data)
+        places = (path.parent / data, path.parent.parent / data, STUDY_DATA / data)
+        values["data"] = _read(next((place for place in places if place.is_file()), places[-1]))
     known = {f.name for f in fields(Design)}
     missing = {f.name for f in fields(Design) if f.name in _REQUIRED} - set(values)
     if wrong := sorted(set(values) - known):

@@ -1,0 +1,127 @@
+"""A study is one folder: one that is copied into the tree is found at every door, and nothing else changes."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLDER = {
+    "__init__.py": '"""Who wears a hat."""\n',
+    "designs/hats.yaml": (
+        "title: Hats\nkind: hats\nreference: dehdashtian2025oasis\nwhere: nothing\nsummary: Who is drawn with a hat?\n"
+        "data: words.yaml\nimages_per_prompt: 4\n"
+    ),
+    "words.yaml": "people: [baker, nurse]\n",
+    "study.py": '''
+"""The share of pictures with a hat."""
+from bias_core.studies.kit.kind import Program
+from bias_core.studies.kit.rows import scaled
+from bias_core.studies.kit.setting_fields import Options, setting, settings_class
+from bias_core.studies.kit.types import Finding, Results, Shot
+from bias_core.stats.effects import wilson_interval
+
+
+@settings_class(frozen=True, kw_only=True)
+class HatOptions(Options):
+    """What may be asked."""
+
+    least: float = setting(0.0, "Least nearness", "From where a picture counts as one of a hat", ge=0, le=1)
+
+
+def shots(design, settings):
+    n = scaled(design.images_per_prompt, settings.scale)
+    return [Shot(prompt=f"a photo of a {one}", n=n, group=one, facts={"who": one}) for one in design.data["people"]]
+
+
+def measure(design, settings, data):
+    rows = yield from data.embed(data.frame)
+    share = wilson_interval(1, len(rows), confidence=settings.confidence)
+    finding = Finding(key="hats", title="Pictures with a hat", metric="attribute_prevalence", estimate=share)
+    return Results(findings=(finding,))
+
+
+PROGRAMS = {"hats": Program(shots=shots, measure=measure, options=HatOptions)}
+''',
+}
+TAB = '''
+"""The tab of hats."""
+from typing import ClassVar
+
+from bias_core.studies.hats.view import headline
+from bias_core.ui.study.study_tab import StudyTab
+
+
+class HatsTab(StudyTab):
+    """Hats."""
+
+    key: ClassVar = "hats"
+    title: ClassVar = "Hats"
+    place: ClassVar = 35
+    question: ClassVar = "Who wears a hat?"
+
+    def headline(self, report):
+        return headline(report)
+'''
+VIEW = '''
+"""What the tab shows."""
+
+
+def headline(report):
+    return f"{report.n_images} hats looked at."
+'''
+DOORS = """
+import json, sys
+from typer.testing import CliRunner
+from bias_core.app.build import TABS, build_app
+from bias_core.app.api_studies import StudyTools
+from bias_core.cli import app
+from bias_core.services import Services
+from bias_core.settings import Settings
+
+def told(*words):
+    result = CliRunner().invoke(app, words, env={"COLUMNS": "200", "BIAS_DATA_DIR": sys.argv[1]})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+services = Services(Settings(data_dir=sys.argv[1]))
+report = StudyTools(services).run_study("hats", scale=0.5, options=["least=0.1"])
+page = build_app(services).get_config_file()
+print(json.dumps({
+    "list": told("study", "list"),
+    "show": told("study", "show", "hats"),
+    "run": told("study", "run", "hats", "--scale", "0.5", "--option", "least=0.2"),
+    "docs": told("study", "list", "--markdown"),
+    "api": [one for one in StudyTools(services).list_studies() if one["name"] == "hats"],
+    "report": report,
+    "tabs": [[tab.key, tab.title, list(tab.studies)] for tab in TABS if getattr(tab, "studies", ())],
+    "page": [one["props"].get("label") for one in page["components"] if one["type"] == "tabitem"],
+}))
+"""
+
+
+def test_a_study_folder_that_is_copied_in_is_found_at_every_door(tmp_path):
+    shutil.copytree(ROOT / "bias_core", tmp_path / "bias_core", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("assets", "refs.bib", "docs", "README.md"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    plain = {name: text.replace("hats", "caps").replace("Hats", "Caps") for name, text in FOLDER.items()}
+    for study, files in {"hats": FOLDER | {"tab.py": TAB, "view.py": VIEW}, "caps": plain}.items():
+        for name, text in files.items():
+            path = tmp_path / "bias_core" / "studies" / study / name.replace("hats", study)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-c", DOORS, str(tmp_path / "data")], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    doors = json.loads(done.stdout.splitlines()[-1])
+    assert "hats" in doors["list"]
+    assert "least=0" in doors["show"]
+    assert "Pictures with a hat" in doors["run"]
+    assert "| `hats` | Hats | dehdashtian2025oasis, nothing |" in doors["docs"]
+    assert [one["pictures_at_full_size"] for one in doors["api"]] == [8]
+    assert doors["report"]["n_images"] == 4
+    assert ["hats", "Hats", ["hats"]] in doors["tabs"]
+    assert ["caps", "Caps", ["caps"]] in doors["tabs"]  # which has no tab of its own
+    assert {"Hats", "Caps"} <= set(doors["page"])
