@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from bias_core.engine.rates import Cost
     from bias_core.services import Services
+    from bias_core.studies.kit.kind import StudyPlan
     from bias_core.studies.kit.progress import Progress
     from bias_core.studies.kit.types import Design, StudySettings
-    from bias_core.studies.running.plan import StudyPlan
 
 T = TypeVar("T")
 
@@ -175,7 +175,7 @@ def _settings(
 
 def _find_rates(plans: Sequence[StudyPlan], services: Services) -> None:
     """Draw a first batch where nobody knows how long a picture takes."""
-    from bias_core.studies.running.estimates import study_cost, warm_up
+    from bias_core.studies.running.size import study_cost, warm_up
 
     for plan in plans:
         if math.isnan(study_cost(plan, services).seconds):
@@ -185,8 +185,8 @@ def _find_rates(plans: Sequence[StudyPlan], services: Services) -> None:
 def _show_costs(plans: Sequence[StudyPlan], services: Services) -> bool:
     """The table of costs; whether the user should think about it."""
     from bias_core.engine.rates import free_bytes
-    from bias_core.studies.running.arm_runs import plan_notes
-    from bias_core.studies.running.estimates import study_cost
+    from bias_core.studies.running.run import plan_notes
+    from bias_core.studies.running.size import study_cost
 
     costs = [study_cost(plan, services) for plan in plans]
     table = Table("model", "condition", "pictures", "exist", "to draw", "time", "disk")

@@ -10,8 +10,8 @@ from scipy import stats
 
 from bias_core.metrics.paired_prevalence import stereotype_difference_test
 from bias_core.stats.intervals import wilson_interval
-from bias_core.studies.arms.statistics import difference, number_at, ranks
-from bias_core.studies.arms.values import Values, apart_values, mean_sample, paired_values
+from bias_core.studies.arms.samples import Values, mean_sample
+from bias_core.studies.arms.statistics import apart_values, difference, number_at, paired_values, ranks
 from bias_core.studies.kit.types import Sample
 from bias_core.types import ReaderErrors
 

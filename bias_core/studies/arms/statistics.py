@@ -14,9 +14,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from bias_core.metrics.paired_prevalence import PairedTest
-from bias_core.stats.intervals import percent
-from bias_core.studies.arms.values import N_RESAMPLES, ROUNDING, Values, alike, apart_values, nothing, paired_values
+from bias_core.errors import InvalidInput
+from bias_core.metrics.paired_prevalence import (
+    PairedTest,
+    corrected_difference,
+    excess_interval,
+    prevalence_difference_test,
+    stereotype_difference_test,
+    swap_p_value,
+)
+from bias_core.stats.intervals import mean_interval, percent
+from bias_core.stats.permutation import permutation_test
+from bias_core.studies.arms.samples import Values
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
@@ -29,10 +38,13 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Places = NDArray[np.int_]
 
+N_RESAMPLES = 999
+ROUNDING = 1e-12
 N_SUBSAMPLES = 200
-_LARGEST_BLOCK = 2_000_000  # numbers held at once by a resampling loop
 _FEWEST_RESAMPLES = N_RESAMPLES // 2
-ONE_UNIT = "the arms share one picture only: at least two are needed"
+_LARGEST_BLOCK = 2_000_000  # numbers held at once by a resampling loop
+_MOST_EXACT = 12  # units, all of whose 2^n swaps are looked at
+_NOTHING_VARIES = "no picture differs, so there is no interval"
 
 
 def difference(
@@ -51,48 +63,164 @@ def difference(
     first, second : the numbers whose difference it is.
     paired : whether the arms share units.
     """
-    rng = np.random.default_rng(seed)
+    rng, sides = np.random.default_rng(seed), (first, second)
     paired, places = common_places(first, second)
-    sizes = [len(at) for at in places]
-    if min(sizes) < 2:
-        note = ONE_UNIT if paired else "an arm has fewer than two pictures that can be compared"
-        return nothing(min(sizes), note), math.nan, math.nan, paired
+    least = min(map(len, places))
+    if least < 2:
+        note = "the arms share one picture only: at least two are needed"
+        note = note if paired else "an arm has fewer than two pictures that can be compared"
+        return nothing(least, note), math.nan, math.nan, paired
     if paired and first.test is not None and first.test is second.test:
-        test = first.test(first, second, places[0], places[1], confidence, seed)
-        one, other = (number(s, at) for s, at in zip((first, second), places, strict=True))
-        return test, one, other, paired
-    if isinstance(first.data, Values) and isinstance(second.data, Values):
-        sides, note = alike(first.data.at(places[0]), second.data.at(places[1]))
-        compare = paired_values if paired else apart_values
-        test = compare(*sides, confidence, rng)
-        if note:
-            test = replace(test, estimate=replace(test.estimate, note=note))
-        one, other = (float(side.of_mean(side.each.mean())) for side in sides)
-        return test, one, other, paired
-    n = min(sizes) if depends_on_n else 0
-    numbers = [number_at(s, at, n or len(at), rng) for s, at in zip((first, second), places, strict=True)]
-    drawn = _resampled((first, second), places, n, rng)
-    return _normal_test(numbers, drawn, min(sizes), paired, confidence), numbers[0], numbers[1], paired
+        numbers = [float(side.statistic(at)) for side, at in zip(sides, places, strict=True)]
+        test = first.test(first, second, *places, confidence, seed)
+    elif isinstance(first.data, Values) and isinstance(second.data, Values):
+        held = [replace(side.data, each=side.data.each[at]) for side, at in zip(sides, places, strict=True)]
+        note = ""
+        if first.data.errors != second.data.errors:
+            held = [replace(values, errors=None) for values in held]
+            note = "as read: the reader's errors are known for one arm only, or differ"
+        test = (paired_values if paired else apart_values)(held[0], held[1], confidence, rng)
+        test = replace(test, estimate=replace(test.estimate, note=note)) if note else test
+        numbers = [float(values.of_mean(values.each.mean())) for values in held]
+    else:
+        n = least if depends_on_n else 0
+        numbers = [number_at(side, at, n or len(at), rng) for side, at in zip(sides, places, strict=True)]
+        test = _normal_test(numbers, _resampled(sides, places, n, rng), least, paired, confidence)
+    return test, numbers[0], numbers[1], paired
+
+
+def paired_values(first: Values, second: Values, confidence: float, rng: np.random.Generator) -> PairedTest:
+    """Entry i of both is of one seed: McNemar's test for a share, else the pictures of a seed swapped."""
+    if first.reference is not None:
+        return stereotype_difference_test(
+            first.each - 0.5, second.each - 0.5, first.reference, errors=first.errors, confidence=confidence, rng=rng
+        )
+    if _are_shares(first, second):
+        share_test = prevalence_difference_test(first.each - 0.5, second.each - 0.5, confidence=confidence)
+        return _corrected(share_test, first, confidence)
+    n, gain = len(first.each), second.each - first.each
+    estimate = replace(mean_interval(gain, confidence=confidence, null_value=0.0), n=n)
+    if not np.abs(gain).max() > ROUNDING:
+        return nothing(n, _NOTHING_VARIES, estimate.value)
+    signs = rng.choice((-1.0, 1.0), size=(N_RESAMPLES, n))
+    p_value = _exact_sign_flip(gain) if n <= _MOST_EXACT else swap_p_value(estimate.value, signs @ gain / n)
+    return PairedTest(estimate=estimate, p_value=p_value, test="images of each seed swapped at random")
+
+
+def _exact_sign_flip(gain: Floats) -> float:
+    """Share of all ways to swap the pairs that give a mean at least as far from 0, the observed one too."""
+    signs = 1.0 - 2.0 * (np.arange(2 ** len(gain))[:, None] >> np.arange(len(gain)) & 1)
+    return float((np.abs(signs @ gain) >= abs(gain.sum()) - ROUNDING).mean())
+
+
+def apart_values(first: Values, second: Values, confidence: float, rng: np.random.Generator) -> PairedTest:
+    """The same of two arms that share no seed."""
+    if first.reference is not None:
+        return _shuffled_values(first, second, confidence, rng)
+    x, y = first.each, second.each
+    if _are_shares(first, second):
+        return _corrected(_two_shares(x, y, confidence), first, confidence)
+    estimate = replace(mean_interval(y, x, confidence=confidence, null_value=0.0), n=min(len(x), len(y)))
+    try:
+        p_value = permutation_test(y, x, n_permutations=N_RESAMPLES, rng=rng).p_value
+    except InvalidInput:  # all values are equal
+        return nothing(estimate.n, _NOTHING_VARIES, estimate.value)
+    return PairedTest(estimate=estimate, p_value=p_value, test="permutation of the pictures of both arms")
+
+
+def _are_shares(*sides: Values) -> bool:
+    return all(np.isin(side.each, (0.0, 1.0)).all() for side in sides)
+
+
+def _two_shares(x: Floats, y: Floats, confidence: float) -> PairedTest:
+    """Newcombe's interval and Fisher's exact test."""
+    from statsmodels.stats.proportion import confint_proportions_2indep
+
+    (k1, n1), (k2, n2) = ((int(v.sum()), len(v)) for v in (x, y))
+    low, high = confint_proportions_2indep(k2, n2, k1, n1, method="newcomb", alpha=1 - confidence)
+    value = float(y.mean() - x.mean())
+    estimate = Estimate(
+        value=value,
+        low=min(float(low), value),
+        high=max(float(high), value),
+        n=min(n1, n2),
+        null_value=0.0,
+        method=f"Newcombe {percent(confidence)}",
+    )
+    p_value = float(stats.fisher_exact([[k1, n1 - k1], [k2, n2 - k2]]).pvalue)
+    return PairedTest(estimate=estimate, p_value=min(1.0, p_value), test="Fisher, exact")
+
+
+def _shuffled_values(first: Values, second: Values, confidence: float, rng: np.random.Generator) -> PairedTest:
+    """Of a function of the mean: each arm resampled, and p from shuffling the pictures of both."""
+    n = len(first.each)
+    value = float(second.of_mean(second.each.mean()) - first.of_mean(first.each.mean()))
+
+    def drawn_of(side: Values) -> Floats:
+        means = [rng.choice(side.each, len(side.each)).mean() for _ in range(N_RESAMPLES)]
+        return np.asarray(side.of_mean(np.array(means)))
+
+    drawn = drawn_of(second) - drawn_of(first)
+    pooled = np.concatenate([first.each, second.each])
+    shuffled = rng.permuted(np.tile(pooled, (N_RESAMPLES, 1)), axis=1)
+    mixed = second.of_mean(shuffled[:, n:].mean(axis=1)) - first.of_mean(shuffled[:, :n].mean(axis=1))
+    least = min(n, len(second.each))
+    if not (np.ptp(drawn) or np.ptp(mixed)):
+        return nothing(least, "neither arm comes near P*", value)
+    return PairedTest(
+        estimate=excess_interval(value, drawn, n=least, confidence=confidence),
+        p_value=swap_p_value(value, mixed),
+        test="permutation of the pictures of both arms",
+    )
+
+
+def _corrected(test: PairedTest, values: Values, confidence: float) -> PairedTest:
+    if values.errors is None:
+        return test
+    return replace(test, estimate=corrected_difference(test.estimate, values.errors, confidence=confidence))
+
+
+def nothing(n: int, note: str, value: float = math.nan) -> PairedTest:
+    """No test, and why; a difference that is known is kept."""
+    empty = Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=0.0, note=note)
+    return PairedTest(estimate=empty, p_value=math.nan, test="")
+
+
+def _normal_test(numbers: Sequence[float], drawn: Floats, n: int, paired: bool, confidence: float) -> PairedTest:
+    differences = drawn[:, 1] - drawn[:, 0]
+    differences = differences[np.isfinite(differences)]
+    value = numbers[1] - numbers[0]
+    if math.isnan(value) or len(differences) < _FEWEST_RESAMPLES:
+        return nothing(n, "the number is undefined in an arm, or in most resamples of it")
+    error = float(differences.std(ddof=1)) * math.sqrt(n / (n - 1))
+    if error <= ROUNDING:
+        return nothing(n, "every resample gives the same difference, so there is no interval", value)
+    reach = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
+    how = "shared seeds resampled" if paired else "each arm resampled on its own"
+    estimate = Estimate(
+        value=value,
+        low=value - reach,
+        high=value + reach,
+        n=n,
+        null_value=0.0,
+        method=f"bootstrap SE, t, {percent(confidence)}, {how}",
+    )
+    p_value = float(2 * stats.t.sf(abs(value) / error, n - 1))
+    return PairedTest(estimate=estimate, p_value=p_value, test=f"bootstrap t, {how}")
 
 
 def common_places(first: Sample, second: Sample) -> tuple[bool, tuple[Places, Places]]:
     """Whether two arms share units, and the places of those; where they share none, all places of both."""
-    places = places_together([first, second])
-    return not set(first.units).isdisjoint(second.units), (places[0], places[1])
-
-
-def number(sample: Sample, places: Places) -> float:
-    """The number of some units."""
-    return float(sample.statistic(places))
+    one, other = places_together([first, second])
+    return not set(first.units).isdisjoint(second.units), (one, other)
 
 
 def number_at(sample: Sample, places: Places, n: int, rng: np.random.Generator) -> float:
     """The number at ``n`` of these units: its average over subsamples without replacement."""
     if n >= len(places):
-        return number(sample, places)
+        return float(sample.statistic(places))
     subsets = rng.permuted(np.tile(places, (N_SUBSAMPLES, 1)), axis=1)[:, :n]
-    values = _numbers(sample, subsets)
-    return float(values.mean())
+    return float(_numbers(sample, subsets).mean())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,36 +284,31 @@ def numbers_together(samples: Sequence[Sample], *, depends_on_n: bool = False, s
 
 def ranks_of(numbers: Numbers, *, confidence: float = 0.95) -> tuple[Rank, ...]:
     """Ranks of the arms, 1 for the largest number; nan where a number is undefined."""
-    values, drawn = numbers.values, numbers.drawn
+    values = numbers.values
     observed = low = high = np.full(len(values), math.nan)
     if np.isfinite(values).all() and min(numbers.n) >= 2:
         observed = stats.rankdata(-values.round(12))
-    if len(drawn) >= _FEWEST_RESAMPLES:
-        resampled = stats.rankdata(-drawn.round(12), axis=1)
+    if len(numbers.drawn) >= _FEWEST_RESAMPLES:
+        resampled = stats.rankdata(-numbers.drawn.round(12), axis=1)
         ends = [(1 - confidence) / 2, (1 + confidence) / 2]
         low, high = np.quantile(resampled, ends, axis=0, method="closest_observation")
+    lines = zip(values, observed, np.minimum(low, observed), np.maximum(high, observed), numbers.n, strict=True)
     return tuple(
-        Rank(
-            value=float(values[i]),
-            rank=float(observed[i]),
-            low=float(np.minimum(low[i], observed[i])),
-            high=float(np.maximum(high[i], observed[i])),
-            n=numbers.n[i],
-        )
-        for i in range(len(values))
+        Rank(value=float(value), rank=float(rank), low=float(least), high=float(most), n=n)
+        for value, rank, least, most, n in lines
     )
 
 
 def places_together(samples: Sequence[Sample]) -> list[Places]:
     """Of every arm the places that are compared: the units that all arms have with which it shares any."""
-    found: list[Places] = []
+    places: list[Places] = []
     for sample in samples:
         kin = [other for other in samples if not set(sample.units).isdisjoint(other.units)]
         shared = set(sample.units).intersection(*(other.units for other in kin))
         place = {unit: i for i, unit in enumerate(sample.units)}
         in_order = kin[0].units if kin else ()  # the same for all of them
-        found.append(np.array([place[unit] for unit in in_order if unit in shared], dtype=int))
-    return found
+        places.append(np.array([place[unit] for unit in in_order if unit in shared], dtype=int))
+    return places
 
 
 def _resampled(samples: Sequence[Sample], places: Sequence[Places], n: int, rng: np.random.Generator) -> Floats:
@@ -203,30 +326,7 @@ def _resampled(samples: Sequence[Sample], places: Sequence[Places], n: int, rng:
 def _numbers(sample: Sample, places: Places) -> Floats:
     """The number of each row of ``places (k, m)``; nan where it is undefined."""
     if not sample.vectorised:
-        return np.array([number(sample, row) for row in places])
+        return np.array([float(sample.statistic(row)) for row in places])
     block = max(1, _LARGEST_BLOCK // places.shape[1])
     parts = [sample.statistic(places[i : i + block]) for i in range(0, len(places), block)]
     return np.concatenate([np.asarray(part, dtype=float) for part in parts])
-
-
-def _normal_test(numbers: Sequence[float], drawn: Floats, n: int, paired: bool, confidence: float) -> PairedTest:
-    differences = drawn[:, 1] - drawn[:, 0]
-    differences = differences[np.isfinite(differences)]
-    value = numbers[1] - numbers[0]
-    if math.isnan(value) or len(differences) < _FEWEST_RESAMPLES:
-        return nothing(n, "the number is undefined in an arm, or in most resamples of it")
-    error = float(differences.std(ddof=1)) * math.sqrt(n / (n - 1))
-    if error <= ROUNDING:
-        return nothing(n, "every resample gives the same difference, so there is no interval", value)
-    reach = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
-    how = "shared seeds resampled" if paired else "each arm resampled on its own"
-    estimate = Estimate(
-        value=value,
-        low=value - reach,
-        high=value + reach,
-        n=n,
-        null_value=0.0,
-        method=f"bootstrap SE, t, {percent(confidence)}, {how}",
-    )
-    p_value = float(2 * stats.t.sf(abs(value) / error, n - 1))
-    return PairedTest(estimate=estimate, p_value=p_value, test=f"bootstrap t, {how}")

@@ -16,7 +16,7 @@ from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.stats.effects import benjamini_hochberg, mean_interval, permutation_test
 from bias_core.studies.arms.samples import counted_sample
-from bias_core.studies.arms.values import ROUNDING, nothing
+from bias_core.studies.arms.statistics import ROUNDING, nothing
 from bias_core.studies.association.arms import compare_tests
 from bias_core.studies.association.sets import SIDES, influence_figure, influence_table, leave_out, sets_of
 from bias_core.studies.kit.designs import find_design

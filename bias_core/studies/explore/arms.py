@@ -17,8 +17,8 @@ from bias_core.metrics.paired_association import Neutral, association_difference
 from bias_core.metrics.paired_prevalence import PairedTest, corrected_difference, prevalence_difference_test
 from bias_core.metrics.paired_variety import picture_change_estimate, variety_difference_tests
 from bias_core.studies.arms.results import summary
+from bias_core.studies.arms.samples import mean_sample
 from bias_core.studies.arms.statistics import common_places
-from bias_core.studies.arms.values import mean_sample
 from bias_core.studies.explore.results import KINDS
 from bias_core.studies.kit.types import Finding, Results, Sample, StudyFigure, StudyTable
 from bias_core.studies.reports.number_text import format_number

@@ -17,8 +17,7 @@ from bias_core.metrics.composite_association import (
     mean_over_encoders,
 )
 from bias_core.prompts import fill_template
-from bias_core.studies.arms.samples import lean_sample
-from bias_core.studies.arms.values import mean_sample
+from bias_core.studies.arms.samples import lean_sample, mean_sample
 from bias_core.studies.internal.arms import compare_internal_bias
 from bias_core.studies.internal.report import GROUPS, MEN, UNASSIGNED, Target, members_of, report_of
 from bias_core.studies.kit.designs import find_design

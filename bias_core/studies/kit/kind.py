@@ -1,4 +1,4 @@
-"""What a kind of study does: lay out the pictures, then measure them."""
+"""What a kind of study does: lay out the pictures, then measure them; and the plan of one run of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bias_core.studies.kit.data import ReadAhead, embed_ahead
+from bias_core.studies.kit.data import ReadAhead, StudyData, embed_ahead
 from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.setting_fields import Options
@@ -15,8 +15,9 @@ from bias_core.studies.kit.types import ArmReport, Design, Results, Shot, StudyR
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bias_core.store.manifests import Manifest
+    from bias_core.studies.kit.rows import Rows
     from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.data import StudyData
 
 Measuring = Generator[Progress, None, Results]
 
@@ -48,12 +49,12 @@ class Program:
     compare : the paper's own tables and figures over the arms of a run, beside those that every study has;
         None where it has none.
     title : of a run with these settings.
+    values : what a report of this kind says as JSON values beside what every report says.
+    measures_when_stopped : whether what is finished when a run is stopped is measured.
     command : the words of its own command line that stand for options and model; None where it is started by
         ``study run`` as the others.
     old_settings : reads the settings of runs that older versions kept as another study, by that study's name.
     old_report : reads the reports of these, whose classes are no more.
-    values : what a report of this kind says as JSON values beside what every report says.
-    measures_when_stopped : whether what is finished when a run is stopped is measured.
     """
 
     shots: Callable[[Design, StudySettings], list[Shot]]
@@ -69,8 +70,36 @@ class Program:
     rescore: Callable[[Design, StudySettings, pd.DataFrame, Sequence[StudyTable]], Results] | None = None
     compare: Callable[[Design, StudySettings, Sequence[ArmReport]], Results] | None = None
     title: Callable[[Design, StudySettings], str] = lambda design, _settings: design.title
+    values: Callable[[StudyReport], Mapping[str, Any]] = lambda _report: {}
+    measures_when_stopped: bool = False
     command: Callable[[StudySettings], Sequence[str]] | None = None
     old_settings: Mapping[str, Callable[[Mapping[str, Any]], StudySettings]] = field(default_factory=dict)
     old_report: Callable[[Any], StudyReport] | None = None
-    values: Callable[[StudyReport], Mapping[str, Any]] = lambda _report: {}
-    measures_when_stopped: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPlan:
+    """What a study would draw, found out without drawing.
+
+    Attributes
+    ----------
+    settings : with the design's options filled in.
+    rows, shots : where the pictures come from, and which; of several arms, those of the first.
+    manifest : with one row per picture; not yet saved.
+    warning : what the report must say first, "" for nothing.
+    arms : the plans of several arms, whose manifests are parts of this one; empty for a run of one arm.
+    """
+
+    design: Design
+    settings: StudySettings
+    program: Program
+    rows: Rows
+    shots: list[Shot]
+    manifest: Manifest
+    warning: str = ""
+    arms: tuple[StudyPlan, ...] = ()
+
+    @property
+    def each(self) -> tuple[StudyPlan, ...]:
+        """The plan of every arm; of a run of one arm, this one."""
+        return self.arms or (self,)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
     from bias_core.types import StoredImage
+
+S = TypeVar("S")
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,8 +24,20 @@ class Progress:
     ``images`` are the finished pictures in the order in which they were planned, while pictures are drawn.
     """
 
-    done: int
-    total: int
-    seconds_left: float
     message: str
+    done: int = 0
+    total: int = 0
+    seconds_left: float = math.nan
     images: tuple[StoredImage, ...] = ()
+
+
+def mapped(steps: Generator[S, None, R], change: Callable[[S], T]) -> Generator[T, None, R]:
+    """The steps of a run, each changed; what the run returns is returned, and it ends with its reader."""
+    with closing(steps):
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            yield change(step)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.prompts import fill_template
-from bias_core.studies.arms.values import mean_sample
+from bias_core.studies.arms.samples import mean_sample
 from bias_core.studies.kit.attribute_scores import AttributeScore, read_sentences, score_attributes
 from bias_core.studies.kit.own_words import settings_with
 from bias_core.studies.kit.paper_data import read_table

@@ -13,9 +13,9 @@ from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from bias_core.studies.running.plan import StudyPlan
+    from bias_core.studies.kit.kind import StudyPlan
 
 MOST_ARMS = 8
 SEPARATOR = "|"
@@ -23,14 +23,11 @@ ESCAPED = r"\|"  # one that belongs to a prompt
 ARM_WORDS = {name: one.key for name, one in settings_of(Arm).items()}
 """Fields of an arm and what they are called in ``--arm``."""
 _LONGEST_NAME = 40
-_IN_WORDS = {"guidance_scale": "guidance", "num_inference_steps": "steps"}
 
 
 def each_arm(settings: StudySettings) -> tuple[StudySettings, ...]:
     """The settings of every arm, each as if it were run alone; of a run without arms, its own.
 
-    Examples
-    --------
     >>> [one.condition for one in each_arm(StudySettings(arms=(Arm(condition="fair"), Arm())))]
     ['fair', 'published']
     """
@@ -38,10 +35,8 @@ def each_arm(settings: StudySettings) -> tuple[StudySettings, ...]:
 
 
 def _alone(settings: StudySettings, arm: Arm) -> StudySettings:
-    own = {name: value for name, value in asdict(arm).items() if value is not None}
-    template = own.pop("template", "")
-    del own["name"]
-    return replace(settings, **own, arms=(Arm(template=template),) if template else ())
+    own = {name: value for name, value in asdict(arm).items() if value is not None and name not in ("name", "template")}
+    return replace(settings, **own, arms=(Arm(template=arm.template),) if arm.template else ())
 
 
 def check_arms(settings: StudySettings) -> StudySettings:
@@ -88,22 +83,19 @@ def check_arms_differ(plans: Sequence[StudyPlan], names: Sequence[str]) -> None:
 def arm_names(settings: StudySettings) -> tuple[str, ...]:
     """The arms' own names, or what makes each differ from the others.
 
-    Raises
-    ------
-    InvalidInput
-        Two arms have the same name, or nothing tells them apart.
+    InvalidInput where two arms have the same name, or nothing tells them apart.
 
-    Examples
-    --------
     >>> arms = Arm(condition="fair"), Arm(), Arm(name="mine", condition="extreme"), Arm(images="pics/old.zip")
     >>> arm_names(StudySettings(arms=arms))
     ('fair', 'published', 'mine', 'old.zip')
     """
     told = [_told(settings, arm) for arm in settings.arms]
     drawn = [values for values in told if not values["images"]]
-    differs = [word for word in ARM_WORDS if len({values[word] for values in drawn}) > 1]
-    differs = differs or ["model", "condition"]
-    names = tuple(arm.name.strip() or _name(values, differs) for arm, values in zip(settings.arms, told, strict=True))
+    differs = [word for word in ARM_WORDS if len({values[word] for values in drawn}) > 1] or ["model", "condition"]
+    names = tuple(
+        arm.name.strip() or values["images"] or ", ".join(filter(None, (values[field] for field in differs)))
+        for arm, values in zip(settings.arms, told, strict=True)
+    )
     if len(set(names)) < len(names):
         raise InvalidInput(f"arms need names that differ, or settings that differ; got {', '.join(names)}")
     return names
@@ -111,28 +103,19 @@ def arm_names(settings: StudySettings) -> tuple[str, ...]:
 
 def _told(settings: StudySettings, arm: Arm) -> dict[str, str]:
     """What an arm asks for, each in words, by the field that says so; pictures brought along say it all."""
-    (one,) = each_arm(replace(settings, arms=(arm,)))
+    one, told = _alone(settings, arm), dict.fromkeys(ARM_WORDS, "")
     if one.images:
-        return dict.fromkeys(ARM_WORDS, "") | {"images": re.split(r"[\\/]", one.images.rstrip("\\/"))[-1]}
-    values = {name: getattr(one, name) for name in ARM_WORDS if name not in ("name", "template")}
-    values |= {"template": arm.template or "", "name": ""}
-    return {name: _in_words(name, values[name]) for name in ARM_WORDS}
-
-
-def _in_words(field: str, value: object) -> str:
-    if field in _IN_WORDS:
-        return f"{_IN_WORDS[field]} {'default' if value is None else format(value, 'g')}"
-    if field == "negative_prompt":
-        return f"without “{_short(str(value))}”" if value else "no negative prompt"
-    if field == "template":
-        return _short(str(value)) if value else "plain prompts"
-    return _short(str(value))
-
-
-def _name(told: Mapping[str, str], differs: Sequence[str]) -> str:
-    if told["images"]:
-        return told["images"]
-    return ", ".join(filter(None, (told[field] for field in differs)))
+        return told | {"images": re.split(r"[\\/]", one.images.rstrip("\\/"))[-1]}
+    guidance, steps = one.guidance_scale, one.num_inference_steps
+    negative, template = _short(one.negative_prompt), _short(arm.template or "")
+    return told | {
+        "model": _short(one.model),
+        "condition": _short(one.condition),
+        "template": template or "plain prompts",
+        "negative_prompt": f"without “{negative}”" if negative else "no negative prompt",
+        "guidance_scale": f"guidance {'default' if guidance is None else format(guidance, 'g')}",
+        "num_inference_steps": f"steps {'default' if steps is None else steps}",
+    }
 
 
 def _short(text: str) -> str:
@@ -155,13 +138,8 @@ def arm_text(arm: Arm) -> str:
 def parse_arms(texts: Sequence[str]) -> tuple[Arm, ...]:
     """The arms that ``--arm`` asks for: ``key=value`` with ``|`` between them.
 
-    Raises
-    ------
-    InvalidInput
-        A part that is no ``key=value``, an unknown key, or a number that is none.
+    InvalidInput quotes a part that is no ``key=value``, an unknown key, or a number that is none.
 
-    Examples
-    --------
     >>> parse_arms(["condition=fair|guidance=2"])[0].guidance_scale
     2.0
     """
@@ -169,14 +147,15 @@ def parse_arms(texts: Sequence[str]) -> tuple[Arm, ...]:
 
 
 def _parse_arm(text: str) -> Arm:
-    names = {word: name for name, word in ARM_WORDS.items()} | {name: name for name in ARM_WORDS}
+    declared = settings_of(Arm)
     given: dict[str, Any] = {}
+    names = {word: name for name, word in ARM_WORDS.items()} | {name: name for name in ARM_WORDS}
     for part in filter(str.strip, re.split(r"(?<!\\)\|", text)):
-        word, sign, value = part.replace(ESCAPED, SEPARATOR).partition("=")
-        if not sign or word.strip() not in names:
+        word, sign, value = (piece.strip() for piece in part.replace(ESCAPED, SEPARATOR).partition("="))
+        if not sign or word not in names:
             raise InvalidInput(
                 f"write an arm as key=value|key=value with the keys {', '.join(ARM_WORDS.values())}; got {quoted(part)}"
             )
-        one = settings_of(Arm)[names[word.strip()]]
-        given[one.name] = value.strip() if one.kind is str else one.read(value.strip())
+        one = declared[names[word]]
+        given[one.name] = value if one.kind is str else one.read(value)
     return Arm(**given)

@@ -4,54 +4,58 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache, partial
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+import pandas as pd
 
 from bias_core.errors import Cancelled, InvalidInput, StorageError
 from bias_core.given_values import check_texts
 from bias_core.models.catalogue import check_condition
 from bias_core.store.manifests import STALE_SECONDS, Manifest
-from bias_core.studies.kit.data import StudyData
+from bias_core.studies.arms.results import compare_arms
+from bias_core.studies.kit.data import StudyData, nothing_ahead
 from bias_core.studies.kit.designs import program_of, typed_options
-from bias_core.studies.kit.limits import TimeLimit, looks_at_stop
+from bias_core.studies.kit.kind import StudyPlan
+from bias_core.studies.kit.limits import TimeLimit, check_budget, looks_at_stop
+from bias_core.studies.kit.progress import Progress, mapped
 from bias_core.studies.kit.readers import check_readers
 from bias_core.studies.kit.rows import RowMaker, treated, treatment
 from bias_core.studies.kit.setting_fields import changed_settings, option_values
+from bias_core.studies.kit.types import ArmReport, StudyReport
 from bias_core.studies.reports.plain_values import encode
 from bias_core.studies.reports.saved import keep_report
-from bias_core.studies.running.arm_runs import draw_arms, measure_arms, measure_one
 from bias_core.studies.running.arms import check_arms, check_arms_differ, each_arm
-from bias_core.studies.running.files_read import read_files
 from bias_core.studies.running.imported_rows import ImportedRows
-from bias_core.studies.running.plan import StudyPlan
-from bias_core.studies.running.size import (
-    MOST_ESTIMATED,
-    check_import,
-    check_size,
-    check_size_of_arms,
-    check_work_of_arms,
-    n_asked,
-)
+from bias_core.studies.running.prompt_limits import before_drawing, while_drawing
+from bias_core.studies.running.size import MOST_ESTIMATED, check_size, check_work_of_arms, n_asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from bias_core.store.manifests import Status
     from bias_core.studies.kit.kind import Program
-    from bias_core.studies.kit.progress import Progress
     from bias_core.studies.kit.rows import Rows
     from bias_core.studies.kit.services import StudyServices
-    from bias_core.studies.kit.types import Design, Shot, StudyReport, StudySettings
-    from bias_core.types import ImageRow, StoredImage
+    from bias_core.studies.kit.types import Design, Results, Shot, StudySettings
+    from bias_core.types import ImageRow
 
 T = TypeVar("T")
 
 # A run at work protects its pictures from eviction as long as its manifest is fresh.
 _SECONDS_BETWEEN_SAVES = STALE_SECONDS / 24
+_SECONDS_BETWEEN_UPDATES = 0.5  # while files of weights are read
+_FIRST = {
+    "model", "condition", "encoder", "scale", "seed", "num_inference_steps", "guidance_scale", "confidence",
+    "images", "labels", "options", "force",
+}  # fmt: skip
+"""Settings that every run has had; later ones are left out at their default, so that ids stay."""
 
 
 def run_study(
@@ -80,16 +84,26 @@ def run_study(
     limit = TimeLimit(services.settings, cancelled)
     with limit.explained():
         for name in dict.fromkeys(arm.model for arm in each_arm(settings) if not arm.images):
-            yield from read_files(services, name, "", limit)
+            yield from _read_files(name, services, limit)
         plan = plan_study(design, settings, services, session=session, cancelled=limit)
-        measure = measure_arms if plan.arms else measure_one
-        report = yield from _on_record(measure(plan, services, limit), plan, services)
+        report = yield from _on_record(_measure(plan, services, limit), plan, services)
     if report.stopped:
         services.manifests.save(replace(plan.manifest, status="cancelled"))
     services.tidy()
     report = replace(report, seconds=time.monotonic() - started)
     keep_report(report, services)
     return report
+
+
+def _read_files(model: str, services: StudyServices, cancelled: Callable[[], bool]) -> Iterator[Progress]:
+    """Find out which weights a name stands for; says how far that is only where it takes its time."""
+    last = time.monotonic()
+    for done, total in services.reading_files(model, ""):
+        if time.monotonic() - last >= _SECONDS_BETWEEN_UPDATES:
+            last = time.monotonic()
+            if cancelled():
+                raise Cancelled("stopped while the files of the model were read; nothing was drawn yet")
+            yield Progress(message=f"reading the model's files: {done / 1e9:.1f} of {total / 1e9:.1f} GB")
 
 
 def plan_study(
@@ -111,46 +125,50 @@ def plan_study(
     """
     settings = with_options(design, settings)
     program = program_of(design)
-    check = looks_at_stop(cancelled)
     if settings.arms[1:]:
-        plan_arm = partial(plan_study, design, services=services, measure=measure, estimate=estimate)
         if not estimate:
-            check_size_of_arms(design, settings, services.settings)
-        plans = tuple(plan_arm(settings=arm, cancelled=cancelled) for arm in each_arm(settings))
+            check_size(design, settings, services.settings)
+        plan_arm = partial(plan_study, design, measure=measure, estimate=estimate, cancelled=cancelled)
+        plans = tuple(plan_arm(arm, services) for arm in each_arm(settings))
         if not estimate:
             check_work_of_arms(plans, services.settings)
         return _plan_together(design, settings, plans, session)
+    check = looks_at_stop(cancelled)
     settings, rows, shots = _laid_out(design, settings, services, program, check, estimate=estimate)
     read = measure and not estimate
     warning = check_study_readers(program, settings, rows, shots, services) if read else ""
     is_here = bool(rows.revision or settings.images)
     if is_here:
         program.suits(settings, services)
-    plan = StudyPlan(
-        design=design,
-        settings=settings,
-        program=program,
-        rows=rows,
-        shots=shots,
-        manifest=_manifest(design, settings, rows, shots, session, check),
-        warning=warning,
+    manifest = Manifest(
+        id=_run_id(design, settings, session),
+        study=design.name,
+        session=session,
+        title=program.title(design, settings),
+        settings=asdict(settings),
+        design=encode(design, Path()),
+        rows=tuple(_rows_of(shots, rows, check)),
+        versions=library_versions() | {"model_revision": rows.revision},
     )
     if measure and is_here:
         program.ready(settings, services)
-    return plan
+    return StudyPlan(
+        design=design, settings=settings, program=program, rows=rows, shots=shots, manifest=manifest, warning=warning
+    )
 
 
 def check_study_readers(
     program: Program, settings: StudySettings, rows: Rows, shots: list[Shot], services: StudyServices
 ) -> str:
     """What the report must say first of who reads these pictures; InvalidInput where they cannot."""
-    return check_readers(
-        program.readers(settings),
-        services,
-        source=settings.model,
-        world=rows.world(shots, services),
-        force=settings.force,
-    )
+    world = rows.world(shots, services)
+    return check_readers(program.readers(settings), services, source=settings.model, world=world, force=settings.force)
+
+
+def _rows_of(shots: list[Shot], rows: Rows, check: Callable[[], None]) -> Iterator[ImageRow]:
+    for shot in shots:
+        check()
+        yield from rows.of(shot)
 
 
 def _plan_together(design: Design, settings: StudySettings, plans: tuple[StudyPlan, ...], session: str) -> StudyPlan:
@@ -173,66 +191,6 @@ def _plan_together(design: Design, settings: StudySettings, plans: tuple[StudyPl
     return replace(plans[0], settings=settings, manifest=manifest, warning=warning, arms=plans)
 
 
-def draw_study(
-    plan: StudyPlan, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False
-) -> Generator[Progress, None, list[StudyData]]:
-    """Draw the pictures of a plan and measure nothing; returns them, by arm.
-
-    :func:`run_study` with the same settings finds them, and measures. Raises what it raises.
-    """
-    arms = [
-        StudyData(arm.settings, services, arm.rows, cancelled=cancelled, ahead=_read_nothing)
-        for arm in plan.arms or (plan,)
-    ]
-    yield from _on_record(draw_arms(plan, arms), plan, services)
-    return arms
-
-
-def _read_nothing(_data: StudyData, _images: Sequence[StoredImage]) -> None:
-    """Nobody measures these pictures yet."""
-
-
-def _on_record(
-    steps: Generator[Progress, None, T], plan: StudyPlan, services: StudyServices
-) -> Generator[Progress, None, T]:
-    """Follow ``steps`` to what they return; the manifest says all the while what became of them."""
-    services.manifests.save(plan.manifest)
-    saved = time.monotonic()
-    status: Status = "failed"
-    try:
-        while True:
-            try:
-                step = next(steps)
-            except StopIteration as end:
-                status = "finished"
-                result: T = end.value
-                return result
-            if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
-                services.manifests.save(plan.manifest)
-                saved = time.monotonic()
-            yield step
-    except (Cancelled, GeneratorExit):  # stopped, or the reader went away
-        status = "cancelled"
-        raise
-    finally:
-        steps.close()
-        with suppress(StorageError):  # must not hide the error that a full disk caused
-            services.manifests.save(replace(plan.manifest, status=status))
-
-
-def complete(steps: Generator[Progress, None, StudyReport]) -> StudyReport:
-    """Run to the end without showing the way; returns the report."""
-    found: list[StudyReport] = []
-    for _ in followed(steps, found):
-        pass
-    return found[0]
-
-
-def followed(steps: Generator[Progress, None, T], found: list[T]) -> Generator[Progress, None, None]:
-    """The steps of a run; its report (or whatever it returns) is put into ``found`` at the end."""
-    found.append((yield from steps))
-
-
 def _laid_out(
     design: Design,
     settings: StudySettings,
@@ -248,7 +206,12 @@ def _laid_out(
         template = treatment(settings) if shots else ""  # without shots their prompts are the study's
         imported = ImportedRows.build(settings.images, check, template)
         shots = shots or imported.shots(settings.scale, settings.seed)
-        check_import(design, imported, shots, services)
+        check_budget(
+            imported.n_found(shots),
+            services.settings,
+            what=f"{design.name} on {imported.source.name}",
+            advice="bring fewer pictures, take a smaller scale, or raise the limit where this program is started",
+        )
         imported.refuse_none(shots)
         # Whatever is known of the model is not true of these pictures.
         return replace(settings, model=f"imported:{imported.source.name}", condition=""), imported, shots
@@ -271,35 +234,11 @@ def _laid_out(
 def with_options(design: Design, settings: StudySettings) -> StudySettings:
     """The settings with the design's own and its options filled in, where nothing else is asked for.
 
-    Raises
-    ------
-    InvalidInput
-        An option that the design does not have, a value that is not of its type or outside of its range.
+    Raises InvalidInput for an option that the design does not have, a value that is not of its type or
+    outside of its range.
     """
     own = {name: value for name, value in design.settings.items() if name not in changed_settings(settings)}
     return check_arms(replace(settings, **{**own, "options": typed_options(design, settings.options)}))
-
-
-_FIRST = {
-    "model", "condition", "encoder", "scale", "seed", "num_inference_steps", "guidance_scale", "confidence",
-    "images", "labels", "options", "force",
-}  # fmt: skip
-"""Settings that every run has had; later ones are left out at their default, so that ids stay."""
-
-
-def _manifest(
-    design: Design, settings: StudySettings, rows: Rows, shots: list[Shot], session: str, check: Callable[[], None]
-) -> Manifest:
-    return Manifest(
-        id=_run_id(design, settings, session),
-        study=design.name,
-        session=session,
-        title=program_of(design).title(design, settings),
-        settings=asdict(settings),
-        design=encode(design, Path()),
-        rows=tuple(_rows_of(shots, rows, check)),
-        versions=library_versions() | {"model_revision": rows.revision},
-    )
 
 
 def _run_id(design: Design, settings: StudySettings, session: str) -> str:
@@ -313,19 +252,164 @@ def _run_id(design: Design, settings: StudySettings, session: str) -> str:
     return hashlib.sha256(asked.encode()).hexdigest()[:16]
 
 
-def _rows_of(shots: list[Shot], rows: Rows, check: Callable[[], None]) -> Iterator[ImageRow]:
-    for shot in shots:
-        check()
-        yield from rows.of(shot)
-
-
 @cache
 def library_versions() -> dict[str, str]:
     """Versions of what decides the numbers, for those that are installed."""
-    from importlib import metadata
-
     from bias_core import __version__
 
     installed = {dist.name.lower().replace("-", "_"): dist.version for dist in metadata.distributions()}
     names = ("torch", "diffusers", "transformers", "open_clip_torch", "numpy", "scipy", "scikit_learn")
     return {"bias_core": __version__} | {name: installed[name] for name in names if name in installed}
+
+
+def draw_study(
+    plan: StudyPlan, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False
+) -> Generator[Progress, None, list[StudyData]]:
+    """Draw the pictures of a plan and measure nothing; returns them, by arm.
+
+    :func:`run_study` with the same settings finds them, and measures. Raises what it raises.
+    """
+    arms = [StudyData(arm.settings, services, arm.rows, cancelled=cancelled, ahead=nothing_ahead) for arm in plan.each]
+    yield from _on_record(_draw(plan, arms), plan, services)
+    return arms
+
+
+def _draw(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress, None, None]:
+    """The pictures of every arm, one after the other, with one progress over all of them."""
+    if not plan.arms:
+        yield from arms[0].draw(plan.shots)
+        return
+    sizes = [len({row.id for row in arm.manifest.rows}) for arm in plan.arms]
+    for i, (arm, data) in enumerate(zip(plan.arms, arms, strict=True)):
+        before, rest = sum(sizes[:i]), sum(sizes[i + 1 :])
+        for step in data.draw(arm.shots):
+            missing = step.total - step.done
+            yield replace(
+                step,
+                done=before + step.done,
+                total=before + step.total + rest,
+                seconds_left=step.seconds_left * (1 + rest / missing) if missing else math.nan,
+                message=f"{plan.settings.arms[i].name}: {before + step.done:,} of {sum(sizes):,} pictures",
+            )
+
+
+def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Generator[Progress, None, StudyReport]:
+    """Draw all arms, then measure each, then compare them.
+
+    Of a run of one arm that is stopped, what is finished is measured, where its kind can.
+    """
+    data = [StudyData(arm.settings, services, arm.rows, cancelled=limit, ahead=arm.program.ahead) for arm in plan.each]
+    n_repairs = services.repairs.n
+    if notes := dict.fromkeys(note for arm in plan.each for note in plan_notes(arm, services)):
+        yield Progress(message=" ".join(notes))
+    try:
+        with limit.explained():
+            yield from _draw(plan, data)
+    except Cancelled as why:
+        if plan.arms or not plan.program.measures_when_stopped:
+            raise
+        data[0].measure_what_is_there(plan.shots, why)
+    arms = []
+    for i, arm in enumerate(plan.each):
+        name = plan.settings.arms[i].name if plan.arms else ""
+        steps = arm.program.measure(arm.design, arm.settings, data[i])
+        results = yield from mapped(steps, partial(_in_arm, name)) if name else steps
+        drawn = [*plan_notes(arm, services), *while_drawing(data[i].known.values())]
+        results = replace(results, notes=(*data[i].notes, *drawn, *results.notes))
+        arms.append(_arm_report(name, arm, data[i], results))
+    results = arms[0].results
+    if plan.arms:
+        yield Progress(message="comparing the arms")
+        results = compare_arms(plan.design, plan.settings, plan.program, arms)
+    results = replace(results, notes=(*services.repairs.since(n_repairs), *results.notes))
+    return _report(plan, data, results, tuple(arms) if plan.arms else ())
+
+
+def _in_arm(name: str, step: Progress) -> Progress:
+    return replace(step, message=f"{name}: {step.message}")
+
+
+def _arm_report(name: str, plan: StudyPlan, data: StudyData, results: Results) -> ArmReport:
+    return ArmReport(
+        name=name,
+        settings=plan.settings,
+        results=results,
+        n_planned=data.n_planned,
+        n_images=len(data.frame),
+        n_blocked=data.n_blocked,
+        warning=plan.warning,
+    )
+
+
+def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms: tuple[ArmReport, ...]) -> StudyReport:
+    services, words = drawn[0].services, set()
+    for one in plan.each:
+        prompts = {treated(shot.prompt, treatment(one.settings)) for shot in one.shots if not one.settings.images}
+        words |= {word for prompt in prompts for word in services.unknown_words(one.settings.model, prompt)}
+    readers = plan.program.readers(plan.settings)
+    encoder = next((reader.name for reader in readers if reader.role == "encoder"), "")
+    versions = {"encoder": services.encoder(encoder).name} if encoder else {}
+    frames = [data.frame for data in drawn]
+    if arms:
+        frames = [frame.assign(arm=arm.name) for frame, arm in zip(frames, arms, strict=True)]
+    return StudyReport(
+        run_id=plan.manifest.id,
+        design=plan.design,
+        settings=plan.settings,
+        results=results,
+        n_planned=sum(data.n_planned for data in drawn),
+        n_images=sum(map(len, frames)),
+        n_blocked=sum(data.n_blocked for data in drawn),
+        warning=plan.warning,
+        unknown_words=tuple(sorted(words)),
+        versions={**plan.manifest.versions, **versions},
+        pictures=pd.concat(frames, ignore_index=True) if arms else frames[0],
+        stored={key: image for data in drawn for key, image in data.known.items()},
+        arms=arms,
+        stopped=any(data.stopped for data in drawn),
+    )
+
+
+def plan_notes(plan: StudyPlan, services: StudyServices) -> list[str]:
+    """What is known before one arm is drawn: settings without effect, prompts not read to their end."""
+    return [] if plan.settings.images else before_drawing(services, plan.manifest.rows)
+
+
+def _on_record(
+    steps: Generator[Progress, None, T], plan: StudyPlan, services: StudyServices
+) -> Generator[Progress, None, T]:
+    """Follow ``steps`` to what they return; the manifest says all the while what became of them."""
+    services.manifests.save(plan.manifest)
+    saved = time.monotonic()
+    status: Status = "failed"
+
+    def keep_fresh(step: Progress) -> Progress:
+        nonlocal saved
+        if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
+            services.manifests.save(plan.manifest)
+            saved = time.monotonic()
+        return step
+
+    try:
+        result = yield from mapped(steps, keep_fresh)
+        status = "finished"
+        return result
+    except (Cancelled, GeneratorExit):  # stopped, or the reader went away
+        status = "cancelled"
+        raise
+    finally:
+        with suppress(StorageError):  # must not hide the error that a full disk caused
+            services.manifests.save(replace(plan.manifest, status=status))
+
+
+def complete(steps: Generator[Progress, None, StudyReport]) -> StudyReport:
+    """Run to the end without showing the way; returns the report."""
+    found: list[StudyReport] = []
+    for _ in followed(steps, found):
+        pass
+    return found[0]
+
+
+def followed(steps: Generator[Progress, None, T], found: list[T]) -> Generator[Progress, None, None]:
+    """The steps of a run; its report (or whatever it returns) is put into ``found`` at the end."""
+    found.append((yield from steps))

@@ -1,83 +1,63 @@
-"""How many pictures a study asks for, and whether that is too many here; no row is made to find out."""
+"""How many pictures a study asks for, whether that is too many here, and what drawing them will cost."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
+from bias_core.engine.rates import Cost, estimate_cost
 from bias_core.studies.kit.designs import program_of
 from bias_core.studies.kit.limits import check_budget, check_work
+from bias_core.studies.kit.progress import Progress
 from bias_core.studies.running.arms import each_arm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from bias_core.settings import Settings
+    from bias_core.studies.kit.kind import StudyPlan
     from bias_core.studies.kit.rows import RowMaker
     from bias_core.studies.kit.services import StudyServices
-    from bias_core.studies.kit.types import Design, Shot, StudySettings
-    from bias_core.studies.running.imported_rows import ImportedRows
-    from bias_core.studies.running.plan import StudyPlan
+    from bias_core.studies.kit.types import Design, StudySettings
 
 MOST_ESTIMATED = 100_000
 """Pictures that are laid out to say what they would cost, whatever the limit of a run."""
+_RAISE_LIMIT = "raise the limit where this program is started"
 
 
 def check_number(design: Design, settings: StudySettings, limits: Settings) -> None:
     """Refuse too many pictures as soon as they are asked for, before anything waits or is looked up.
 
-    Raises
-    ------
-    InvalidInput
-        As :func:`check_size`; own pictures are counted when they are opened.
+    Raises InvalidInput as :func:`check_size`; own pictures are counted when they are opened.
     """
-    if settings.arms:
-        check_size_of_arms(design, settings, limits)
-    elif not settings.images:
+    if settings.arms[1:] or not settings.images:
         check_size(design, settings, limits)
 
 
 def check_size(design: Design, settings: StudySettings, limits: Settings, rows: RowMaker | None = None) -> None:
-    """Refuse a study that would draw more than is allowed here; none of its rows is made for that.
+    """Refuse a study that would draw more in all its arms than is allowed here; no row is made for that.
 
-    Without ``rows`` the size of a picture and its steps are not known yet, and not looked at.
-
-    Raises
-    ------
-    InvalidInput
-        The sentence names the largest scale that would do.
+    Without ``rows`` the size of a picture and its steps are not known yet, and not looked at. The sentence of
+    the InvalidInput names the largest scale that would do.
     """
-    n, advice = n_asked(design, settings), "raise the limit where this program is started"
+    n, what = n_asked(design, settings), f"{design.name} at {100 * settings.scale:g} % of its size"
+    less, advice = "less in its options, its prompts or their number of pictures", "ask for a smaller scale"
+    if settings.arms[1:]:
+        what, less = f"{design.name} with {len(settings.arms)} arms{what.removeprefix(design.name)}", "fewer arms"
+    elif not design.reference:
+        what = f"exploring “{program_of(design).title(design, settings)}”"
     if n > limits.max_images:
         scale = _largest_scale(design, settings, limits.max_images)
-        smaller = f"a scale of {scale:g} ({100 * scale:g} % of the published size)" if scale else "less"
-        hint = "" if scale else " in its options, its prompts or their number of pictures"
-        advice = f"ask for {smaller}{hint}, or {advice}"
-    else:
-        advice = f"ask for a smaller scale, or {advice}"
+        advice = f"ask for {f'a scale of {scale:g} ({100 * scale:g} % of the published size)' if scale else less}"
     check_budget(
         n,
         limits,
-        what=_name(design, settings),
-        advice=advice,
+        what=what,
+        advice=f"{advice}, or {_RAISE_LIMIT}",
         n_steps=rows.num_inference_steps if rows else 0,
         pixels=rows.info.width * rows.info.height if rows else 0,
     )
-
-
-def check_size_of_arms(design: Design, settings: StudySettings, limits: Settings) -> None:
-    """Refuse arms that together draw more than one run may here, before any row of theirs is made."""
-    n = n_asked(design, settings)
-    if n > limits.max_images:
-        scale = _largest_scale(design, settings, limits.max_images)
-        smaller = f"a scale of {scale:g} ({100 * scale:g} % of the published size)" if scale else "fewer arms"
-        check_budget(
-            n,
-            limits,
-            what=f"{design.name} with {len(settings.arms)} arms at {100 * settings.scale:g} % of its size",
-            advice=f"ask for {smaller}, or raise the limit where this program is started",
-        )
 
 
 def check_work_of_arms(plans: Sequence[StudyPlan], limits: Settings) -> None:
@@ -87,18 +67,12 @@ def check_work_of_arms(plans: Sequence[StudyPlan], limits: Settings) -> None:
         rows = plan.manifest.rows
         later = 0 if plan.settings.images else plan.program.n_later(plan.design, plan.settings)
         n += len(rows) + later
-        work += sum(row.num_inference_steps * row.width * row.height for row in rows) / 1e6
-        work += later * rows[0].num_inference_steps * rows[0].width * rows[0].height / 1e6
+        sizes = [row.num_inference_steps * row.width * row.height for row in rows]
+        work += (sum(sizes) + later * sizes[0]) / 1e6
     what = f"{plans[0].design.name} with {len(plans)} arms"
-    advice = "ask for a smaller scale or fewer arms, or raise the limit where this program is started"
+    advice = f"ask for a smaller scale or fewer arms, or {_RAISE_LIMIT}"
     check_budget(n, limits, what=what, advice=advice)
     check_work(work, limits, what=what, of=f"{n:,} pictures of all arms", advice=advice)
-
-
-def _name(design: Design, settings: StudySettings) -> str:
-    title = program_of(design).title(design, settings)
-    published = f"{design.name} at {100 * settings.scale:g} % of its size"
-    return published if design.reference else f"exploring “{title}”"
 
 
 def n_asked(design: Design, settings: StudySettings) -> int:
@@ -119,11 +93,37 @@ def _largest_scale(design: Design, settings: StudySettings, most: int) -> float:
     return low / 100
 
 
-def check_import(design: Design, imported: ImportedRows, shots: list[Shot], services: StudyServices) -> None:
-    """Refuse an import of more pictures than are allowed here; none of them is opened for that."""
-    check_budget(
-        imported.n_found(shots),
-        services.settings,
-        what=f"{design.name} on {imported.source.name}",
-        advice="bring fewer pictures, take a smaller scale, or raise the limit where this program is started",
-    )
+def study_cost(plan: StudyPlan, services: StudyServices) -> Cost:
+    """Pictures, seconds and bytes; the last two nan where this model was never run here at this size."""
+    if plan.arms:
+        costs = [study_cost(arm, services) for arm in plan.arms]
+        return Cost(**{f.name: sum(getattr(cost, f.name) for cost in costs) for f in fields(Cost)})
+    rows, engine = plan.manifest.rows, services.engine
+    if services.images.n_present({row.id for row in rows}) == len({row.id for row in rows}):
+        return estimate_cost(rows, services.images, None, n_workers=1)  # no worker need start
+    rate = services.rates.find(rows[0], engine.place())
+    return estimate_cost(rows, services.images, rate, n_workers=engine.n_workers())
+
+
+def warm_up(
+    plan: StudyPlan, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False
+) -> Generator[Progress, None, None]:
+    """Draw a batch per worker of what is missing, so that :func:`study_cost` knows how long it takes.
+
+    Time counts from the first denoising step on. Where that cannot tell (a model of one step), two more
+    batches per worker are drawn. Raises what drawing raises.
+    """
+    for arm in plan.arms:
+        if math.isnan(study_cost(arm, services).seconds):
+            yield from warm_up(arm, services, cancelled=cancelled)
+    if plan.arms:
+        return
+    rows = list({row.id: row for row in plan.manifest.rows}.values())
+    missing = [row for row in rows if not services.images.n_present([row.id])]
+    size = services.text_to_image(rows[0].model).batch_size * services.engine.n_workers()
+    for part in (missing[:size], missing[size : 3 * size]):
+        for event in services.draw(part, cancelled=cancelled):
+            message = f"trying {rows[0].model}, {event.done:,} of {event.total:,} pictures"
+            yield Progress(done=event.done, total=event.total, seconds_left=event.seconds_left, message=message)
+        if services.rates.find(rows[0], services.engine.place()) is not None:
+            return
