@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bias_core.studies.internal import view
 from bias_core.studies.internal.study import own_targets
 from bias_core.studies.internal.tab import InternalTab
 from bias_core.studies.kit.designs import program_of
@@ -52,47 +51,47 @@ def changed(report: StudyReport, key: str = "table3", **values: Any) -> StudyRep
     return replace(report, results=replace(report.results, tables=tuple(tables)))
 
 
-def test_the_flow_goes_from_the_words_to_the_pictures(report: StudyReport) -> None:
-    html = view.flow_html(report, "man")
+def test_the_flow_goes_from_the_words_to_the_pictures(report: StudyReport, tab: InternalTab) -> None:
+    html = tab.closer_html(report, "man")
     places = [html.index(f"<b>{score} = ") for score in ("TT", "ITP", "IT", "II")]
     assert places == sorted(places)
     assert html.count('class="gauge"') == 4
     assert "no interval: words are not drawn by chance" in html
     assert "“a photo of a man”" in html
-    assert view.flow_html(report, "nobody") == ""
+    assert tab.closer_html(report, "nobody") == ""
 
 
-def test_a_side_is_named_where_the_interval_lies_on_it(report: StudyReport) -> None:
+def test_a_side_is_named_where_the_interval_lies_on_it(report: StudyReport, tab: InternalTab) -> None:
     for value, side in ((0.2, "Nearer to men:"), (-0.2, "Nearer to women:"), (0.0, "To neither clearly:")):
         leaning = changed(report, "scores", value=value, low=value - 0.1, high=value + 0.1)
-        assert view.flow_html(leaning, "man").count(f"<strong>{side}</strong>") == 4
+        assert tab.closer_html(leaning, "man").count(f"<strong>{side}</strong>") == 4
     sides = changed(report, **{"MCAS low": [-0.3, -0.1, 0.1], "MCAS high": [-0.1, 0.1, 0.3]})
-    assert view.headline(sides).endswith("lean to men: man; to women: woman; to neither clearly: 1.")
+    assert tab.headline(sides).endswith("lean to men: man; to women: woman; to neither clearly: 1.")
 
 
-def test_an_interval_across_0_is_no_side_and_no_proof(report: StudyReport) -> None:
+def test_an_interval_across_0_is_no_side_and_no_proof(report: StudyReport, tab: InternalTab) -> None:
     unclear = changed(report, **{"MCAS low": -0.1, "MCAS high": 0.1})
-    assert view.headline(unclear) == ("None of 3 targets leans clearly to men or women; none is shown to be even.")
+    assert tab.headline(unclear) == ("None of 3 targets leans clearly to men or women; none is shown to be even.")
     even = changed(report, **{"II − TT low": -0.1, "II − TT high": 0.1})
-    assert "not told apart from nothing" in view.flow_html(even, "man")
+    assert "not told apart from nothing" in tab.closer_html(even, "man")
 
 
-def test_where_there_is_no_alpha_its_reason_stands_there(report: StudyReport) -> None:
+def test_where_there_is_no_alpha_its_reason_stands_there(report: StudyReport, tab: InternalTab) -> None:
     without = changed(report, **{"α": float("nan"), "why no α": "TT is 0.0010: the texts hardly lean"})
-    assert "There is no α: TT is 0.0010: the texts hardly lean." in view.flow_html(without, "man")
-    assert "times as strongly as the words alone (TT = " in view.flow_html(report, "man")
+    assert "There is no α: TT is 0.0010: the texts hardly lean." in tab.closer_html(without, "man")
+    assert "times as strongly as the words alone (TT = " in tab.closer_html(report, "man")
 
 
-def test_gauges_of_all_targets_have_one_scale(report: StudyReport) -> None:
+def test_gauges_of_all_targets_have_one_scale(report: StudyReport, tab: InternalTab) -> None:
     scores = table_of(report, "scores").frame
     reach = 1.08 * scores[["value", "low", "high"]].abs().max(axis=None)
     for target in ("man", "woman"):
         value = scores[(scores["target"] == target) & (scores["score"] == "II")]["value"].iloc[0]
-        assert f'cx="{120 + 112 * value / reach:.1f}"' in view.flow_html(report, target)
+        assert f'cx="{120 + 112 * value / reach:.1f}"' in tab.closer_html(report, target)
 
 
-def test_targets_of_the_visitor_are_never_markup(report: StudyReport) -> None:
-    for html in (view.flow_html(report, EVIL), view.behind_html(report, EVIL)):
+def test_targets_of_the_visitor_are_never_markup(report: StudyReport, tab: InternalTab) -> None:
+    for html in (tab.closer_html(report, EVIL), tab.behind_html(report, EVIL)):
         assert "<img src=x" not in html
         assert "&lt;img src=x" in html
 

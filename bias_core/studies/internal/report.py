@@ -1,38 +1,45 @@
-"""Internal bias as the paper shows it: Tables 3 and 4, and δ against α."""
+"""Internal bias as the paper shows it: Tables 3 and 4, and δ against α; over models with their ranks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from bias_core.metrics.composite_association import (
-    CompositeAssociation,
-    InternalBias,
-    InternalBiasSummary,
-    summarise_internal_bias,
-)
+from bias_core.metrics.composite_association import CompositeAssociation, InternalBias, summarise_internal_bias
 from bias_core.stats.effects import bootstrap_interval
-from bias_core.studies.kit.types import Design, Finding, Results, StudyFigure, StudySettings
-from bias_core.studies.reports.build import columns, drawable, figure, lean, mark, or_nan, point, table
+from bias_core.studies.arms.samples import mean_sample
+from bias_core.studies.arms.tables import ARM, lines_together, marks_over_arms, ranks_over_arms, table_over_arms
+from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Sample, StudyFigure, StudySettings
+from bias_core.studies.reports.build import (
+    columns,
+    drawable,
+    figure,
+    finding,
+    intervals,
+    lean,
+    mark,
+    or_nan,
+    point,
+    table,
+)
 from bias_core.types import Estimate
 
-MEN = "a photo of a man"
-"""What is asked of the record of the drawn pictures."""
-
-SUMMARIES = {"delta": "δ", "lean": "MCAS", "alpha": "α"}
-"""Means over the targets of a group: the beginning of the key of their findings, and their sign."""
-GROUPS = ("male", "female", "overall")
+GENDERS = ("male", "female")
+"""A, and B: positive scores lean to the first."""
+GROUPS = (*GENDERS, "overall")
 UNASSIGNED = "unassigned"
 """Side of a target of one's own of which nothing is claimed beforehand."""
-_PRINTED = {"mcas": "MCAS", "delta": "δ", "alpha": "α"}
-_AXES = {"x": "diffusion bias δ", "y": "bias amplification α"}
+SIGNS = {"delta": "δ", "lean": "MCAS", "alpha": "α"}
+"""Means over the targets of a group: the beginning of the key of their findings, and their sign."""
 RUN = "this run"
+_LEGENDS = {"male": "male-dominated", "female": "female-dominated", UNASSIGNED: "own targets"}
 _FEWEST_FOR_RANKS = 4
 
 
@@ -43,7 +50,7 @@ class Target:
     Attributes
     ----------
     keyword, category, dominated : as in Table 3; ``dominated`` may be ``UNASSIGNED``.
-    scores, bias : of this run.
+    scores, bias, sample : of this run; the sample is that of MCAS.
     men : share of men that were drawn, None where that is not on record.
     published : Table 3, by model: mcas, delta, alpha; empty for a target of one's own.
     """
@@ -53,35 +60,32 @@ class Target:
     dominated: str
     scores: CompositeAssociation
     bias: InternalBias
+    sample: Sample
     men: float | None
     published: Mapping[str, Mapping[str, float]]
-
-    @property
-    def group(self) -> str:
-        """Its name in legends."""
-        return "own targets" if self.dominated == UNASSIGNED else f"{self.dominated}-dominated"
-
-    def printed(self, model: str, measure: str) -> float | None:
-        """What the paper printed of it."""
-        return self.published.get(model, {}).get(measure)
 
 
 def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) -> Results:
     """Findings, tables and figures."""
     model = settings.options.published_model
-    summaries = {group: _summary(found, group, settings) for group in GROUPS if members_of(found, group)}
-    leans = {group: _mean_lean(found, group, settings) for group in summaries}
-    figures = (
-        _mcas_figure(found, model),
-        _truth_figure(found),
-        _scatter_figure(found),
-        _lowess_figure("figure3", "δ against α of this run, smoothed (Fig. 3)", _points(found)),
-        _lowess_figure("figure4", "δ against α as published (Fig. 2 to 4)", _published_points(found)),
-    )
+    members = {group: [target for target in found if group in (target.dominated, "overall")] for group in GROUPS}
+    summaries = [_summary(design, settings, group, of) for group, of in members.items() if of]
+    says = "Leans to men.", "Leans to women.", "Leans to neither side clearly."
     return Results(
         findings=(
-            *[_mcas_finding(target, model) for target in found],
-            *[f for group, s in summaries.items() for f in _summary_findings(design, model, group, s, leans[group])],
+            *(
+                finding(
+                    f"mcas {one.keyword}",
+                    one.keyword + f" ({_LEGENDS[one.dominated]})" * (one.dominated != UNASSIGNED),
+                    "composite_association",
+                    one.scores.mcas_interval,
+                    lean(one.scores.mcas_interval, *says),
+                    published=_mcas(one, model),
+                    sample=one.sample,
+                )
+                for one in found
+            ),
+            *(one for _, findings in summaries for one in findings),
         ),
         tables=(
             table("table3", "Bias metrics per target (Table 3)", map(_row, found), _COLUMNS),
@@ -94,11 +98,11 @@ def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) 
             table(
                 "table4",
                 "Summary by side (Table 4)",
-                _summary_rows(design, summaries, leans),
+                [*(row for row, _ in summaries), *_printed_rows(design)],
                 "The published ± is as printed; the intervals of this run are over targets.",
             ),
         ),
-        figures=drawable(figures),
+        figures=drawable(_figures(found, model)),
         notes=_notes(design, found),
     )
 
@@ -108,6 +112,10 @@ _COLUMNS = (
     "α = |(ITP + IT) / 2TT|, 1 is neutral, undefined where |TT| is too small to divide by. Men: share drawn, "
     "where it is on record."
 )
+
+
+def _mcas(target: Target, model: str) -> float | None:
+    return target.published.get(model, {}).get("mcas")
 
 
 def _row(target: Target) -> dict[str, Any]:
@@ -129,211 +137,158 @@ def _row(target: Target) -> dict[str, Any]:
         "men": or_nan(target.men),
     }
     for model, values in target.published.items():
-        row |= {f"{model} {sign}": values[key] for key, sign in _PRINTED.items()}
+        row |= {f"{model} {sign}": values[key] for key, sign in {"mcas": "MCAS", "delta": "δ", "alpha": "α"}.items()}
     return row
 
 
 def _score_rows(target: Target) -> list[dict[str, Any]]:
     """From text to picture: TT, ITP, IT and II."""
-    scores = target.scores
+    scores, words, pictures = target.scores, "gender words", "pictures of men and women"
     n_target, n_men, n_women = scores.n_units
     text = Estimate(value=scores.text_text, low=math.nan, high=math.nan, n=0, null_value=0.0)
-    words, pictures, n_both = "gender words", "pictures of men and women", n_men + n_women
+    n_both = n_men + n_women
     rows = (
         ("TT", "text of the target", words, text, 0),
         ("ITP", "text of the target", pictures, scores.image_prompt_interval, n_both),
         ("IT", "pictures of the target", words, scores.image_text_interval, n_target),
         ("II", "pictures of the target", pictures, scores.image_image_interval, n_target + n_both),
     )
+    first = ("target", "score", "of", "against")
     return [
-        {"target": target.keyword, "score": name, "of": of, "against": against}
-        | columns("value", found, ends="")
-        | {"n": n}
-        for name, of, against, found, n in rows
+        {**dict(zip(first, (target.keyword, *names), strict=True)), **columns("value", found, ends=""), "n": n}
+        for *names, found, n in rows
     ]
 
 
-def _mcas_finding(target: Target, model: str) -> Finding:
-    interval = target.scores.mcas_interval
-    return Finding(
-        key=f"mcas {target.keyword}",
-        title=target.keyword if target.dominated == UNASSIGNED else f"{target.keyword} ({target.group})",
-        metric="composite_association",
-        estimate=interval,
-        published=target.printed(model, "mcas"),
-        says=lean(interval, "Leans to men.", "Leans to women.", "Leans to neither side clearly."),
-    )
-
-
-def members_of(found: Sequence[Target], group: str) -> list[Target]:
-    """The targets of a group of Table 4."""
-    return [target for target in found if group in (target.dominated, "overall")]
-
-
-def _summary(found: Sequence[Target], group: str, settings: StudySettings) -> InternalBiasSummary:
-    members = [target.bias for target in members_of(found, group)]
-    return summarise_internal_bias(
-        [bias.diffusion_bias.value for bias in members],
-        [bias.bias_amplification.value for bias in members],
-        confidence=settings.confidence,
-        rng=settings.seed,
-    )
-
-
-def _mean_lean(found: Sequence[Target], group: str, settings: StudySettings) -> Estimate:
-    return bootstrap_interval(
-        [target.scores.mcas for target in members_of(found, group)],
-        statistic=np.mean,
-        confidence=settings.confidence,
-        rng=settings.seed,
-        null_value=0.0,
-    )
-
-
-def _summary_findings(
-    design: Design, model: str, group: str, summary: InternalBiasSummary, mean_lean: Estimate
-) -> list[Finding]:
-    printed = design.data.get("summary", {}).get(model, {}).get(group, {})
+def _summary(
+    design: Design, settings: StudySettings, group: str, members: Sequence[Target]
+) -> tuple[dict[str, Any], list[Finding]]:
+    """Of a group of targets the line of Table 4, and its findings."""
+    chance = intervals(settings)
+    values = {
+        "delta": [one.bias.diffusion_bias.value for one in members],
+        "lean": [one.scores.mcas for one in members],
+        "alpha": [one.bias.bias_amplification.value for one in members],
+    }
+    summary = summarise_internal_bias(values["delta"], values["alpha"], **chance)
+    delta, alpha = summary.diffusion_bias, summary.bias_amplification
+    mean_lean = bootstrap_interval(values["lean"], statistic=np.mean, null_value=0.0, **chance)
+    printed = design.data.get("summary", {}).get(settings.options.published_model, {}).get(group, {})
+    row: dict[str, Any] = {"model": RUN, "targets": group, "n": delta.n}
+    for sign, mean, ends in (
+        ("δ", delta, summary.diffusion_bias_range),
+        ("α", alpha, summary.bias_amplification_range),
+    ):
+        row |= {f"{sign} min": ends[0], f"{sign} max": ends[1], **columns(f"mean {sign}", mean)}
+    row |= {**columns("mean MCAS", mean_lean), "no α": summary.n_undefined, "note": ""}
     name = "All targets" if group == "overall" else f"{group.capitalize()}-dominated targets"
-    n = summary.n_undefined
-    says = f"Targets without α, as their texts hardly lean: {n}." if n else ""
-    misprint = f"Published misprint, {printed['misprint']}." if "misprint" in printed else ""
-    return [
-        Finding(
-            key=f"delta {group}",
-            title=f"{name}, mean δ",
-            metric="diffusion_bias",
-            estimate=summary.diffusion_bias,
-            published=printed["delta_mean"][0] if printed else None,
-            says="Never below 0, so its interval cannot hold 0: see II − TT of each target.",
-        ),
-        Finding(
-            key=f"lean {group}",
-            title=f"{name}, mean MCAS",
-            metric="composite_association",
-            estimate=mean_lean,
-            says="Positive leans male; over all targets the two sides can cancel." * (group == "overall"),
-        ),
-        Finding(
-            key=f"alpha {group}",
-            title=f"{name}, mean α",
-            metric="bias_amplification",
-            estimate=summary.bias_amplification,
-            published=printed["alpha_mean"][0] if printed else None,
-            says=" ".join(filter(None, (_alpha_says(summary.bias_amplification), says, misprint))),
-        ),
+    parts = (
+        ("delta", "diffusion_bias", delta, "Never below 0, so its interval cannot hold 0: see II − TT of each target."),
+        ("lean", "composite_association", mean_lean, _CANCEL * (group == "overall")),
+        ("alpha", "bias_amplification", alpha, _alpha_says(alpha, summary.n_undefined, printed.get("misprint"))),
+    )
+    return row, [
+        finding(
+            f"{key} {group}",
+            f"{name}, mean {SIGNS[key]}",
+            metric,
+            mean,
+            says,
+            published=printed.get(f"{key}_mean", [None])[0],
+            sample=mean_sample([one.keyword for one in members], values[key], of="targets"),
+        )
+        for key, metric, mean, says in parts
     ]
 
 
-def _alpha_says(alpha: Estimate) -> str:
-    if math.isnan(alpha.value):
-        return ""
+_CANCEL = "Positive leans male; over all targets the two sides can cancel."
+
+
+def _alpha_says(alpha: Estimate, n_undefined: int, misprint: str | None) -> str:
+    says = []
     if alpha.low <= 1 <= alpha.high:
-        return "Neither more nor less strongly than the texts, as far as can be told."
-    return f"On average {'more' if alpha.value > 1 else 'less'} strongly than the texts."
+        says.append("Neither more nor less strongly than the texts, as far as can be told.")
+    elif not math.isnan(alpha.value):
+        says.append(f"On average {'more' if alpha.value > 1 else 'less'} strongly than the texts.")
+    if n_undefined:
+        says.append(f"Targets without α, as their texts hardly lean: {n_undefined}.")
+    return " ".join([*says, f"Published misprint, {misprint}."] if misprint else says)
 
 
-def _summary_rows(
-    design: Design, summaries: Mapping[str, InternalBiasSummary], leans: Mapping[str, Estimate]
-) -> list[dict[str, Any]]:
-    rows = [_summary_row(group, summary, leans[group]) for group, summary in summaries.items()]
-    sides = [target["dominated"] for target in design.data["targets"]]
-    sizes = {group: sides.count(group) for group in GROUPS[:2]} | {"overall": len(sides)}
-    for model, groups in _printed_summaries(design).items():
-        rows += [_printed_row(model, group, printed, sizes[group]) for group, printed in groups.items()]
+def _printed_rows(design: Design) -> list[dict[str, Any]]:
+    """Table 4 of the paper; nothing for targets of one's own."""
+    summaries, sides = design.data.get("summary", {}), [target["dominated"] for target in design.data["targets"]]
+    rows = []
+    for model in filter(summaries.__contains__, design.data["settings"]["models"]):
+        for group, printed in summaries[model].items():
+            n = len(sides) if group == "overall" else sides.count(group)
+            row: dict[str, Any] = {"model": f"{model}, published", "targets": group, "n": n}
+            for sign, key in (("δ", "delta"), ("α", "alpha")):
+                mean, spread = printed[f"{key}_mean"]
+                row |= {f"{sign} min": printed[key][0], f"{sign} max": printed[key][1], f"mean {sign}": mean}
+                row |= {f"mean {sign} low": mean - spread, f"mean {sign} high": mean + spread}
+            rows.append(row | {"no α": 0, "note": f"misprint: {printed['misprint']}" if "misprint" in printed else ""})
     return rows
 
 
-def _printed_summaries(design: Design) -> dict[str, Any]:
-    """Table 4 by model and group; nothing for targets of one's own."""
-    summaries = design.data.get("summary", {})
-    return {model: summaries[model] for model in design.data["settings"]["models"] if model in summaries}
-
-
-def _summary_row(group: str, summary: InternalBiasSummary, mean_lean: Estimate) -> dict[str, Any]:
-    row: dict[str, Any] = {"model": RUN, "targets": group, "n": summary.diffusion_bias.n}
-    for sign, estimate, ends in (
-        ("δ", summary.diffusion_bias, summary.diffusion_bias_range),
-        ("α", summary.bias_amplification, summary.bias_amplification_range),
-    ):
-        row |= {f"{sign} min": ends[0], f"{sign} max": ends[1], **columns(f"mean {sign}", estimate)}
-    row |= columns("mean MCAS", mean_lean)
-    return row | {"no α": summary.n_undefined, "note": ""}
-
-
-def _printed_row(model: str, group: str, printed: Mapping[str, Any], n: int) -> dict[str, Any]:
-    row: dict[str, Any] = {"model": f"{model}, published", "targets": group, "n": n}
-    for sign, key in (("δ", "delta"), ("α", "alpha")):
-        mean, spread = printed[f"{key}_mean"]
-        low, high = mean - spread, mean + spread
-        row |= {f"{sign} min": printed[key][0], f"{sign} max": printed[key][1]}
-        row |= {f"mean {sign}": mean, f"mean {sign} low": low, f"mean {sign} high": high}
-    return row | {"no α": 0, "note": f"misprint: {printed['misprint']}" if "misprint" in printed else ""}
-
-
-def _mcas_figure(found: Sequence[Target], model: str) -> StudyFigure:
-    marks = pd.DataFrame(
-        mark(t.keyword, t.scores.mcas_interval, group=t.group, published=t.printed(model, "mcas"))
-        for side in (*GROUPS[:2], UNASSIGNED)
-        for t in found
-        if t.dominated == side
+def _figures(found: Sequence[Target], model: str) -> list[StudyFigure]:
+    leans = pd.DataFrame(
+        mark(one.keyword, one.scores.mcas_interval, group=_LEGENDS[one.dominated], published=_mcas(one, model))
+        for one in sorted(found, key=lambda target: [*_LEGENDS].index(target.dominated))
     )
-    caption = ""
-    if marks["published"].notna().any():
-        caption = f"Diamonds are the published scores of {model} by other encoders: compare sides and orders."
-    axis = "MCAS; right of the line: leans male"
-    return figure("intervals", "mcas", "Lean of each target (MCAS)", marks, caption, x=axis, null=0.0)
-
-
-def _truth_figure(found: Sequence[Target]) -> StudyFigure:
-    points = [
-        point(target.men, target.scores.image_image_interval, name=target.keyword, group=target.group)
-        for target in found
-        if target.men is not None
+    others = f"Diamonds are the published scores of {model} by other encoders: compare sides and orders."
+    drawn = [
+        point(one.men, one.scores.image_image_interval, name=one.keyword, group=_LEGENDS[one.dominated])
+        for one in found
+        if one.men is not None
     ]
-    title = "Lean of the pictures against the share of men that were drawn"
-    caption = "On record for the calibration renderer only: the lean must rise with the share."
-    axes = {"x": "share of men drawn", "y": "II, lean of the pictures"}
-    return figure("scatter", "drawn", title, points, caption, **axes)
-
-
-def _amplified(found: Sequence[Target]) -> list[tuple[Target, Estimate, Estimate]]:
-    """Targets that have an α, with δ and α."""
-    each = [(target, target.bias.diffusion_bias, target.bias.bias_amplification) for target in found]
-    return [(target, delta, alpha) for target, delta, alpha in each if not math.isnan(alpha.value)]
-
-
-def _points(found: Sequence[Target]) -> list[dict[str, Any]]:
-    """δ and α of this run."""
     return [
-        point(delta.value, alpha.value, name=target.keyword, group=RUN) for target, delta, alpha in _amplified(found)
+        figure(
+            "intervals",
+            "mcas",
+            "Lean of each target (MCAS)",
+            leans,
+            others if leans["published"].notna().any() else "",
+            x="MCAS; right of the line: leans male",
+            null=0.0,
+        ),
+        figure(
+            "scatter",
+            "drawn",
+            "Lean of the pictures against the share of men that were drawn",
+            drawn,
+            "On record for the calibration renderer only: the lean must rise with the share.",
+            x="share of men drawn",
+            y="II, lean of the pictures",
+        ),
+        *_alpha_figures(found),
     ]
 
 
-def _published_points(found: Sequence[Target]) -> list[dict[str, Any]]:
-    return [
-        point(values["delta"], values["alpha"], group=model)
-        for target in found
-        for model, values in target.published.items()
-    ]
-
-
-def _scatter_figure(found: Sequence[Target]) -> StudyFigure:
-    points = [point(delta, alpha, group=target.group) for target, delta, alpha in _amplified(found)]
-    title = "Diffusion bias δ against bias amplification α (Fig. 2)"
+def _alpha_figures(found: Sequence[Target]) -> list[StudyFigure]:
+    """δ against α: of the targets that have both, the same smoothed, and as published."""
+    each = [(one, one.bias.diffusion_bias, one.bias.bias_amplification) for one in found]
+    each = [(one, delta, alpha) for one, delta, alpha in each if not math.isnan(alpha.value)]
+    sides = [point(delta, alpha, group=_LEGENDS[one.dominated]) for one, delta, alpha in each]
+    mine = [point(delta.value, alpha.value, name=one.keyword, group=RUN) for one, delta, alpha in each]
+    theirs = [point(of["delta"], of["alpha"], group=name) for one in found for name, of in one.published.items()]
     caption = (
-        f"{len(found) - len(points)} of {len(found)} targets have no α. Both are made of TT, so they "
+        f"{len(found) - len(each)} of {len(found)} targets have no α. Both are made of TT, so they "
         "go together by construction."
     )
-    return figure("scatter", "figure2", title, points, caption, **_AXES)
-
-
-def _lowess_figure(key: str, title: str, points: list[dict[str, Any]]) -> StudyFigure:
-    caption = (
+    smoothed = (
         "Lines are LOWESS over two thirds of the targets, held within the points; none below eight "
         "targets or where most share one δ."
     )
-    return figure("scatter", key, title, points, caption, **_AXES, lowess=True)
+    return [
+        figure("scatter", "figure2", "Diffusion bias δ against bias amplification α (Fig. 2)", sides, caption, **_AXES),
+        figure("scatter", "figure3", "δ against α of this run, smoothed (Fig. 3)", mine, smoothed, **_SMOOTHED),
+        figure("scatter", "figure4", "δ against α as published (Fig. 2 to 4)", theirs, smoothed, **_SMOOTHED),
+    ]
+
+
+_AXES = {"x": "diffusion bias δ", "y": "bias amplification α"}
+_SMOOTHED = {**_AXES, "lowess": True}
 
 
 def _notes(design: Design, found: Sequence[Target]) -> tuple[str, ...]:
@@ -344,9 +299,44 @@ def _notes(design: Design, found: Sequence[Target]) -> tuple[str, ...]:
     ]
     if len({men for men, _ in known}) >= _FEWEST_FOR_RANKS:
         ranks = spearmanr(*zip(*known, strict=True))
-        notes.insert(
-            0,
+        calibration = (
             f"Calibration: over {len(known)} targets, II and the share of men drawn have the rank "
-            f"correlation {ranks.statistic:.2f} (Spearman, p = {ranks.pvalue:.2g}).",
+            f"correlation {ranks.statistic:.2f} (Spearman, p = {ranks.pvalue:.2g})."
         )
+        notes.insert(0, calibration)
     return tuple(notes)
+
+
+def compare_internal_bias(_design: Design, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+    """Table 4 with a line and ranks per arm, and the cloud of targets of every arm."""
+    marks = marks_over_arms(arms, "figure2")
+    cloud = figure(
+        "scatter",
+        "figure4_arms",
+        "δ against α over the arms (Fig. 2 to 4)",
+        marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks,
+        "A dot per target with an α. Lines are LOWESS over two thirds of an arm's targets, held within the "
+        "points; none below eight targets or where most share one δ.",
+        **_SMOOTHED,
+    )
+    own = table_over_arms(
+        arms, "table4", ["targets"], [*(f"mean {sign}" for sign in SIGNS.values()), "no α", "n"], {"model": RUN}
+    )
+    ranks: dict[tuple[str, str], dict[str, Any]] = {
+        (group, arm.name): {"targets": group, ARM: arm.name} for group in GROUPS for arm in arms
+    }
+    for group, (key, sign) in product(GROUPS, SIGNS.items()):
+        for arm, places in zip(arms, ranks_over_arms(arms, f"{key} {group}", settings), strict=True):
+            ranks[group, arm.name] |= {name.replace("rank", f"rank of {sign}"): at for name, at in places.items()}
+    frame = own.merge(pd.DataFrame(list(ranks.values())), on=["targets", ARM], how="left")
+    printed = next(one.frame for one in arms[0].results.tables if one.key == "table4")
+    published = printed[(printed["model"] != RUN) & printed["targets"].isin(own["targets"])]
+    published = published.rename(columns={"model": ARM})
+    summary = table(
+        "table4_arms",
+        "Diffusion bias, lean and amplification over the arms (Table 4)",
+        lines_together(pd.concat([frame, published[[c for c in frame if c in published]]]), ["targets"]),
+        "Means over targets with their intervals; the published ± is as printed. Rank 1 has the largest "
+        "mean, on the targets that all arms have; low and high: ranks in resamples of the targets.",
+    )
+    return Results(tables=(summary,), figures=drawable([cloud]))

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.association import association
-from bias_core.metrics.composite_association import (
-    CompositeAssociation,
-    composite_association,
-    internal_bias,
-    mean_over_encoders,
-)
+from bias_core.metrics.composite_association import composite_association, internal_bias, mean_over_encoders
 from bias_core.prompts import fill_template
-from bias_core.studies.arms.samples import lean_sample, mean_sample
-from bias_core.studies.internal.arms import compare_internal_bias
-from bias_core.studies.internal.report import GROUPS, MEN, UNASSIGNED, Target, members_of, report_of
+from bias_core.studies.arms.samples import lean_sample
+from bias_core.studies.internal.report import GENDERS, UNASSIGNED, Target, compare_internal_bias, report_of
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.own_words import check_count
@@ -31,13 +25,10 @@ from bias_core.studies.kit.types import Design, Shot, StudySettings
 
 if TYPE_CHECKING:
     from bias_core.studies.kit.data import StudyData
-    from bias_core.studies.kit.progress import Progress
-    from bias_core.studies.kit.types import Sample
     from bias_core.types import StoredImage
 
-GENDERS = ("male", "female")
-"""A, and B: positive scores lean to the first."""
 FEWEST_TARGETS = 3  # of a side
+MEN = "a photo of a man"  # what is asked of the record of the drawn pictures
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -85,162 +76,76 @@ def internal_bias_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
     """The targets that the option names, in the order of the paper; else a share of each side."""
-    wanted = set(settings.options.targets)
-    if unknown := wanted - {target["keyword"] for target in design.data["targets"]}:
-        known = ", ".join(target["keyword"] for target in design.data["targets"])
+    every, wanted = design.data["targets"], set(settings.options.targets)
+    if unknown := wanted - {target["keyword"] for target in every}:
+        known = ", ".join(target["keyword"] for target in every)
         raise InvalidInput(f"{design.name} has no target {', '.join(sorted(unknown))}; it has {known}")
     if wanted:
-        return [target for target in design.data["targets"] if target["keyword"] in wanted]
-    kept = [
-        target
-        for side in GENDERS
-        for target in thinned(
-            [t for t in design.data["targets"] if t["dominated"] == side],
-            settings.scale**0.5,
-            least=FEWEST_TARGETS,
-            seed=settings.seed,
-        )
-    ]
-    return [target for target in design.data["targets"] if target in kept]
+        return [target for target in every if target["keyword"] in wanted]
+    sides = ([target for target in every if target["dominated"] == gender] for gender in GENDERS)
+    share = {"scale": settings.scale**0.5, "least": FEWEST_TARGETS, "seed": settings.seed}
+    kept = [target for side in sides for target in thinned(side, **share)]
+    return [target for target in every if target in kept]
 
 
 def measure_internal_bias(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """MCAS, δ and α of every target; Tables 3 and 4 beside the published ones."""
-    scores, samples = yield from _scores(design, settings, data)
-    minimum = settings.options.minimum_text_text
-    published = _published(design)
+    rows = {}
+    for reader in averaged_encoders(settings):
+        rows[reader.name] = yield from data.embed(data.frame, reader.name)
+    printed: dict[str, dict[str, dict[str, float]]] = {}  # Table 3: keyword, model and measure; none of own targets
+    for row in read_table(design.data["scores"]["file"]) if "scores" in design.data else ():
+        numbers = {name: float(row[name]) for name in ("mcas", "delta", "alpha")}
+        printed.setdefault(row["keyword"], {})[row["model"]] = numbers
     found = [
-        Target(
-            keyword=target["keyword"],
-            category=target["category"],
-            dominated=target["dominated"],
-            scores=scores[target["keyword"]],
-            bias=internal_bias(scores[target["keyword"]], minimum_text_text=minimum, confidence=settings.confidence),
-            men=_men(data, target["keyword"]),
-            published=published.get(target["keyword"], {}),
-        )
+        _measured(target, rows, design, settings, data, printed.get(target["keyword"], {}))
         for target in _targets(design, settings)
-        if target["keyword"] in scores
+        if (data.frame["keyword"] == target["keyword"]).any()
     ]
-    for group in GROUPS:
-        members = members_of(found, group)
-        keywords = [target.keyword for target in members]
-        deltas = [target.bias.diffusion_bias.value for target in members]
-        alphas = [target.bias.bias_amplification.value for target in members]
-        leans = [target.scores.mcas for target in members]
-        samples[f"lean {group}"] = mean_sample(keywords, leans, of="targets")
-        samples[f"delta {group}"] = mean_sample(keywords, deltas, of="targets")
-        samples[f"alpha {group}"] = mean_sample(keywords, alphas, of="targets")
-    results = report_of(design, settings, found)
-    findings = (replace(finding, sample=samples.get(finding.key)) for finding in results.findings)
-    return replace(results, findings=tuple(findings))
+    kinds = data.frame["kind"].to_numpy()
+    leans = [association(*(each[kinds == kind] for kind in ("target", *GENDERS))) for each in rows.values()]
+    data.keep(data.frame[kinds == "target"], lean=np.mean(leans, axis=0))  # II is the mean of these
+    return report_of(design, settings, found)
 
 
-def _scores(
-    design: Design, settings: StudySettings, data: StudyData
-) -> Generator[Progress, None, tuple[dict[str, CompositeAssociation], dict[str, Sample]]]:
-    """Of each target the mean over the encoders, and its sample; one without pictures is left out."""
-    encoders = settings.options.encoders or [settings.encoder]
-    by_encoder, leans, all_rows = {}, [], {}
-    for encoder in encoders:
-        rows = yield from data.embed(data.frame, encoder)
-        by_encoder[encoder] = _scores_by(encoder, rows, design, settings, data)
-        leans.append(_leans(rows, data))
-        all_rows[encoder] = rows
-    targets = data.frame[data.frame["kind"] == "target"]
-    data.keep(targets, lean=np.mean(leans, axis=0))
-    keywords = list(by_encoder[encoders[0]])
-    averaged = {
-        keyword: mean_over_encoders([scores[keyword] for scores in by_encoder.values()], confidence=settings.confidence)
-        for keyword in keywords
-    }
-    known = {target["keyword"]: target for target in _targets(design, settings)}
-    return averaged, {
-        f"mcas {keyword}": _sample(known[keyword], all_rows, design, settings, data) for keyword in keywords
-    }
-
-
-def _sample(
+def _measured(
     target: Mapping[str, str],
-    all_rows: Mapping[str, np.ndarray],
+    rows: Mapping[str, np.ndarray],
     design: Design,
     settings: StudySettings,
     data: StudyData,
-) -> Sample:
-    """What MCAS of a target was computed from: a mean over encoders of cosines, which texts add to."""
-    frame = data.frame
-    chosen = (frame["keyword"] == target["keyword"]).to_numpy()
-    parts = [chosen, *((frame["kind"] == gender).to_numpy() for gender in GENDERS)]
-    terms = []
-    for encoder, rows in all_rows.items():
-        x, a, b = (rows[part] for part in parts)
+    published: Mapping[str, Mapping[str, float]],
+) -> Target:
+    """The mean over the encoders, and what MCAS was computed from: means of cosines, which texts add to."""
+    frame, options, confidence = data.frame, settings.options, settings.confidence
+    parts = [frame["keyword"] == target["keyword"], *(frame["kind"] == gender for gender in GENDERS)]
+    more: dict[str, Any] = {"confidence": confidence, "rng": settings.seed}
+    if options.resample == "prompts":
+        more |= {f"groups_{side}": frame.loc[part, "prompt"] for side, part in zip("ab", parts[1:], strict=True)}
+    scores, terms = [], []
+    for encoder, embedded in rows.items():
+        x, a, b = (embedded[part] for part in parts)
+        text = data.texts([target[options.text_targets]], encoder)
         words = [data.texts(design.data["text_attributes"][gender], encoder) for gender in GENDERS]
+        scores.append(composite_association(x, text, a, b, *words, **more))
         lean = words[0].mean(axis=0) - words[1].mean(axis=0)
-        text = data.texts([target[settings.options.text_targets]], encoder)[0]
-        terms.append((x @ a.T, x @ b.T, x @ lean, a @ text, b @ text, text @ lean))
+        terms.append((x @ a.T, x @ b.T, x @ lean, a @ text[0], b @ text[0], text[0] @ lean))
     to_a, to_b, of_targets, of_a, of_b, constant = (
         sum(term.astype(float) for term in column) / len(terms) for column in zip(*terms, strict=True)
     )
-    units = [list(frame.loc[part, "unit"]) for part in parts]
-    return lean_sample(
-        (units[0], units[1], units[2]),
-        to_a,
-        to_b,
-        of_targets=of_targets,
-        of_a=of_a,
-        of_b=of_b,
-        constant=float(constant),
-    )
-
-
-def _leans(rows: np.ndarray, data: StudyData) -> np.ndarray:
-    """How much nearer each picture of a target is to pictures of men than of women: II is their mean."""
-    kinds = data.frame["kind"].to_numpy()
-    return association(*(rows[kinds == kind] for kind in ("target", *GENDERS)))
-
-
-def _scores_by(
-    encoder: str, rows: np.ndarray, design: Design, settings: StudySettings, data: StudyData
-) -> dict[str, CompositeAssociation]:
-    frame = data.frame
-    words = [data.texts(design.data["text_attributes"][gender], encoder) for gender in GENDERS]
-    sides = [(frame["kind"] == gender).to_numpy() for gender in GENDERS]
-    prompts = frame["prompt"].to_numpy(dtype=str)
-    whole = settings.options.resample == "prompts"
-    found = {}
-    for target in _targets(design, settings):
-        chosen = (frame["keyword"] == target["keyword"]).to_numpy()
-        if not chosen.any():
-            continue
-        found[target["keyword"]] = composite_association(
-            rows[chosen],
-            data.texts([target[settings.options.text_targets]], encoder),
-            *[rows[side] for side in sides],
-            *words,
-            groups_a=prompts[sides[0]] if whole else None,
-            groups_b=prompts[sides[1]] if whole else None,
-            confidence=settings.confidence,
-            rng=settings.seed,
-        )
-    return found
-
-
-def _men(data: StudyData, keyword: str) -> float | None:
-    """Share of men in the pictures of a target; None where nobody knows what they show."""
-    truths = data.truths(data.frame[data.frame["keyword"] == keyword])
+    x_units, a_units, b_units = (list(frame.loc[part, "unit"]) for part in parts)
+    sums: dict[str, Any] = {"of_targets": of_targets, "of_a": of_a, "of_b": of_b, "constant": float(constant)}
+    mean = mean_over_encoders(scores, confidence=confidence)
+    truths = data.truths(frame[parts[0]])
     known = [truth for truth in truths if truth is not None]
-    return data.services.shown(MEN, known) if len(known) == len(truths) else None
-
-
-def _published(design: Design) -> dict[str, dict[str, dict[str, float]]]:
-    """Table 3: keyword -> model -> measure -> value; nothing for targets of one's own."""
-    table: dict[str, dict[str, dict[str, float]]] = {}
-    if "scores" not in design.data:
-        return table
-    for row in read_table(design.data["scores"]["file"]):
-        numbers = {name: float(row[name]) for name in ("mcas", "delta", "alpha")}
-        table.setdefault(row["keyword"], {})[row["model"]] = numbers
-    return table
+    return Target(
+        **{name: target[name] for name in ("keyword", "category", "dominated")},
+        scores=mean,
+        bias=internal_bias(mean, minimum_text_text=options.minimum_text_text, confidence=confidence),
+        sample=lean_sample((x_units, a_units, b_units), to_a, to_b, **sums),
+        men=data.services.shown(MEN, known) if len(known) == len(truths) else None,
+        published=published,
+    )
 
 
 def averaged_encoders(settings: StudySettings) -> tuple[Reader, ...]:
@@ -251,17 +156,15 @@ def averaged_encoders(settings: StudySettings) -> tuple[Reader, ...]:
 
 def embed_by_all_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
     """Embed finished pictures by every encoder while the next are drawn."""
-    for name in data.settings.options.encoders or [data.settings.encoder]:
-        reader = data.encoder(name)
-        data.services.embeddings.images(reader, images, lock=data.services.reading(reader))
+    for reader in averaged_encoders(data.settings):
+        encoder = data.encoder(reader.name)
+        data.services.embeddings.images(encoder, images, lock=data.services.reading(encoder))
 
 
 OWN_NAME = "own-targets"
 OWN_TEMPLATE = "an image of a {}"
 MOST_TARGETS = 40
 MOST_PICTURES = 100
-_BAR = "|"
-_PARTS = 3
 
 
 def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
@@ -271,8 +174,7 @@ def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
     ----------
     text : a target a line: its keyword, and after bars its prompt and the gender that people expect, both as
         wanted ("Judge | an image of a judge in court | male"); without a prompt "an image of a judge".
-    n : pictures of each target.
-    n_attribute : pictures of each of the eight prompts of men and women.
+    n, n_attribute : pictures of each target, and of each of the eight prompts of men and women.
 
     Raises
     ------
@@ -309,16 +211,12 @@ def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
 
 
 def _target(line: str) -> dict[str, str]:
-    parts = [" ".join(part.split()) for part in line.split(_BAR)]
-    keyword, prompt, side = [*parts, "", ""][:_PARTS]
-    if len(parts) > _PARTS or not keyword or side not in ("", *GENDERS):
+    parts = [" ".join(part.split()) for part in line.split("|")]
+    keyword, prompt, side = [*parts, "", ""][:3]
+    if len(parts) > 3 or not keyword or side not in ("", *GENDERS):
         raise InvalidInput(f"write a target as 'keyword | prompt | male or female', got {line.strip()!r}")
-    return {
-        "category": "own",
-        "keyword": keyword,
-        "dominated": side or UNASSIGNED,
-        "prompt": prompt or fill_template(OWN_TEMPLATE, keyword),
-    }
+    prompt = prompt or fill_template(OWN_TEMPLATE, keyword)
+    return {"category": "own", "keyword": keyword, "dominated": side or UNASSIGNED, "prompt": prompt}
 
 
 PROGRAMS = {

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
-from bias_core.studies.internal import view as internal_view
-from bias_core.studies.internal.study import own_targets
+from bias_core.studies.internal.study import InternalBiasOptions, own_targets
+from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.reports.text import table_of
 from bias_core.ui.study.closer import CloserLook
+from bias_core.ui.study.extremes import Ends, extremes_html
 from bias_core.ui.study.form import Preset
+from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bias_core.studies.kit.types import Design, StudyReport, StudySettings
+    from bias_core.studies.kit.types import Design, StudyReport
 
-_STUDY = "internal-bias"
 _FEW = "CEO, Engineer, Nurse, Librarian"
+_BEHIND = (
+    "Below each how much nearer it is to this run’s pictures of men than to those of women; II is the mean. "
+    "Clothing, age, light or style may be what makes it so: look before you conclude."
+)
 
 
 def _preset(name: str, says: str, scale: float, targets: str = "", condition: str = "published") -> Preset:
     settings = {"scale": scale, "condition": condition, "options": {"targets": targets} if targets else {}}
-    return Preset(name=name, study=_STUDY, says=says, settings=settings)
+    return Preset(name=name, study="internal-bias", says=says, settings=settings)
 
 
 class InternalTab(CloserLook):
@@ -37,13 +42,13 @@ class InternalTab(CloserLook):
         "Leans are those of appearance, read by an encoder with leanings of its own, which are part of every "
         "score. A lean is not an error by itself, and a score near 0 does not prove that there is none."
     )
-    studies: ClassVar = (_STUDY,)
     presets: ClassVar = (
         _preset("Four occupations", "CEO, engineer, nurse, librarian: 60 pictures and 64 of men and women", 0.1, _FEW),
         _preset("The same where nothing is planted", "What no bias looks like", 0.1, _FEW, "fair"),
         _preset("Eight of the 28 targets", "Four of either side, few pictures", 0.05),
         _preset("Half of the 28 targets", "Enough for the smoothed curves of Figures 3 and 4", 0.2),
     )
+    own_options: ClassVar = settings_of(InternalBiasOptions).keys() - {"targets"}
 
     def build_own(self) -> dict[str, Any]:
         """Targets, and how many pictures."""
@@ -66,23 +71,43 @@ class InternalTab(CloserLook):
         """The study on these targets."""
         return own_targets(str(own["targets"] or ""), n=int(own["n"] or 0), n_attribute=int(own["n_attribute"] or 0))
 
-    def own_settings(self, settings: StudySettings) -> StudySettings:
-        """Every target is drawn, and as often as was said."""
-        options = {name: value for name, value in settings.options.items() if name != "targets"}
-        return replace(settings, scale=1.0, options=options)
-
     def headline(self, report: StudyReport) -> str:
-        """One sentence on what was found."""
-        return internal_view.headline(report)
+        """One sentence on which targets lean which way."""
+        table = table_of(report, "table3").frame
+        men = table.loc[table["MCAS low"] > 0, "target"].tolist()
+        women = table.loc[table["MCAS high"] < 0, "target"].tolist()
+        named = [f"to {side}: {', '.join(names)}" for side, names in (("men", men), ("women", women)) if names]
+        rest = len(table) - len(men) - len(women)
+        if not named:
+            return f"None of {len(table)} targets leans clearly to men or women; none is shown to be even."
+        unclear = f"; to neither clearly: {rest}" if rest else ""
+        return f"Of {len(table)} targets, as text and pictures together (MCAS), lean {'; '.join(named)}{unclear}."
 
     def closer_looks(self, report: StudyReport) -> Sequence[tuple[str, str]]:
         """The targets that were drawn."""
-        return [(target, target) for target in internal_view.targets_of(report)]
+        return [(str(target), str(target)) for target in table_of(report, "table3").frame["target"]]
 
     def closer_html(self, report: StudyReport, key: str) -> str:
-        """One target from text to picture."""
-        return internal_view.flow_html(report, key)
+        """The four scores of a target from text to picture, δ and α, in words and as a table."""
+        scores, rows = table_of(report, "scores").frame, table_of(report, "table3").frame
+        mine, row = scores[scores["target"] == key].drop(columns="target"), rows[rows["target"] == key]
+        if row.empty:
+            return ""
+        frame = report.pictures
+        return render(
+            "flow",
+            target=key,
+            table=mine,
+            scores={score["score"]: score for score in mine.to_dict("records")},
+            reach=1.08 * float(scores[["value", "low", "high"]].abs().max().max()),
+            row=row.iloc[0].to_dict(),
+            prompts=[] if frame is None else frame.loc[frame["keyword"] == key, "prompt"].tolist(),
+        )
 
     def behind_html(self, report: StudyReport, key: str) -> str:
-        """Its pictures that are nearest to those of women and of men."""
-        return internal_view.behind_html(report, key)
+        """The target's pictures that are nearest to those of women and of men."""
+        frame = report.pictures
+        if frame is None or "lean" not in frame:
+            return ""
+        ends = [Ends(title=key, frame=frame[frame["keyword"] == key])]
+        return extremes_html(report, "lean", ends, low="nearest to women", high="nearest to men", note=_BEHIND)

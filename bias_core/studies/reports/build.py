@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from bias_core.studies.kit.types import StudyFigure, StudyTable
+from bias_core.studies.kit.types import Finding, StudyFigure, StudyTable
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
-    from bias_core.studies.kit.types import FigureKind, Finding
+    from bias_core.studies.kit.types import FigureKind, StudySettings
 
 Rows = pd.DataFrame | Iterable[Mapping[str, Any]]
 POINTS = "Points are pictures, bars their quartiles, circles their medians."
@@ -58,6 +58,28 @@ def point(x: Estimate | float, y: Estimate | float, **more: Any) -> dict[str, An
         else:
             row[axis] = value
     return row
+
+
+def marks(rows: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
+    """What a figure reads, by its own names, from the columns of a table; those that it has.
+
+    Examples
+    --------
+    >>> marks(pd.DataFrame({"target": ["judge"], "MCAS": [0.5]}), {"name": "target", "value": "MCAS", "low": "L"})
+        name  value
+    0  judge    0.5
+    """
+    return pd.DataFrame({name: rows[column] for name, column in names.items() if column in rows}).reset_index(drop=True)
+
+
+def intervals(settings: StudySettings) -> dict[str, Any]:
+    """The confidence and the seed of a run's intervals, as measures take them."""
+    return {"confidence": settings.confidence, "rng": settings.seed}
+
+
+def finding(key: str, title: str, metric: str, estimate: Estimate, says: str = "", **more: Any) -> Finding:
+    """A number that the study is about, in one plain sentence; ``more`` by the fields of ``Finding``."""
+    return Finding(key=key, title=title, metric=metric, estimate=estimate, says=says, **more)
 
 
 def table(key: str, title: str, rows: Rows, note: str = "") -> StudyTable:

@@ -6,7 +6,7 @@ A tab is a subclass that says its question, presets and studies, and adds what o
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import gradio as gr
 
 from bias_core.studies.kit.designs import designs_in, find_design, program_of
+from bias_core.studies.kit.own_words import settings_with
 from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.reports.text import further_tables
 from bias_core.studies.running.arms import MOST_ARMS, each_arm
@@ -67,6 +68,7 @@ class StudyTab(Opening):
     presets : one click each.
     null_words : heading of the column of null values.
     remembered : components whose values the browser keeps.
+    own_options : which of the form's options hold for words of one's own, too.
     """
 
     key: ClassVar[str]
@@ -78,6 +80,7 @@ class StudyTab(Opening):
     presets: ClassVar[Sequence[Preset]] = ()
     null_words: ClassVar[str] = study_html.NULL
     remembered: ClassVar[Sequence[str]] = study_form.REMEMBERED
+    own_options: ClassVar[Collection[str]] = ()
 
     def __init__(self, services: Services) -> None:
         self.services = services
@@ -108,8 +111,8 @@ class StudyTab(Opening):
         return design
 
     def own_settings(self, settings: StudySettings) -> StudySettings:
-        """The form's settings as they suit that design."""
-        return settings
+        """The form's settings as they suit that design: all of its pictures, and those of its options."""
+        return settings_with(settings, self.own_options)
 
     def build_extra(self) -> dict[str, Any]:
         """Components between the numbers and the figures, by name; hidden until there is a report."""
