@@ -106,14 +106,18 @@ class LabelledItem:
 
     def majority(self, position: str) -> str:
         """The answer with the most votes; "" where two have equally many or nobody answered."""
-        first = Counter(self.votes(position)).most_common(2)
-        tie = len(first) == 2 and first[0][1] == first[1][1]
-        return "" if tie or not first else first[0][0]
+        return winner(Counter(self.votes(position)))
 
     def share(self, position: str) -> float:
         """Votes of the majority over all votes; nan where there is none."""
         votes, winner = self.votes(position), self.majority(position)
         return votes.count(winner) / len(votes) if winner else float("nan")
+
+
+def winner(votes: Counter[str]) -> str:
+    """The answer with the most votes; "" where two have equally many or there is none."""
+    first = votes.most_common(2)
+    return "" if not first or (len(first) == 2 and first[0][1] == first[1][1]) else first[0][0]
 
 
 def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:

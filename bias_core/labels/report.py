@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from bias_core.annotation.collected import winner
 from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
 from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, NOT_TWO_PEOPLE
 from bias_core.stats.effects import wilson_interval
 from bias_core.studies.kit.types import Design, Finding, Results, StudyFigure, StudyReport, StudySettings, StudyTable
+from bias_core.studies.reports.build import columns, drawable, figure, table
 
 if TYPE_CHECKING:
     from bias_core.annotation.collected import LabelledItem, TaskProgress
@@ -31,8 +33,6 @@ _MOST_PAIRS = 45  # of raters with an interval: ten raters
 _PAIR_RESAMPLES = 200
 _MOST_PAIRED = 30  # raters
 _FEWEST_RIGHT = 0.75  # of the attention checks, for somebody who looks
-_UNUSABLE = (CANNOT_IDENTIFY, NOT_TWO_PEOPLE)
-_UNDEFINED = float("nan")
 _LABELS_NOTE = (
     "Labels say how a picture looks to these raters, never what anybody is. Their agreement says that they "
     "see alike, not that they are right."
@@ -71,28 +71,19 @@ def label_report(
         answers than there are, are left out, and a note says so.
     """
     task = progress.task
-    given = _answers(labelled)
-    people = majority_labels(labelled, task)
-    raters = _raters_table(progress, given)
-    readers = [_compared(name, labels, people, task) for name, labels in (automatic or {}).items()]
-    findings = (*_agreement(given), *(finding for some, _ in readers for finding in some))
-    tables = (
-        raters,
-        _checks_table(labelled),
-        _pairs_table(given),
-        *(table for _, some in readers for table in some),
-        _coverage(people, task),
-        _answer_counts(given, task),
-        _disputed(people),
-        StudyTable(key="labels", title="Majority labels", frame=people, note=_LABELS_NOTE),
-    )
-    missing = [] if findings and findings[0].key == "alpha" else [
-        "Agreement needs two pictures that two raters have answered."
-    ]  # fmt: skip
+    people, answers = majority_labels(labelled, task), _answers(labelled)
+    raters, findings = _raters_table(progress, answers), _agreement(answers)
+    missing = [] if findings else ["Agreement needs two pictures that two raters have answered."]
+    tables = [raters, _checks_table(labelled), _pairs_table(answers)]
+    for name, labels in (automatic or {}).items():
+        for part, more in zip((findings, tables), _compared(name, labels, people, task), strict=True):
+            part += more
+    tables += [_coverage(people, task), _answer_counts(answers, task), _disputed(people)]
+    tables += [table("labels", "Majority labels", people, _LABELS_NOTE)]
     results = Results(
-        findings=findings,
-        tables=tuple(table for table in tables if len(table.frame)),
-        figures=tuple(figure for figure in (_raters_figure(raters.frame),) if len(figure.data)),
+        findings=tuple(findings),
+        tables=tuple(one for one in tables if len(one.frame)),
+        figures=drawable([_raters_figure(raters.frame)]),
         notes=(*missing, _LABELS_NOTE),
     )
     return report_of(task, results, n_planned=progress.n_items, n_images=progress.n_complete)
@@ -112,26 +103,16 @@ def report_of(task: Task, results: Results, *, n_planned: int, n_images: int) ->
 
 def majority_labels(labelled: Sequence[LabelledItem], task: Task) -> pd.DataFrame:
     """A row for each ordinary item and position with what most raters said; "" for a tie or no answer."""
-    rows = [
-        {
-            "image_id": one.item.image_id,
-            "position": position,
-            "identity": one.item.identities.get(position, ""),
-            "label": one.majority(position),
-            "share": one.share(position),
-            "raters": len(one.answers),
-            "answers": _counts_text(Counter(one.votes(position))),
-        }
-        for one in labelled
-        if one.item.gold is None
-        for position in task.positions
-    ]
-    columns = ["image_id", "position", "identity", "label", "share", "raters", "answers"]
-    return pd.DataFrame(rows, columns=columns)
+    rows = []
+    for one in labelled:
+        for position in task.positions if one.item.gold is None else ():
+            row = (one.item.image_id, position, one.item.identities.get(position, ""), one.majority(position))
+            rows.append((*row, one.share(position), len(one.answers), _counts_text(Counter(one.votes(position)))))
+    return pd.DataFrame(rows, columns=["image_id", "position", "identity", "label", "share", "raters", "answers"])
 
 
 def _answers(labelled: Sequence[LabelledItem]) -> pd.DataFrame:
-    """A row for each answer to an ordinary item: ``image_id, position, rater, answer``."""
+    """A row for each answer to an ordinary item."""
     rows = [
         (one.item.image_id, position, given.rater, answer)
         for one in labelled
@@ -142,11 +123,9 @@ def _answers(labelled: Sequence[LabelledItem]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["image_id", "position", "rater", "answer"])
 
 
-def _votes(given: pd.DataFrame) -> dict[tuple[str, str], list[str]]:
+def _votes(answers: pd.DataFrame) -> pd.Series[Any]:
     """Everybody's answers by picture and position."""
-    votes: dict[tuple[str, str], list[str]] = {}
-    for image_id, position, answer in zip(given["image_id"], given["position"], given["answer"], strict=True):
-        votes.setdefault((image_id, position), []).append(answer)
+    votes: pd.Series[Any] = answers.groupby(["image_id", "position"], sort=False)["answer"].agg(list)
     return votes
 
 
@@ -154,41 +133,37 @@ def _counts_text(votes: Counter[str]) -> str:
     return ", ".join(f"{n} {word}" for word, n in votes.most_common())
 
 
-def _share(count: int, n: int, name: str, prefix: str = "") -> dict[str, float]:
+def _share(name: str, count: int, n: int, ends: str = "") -> dict[str, float]:
     """A share with its Wilson interval as columns; undefined of nothing."""
-    estimate = wilson_interval(count, n) if n else None
-    names = {name: "value", f"{prefix}low": "low", f"{prefix}high": "high"}
-    return {column: getattr(estimate, key, _UNDEFINED) for column, key in names.items()}
+    return columns(name, wilson_interval(count, n) if n else None, ends=ends)
 
 
 # Raters: their part, their attention, and how they agree with one another.
 
 
-def _raters_table(progress: TaskProgress, given: pd.DataFrame) -> StudyTable:
-    against = _against_others(given)
-    n_equal, n_all = int(against["equal"].sum()), len(against)
-    by_rater = {str(rater): list(some) for rater, some in against.groupby("rater")["equal"]}
+def _raters_table(progress: TaskProgress, answers: pd.DataFrame) -> StudyTable:
+    against = _against_others(answers)
+    n_all, n_equal = len(against), int(against["equal"].sum())
     rows = []
     for one in progress.raters:
-        mine = by_rater.get(one.rater, [])
-        equal, n = sum(mine), len(mine)
-        share, checks = _share(equal, n, "agrees"), _share(one.n_gold_right, one.n_gold, "right")
-        others = (n_equal - equal) / (n_all - n) if n_all > n else _UNDEFINED
+        mine = against.loc[against["rater"] == one.rater, "equal"]
+        n, equal = len(mine), int(mine.sum())
+        share, checks = _share("agrees", equal, n), _share("right", one.n_gold_right, one.n_gold)
+        others = (n_equal - equal) / (n_all - n) if n_all > n else float("nan")
         row: dict[str, Any] = {"rater": one.rater, "answered": one.n_answered, "skipped": one.n_skipped}
         row |= {"median seconds": one.median_seconds, "known right": f"{one.n_gold_right} of {one.n_gold}"}
         row |= {"fails checks": checks["high"] < _FEWEST_RIGHT, "compared": n, **share}
         rows.append(row | {"differs": share["high"] < others, "excluded": one.excluded})
-    return StudyTable(key=RATERS, title="Raters", frame=pd.DataFrame(rows), note=_RATERS_NOTE)
+    return table(RATERS, "Raters", rows, _RATERS_NOTE)
 
 
-def _against_others(given: pd.DataFrame) -> pd.DataFrame:
+def _against_others(answers: pd.DataFrame) -> pd.DataFrame:
     """Whether each answer equals what most of the other raters said, where they have such a majority."""
-    votes = {key: Counter(some) for key, some in _votes(given).items()}
+    votes = {key: Counter(some) for key, some in _votes(answers).items()}
     rows = []
-    for image_id, position, rater, answer in given.itertuples(index=False):
-        others = (votes[image_id, position] - Counter([answer])).most_common(2)
-        if others and (len(others) == 1 or others[0][1] > others[1][1]):
-            rows.append((rater, answer == others[0][0]))
+    for image_id, position, rater, answer in answers.itertuples(index=False):
+        if others := winner(votes[image_id, position] - Counter([answer])):
+            rows.append((rater, answer == others))
     return pd.DataFrame(rows, columns=["rater", "equal"])
 
 
@@ -200,19 +175,19 @@ def _checks_table(labelled: Sequence[LabelledItem]) -> StudyTable:
             votes = Counter(one.votes(position))
             n, n_right = votes.total(), votes.pop(right, 0)
             row = {"image_id": one.item.image_id, "position": position, "known": right, "answers": n}
-            row |= {"right": n_right, **_share(n_right, n, "share")}
+            row |= {"right": n_right, **_share("share", n_right, n)}
             rows.append(row | {"said instead": _counts_text(votes)})
-    return StudyTable(key=CHECKS, title="Attention checks", frame=pd.DataFrame(rows), note=_CHECKS_NOTE)
+    return table(CHECKS, "Attention checks", rows, _CHECKS_NOTE)
 
 
-def _pairs_table(given: pd.DataFrame) -> StudyTable:
+def _pairs_table(answers: pd.DataFrame) -> StudyTable:
     """Cohen's kappa of every two raters with at least two common answers; intervals for the first pairs.
 
     Nothing where nobody answered, or where raters are so many that nobody would read on.
     """
     rows: list[dict[str, Any]] = []
-    if 2 <= given["rater"].nunique() <= _MOST_PAIRED:
-        ratings = given.pivot_table("answer", ["image_id", "position"], "rater", aggfunc="first")
+    if 2 <= answers["rater"].nunique() <= _MOST_PAIRED:
+        ratings = answers.pivot_table("answer", ["image_id", "position"], "rater", aggfunc="first")
         for one, other in combinations(ratings.columns, 2):
             common = ratings[[one, other]].dropna()
             if len(common) < 2:
@@ -221,60 +196,49 @@ def _pairs_table(given: pd.DataFrame) -> StudyTable:
             row["equal"] = float((common[one] == common[other]).mean())
             row["κ"] = cohen_kappa(common[one], common[other])
             if len(rows) < _MOST_PAIRS:
-                pictures = common.index.get_level_values("image_id")
-                how: dict[str, Any] = {"coefficient": "cohen_kappa", "n_resamples": _PAIR_RESAMPLES}
-                estimate = agreement_estimate(common, groups=pictures, **how)
+                how: dict[str, Any] = {"groups": common.index.get_level_values("image_id")}
+                how |= {"coefficient": "cohen_kappa", "n_resamples": _PAIR_RESAMPLES}
+                estimate = agreement_estimate(common, **how)
                 row |= {"low": estimate.low, "high": estimate.high}
             rows.append(row)
-    note = "Cohen's κ on common pictures."
-    return StudyTable(key="pairs", title="Every two raters", frame=pd.DataFrame(rows), note=note)
+    return table("pairs", "Every two raters", rows, "Cohen's κ on common pictures.")
 
 
 def _raters_figure(raters: pd.DataFrame) -> StudyFigure:
-    """Each rater's agreement with the majority of the others."""
-    if raters.empty:
-        raters = pd.DataFrame(columns=["rater", "agrees", "low", "high", "differs"])
-    data = raters.dropna(subset="agrees")
-    group = data["differs"].map({True: "differs from the others", False: "as the others"})
-    marks = {"name": data["rater"], "value": data["agrees"], "low": data["low"], "high": data["high"]}
-    return StudyFigure(
-        key=RATERS,
-        title="Raters against the majority of the others",
-        kind="intervals",
-        data=pd.DataFrame({**marks, "group": group}).reset_index(drop=True),
-        labels={"x": "share of equal answers"},
-        caption="Far left of all others: somebody who sees differently, or does not look.",
-    )
+    marks = raters.reindex(columns=["rater", "agrees", "low", "high", "differs"]).dropna(subset="agrees")
+    marks["group"] = marks.pop("differs").map({True: "differs from the others", False: "as the others"})
+    marks = marks.rename(columns={"rater": "name", "agrees": "value"}).reset_index(drop=True)
+    caption = "Far left of all others: somebody who sees differently, or does not look."
+    title = "Raters against the majority of the others"
+    return figure("intervals", RATERS, title, marks, caption, x="share of equal answers")
 
 
 # Agreement of all, and of people with readers.
 
 
-def _agreement(given: pd.DataFrame) -> list[Finding]:
+def _agreement(answers: pd.DataFrame) -> list[Finding]:
     """Alpha of all answers, and Fleiss' kappa of the pictures that equally many raters answered."""
-    several = {key: votes for key, votes in _votes(given).items() if len(votes) >= 2}
+    votes = _votes(answers)
+    several = votes[votes.map(len) >= 2]
     if len(several) < 2:
         return []
     # Neither coefficient asks who said it: a column a rater would be a thousand times as wide.
-    most = max(map(len, several.values()))
-    ratings = pd.DataFrame([[*votes, *[None] * (most - len(votes))] for votes in several.values()])
-    pictures = [image_id for image_id, _ in several]
-    alpha = agreement_estimate(ratings, coefficient="krippendorff_alpha", groups=pictures)
-    reads = f"{given['rater'].nunique():,} raters, {len(given):,} answers. {_strength(alpha)}"
-    findings = [_finding("alpha", "All answers", "krippendorff_alpha", alpha, reads)]
-    usual = Counter(map(len, several.values())).most_common(1)[0][0]
-    even = {key: votes for key, votes in several.items() if len(votes) == usual}
+    alpha = _coefficient("krippendorff_alpha", pd.DataFrame(several.tolist()), several.index)
+    reads = f"{answers['rater'].nunique():,} raters, {len(answers):,} answers. {_strength(alpha)}"
+    findings = [Finding(key="alpha", title="All answers", metric="krippendorff_alpha", estimate=alpha, says=reads)]
+    usual = Counter(map(len, several)).most_common(1)[0][0]
+    even = several[several.map(len) == usual]
     if len(even) >= 2:
-        pictures = [image_id for image_id, _ in even]
-        fleiss = agreement_estimate(list(even.values()), coefficient="fleiss_kappa", groups=pictures)
-        findings.append(_finding("fleiss", f"What {usual} raters answered", "fleiss_kappa", fleiss))
+        fleiss = _coefficient("fleiss_kappa", even.tolist(), even.index)
+        title = f"What {usual} raters answered"
+        findings.append(Finding(key="fleiss", title=title, metric="fleiss_kappa", estimate=fleiss))
     return findings
 
 
-def _finding(key: str, title: str, metric: str, estimate: Estimate, says: str = "") -> Finding:
-    """With the value that chance gives."""
-    of_chance = replace(estimate, null_value=0.0)
-    return Finding(key=key, title=title, metric=metric, estimate=of_chance, says=says)
+def _coefficient(name: str, ratings: Any, people: pd.Index[Any]) -> Estimate:
+    """Agreement with its interval over pictures, and the value that chance gives."""
+    pictures = people.get_level_values("image_id")
+    return replace(agreement_estimate(ratings, coefficient=name, groups=pictures), null_value=0.0)
 
 
 def _strength(estimate: Estimate) -> str:
@@ -290,27 +254,26 @@ def _strength(estimate: Estimate) -> str:
 
 def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tuple[list[Finding], list[StudyTable]]:
     """A reader against people's majority: kappa, who is taken for whom, and its error rates."""
-    keys = zip(people["image_id"], people["position"], strict=True)
-    both = people.assign(automatic=[labels.get(key, "") for key in keys])
-    both = both[(both["automatic"] != "") & (both["label"] != "")]
+    both = people.set_index(["image_id", "position"])[["label"]]
+    both["automatic"] = [labels.get(key, "") for key in both.index]
+    both = both[(both != "").all(axis=1)]
     if len(both) < 2:
         return [], []
-    ratings = both[["label", "automatic"]]
-    kappa = agreement_estimate(ratings, coefficient="cohen_kappa", groups=both["image_id"])
+    kappa = _coefficient("cohen_kappa", both, both.index)
     equal = f"Equal for {int((both['label'] == both['automatic']).sum()):,} of {len(both):,}."
+    finding = Finding(key=f"kappa_{name}", title=f"People and {name}", metric="cohen_kappa", estimate=kappa, says=equal)
     order = list(dict.fromkeys([*task.answer_keys, *both["automatic"]]))
     counts = pd.crosstab(both["label"], both["automatic"]).reindex(index=order, columns=order, fill_value=0)
-    table = StudyTable(
-        key=f"confusion_{name}".replace(" ", "_"),
-        title=f"People's labels (rows) and {name} (columns)",
-        frame=counts.rename_axis(None, axis=1).rename_axis("people say").reset_index(),
-        note="Counts of people or pictures with a majority label.",
-    )
-    finding = _finding(f"kappa_{name}", f"People and {name}", "cohen_kappa", kappa, equal)
-    return [finding], [table, *_errors(name, both, task)]
+    counts = counts.rename_axis(None, axis=1).rename_axis("people say").reset_index()
+    title, note = f"People's labels (rows) and {name} (columns)", "Counts of people or pictures with a majority label."
+    tables = [table(f"confusion_{name}".replace(" ", "_"), title, counts, note)]
+    if rows := _error_rates(both, task):
+        title = f"Errors of {name}, people taken as right"
+        tables.append(table(f"errors_{name}".replace(" ", "_"), title, rows, _ERRORS_NOTE))
+    return [finding], tables
 
 
-def _errors(name: str, both: pd.DataFrame, task: Task) -> list[StudyTable]:
+def _error_rates(both: pd.DataFrame, task: Task) -> list[dict[str, Any]]:
     """How often the reader misses each answer, people taken as right."""
     rows = []
     for answer in task.answer_keys:
@@ -318,11 +281,10 @@ def _errors(name: str, both: pd.DataFrame, task: Task) -> list[StudyTable]:
             continue
         errors = reader_errors_from_labels(both["label"], both["automatic"], positive=answer)
         n, n_without = errors.n_positive, errors.n_negative
-        row = {"answer": answer, **_share(round(errors.sensitivity * n), n, "sensitivity"), "n": n}
-        row |= _share(round(errors.specificity * n_without), n_without, "specificity", "spec. ")
+        row = {"answer": answer, **_share("sensitivity", round(errors.sensitivity * n), n), "n": n}
+        row |= _share("specificity", round(errors.specificity * n_without), n_without, "spec.")
         rows.append(row | {"n without": n_without})
-    key, title = f"errors_{name}".replace(" ", "_"), f"Errors of {name}, people taken as right"
-    return [StudyTable(key=key, title=title, frame=pd.DataFrame(rows), note=_ERRORS_NOTE)] if rows else []
+    return rows
 
 
 def _coverage(people: pd.DataFrame, task: Task) -> StudyTable:
@@ -330,28 +292,23 @@ def _coverage(people: pd.DataFrame, task: Task) -> StudyTable:
     rows = []
     for position in task.positions:
         some = people[people["position"] == position]
-        counts = {
-            "answered": int((some["raters"] > 0).sum()),
-            "with a majority": int((some["label"] != "").sum()),
-            "usable": int((~some["label"].isin(["", *_UNUSABLE])).sum()),
-        }
-        row = {"position": position, "asked": len(some), **counts}
-        rows.append(row | _share(counts["usable"], len(some), "coverage"))
+        usable = int((~some["label"].isin(["", CANNOT_IDENTIFY, NOT_TWO_PEOPLE])).sum())
+        row = {"position": position, "asked": len(some), "answered": int((some["raters"] > 0).sum())}
+        row |= {"with a majority": int((some["label"] != "").sum()), "usable": usable}
+        rows.append(row | _share("coverage", usable, len(some)))
     note = "usable: with a majority that is neither “cannot identify” nor a failed picture."
-    return StudyTable(key=COVERAGE, title="Coverage", frame=pd.DataFrame(rows), note=note)
+    return table(COVERAGE, "Coverage", rows, note)
 
 
-def _answer_counts(given: pd.DataFrame, task: Task) -> StudyTable:
-    """How often each answer was given."""
+def _answer_counts(answers: pd.DataFrame, task: Task) -> StudyTable:
     rows = []
     for position in task.positions:
-        some = given.loc[given["position"] == position, "answer"]
+        some = answers.loc[answers["position"] == position, "answer"]
         for answer in task.answer_keys:
             n = int((some == answer).sum())
             share = n / len(some) if len(some) else None
             rows.append({"position": position, "answer": answer, "n": n, "share": share})
-    note = "Every rater's answer counts."
-    return StudyTable(key="counted", title="Answers", frame=pd.DataFrame(rows), note=note)
+    return table("counted", "Answers", rows, "Every rater's answer counts.")
 
 
 def _disputed(people: pd.DataFrame) -> StudyTable:
@@ -359,4 +316,4 @@ def _disputed(people: pd.DataFrame) -> StudyTable:
     some = people[(people["raters"] >= 2) & ((people["share"] < 1) | (people["label"] == ""))]
     some = some.sort_values("share", kind="stable", na_position="first").head(_MOST_DISPUTED)
     note = "Without a label: two answers have equally many votes."
-    return StudyTable(key="disputed", title="Disputed pictures", frame=some.reset_index(drop=True), note=note)
+    return table("disputed", "Disputed pictures", some.reset_index(drop=True), note)

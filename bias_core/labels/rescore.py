@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -18,8 +18,9 @@ from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.stats.effects import corrected_by_errors, wilson_interval
 from bias_core.studies.explore.report import Exploration
 from bias_core.studies.kit.designs import programs_by_kind
-from bias_core.studies.kit.types import Finding, Results, StudyReport, StudyTable
+from bias_core.studies.kit.types import Finding, Results, StudyReport
 from bias_core.studies.paired.labelling import AUTOMATIC
+from bias_core.studies.reports.build import table
 from bias_core.studies.running.run import run_study
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from bias_core.annotation.task_owner import OwnerKey
     from bias_core.annotation.tasks import Task
     from bias_core.labels.report import Labels
-    from bias_core.studies.kit.attribute_scores import AttributeScore
     from bias_core.studies.kit.progress import Progress
     from bias_core.studies.kit.services import StudyServices
     from bias_core.types import Estimate
@@ -82,33 +82,31 @@ def score_with_labels(
 
 def _labels_of_the_reader(report: StudyReport, labels: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """The automatic labels of those settings of the paired test of which people labelled nothing."""
-    tables = {table.key: table.frame for table in report.results.tables}
-    if "labels" not in tables:
+    frame = next((one.frame for one in report.results.tables if one.key == "labels"), None)
+    if frame is None:
         return {}
-    frame = tables["labels"].dropna(subset="automatic")
-    frame = frame.assign(answer=frame["automatic"], rater=AUTOMATIC)
-    labelled = frame["image_id"].isin(labels["image_id"])
-    if not labelled.any():
+    frame = frame.dropna(subset="automatic")
+    settings = frame.loc[frame["image_id"].isin(labels["image_id"]), "setting"]
+    if settings.empty:
         return {}
+    rest = frame[~frame["setting"].isin(settings)].assign(answer=frame["automatic"], rater=AUTOMATIC)
     columns = ["image_id", "position", "answer", "rater"]
-    rest = frame[~frame["setting"].isin(frame.loc[labelled, "setting"])]
     return {str(name): some[columns] for name, some in rest.groupby("setting")}
 
 
 def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     """What readers (and the record) say of the pictures of a run, as answers of this task, by their names."""
-    tables = {table.key: table.frame for table in report.results.tables}
-    answers: dict[str, Labels] = {}
+    tables = {one.key: one.frame for one in report.results.tables}
+    answers: dict[str, pd.Series[Any]] = {}
     if "labels" in tables and task.kind in ("pst_single", "pst_paired"):
-        frame = tables["labels"]
-        keys = list(zip(frame["image_id"], frame["position"], strict=True))
+        frame = tables["labels"].set_index(["image_id", "position"])
         names = {"automatic": "automatic labels", "truth": "the record of what was drawn"}
-        answers = {name: _answered(keys, frame[column]) for column, name in names.items() if column in frame}
+        answers = {name: frame[column] for column, name in names.items() if column in frame}
     if "judged" in tables and task.kind == "association":
-        frame = tables["judged"]
-        words = pd.Series([answer_key(word) if word else None for word in frame["reader"]])
-        answers = {"the reader": _answered([(key, PICTURE) for key in frame["image_id"]], words)}
-    return {name: some for name, some in answers.items() if some}
+        frame = tables["judged"].assign(position=PICTURE).set_index(["image_id", "position"])
+        answers = {"the reader": frame["reader"].map(lambda word: answer_key(word) if word else None)}
+    given = {name: some.dropna().astype(str).to_dict() for name, some in answers.items()}
+    return {name: some for name, some in given.items() if some}
 
 
 def psi_with_labels(
@@ -128,68 +126,42 @@ def psi_with_labels(
         No such attribute or answer, none of the pictures labelled, only one kind of answer, or a reader that
         tells nothing (sensitivity + specificity at most 1).
     """
-    seen = Exploration(report)
-    score = _score(seen, attribute)
-    calls = _calls(seen, score)
+    explored = Exploration(report)
+    scores = {score.attribute.name: score for score in explored.attributes}
+    if (score := scores.get(attribute)) is None:
+        raise InvalidInput(f"this run has no attribute {attribute!r}; it has {', '.join(scores) or 'none'}")
+    ids = {image.number: image.id for image in explored.images}
+    is_there = score.similarity_positive > score.similarity_negative
+    calls = {ids[n]: bool(call) for n, call in zip(explored.scored_numbers, is_there, strict=True)}
     people = _people(task, labelled, task.answer(present).key)
     common = [image_id for image_id in calls if image_id in people]
     if not common:
         raise InvalidInput("no labelled picture is of this run, or none has a majority")
-    errors = reader_errors_from_labels(
-        [people[key] for key in common], [calls[key] for key in common], positive=True, negative=False
-    )
-    confidence = report.settings.confidence
-    corrected = corrected_by_errors(sum(calls.values()), len(calls), errors, confidence=confidence)
-    by_people = wilson_interval(sum(people[key] for key in common), len(common))
-    findings = [
-        _share("read", f"{attribute}, as the reader calls it", score.prevalence),
-        _share("people", f"{attribute}, as people see it", by_people),
-        _share("corrected", f"{attribute}, the reader corrected by people", corrected),
+    seen = [people[key] for key in common]
+    errors = reader_errors_from_labels(seen, [calls[key] for key in common], positive=True, negative=False)
+    corrected = corrected_by_errors(sum(calls.values()), len(calls), errors, confidence=report.settings.confidence)
+    lines: list[tuple[str, str, Estimate]] = [
+        ("read", f"{attribute}, as the reader calls it", score.prevalence),
+        ("people", f"{attribute}, as people see it", wilson_interval(sum(seen), len(common))),
+        ("corrected", f"{attribute}, the reader corrected by people", corrected),
     ]
-    reference = score.attribute.reference
-    if reference is not None:
-        measure = "stereotype_score"
-        findings += [
-            Finding(key="psi_read", title="Ψ as read", metric=measure, estimate=score.stereotype),
-            Finding(
-                key="psi_corrected",
-                title="Ψ corrected by people's labels",
-                metric=measure,
-                estimate=stereotype_estimate(corrected, reference),
-                says=f"Against P* = {reference:g}.",
-            ),
-        ]
+    findings = [Finding(key=k, title=name, metric="attribute_prevalence", estimate=e) for k, name, e in lines]
+    if (reference := score.attribute.reference) is not None:
+        of_psi = stereotype_estimate(corrected, reference)
+        for key, title, estimate, says in (
+            ("psi_read", "Ψ as read", score.stereotype, ""),
+            ("psi_corrected", "Ψ corrected by people's labels", of_psi, f"Against P* = {reference:g}."),
+        ):
+            finding = Finding(key=key, title=title, metric="stereotype_score", estimate=estimate, says=says)
+            findings.append(finding)
     row = {"attribute": attribute, "labelled pictures": len(common), **vars(errors)}
-    table = StudyTable(key="errors", title="Errors of the reader", frame=pd.DataFrame([row]))
     notes = ("The interval of the correction holds the uncertainty of both rates [lang2014].",)
-    results = Results(findings=tuple(findings), tables=(table,), notes=notes)
-    of_labels = report_of(task, results, n_planned=len(calls), n_images=len(common))
-    return replace(of_labels, warning=report.warning)
-
-
-def _share(key: str, title: str, estimate: Estimate) -> Finding:
-    return Finding(key=key, title=title, metric="attribute_prevalence", estimate=estimate)
-
-
-def _score(seen: Exploration, attribute: str) -> AttributeScore:
-    scores = {score.attribute.name: score for score in seen.attributes}
-    if attribute not in scores:
-        raise InvalidInput(f"this run has no attribute {attribute!r}; it has {', '.join(scores) or 'none'}")
-    return scores[attribute]
-
-
-def _calls(seen: Exploration, score: AttributeScore) -> dict[str, bool]:
-    """Whether the reader calls the attribute present, by picture."""
-    ids = {image.number: image.id for image in seen.images}
-    present = score.similarity_positive > score.similarity_negative
-    return {ids[n]: bool(is_there) for n, is_there in zip(seen.scored_numbers, present, strict=True)}
+    tables = (table("errors", "Errors of the reader", [row]),)
+    results = Results(findings=tuple(findings), tables=tables, notes=notes)
+    return replace(report_of(task, results, n_planned=len(calls), n_images=len(common)), warning=report.warning)
 
 
 def _people(task: Task, labelled: Sequence[LabelledItem], present: str) -> dict[str, bool]:
     labels = majority_labels(labelled, task)
     labels = labels[(labels["label"] != "") & (labels["position"] == task.positions[0])]
     return dict(zip(labels["image_id"], labels["label"] == present, strict=True))
-
-
-def _answered(keys: Sequence[tuple[str, str]], answers: pd.Series[str]) -> Labels:
-    return {key: str(answer) for key, answer in zip(keys, answers, strict=True) if not pd.isna(answer)}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bias_core.annotation.task_owner import TaskPicture
-from bias_core.annotation.tasks import PICTURE, SINGLE, quote
-from bias_core.errors import InvalidInput
+from bias_core.annotation.tasks import PICTURE, SINGLE
+from bias_core.errors import InvalidInput, quoted
 from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE
 from bias_core.studies.explore.options import KIND
 from bias_core.studies.explore.results import CONCEPT
@@ -24,8 +24,6 @@ from bias_core.studies.running.identities import UNKNOWN
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pandas as pd
-
     from bias_core.annotation.tasks import Task, TaskKind
     from bias_core.studies.kit.services import StudyServices
     from bias_core.studies.kit.types import StudyReport
@@ -34,6 +32,14 @@ if TYPE_CHECKING:
 PAIR = ("left", "right")
 PERSON = "person"
 """What somebody is called whom nothing names."""
+_OF_PEOPLE = ("pst_single", "pst_paired")
+_ONE = (SINGLE, UNKNOWN)  # settings of pictures that may show one person
+_WANTED = {
+    "pst_paired": "two people",
+    "pst_single": "one person",
+    "association": "what these words are about",
+    "own": "anything",
+}
 _LINE = re.compile(r"\s*(\d+)\s*[:=]\s*(.+)")
 
 
@@ -58,14 +64,13 @@ class Candidate:
 
 def kind_of(report: StudyReport) -> TaskKind:
     """What people are usually asked about pictures of such a run."""
-    if report.pictures is None:
-        return "own"
-    if "setting" in report.pictures:
-        if (~report.pictures["setting"].isin(_ONE)).any():
-            return "pst_paired"
-        program = programs_by_kind().get(report.design.kind)
-        return "own" if program is not None and program.shows_anything else "pst_single"
-    return "association" if "set" in report.pictures else "own"
+    frame = report.pictures
+    if frame is None or "setting" not in frame:
+        return "association" if frame is not None and "set" in frame else "own"
+    if (~frame["setting"].isin(_ONE)).any():
+        return "pst_paired"
+    program = programs_by_kind().get(report.design.kind)
+    return "own" if program is not None and program.shows_anything else "pst_single"
 
 
 def candidates(report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | None = None) -> list[Candidate]:
@@ -80,8 +85,15 @@ def candidates(report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | 
     InvalidInput
         There is none.
     """
-    rows = _of_study(report, kind, words)
-    pictures = [Candidate(number=i, **row) for i, row in enumerate(rows, start=1)]
+    pictures: list[Candidate] = []
+    for row in _suiting(report, kind, words):
+        stored = report.stored.get(row["image_id"])
+        if stored is not None and stored.path.is_file():
+            sides = (SINGLE,) if row.get("setting") == SINGLE else PAIR if row.get("setting", UNKNOWN) else ()
+            identities = {side: str(row["left" if side == SINGLE else side]) for side in sides}
+            same = {"image_id": row["image_id"], "prompt": row["prompt"], "identities": identities}
+            number = len(pictures) + 1
+            pictures.append(Candidate(number=number, path=stored.path, truth=stored.truth, **same))
     if not pictures:
         raise InvalidInput(
             f"this run has no stored picture of {_WANTED[kind]}: ask something else, or choose another run"
@@ -89,12 +101,24 @@ def candidates(report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | 
     return pictures
 
 
-_WANTED = {
-    "pst_paired": "two people",
-    "pst_single": "one person",
-    "association": "what these words are about",
-    "own": "anything",
-}
+def _suiting(report: StudyReport, kind: TaskKind, words: tuple[str, str] | None) -> list[dict[Any, Any]]:
+    """Rows of the pictures that such a task is about."""
+    frame = report.pictures
+    if frame is None or frame.empty:
+        return []
+    if "setting" in frame and kind in _OF_PEOPLE:
+        frame = frame[frame["setting"].isin(_ONE) if kind == "pst_single" else frame["setting"] != SINGLE]
+    if "set" in frame and kind == "association" and (frame["set"] == "neutral").any():
+        frame = frame[frame["set"] == "neutral"]
+    if report.design.kind == KIND and (concept := option_values(report.settings.options).get("concept")):
+        frame = frame[frame["group"] == CONCEPT].assign(setting=SINGLE, left=str(concept))
+    if kind == "association":
+        for judged in (table.frame for table in report.results.tables if table.key == "judged"):
+            frame = frame[frame["image_id"].isin(judged["image_id"])]
+        tests = [test["key"] for test in report.design.data.get("tests", ()) if (test["a"], test["b"]) == words]
+        if "test" in frame and (of_words := frame["test"].isin(tests)).any():
+            frame = frame[of_words]
+    return frame.drop_duplicates("image_id").to_dict("records")
 
 
 def sample_of(pictures: Sequence[Candidate], n: int, seed: int = 0) -> list[Candidate]:
@@ -103,8 +127,7 @@ def sample_of(pictures: Sequence[Candidate], n: int, seed: int = 0) -> list[Cand
         raise InvalidInput(f"the number of pictures is at least 0 (all); got {n}")
     if not 0 < n < len(pictures):
         return list(pictures)
-    places = np.sort(np.random.default_rng(seed).permutation(len(pictures))[:n])
-    return [pictures[place] for place in places]
+    return [pictures[place] for place in np.sort(np.random.default_rng(seed).permutation(len(pictures))[:n])]
 
 
 def task_pictures(
@@ -122,8 +145,7 @@ def task_pictures(
     InvalidInput
         A known answer is given for a picture that is not among them.
     """
-    numbers = {candidate.number for candidate in pictures}
-    if strange := sorted(set(gold) - numbers):
+    if strange := sorted(set(gold) - {candidate.number for candidate in pictures}):
         raise InvalidInput(f"a right answer is given for picture {strange[0]}, which is not in this task")
     return [
         TaskPicture(
@@ -156,13 +178,16 @@ def gold_from_record(pictures: Sequence[Candidate], task: Task, n: int, seed: in
 
 def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
     """What was drawn as answers of the task; empty where nobody knows."""
-    if one.truth is None:
+    truth, positions = one.truth, task.positions
+    if truth is not None and task.kind in _OF_PEOPLE:
+        if truth["n_people"] != len(positions):
+            return dict.fromkeys(positions, NOT_TWO_PEOPLE)
+        return {p: str(truth["gender" if p == SINGLE else f"{p}_gender"]) for p in positions}
+    if truth is None or task.kind != "association":
         return {}
-    if task.kind in ("pst_single", "pst_paired"):
-        return _recorded_people(one.truth, task.positions)
     shown = read_study("t2iat")["human_comparison"]["shown"]
-    fits = [key for key in task.answer_keys if key in shown and shown[key].items() <= dict(one.truth).items()]
-    return {PICTURE: fits[0]} if task.kind == "association" and len(fits) == 1 else {}
+    fits = [key for key in task.answer_keys if key in shown and shown[key].items() <= dict(truth).items()]
+    return {PICTURE: fits[0]} if len(fits) == 1 else {}
 
 
 def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
@@ -176,16 +201,17 @@ def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
     """
     gold: dict[int, dict[str, str]] = {}
     keys = {name.lower(): a.key for a in task.answers for name in (a.key, a.label, a.shortcut) if name}
+    positions = task.positions
     for line in filter(str.strip, text.splitlines()):
-        found = _LINE.fullmatch(line)
-        said = [part.strip().lower() for part in found.group(2).split(",")] if found else []
-        if strange := [part for part in said if part not in keys]:
-            raise InvalidInput(f"{quote(strange[0])} is no answer of this task: {', '.join(keys)}")
-        if found is None or len(said) not in {1, len(task.positions)}:
-            asked = ", ".join(task.positions)
-            raise InvalidInput(f"{quote(line)} is not a picture's number, a colon, and an answer for {asked}")
-        all_said = said if len(said) == len(task.positions) else said * len(task.positions)
-        gold[int(found.group(1))] = dict(zip(task.positions, (keys[part] for part in all_said), strict=True))
+        parts = _LINE.fullmatch(line)
+        answers = [part.strip().lower() for part in parts[2].split(",")] if parts else []
+        if strange := [answer for answer in answers if answer not in keys]:
+            raise InvalidInput(f"{quoted(strange[0])} is no answer of this task: {', '.join(keys)}")
+        if parts is None or len(answers) not in {1, len(positions)}:
+            wanted = f"a picture's number, a colon, and an answer for {', '.join(positions)}"
+            raise InvalidInput(f"{quoted(line)} is not {wanted}")
+        each = answers if len(answers) == len(positions) else answers * len(positions)
+        gold[int(parts[1])] = dict(zip(positions, map(keys.__getitem__, each), strict=True))
     return gold
 
 
@@ -200,70 +226,7 @@ def gold_lines(gold: Mapping[int, Mapping[str, str]]) -> str:
     return "\n".join(f"{number}: {', '.join(one.values())}" for number, one in sorted(gold.items()))
 
 
-def _recorded_people(truth: Mapping[str, Any], positions: Sequence[str]) -> dict[str, str]:
-    if truth["n_people"] != len(positions):
-        return dict.fromkeys(positions, NOT_TWO_PEOPLE)
-    return {p: str(truth["gender" if p == SINGLE else f"{p}_gender"]) for p in positions}
-
-
-def _of_study(report: StudyReport, kind: TaskKind, words: tuple[str, str] | None) -> list[dict[str, Any]]:
-    if report.pictures is None:
-        return []
-    frame, concept = _suiting(report.pictures, kind), ""
-    if report.design.kind == KIND and not frame.empty:
-        concept = str(option_values(report.settings.options).get("concept", ""))
-        frame = frame[frame["group"] == CONCEPT] if concept else frame
-    if kind == "association":
-        frame = _judged(report, frame, words)
-    frame = frame.drop_duplicates("image_id")
-    rows = []
-    for picture in frame.to_dict("records"):
-        stored = report.stored.get(picture["image_id"])
-        if stored is not None and stored.path.is_file():
-            rows.append(
-                {
-                    "image_id": picture["image_id"],
-                    "path": stored.path,
-                    "prompt": picture["prompt"],
-                    "identities": {SINGLE: concept} if concept else _identities(picture),
-                    "truth": stored.truth,
-                }
-            )
-    return rows
-
-
-_ONE = (SINGLE, UNKNOWN)  # settings of pictures that may show one person
-
-
-def _suiting(frame: pd.DataFrame, kind: TaskKind) -> pd.DataFrame:
-    if "setting" in frame and kind in ("pst_paired", "pst_single"):
-        alone = frame["setting"].isin(_ONE)
-        return frame[alone] if kind == "pst_single" else frame[frame["setting"] != SINGLE]
-    if "set" in frame and kind == "association" and (frame["set"] == "neutral").any():
-        return frame[frame["set"] == "neutral"]
-    return frame
-
-
-def _judged(report: StudyReport, frame: pd.DataFrame, words: tuple[str, str] | None) -> pd.DataFrame:
-    """Pictures whose judgement the run can use."""
-    judged = [table.frame["image_id"] for table in report.results.tables if table.key == "judged"]
-    if judged:
-        frame = frame[frame["image_id"].isin(judged[0])]
-    tests = [test["key"] for test in report.design.data.get("tests", ()) if (test["a"], test["b"]) == words]
-    if "test" not in frame or not frame["test"].isin(tests).any():
-        return frame
-    return frame[frame["test"].isin(tests)]
-
-
 def runs_with(services: StudyServices, session: str, image_ids: Collection[str]) -> list[RunLine]:
     """The visitor's runs that hold any of these pictures and whose report can be opened, newest first."""
     held = {run.id for run in services.manifests.list(session) if any(row.id in image_ids for row in run.rows)}
     return [line for line in list_runs(services, session) if line.saved and line.run_id in held]
-
-
-def _identities(picture: Mapping[Any, Any]) -> dict[str, str]:
-    if picture.get("setting", UNKNOWN) == UNKNOWN:
-        return {}
-    if picture["setting"] == SINGLE:
-        return {SINGLE: str(picture["left"])}
-    return {position: str(picture[position]) for position in PAIR}
