@@ -16,7 +16,7 @@ import yaml
 from jinja2 import Environment
 
 from bias_core.annotation.collected import LabelledItem, given_answers, labelled_items, task_progress
-from bias_core.annotation.label_pictures import read_picture
+from bias_core.annotation.task_owner import read_picture
 from bias_core.annotation.tasks import Task, task_texts
 from bias_core.exchange.export import csv_bytes
 from bias_core.settings import ASSETS

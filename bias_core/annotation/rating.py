@@ -1,8 +1,8 @@
 """What a rater does: join a task, see an item, answer, skip, take back, delete.
 
-Every function is one transaction over a :class:`~bias_core.annotation.label_store.LabelStore`; what it
-returns is on the disk. A rater is known by a code alone, and sees of an item only what a blind rater may:
-a picture under a token of their own, whom it was asked to show, and how far they are.
+Every function is one transaction over a :class:`~bias_core.annotation.label_store.LabelStore`, in which the task
+is locked; what it returns is on the disk. A rater is known by a code alone, and sees of an item only what a blind
+rater may: a picture under a token of their own, whom it was asked to show, and how far they are.
 
 Who joins proves by a pass that the page with the task's consent text was read. It is signed with what the
 store keeps of the task's owner, so that every process that serves the task knows it and nothing is kept of
@@ -11,21 +11,24 @@ who read. The rater's code is made from it: a request to join that is sent again
 
 from __future__ import annotations
 
-import hashlib
 import hmac
+import math
+import random
 import re
 import secrets
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import Integer, bindparam, exists, func, insert, select, update
 
 from bias_core.annotation.label_store import LabelStore, hash_of, token
-from bias_core.annotation.schema import Row, answers, assignments, deletions, items, raters, tasks
-from bias_core.annotation.tasks import Task, checked_choices, quote
-from bias_core.annotation.turns import CLAIMS, Turn, move, turn
-from bias_core.errors import InvalidInput, NotAllowed
+from bias_core.annotation.schema import Row, answers, assignments, items, raters, tasks
+from bias_core.annotation.task_owner import CLAIMS, count_claims, remove_raters
+from bias_core.annotation.tasks import Task, checked_choices
+from bias_core.errors import InvalidInput, NotAllowed, quoted
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
 MAX_RATERS = 10_000  # of a task: joining is free, the disk is not
 MAX_DURATION_MS = 24 * 3600 * 1000
 PASS_HOURS = 24
+UNTOUCHED_SECONDS = 180
+"""So soon where that rater has done nothing yet: a script that joins may never do anything."""
+RELEASE_AFTER_SECONDS = 1800
+"""An item that a rater left on the screen for so long is given to others too."""
 
 # Crockford's base 32: no letter is taken for a digit. Twenty of them are 100 bits.
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -50,6 +57,42 @@ class NewRater:
 
     code: str
     task: Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked of one position of an item."""
+
+    position: str
+    text: str
+    identity: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What a rater sees now.
+
+    Attributes
+    ----------
+    item : token of the item for this rater, also of its picture; "" where there is none to show.
+    questions : one for each position, in order.
+    task : its texts and answers, in the version that this item is asked in.
+    earlier_choices : what this rater had answered before taking it back; empty otherwise.
+    n_answered, n_left : items that the rater answered, and that are there for them, this one and the
+        attention checks to come included: each of either kind makes one less.
+    can_undo : whether there is something to take back.
+    why_done : "" while there is an item, else "all" (nothing is left), "paused", "closed", "draft", or
+        "excluded" where the owner has ended this rater's part.
+    """
+
+    item: str = ""
+    questions: tuple[Question, ...] = ()
+    task: Task
+    earlier_choices: Mapping[str, str] = field(default_factory=dict)
+    n_answered: int
+    n_left: int = 0
+    can_undo: bool
+    why_done: str = ""
 
 
 def join(store: LabelStore, join_code: str, *, page_pass: str | None = None) -> NewRater:
@@ -74,7 +117,11 @@ def join(store: LabelStore, join_code: str, *, page_pass: str | None = None) -> 
             number = _checked_pass(row.owner_hash, page_pass, store.now_ms)
         code = "".join(_ALPHABET[number >> 5 * place & 31] for place in range(_CODE_LENGTH))
         if connection.execute(_RATER, {"code_hash": hash_of(code)}).first() is None:
-            _add_rater(store, connection, row.id, code)
+            if (connection.scalar(select(func.count()).where(raters.c.task_id == row.id)) or 0) >= MAX_RATERS:
+                raise NotAllowed(f"this task has its {MAX_RATERS:,} raters")
+            new = {"task_id": row.id, "name": f"rater-{secrets.token_hex(6)}", "code_hash": hash_of(code)}
+            new |= {"joined_ms": store.now_ms, "seed": store.rng.getrandbits(31)}
+            connection.execute(insert(raters).values(new))
     return NewRater(code=code_in_groups(code), task=store.task(row.id, row.version))
 
 
@@ -107,13 +154,10 @@ def task_of(store: LabelStore, code: str) -> tuple[Task, str]:
 def next_item(store: LabelStore, code: str) -> Turn:
     """The item on this rater's screen, or a new one: of those with the fewest raters, one at random.
 
-    Raises
-    ------
-    NotAllowed
-        No rater has this code.
+    NotAllowed where no rater has this code.
     """
     with store.write() as connection:
-        return turn(store, connection, _rater(connection, code))
+        return _turn(store, connection, _rater(connection, code))
 
 
 def give_answer(
@@ -136,37 +180,44 @@ def give_answer(
         The choices do not fit the question, or the item has an answer already.
     """
     if not (type(duration_ms) is int and 0 <= duration_ms <= MAX_DURATION_MS):
-        raise InvalidInput(f"duration_ms is 0 to {MAX_DURATION_MS:,}; got {quote(duration_ms)}")
-    with store.write() as connection:
-        rater = _rater(connection, code)
-        if not _is_replay(connection, rater, answer_id, "answer"):
-            place = _waiting_item(connection, rater, item)
-            answer = checked_choices(store.task(rater.task_id, place.task_version), choices)
-            _keep(store, connection, place, answer_id, "answer", choices=answer, duration_ms=duration_ms)
-            move(connection, place, "answered")
-        return turn(store, connection, rater)
+        raise InvalidInput(f"duration_ms is 0 to {MAX_DURATION_MS:,}; got {quoted(duration_ms)}")
+    return _decide(store, code, "answer", answer_id, item, choices, duration_ms)
 
 
 def skip(store: LabelStore, code: str, *, answer_id: str, item: str) -> Turn:
     """Leave an item to others and give the next; it does not come back. Raises as :func:`give_answer`."""
+    return _decide(store, code, "skip", answer_id, item)
+
+
+def _decide(
+    store: LabelStore,
+    code: str,
+    kind: Literal["answer", "skip"],
+    answer_id: str,
+    item: str,
+    choices: Mapping[str, str] | None = None,
+    duration_ms: int = 0,
+) -> Turn:
     with store.write() as connection:
         rater = _rater(connection, code)
-        if not _is_replay(connection, rater, answer_id, "skip"):
-            place = _waiting_item(connection, rater, item)
-            _keep(store, connection, place, answer_id, "skip")
-            move(connection, place, "skipped")
-        return turn(store, connection, rater)
+        if not _is_replay(connection, rater, answer_id, kind):
+            _check_open(rater)
+            place = connection.execute(_OF_TOKEN, {"token": token(item), "rater": rater.id}).first()
+            if place is None:
+                raise NotAllowed("this picture was not shown to you")
+            if place.state not in ("shown", "released"):
+                raise InvalidInput("this picture is answered or skipped already; undo that to answer it anew")
+            if choices is not None:
+                choices = checked_choices(store.task(rater.task_id, place.task_version), choices)
+            _keep(store, connection, place, answer_id, kind, choices=choices or {}, duration_ms=duration_ms)
+            _move(connection, place, "answered" if kind == "answer" else "skipped")
+        return _turn(store, connection, rater)
 
 
 def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
     """Take back the last answer or skip that still holds, and show its item again.
 
-    Raises
-    ------
-    NotAllowed
-        No rater has this code, or the task is closed.
-    InvalidInput
-        There is nothing to take back.
+    Raises as :func:`give_answer`; InvalidInput where there is nothing to take back.
     """
     with store.write() as connection:
         rater = _rater(connection, code)
@@ -178,8 +229,8 @@ def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
             place = connection.execute(_OF_ITEM, {"rater": rater.id, "item": last.item_id}).one()
             _keep(store, connection, place, answer_id, "undo", withdraws=last.id)
             newest = connection.scalar(_NEWEST, {"rater": rater.id}) or 0
-            move(connection, place, "shown", since_ms=max(store.now_ms, newest + 1))
-        return turn(store, connection, rater)
+            _move(connection, place, "shown", since_ms=max(store.now_ms, newest + 1))
+        return _turn(store, connection, rater)
 
 
 def delete_my_answers(store: LabelStore, code: str) -> int:
@@ -189,18 +240,9 @@ def delete_my_answers(store: LabelStore, code: str) -> int:
     """
     with store.write() as connection:
         rater = _rater(connection, code)
-        n_answers = connection.scalar(_N_ANSWERS, {"rater": rater.id}) or 0
-        claims = select(assignments.c.item_id).where(
-            assignments.c.rater_id == rater.id, assignments.c.state.in_(CLAIMS)
-        )
         if rater.excluded_ms is None:  # else they count no more
-            fewer = update(items).where(items.c.id.in_(claims)).values(n_claims=items.c.n_claims - 1)
-            connection.execute(fewer)
-        for table in (answers, assignments):
-            connection.execute(delete(table).where(table.c.rater_id == rater.id))
-        connection.execute(delete(raters).where(raters.c.id == rater.id))
-        tombstone = {"task_id": rater.task_id, "rater": rater.name, "n_answers": n_answers}
-        connection.execute(insert(deletions).values(**tombstone, at_ms=store.now_ms))
+            count_claims(connection, rater.id, CLAIMS, -1)
+        n_answers = remove_raters(store, connection, rater.task_id, [rater])
     store.erase_traces()
     return n_answers
 
@@ -236,29 +278,14 @@ def _checked_pass(secret: str, page_pass: str, now_ms: int) -> int:
         when, nonce, signature = match.groups()
         is_ours = hmac.compare_digest(signature, _signature(secret, f"{when}.{nonce}"))
         if is_ours and 0 <= now_ms - int(when, 16) < PASS_HOURS * 3_600_000:
-            return int.from_bytes(_digest(secret, f"code {page_pass}"), "big")
+            return int.from_bytes(hmac.digest(secret.encode(), f"code {page_pass}".encode(), "sha256"), "big")
     raise NotAllowed(
         "who joins has read the task's page within the last day: open the link again, read, and press Start"
     )
 
 
 def _signature(secret: str, text: str) -> str:
-    return _digest(secret, f"page {text}").hex()[:32]
-
-
-def _digest(secret: str, text: str) -> bytes:
-    return hmac.new(secret.encode(), text.encode(), hashlib.sha256).digest()
-
-
-def _add_rater(store: LabelStore, connection: Connection, task_id: str, code: str) -> None:
-    n_raters = connection.scalar(select(func.count()).where(raters.c.task_id == task_id)) or 0
-    if n_raters >= MAX_RATERS:
-        raise NotAllowed(f"this task has its {MAX_RATERS:,} raters")
-    values = {
-        "task_id": task_id, "name": f"rater-{secrets.token_hex(6)}", "code_hash": hash_of(code),
-        "joined_ms": store.now_ms, "seed": store.rng.getrandbits(31),
-    }  # fmt: skip
-    connection.execute(insert(raters).values(values))
+    return hmac.digest(secret.encode(), f"page {text}".encode(), "sha256").hex()[:32]
 
 
 def _task_row(connection: Connection, join_code: str) -> Row:
@@ -291,22 +318,11 @@ def _check_open(rater: Row) -> None:
 def _is_replay(connection: Connection, rater: Row, answer_id: str, kind: Act) -> bool:
     """Whether this very act is kept already."""
     if not (isinstance(answer_id, str) and _CLIENT_ID.fullmatch(answer_id)):
-        raise InvalidInput(f"an answer's id is 8 to 64 of A-Z, a-z, 0-9, _ and -; got {quote(answer_id)}")
+        raise InvalidInput(f"an answer's id is 8 to 64 of A-Z, a-z, 0-9, _ and -; got {quoted(answer_id)}")
     earlier = connection.scalar(_KIND_OF_ACT, {"rater": rater.id, "client_id": answer_id})
     if earlier not in (None, kind):
-        raise InvalidInput(f"the id {quote(answer_id)} was used for another act")
+        raise InvalidInput(f"the id {quoted(answer_id)} was used for another act")
     return earlier is not None
-
-
-def _waiting_item(connection: Connection, rater: Row, item: str) -> Row:
-    """The assignment of an item that waits for this rater's answer."""
-    _check_open(rater)
-    row = connection.execute(_OF_TOKEN, {"token": token(item), "rater": rater.id}).first()
-    if row is None:
-        raise NotAllowed("this picture was not shown to you")
-    if row.state not in ("shown", "released"):
-        raise InvalidInput("this picture is answered or skipped already; undo that to answer it anew")
-    return row
 
 
 def _keep(store: LabelStore, connection: Connection, place: Row, answer_id: str, kind: Act, **values: object) -> None:
@@ -316,33 +332,163 @@ def _keep(store: LabelStore, connection: Connection, place: Row, answer_id: str,
     connection.execute(_INSERT, same | act | usual | values)
 
 
+# What a rater sees: the item on their screen or a new one, and how far they are.
+
+
+def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
+    """What this rater sees; a new item is claimed for them where there is none on their screen."""
+    past = _Past(store, connection, rater)
+    status = "excluded" if rater.excluded_ms is not None else rater.status
+    is_at_work, on_screen, n_open = status in ("open", "paused"), None, 0
+    if is_at_work and past.n["shown"]:
+        on_screen = connection.execute(_ON_SCREEN, {"rater": rater.id}).one()
+        n_open = connection.scalar(_N_OPEN, past.limits) or 0
+    elif status == "open":
+        on_screen, n_open = past.claim()
+    same: dict[str, Any] = {"n_answered": past.n["answered"]}
+    same["can_undo"] = is_at_work and past.n["answered"] + past.n["skipped"] > 0
+    if on_screen is None:
+        return Turn(task=past.task, why_done="all" if status == "open" else status, **same)
+    choices: Mapping[str, str] = {}
+    if past.n["shown"] or past.n["released"]:
+        choices = connection.scalar(_TAKEN_BACK, {"rater": rater.id, "item": on_screen.item_id}) or {}
+    task, n_left = store.task(rater.task_id, on_screen.task_version), past.n["shown"] + n_open
+    questions = tuple(
+        Question(position=position, text=text, identity=on_screen.identities.get(position, ""))
+        for position, text in task.questions_about(on_screen).items()
+    )
+    n_left += past.checks_to_come(n_open)
+    return Turn(item=on_screen.token, questions=questions, task=task, earlier_choices=choices, n_left=n_left, **same)
+
+
+def n_checks_before(place: int, share: float, *, seed: int) -> int:
+    """How many attention checks come before a rater's ordinary item of this place, counted from 1.
+
+    With ``share`` of the items being checks, ``share / (1 - share)`` stand before each ordinary item: the
+    k-th comes at random, by the rater's ``seed``, among those that fall to it. So all are known beforehand,
+    and what is left can be said exactly.
+
+    Examples
+    --------
+    >>> [n_checks_before(place, 0.5, seed=0) for place in (0, 1, 10)]
+    [0, 1, 10]
+    """
+    due = place * share / (1 - share)
+    whole = math.floor(due)
+    # Seeded by a text, which Python hashes: by numbers, neighbours would be alike.
+    return whole + (random.Random(f"{seed} {whole}").random() < due - whole)
+
+
+class _Past:
+    """What this rater was shown so far, by state; ``n_ordinary`` and ``n_checks`` without what others got."""
+
+    def __init__(self, store: LabelStore, connection: Connection, rater: Row) -> None:
+        self.store, self.connection, self.rater = store, connection, rater
+        self.task = store.task(rater.task_id, rater.version)
+        self.limits = {"task": rater.task_id, "rater": rater.id, "most": self.task.raters_per_item}
+        self.n: Counter[str] = Counter()
+        self.n_ordinary = self.n_checks = 0
+        for state, is_ordinary, n in connection.execute(_STATES, {"rater": rater.id}):
+            self.n[state] += n
+            if state != "released":
+                self.n_ordinary += n if is_ordinary else 0
+                self.n_checks += 0 if is_ordinary else n
+
+    def checks_to_come(self, n_ordinary: int) -> int:
+        """How many attention checks this rater meets until the last of so many more ordinary items."""
+        if not n_ordinary:
+            return 0
+        n_due = n_checks_before(self.n_ordinary + n_ordinary, self.task.gold_share, seed=self.rater.seed)
+        return max(0, min(n_due, self.store.n_checks(self.rater.task_id)) - self.n_checks)
+
+    def claim(self) -> tuple[Row, int]:
+        """A new item for this rater or None, also one that they left and that is still wanted; items left."""
+        pick: Row = self.connection.execute(_FEWEST, self.limits).first()
+        if pick is None and self._release_old():
+            pick = self.connection.execute(_FEWEST, self.limits).first()
+        if pick is None:
+            return None, 0
+        n_open = pick.n_open
+        if self.checks_to_come(1):
+            pick = self.connection.execute(_CHECK, self.limits).one()
+        mine = {"rater": self.rater.id, "item": pick.id}
+        place = {"version": self.rater.version, "since": self.store.now_ms}
+        again = self.connection.execute(_RELEASED, mine).first() if self.n["released"] else None
+        if again is None:
+            new_token = secrets.token_urlsafe(24)
+            self.connection.execute(_ASSIGN, {**mine, **place, "new_token": new_token})
+        else:
+            new_token = again.token  # had before: the same one
+            self.connection.execute(_RETAKE, {"which": again.id, **place})
+        self.connection.execute(_COUNT_CLAIM, {"item": pick.id, "change": 1})
+        texts = {"identities": pick.identities, "question": pick.question}
+        return SimpleNamespace(item_id=pick.id, token=new_token, task_version=self.rater.version, **texts), n_open
+
+    def _release_old(self) -> int:
+        """Let others have what raters left on their screens long ago; who left it may still answer it."""
+        now = self.store.now_ms
+        long_ago = {"before": now - RELEASE_AFTER_SECONDS * 1000, "untouched": now - UNTOUCHED_SECONDS * 1000}
+        old = self.connection.execute(_LEFT_LYING, {"task": self.rater.task_id, **long_ago}).all()
+        for place in old:
+            _move(self.connection, place, "released")
+        return len(old)
+
+
+def _move(connection: Connection, place: Row, state: str, since_ms: int | None = None) -> None:
+    """Give an assignment another state, with the item's count of claims."""
+    connection.execute(_MOVE, {"which": place.id, "to": state, "since": since_ms or place.since_ms})
+    if change := (state in CLAIMS) - (place.state in CLAIMS):
+        connection.execute(_COUNT_CLAIM, {"item": place.item_id, "change": change})
+
+
 # Built once: to build a statement takes longer than to run it.
+_act, _item, _place = answers.c, items.c, assignments.c
+_by_rater, _of_rater = (column == bindparam("rater") for column in (_act.rater_id, _place.rater_id))
+_later = answers.alias()
+_holds = _by_rater & ~exists().where(_later.c.withdraws == _act.id)
+_newest_act = select(_act.id, _act.item_id, _act.choices).order_by(_act.id.desc()).limit(1)
+_LAST = _newest_act.where(_holds, _act.kind.in_(("answer", "skip")))
+_TAKEN_BACK = _newest_act.with_only_columns(_act.choices)
+_TAKEN_BACK = _TAKEN_BACK.where(_by_rater, _act.item_id == bindparam("item"), _act.kind == "answer")
+_KIND_OF_ACT = select(_act.kind).where(_by_rater, _act.client_id == bindparam("client_id"))
+_INSERT = insert(answers)
 _RATER = (
-    select(raters.c.id, raters.c.name, raters.c.seed, raters.c.excluded_ms, tasks.c.id.label("task_id"))
-    .add_columns(tasks.c.status, tasks.c.version)
+    select(raters.c.id, raters.c.name, raters.c.seed, raters.c.excluded_ms)
+    .add_columns(tasks.c.id.label("task_id"), tasks.c.status, tasks.c.version)
     .join(tasks, tasks.c.id == raters.c.task_id)
     .where(raters.c.code_hash == bindparam("code_hash"))
 )
 _RATER_LOCKED = _RATER.with_for_update(of=tasks)
-_KIND_OF_ACT = select(answers.c.kind).where(
-    answers.c.rater_id == bindparam("rater"), answers.c.client_id == bindparam("client_id")
+_OF_TOKEN = select(assignments).where(_place.token == bindparam("token"), _of_rater)
+_OF_ITEM = select(assignments).where(_place.item_id == bindparam("item"), _of_rater)
+_RELEASED = _OF_ITEM.where(_place.state == "released")
+_NEWEST = select(func.max(_place.since_ms)).where(_of_rater)
+_is_of_item = _item.id == _place.item_id
+_PICTURE = select(_item.picture).join(assignments, _is_of_item).where(_place.token == bindparam("token"))
+_is_ordinary, _of_task = _item.gold.is_(None), _item.task_id == bindparam("task")
+_STATES = select(_place.state, _is_ordinary, func.count()).join(items, _is_of_item).where(_of_rater)
+_STATES = _STATES.group_by(_place.state, _is_ordinary)
+_shown = select(assignments, _item.identities, _item.question).join(items, _is_of_item).where(_place.state == "shown")
+_ON_SCREEN = _shown.where(_of_rater).order_by(_place.since_ms.desc(), _place.id.desc()).limit(1)
+_did_nothing = ~exists().where(_act.rater_id == _place.rater_id)
+_is_left = (_place.since_ms < bindparam("before")) | ((_place.since_ms < bindparam("untouched")) & _did_nothing)
+_LEFT_LYING = _shown.where(_of_task, _is_left)
+_WANTED = _is_ordinary & (_item.n_claims < bindparam("most"))
+_MET = _of_rater & (_place.state != "released")
+_unseen = _of_task & _item.id.not_in(select(_place.item_id).where(_MET))
+_n_wanted = select(func.count()).select_from(items).where(_of_task, _WANTED).scalar_subquery()
+_n_met = select(func.count()).select_from(assignments).join(items, _is_of_item).where(_MET, _WANTED).scalar_subquery()
+_N_OPEN = select(_n_wanted - _n_met)
+_fewest = select(_item.id).where(_unseen, _WANTED).order_by(_item.n_claims, func.random()).limit(1)
+_ITEM = select(_item.id, _item.identities, _item.question)
+_FEWEST = _ITEM.add_columns((_n_wanted - _n_met).label("n_open")).where(_item.id == _fewest.scalar_subquery())
+_CHECK = _ITEM.where(_unseen, _item.gold.is_not(None)).order_by(func.random()).limit(1)
+_taken = {"state": "shown", "task_version": bindparam("version"), "since_ms": bindparam("since")}
+_ASSIGN = insert(assignments).values(
+    rater_id=bindparam("rater"), item_id=bindparam("item"), token=bindparam("new_token"), **_taken
 )
-_mine = assignments.c.rater_id == bindparam("rater")
-_OF_TOKEN = select(assignments).where(assignments.c.token == bindparam("token"), _mine)
-_OF_ITEM = select(assignments).where(assignments.c.item_id == bindparam("item"), _mine)
-_NEWEST = select(func.max(assignments.c.since_ms)).where(_mine)
-_INSERT = insert(answers)
-_later = answers.alias()
-_holds = (answers.c.rater_id == bindparam("rater")) & ~exists().where(_later.c.withdraws == answers.c.id)
-_LAST = (
-    select(answers.c.id, answers.c.item_id)
-    .where(_holds, answers.c.kind.in_(("answer", "skip")))
-    .order_by(answers.c.id.desc())
-    .limit(1)
-)
-_N_ANSWERS = select(func.count()).select_from(answers).where(_holds, answers.c.kind == "answer")
-_PICTURE = (
-    select(items.c.picture)
-    .join(assignments, assignments.c.item_id == items.c.id)
-    .where(assignments.c.token == bindparam("token"))
-)
+_which = update(assignments).where(_place.id == bindparam("which"))
+_RETAKE = _which.values(**_taken)
+_MOVE = _which.values(state=bindparam("to"), since_ms=bindparam("since"))
+_COUNT_CLAIM = update(items).where(_item.id == bindparam("item"))
+_COUNT_CLAIM = _COUNT_CLAIM.values(n_claims=_item.n_claims + bindparam("change", type_=Integer))

@@ -5,37 +5,37 @@ An owner is whoever has the task's secret, or is signed in at the Hub as the use
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import io
+import re
 import secrets
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from PIL import Image, ImageOps, UnidentifiedImageError
 from sqlalchemy import delete, exists, func, insert, select, update
 
-from bias_core.annotation.label_pictures import keep_picture, picture_path, remove_picture
 from bias_core.annotation.label_store import LabelStore, hash_of, token
 from bias_core.annotation.schema import Row, answers, assignments, deletions, items, raters, task_versions, tasks
-from bias_core.annotation.tasks import (
-    MAX_LINE,
-    Status,
-    Task,
-    checked_choices,
-    checked_task,
-    checked_text,
-    quote,
-    task_texts,
-)
-from bias_core.errors import InvalidInput, NotAllowed
-from bias_core.store.files import total_bytes
+from bias_core.annotation.tasks import MAX_LINE, Status, Task, checked_choices, checked_task, checked_text, task_texts
+from bias_core.errors import InvalidInput, NotAllowed, StorageError, quoted
+from bias_core.store.files import total_bytes, write_atomically
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 MAX_ITEMS = 20_000
 MAX_USER = 100  # characters of a Hub user's id
+MAX_BYTES, MAX_PIXELS = 50_000_000, 40_000_000  # of a picture
+FORMATS = ("PNG", "JPEG", "WEBP")
+CLAIMS = ("shown", "answered")
+"""States of an assignment that count towards the raters of its item."""
+_NAME = re.compile(r"[0-9a-f]{64}")
 _AT_ONCE = 50  # rows or files of one transaction of a deletion: raters of other tasks wait for no more
 
 
@@ -86,10 +86,7 @@ class TaskPicture:
 def create_task(store: LabelStore, task: Task, pictures: Sequence[TaskPicture], *, hub_user: str = "") -> CreatedTask:
     """A new draft with its items; copies of the pictures are kept, without what is written in them.
 
-    Raises
-    ------
-    InvalidInput
-        The task or a picture cannot be used; the message quotes it.
+    InvalidInput where the task or a picture cannot be used; the message quotes it.
     """
     checked_task(task)
     if not 1 <= len(pictures) <= MAX_ITEMS:
@@ -145,7 +142,7 @@ def tasks_of(store: LabelStore, hub_user: str) -> list[Task]:
 def set_status(store: LabelStore, key: OwnerKey, status: Status) -> Task:
     """Open, pause or close a task. A paused one gives no new picture; a closed one takes no answer."""
     if status not in get_args(Status) or status == "draft":
-        raise InvalidInput(f"a task is made open, paused or closed; got {quote(status)}")
+        raise InvalidInput(f"a task is made open, paused or closed; got {quoted(status)}")
     with store.write() as connection:
         row = owned_row(connection, key, change=True)
         connection.execute(update(tasks).where(tasks.c.id == row.id).values(status=status))
@@ -155,10 +152,7 @@ def set_status(store: LabelStore, key: OwnerKey, status: Status) -> Task:
 def change_task(store: LabelStore, key: OwnerKey, task: Task) -> Task:
     """A new version of the texts; answers keep the version that they were given in.
 
-    Raises
-    ------
-    InvalidInput
-        The kind, the positions or the answers' keys are others: that is another task.
+    InvalidInput where the kind, the positions or the answers' keys are others: that is another task.
     """
     checked_task(task)
     with store.write() as connection:
@@ -179,32 +173,22 @@ def exclude_rater(store: LabelStore, key: OwnerKey, rater: str, *, excluded: boo
     The answers stay, and are exported apart. Others are asked in this rater's place; the rater is told, is
     shown nothing more, and can still delete the answers.
 
-    Parameters
-    ----------
-    rater : the random name.
-    excluded : False takes the rater back in.
-
-    Raises
-    ------
-    NotAllowed
-        The key opens no task.
-    InvalidInput
-        The task has no rater of this name.
+    InvalidInput where the task has no ``rater`` of this random name; NotAllowed where the key opens no task.
     """
     name = rater if isinstance(rater, str) and rater.isascii() and rater.isprintable() else ""
     with store.write() as connection:
         task = owned_row(connection, key, change=True)
         row: Row = connection.execute(select(raters).where(raters.c.task_id == task.id, raters.c.name == name)).first()
         if row is None:
-            raise InvalidInput(f"this task has no rater {quote(rater)}; names are in the table of raters")
+            raise InvalidInput(f"this task has no rater {quoted(rater)}; names are in the table of raters")
         if (row.excluded_ms is not None) == excluded:
             return
         if excluded:
-            _count_claims(connection, row.id, ("shown", "answered"), -1)
+            count_claims(connection, row.id, CLAIMS, -1)
             on_screen = (assignments.c.rater_id == row.id) & (assignments.c.state == "shown")
             connection.execute(update(assignments).where(on_screen).values(state="released"))
         else:
-            _count_claims(connection, row.id, ("answered",), 1)
+            count_claims(connection, row.id, ("answered",), 1)
         since = store.now_ms if excluded else None
         connection.execute(update(raters).where(raters.c.id == row.id).values(excluded_ms=since))
 
@@ -216,18 +200,16 @@ def delete_task(store: LabelStore, key: OwnerKey) -> int:
     is interrupted the task is still there, closed, to be deleted again. Pictures that another task shows
     stay. What is left says that raters of these random names deleted so many answers.
 
-    Raises
-    ------
-    NotAllowed
-        The key opens no task.
-    StorageError
-        A picture cannot be removed; nothing else is removed then.
+    NotAllowed where the key opens no task; StorageError where a picture cannot be removed: nothing else is then.
     """
     task_id = set_status(store, key, "closed").id
     _remove_pictures(store, task_id)
-    n_answers = 0
-    while portion := _first_raters(store, task_id):
-        n_answers += _remove_raters(store, task_id, portion)
+    n_answers, some = 0, select(raters).where(raters.c.task_id == task_id).limit(_AT_ONCE)
+    while True:
+        with store.write() as connection:
+            if not (portion := connection.execute(some).all()):
+                break
+            n_answers += remove_raters(store, connection, task_id, portion)
     with store.write() as connection:
         for table in (items, task_versions):
             connection.execute(delete(table).where(table.c.task_id == task_id))
@@ -269,7 +251,7 @@ def stored_task(store: LabelStore, row: Row) -> Task:
 def _item_row(store: LabelStore, task: Task, picture: TaskPicture) -> dict[str, Any]:
     identities = {position: picture.identities.get(position, "") for position in task.positions}
     if strange := set(picture.identities) - set(identities):
-        raise InvalidInput(f"{quote(min(strange))} is no position of this task: {', '.join(identities)}")
+        raise InvalidInput(f"{quoted(min(strange))} is no position of this task: {', '.join(identities)}")
     for position, identity in identities.items():
         checked_text(f"identity of {position}", identity, MAX_LINE)
         if "{}" in (picture.question or task.questions[position]) and not identity.strip():
@@ -293,31 +275,25 @@ def _keep_version(connection: Connection, task_id: str, version: int, task: Task
     connection.execute(insert(task_versions).values(values))
 
 
-def _count_claims(connection: Connection, rater_id: int, states: tuple[str, ...], change: int) -> None:
+def count_claims(connection: Connection, rater_id: int, states: tuple[str, ...], change: int) -> None:
+    """Change the count of claims of every item that this rater has in one of these states."""
     claims = select(assignments.c.item_id).where(assignments.c.rater_id == rater_id, assignments.c.state.in_(states))
     connection.execute(update(items).where(items.c.id.in_(claims)).values(n_claims=items.c.n_claims + change))
 
 
-def _first_raters(store: LabelStore, task_id: str) -> Sequence[Row]:
-    with store.read() as connection:
-        return connection.execute(select(raters).where(raters.c.task_id == task_id).limit(_AT_ONCE)).all()
+def remove_raters(store: LabelStore, connection: Connection, task_id: str, portion: Sequence[Row]) -> int:
+    """Delete these raters with everything of theirs; the number of answers that held.
 
-
-def _remove_raters(store: LabelStore, task_id: str, portion: Sequence[Row]) -> int:
-    """With everything of theirs; a line for each says so, also to copies on a hub."""
-    ids = [rater.id for rater in portion]
-    later = answers.alias()
+    A line for each says so, also to copies on a hub.
+    """
+    ids, later = [rater.id for rater in portion], answers.alias()
     holds = (answers.c.kind == "answer") & ~exists().where(later.c.withdraws == answers.c.id)
     counts = select(answers.c.rater_id, func.count()).where(answers.c.rater_id.in_(ids), holds)
-    with store.write() as connection:
-        n_answers: dict[int, int] = dict(connection.execute(counts.group_by(answers.c.rater_id)).all())
-        for table in (answers, assignments):
-            connection.execute(delete(table).where(table.c.rater_id.in_(ids)))
-        connection.execute(delete(raters).where(raters.c.id.in_(ids)))
-        lines = [
-            {"task_id": task_id, "rater": rater.name, "n_answers": n_answers.get(rater.id, 0)} for rater in portion
-        ]
-        connection.execute(insert(deletions).values(at_ms=store.now_ms), lines)
+    n_answers: dict[int, int] = dict(connection.execute(counts.group_by(answers.c.rater_id)).all())
+    for column in (answers.c.rater_id, assignments.c.rater_id, raters.c.id):
+        connection.execute(delete(column.table).where(column.in_(ids)))
+    lines = [{"task_id": task_id, "rater": rater.name, "n_answers": n_answers.get(rater.id, 0)} for rater in portion]
+    connection.execute(insert(deletions).values(at_ms=store.now_ms), lines)
     return sum(n_answers.values())
 
 
@@ -329,5 +305,67 @@ def _remove_pictures(store: LabelStore, task_id: str) -> None:
         some = names[i : i + _AT_ONCE]
         elsewhere = select(items.c.picture).where(items.c.picture.in_(some), items.c.task_id != task_id)
         with store.write() as connection:
-            for name in set(some) - set(connection.scalars(elsewhere)):
-                remove_picture(store.pictures, name)
+            try:
+                for name in set(some) - set(connection.scalars(elsewhere)):
+                    picture_path(store.pictures, name).unlink(missing_ok=True)
+            except OSError as error:
+                raise StorageError(f"cannot remove the picture {name[:12]}: {error.strerror}") from error
+
+
+# The pictures that raters see: pixels only, so that no file tells what its prompt or its model was. A copy of each
+# is kept under the SHA-256 of its bytes. It stays when the original is evicted from the store of runs, and its name
+# comes from its content: no path of anybody's choosing is ever opened.
+
+
+def keep_picture(folder: Path, original: Path) -> str:
+    """Keep the pixels of ``original`` in ``folder``; the SHA-256 of what is kept.
+
+    InvalidInput where it is no PNG, JPEG or WebP, or too large; StorageError where it cannot be read, or the disk
+    is full.
+    """
+    data = _pixels_only(original)
+    name = hashlib.sha256(data).hexdigest()
+    target = picture_path(folder, name)
+    if not target.is_file():
+        write_atomically(target, data)
+    return name
+
+
+def picture_path(folder: Path, name: str) -> Path:
+    """Where the picture of this SHA-256 is, or would be; StorageError for any other name."""
+    if not _NAME.fullmatch(name):
+        raise StorageError("pictures of tasks are named by their SHA-256 only")
+    return folder / name[:2] / f"{name}.png"
+
+
+def read_picture(folder: Path, name: str) -> bytes:
+    """The file that a rater sees, as PNG; StorageError where it is gone."""
+    path = picture_path(folder, name)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"the picture {name[:12]} of this task is missing") from error
+
+
+def _pixels_only(original: Path) -> bytes:
+    try:
+        if original.stat().st_size > MAX_BYTES:
+            raise InvalidInput(f"{original.name} has more than {MAX_BYTES / 1e6:.0f} MB")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(original, formats=FORMATS) as image:
+                if image.width * image.height > MAX_PIXELS:
+                    raise InvalidInput(f"{original.name} has {image.width} x {image.height} pixels: too many")
+                upright = ImageOps.exif_transpose(image).convert("RGB")
+    except (UnidentifiedImageError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise InvalidInput(f"{original.name} is no picture in {', '.join(FORMATS)}, or too large") from error
+    except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
+        raise StorageError(f"cannot read the picture {original.name}: {error.strerror}") from error
+    except (OSError, SyntaxError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{original.name} is a damaged picture: {error}") from error
+    buffer = io.BytesIO()
+    # A picture of the pixels alone: what came with the file (prompt, seed, camera, place) stays behind.
+    Image.frombytes("RGB", upright.size, upright.tobytes()).save(buffer, "PNG", compress_level=6)
+    return buffer.getvalue()

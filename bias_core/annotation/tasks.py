@@ -97,6 +97,14 @@ class Task:
                 return answer
         raise InvalidInput(f"{quote(key)} is no answer of this task: {', '.join(self.answer_keys)}")
 
+    def questions_about(self, item: Any) -> dict[str, str]:
+        """What is asked of each position of an item, with whom it names."""
+        # Not str.format: a question is a stranger's text, and could reach into objects.
+        return {
+            position: (item.question or text).replace("{}", item.identities.get(position, ""))
+            for position, text in self.questions.items()
+        }
+
     @property
     def answer_keys(self) -> tuple[str, ...]:
         """Keys of the answers, in order."""

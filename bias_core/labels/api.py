@@ -44,7 +44,6 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from bias_core.annotation.collected import task_progress
-from bias_core.annotation.label_pictures import read_picture
 from bias_core.annotation.rating import (
     delete_my_answers,
     give_answer,
@@ -57,7 +56,7 @@ from bias_core.annotation.rating import (
     task_to_join,
     undo,
 )
-from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater
+from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
 from bias_core.settings import ASSETS
 from bias_core.ui.address import network_of
@@ -67,8 +66,8 @@ if TYPE_CHECKING:
 
     from bias_core.annotation.collected import TaskProgress
     from bias_core.annotation.label_store import LabelStore
+    from bias_core.annotation.rating import Turn
     from bias_core.annotation.tasks import Task
-    from bias_core.annotation.turns import Turn
     from bias_core.services import Services
 
 T = TypeVar("T")

@@ -76,8 +76,9 @@ def label_report(
     missing = [] if findings else ["Agreement needs two pictures that two raters have answered."]
     tables = [raters, _checks_table(labelled), _pairs_table(answers)]
     for name, labels in (automatic or {}).items():
-        for part, more in zip((findings, tables), _compared(name, labels, people, task), strict=True):
-            part += more
+        some, more = _compared(name, labels, people, task)
+        findings += some
+        tables += more
     tables += [_coverage(people, task), _answer_counts(answers, task), _disputed(people)]
     tables += [table("labels", "Majority labels", people, _LABELS_NOTE)]
     results = Results(
@@ -235,7 +236,7 @@ def _agreement(answers: pd.DataFrame) -> list[Finding]:
     return findings
 
 
-def _coefficient(name: str, ratings: Any, people: pd.Index[Any]) -> Estimate:
+def _coefficient(name: Any, ratings: Any, people: pd.Index[Any]) -> Estimate:
     """Agreement with its interval over pictures, and the value that chance gives."""
     pictures = people.get_level_values("image_id")
     return replace(agreement_estimate(ratings, coefficient=name, groups=pictures), null_value=0.0)

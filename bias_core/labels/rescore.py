@@ -105,7 +105,7 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     if "judged" in tables and task.kind == "association":
         frame = tables["judged"].assign(position=PICTURE).set_index(["image_id", "position"])
         answers = {"the reader": frame["reader"].map(lambda word: answer_key(word) if word else None)}
-    given = {name: some.dropna().astype(str).to_dict() for name, some in answers.items()}
+    given: dict[str, Any] = {name: some.dropna().astype(str).to_dict() for name, some in answers.items()}
     return {name: some for name, some in given.items() if some}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,31 +14,36 @@ from bias_core.annotation.label_export import export_labels
 from bias_core.annotation.task_owner import change_task, create_task, delete_task, exclude_rater, owned_task, set_status
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.exchange.export import csv_bytes
-from bias_core.labels import tab_make as label_make
-from bias_core.labels import view as label_html
+from bias_core.labels import tab_parts
 from bias_core.labels.report import COVERAGE, RATERS, label_report
-from bias_core.labels.rescore import automatic_answers, people_labels
+from bias_core.labels.rescore import automatic_answers, people_labels, psi_with_labels, score_with_labels
 from bias_core.labels.sources import runs_with
-from bias_core.labels.tab_login import (
-    build_login,
+from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, changes_of, read_changes
+from bias_core.labels.tab_parts import (
+    PARTS,
+    STATUSES,
+    Memory,
+    Profile,
+    add,
+    note,
     offers_login,
     owner_of,
     remembered_tasks,
     task_choices,
     user_of,
-    with_task,
 )
-from bias_core.labels.tab_make import READY, TEXTS, LabelMaking
-from bias_core.labels.tab_scores import LabelScores
-from bias_core.labels.view import note
+from bias_core.studies.explore.report import Exploration, is_exploration
 from bias_core.studies.explore.unmeasured import UNMEASURED
 from bias_core.studies.kit.types import StudyReport  # noqa: TC001
+from bias_core.studies.running.history import open_run
+from bias_core.studies.running.run import followed
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
+from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.form import as_text
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, Updates
-from bias_core.ui.study.view import TAKE_JS, figures_html, tables_html
+from bias_core.ui.study.view import figures_html, tables_html
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
 
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
     from bias_core.annotation.collected import TaskProgress
     from bias_core.annotation.task_owner import OwnerKey
     from bias_core.services import Services
+    from bias_core.studies.kit.progress import Progress
     from bias_core.studies.running.history import RunLine
 
 _SECRET = "t2i-bias-explorer-label-1"  # hides the keys from a passing look; it is no password
@@ -55,17 +61,17 @@ _MOST_COMPARED = 5  # runs whose automatic labels are compared
 _HASH_JS = "() => new URLSearchParams(location.hash.slice(1)).get('owner') || ''"
 _LINKED_JS = "() => {{ if (location.hash.includes('owner=')) ({})(); }}"
 _SAVE_JS = "() => setTimeout(() => document.querySelector('#label-file')?.click(), 300)"
-_STATUSES = {"open": "Open for raters", "paused": "Pause", "closed": "Close"}
 _PARTS_TO_TAKE = ("takes", "findings", "tables", "figures")
-_SHOWN = ("report", "status", "owned", "header", "progress", "notes", "memory", "key", "mine", "rater")
+_SHOWN = ("report", "status", "owned", "header", "progress", "notes", "memory", "key", "mine", "rater", "title")
+_CHOICES = ("run", "attribute", "present")
 
 
 class LabelTab:
     """Labels that people give."""
 
     key: ClassVar = "label"
-    title: ClassVar = "Label"
     place: ClassVar = 70
+    title: ClassVar = "Label"
     question: ClassVar = "What do people see in these pictures, and do they agree?"
     caution: ClassVar = (
         "Labels say how a picture looks to its raters, never who anybody is. Agreement says that raters see "
@@ -78,7 +84,7 @@ class LabelTab:
         self.making = LabelMaking(services)
         self.scores = LabelScores(services)
         self.on_open = self._owner_handler(lambda _owner: "")
-        self.on_status = {status: self._owner_handler(partial(self._set_status, status=status)) for status in _STATUSES}
+        self.on_status = {status: self._owner_handler(partial(self._set_status, status=status)) for status in STATUSES}
         self.on_change = self._owner_handler(self._change)
         self.on_exclude, self.on_include = (
             self._owner_handler(partial(self._exclude, excluded=excluded)) for excluded in (True, False)
@@ -105,121 +111,95 @@ class LabelTab:
         with gr.Column(elem_classes="card ask"):
             gr.HTML(note("heading", "Make a task"))
             self.making.build()
-            parts["make"] = _button("Make the task", "label-make", 200, variant="primary")
+            add(parts, PARTS, "make")
         with gr.Column(elem_classes="card ask"):
-            self._build_open()
+            gr.HTML(note("heading", "Open a task of yours"))
+            with gr.Row():
+                add(parts, PARTS, "mine", "typed", "open_key")
+            parts["mine"].info = "Of this browser" + " and of your sign-in" * offers_login()
+            if offers_login():
+                gr.HTML(note("login"))
+                names = ("Sign in with Hugging Face", "Sign out ({})")
+                gr.LoginButton(*names, variant="secondary", size="md", scale=0, min_width=260, elem_id="label-login")
         parts["status"] = gr.HTML(READY, elem_id="label-status")
         with gr.Column(visible=False, elem_id="label-owned", elem_classes="results") as parts["owned"]:
             self._build_owned()
         parts["file"] = gr.DownloadButton("file", elem_id="label-file", elem_classes="hidden-file")
         self._wire(demo)
 
-    def _build_open(self) -> None:
-        parts = self.parts
-        gr.HTML(note("heading", "Open a task of yours"))
-        with gr.Row():
-            parts["mine"] = gr.Dropdown(
-                [], label="Your tasks", info="Of this browser" + " and of your sign-in" * offers_login(),
-                elem_id="label-mine", min_width=240,
-            )  # fmt: skip
-            parts["typed"] = gr.Textbox(
-                label="Or the owner's key", info="The part after “owner=” of the link for you alone",
-                type="password", max_length=200, elem_id="label-key", min_width=240,
-            )  # fmt: skip
-            parts["open_key"] = _button("Open it", "label-open-key", 120)
-        build_login()
-
     def _build_owned(self) -> None:
         parts = self.parts
         with gr.Column(elem_classes="card"):
-            parts["header"] = gr.HTML(js_on_load=script("copy_link"), elem_id="label-header")
+            add(parts, PARTS, "header")
             with gr.Row(elem_classes="tools"):
-                for name, text in (*_STATUSES.items(), ("refresh", "Refresh")):
-                    variant = "primary" if name == "open" else "secondary"
-                    parts[name] = _button(text, f"label-{name}", 140, variant=variant)
-            parts["progress"] = gr.HTML(elem_id="label-progress")
-            parts["takes"] = gr.HTML(note("takes"), js_on_load=TAKE_JS, elem_id="label-takes")
+                add(parts, PARTS, *STATUSES, "refresh")
+            add(parts, PARTS, "progress", "takes")
             with gr.Accordion("Change what raters read, and how many join", open=False, elem_classes="more"):
-                parts["texts"] = label_make.build_texts() | label_make.build_limits()
-                parts["change"] = gr.Button("Save as a new version", size="sm", scale=0, min_width=200)
-            self._build_removals()
+                parts["changes"] = {}
+                add(parts["changes"], CHANGES, *TEXTS, prefix="label-change")
+                with gr.Row():
+                    add(
+                        parts["changes"],
+                        CHANGES,
+                        *(name for name in CHANGES if name not in TEXTS),
+                        prefix="label-change",
+                    )
+                add(parts, PARTS, "change")
+            for title, name, sentence, names in (
+                ("Exclude a rater", "label-excluding", "exclude", ("rater", "exclude", "include")),
+                ("Delete this task", "label-deleting", "delete", ("title", "delete")),
+            ):
+                with gr.Accordion(title, open=False, elem_classes="more", elem_id=name):
+                    gr.HTML(note(sentence))
+                    with gr.Row(elem_classes="tools"):
+                        add(parts, PARTS, *names)
         with gr.Column(elem_classes="card"):
-            for name in ("findings", "tables"):
-                parts[name] = gr.HTML(elem_id=f"label-{name}", js_on_load=TAKE_JS)
-            parts["notes"] = gr.HTML(elem_id="label-notes")
-        parts["figures"] = gr.HTML(js_on_load=TAKE_JS, elem_id="label-figures")
+            add(parts, PARTS, "findings", "tables", "notes")
+        add(parts, PARTS, "figures")
         with gr.Column(elem_classes="card"):
             self.scores.build()
-
-    def _build_removals(self) -> None:
-        parts = self.parts
-        with gr.Accordion("Exclude a rater", open=False, elem_classes="more", elem_id="label-excluding"):
-            gr.HTML(note("exclude"))
-            with gr.Row(elem_classes="tools"):
-                parts["rater"] = gr.Dropdown([], label="Rater", elem_id="label-rater", min_width=280)
-                parts["exclude"] = _button("Exclude", "label-exclude", 140)
-                parts["include"] = _button("Take back in", "label-include", 140)
-        with gr.Accordion("Delete this task", open=False, elem_classes="more", elem_id="label-deleting"):
-            gr.HTML(note("delete"))
-            with gr.Row(elem_classes="tools"):
-                parts["title"] = gr.Textbox(
-                    "", label="Type the task’s title to confirm", max_length=300, elem_id="label-confirm",
-                    min_width=280,
-                )  # fmt: skip
-                parts["delete"] = _button("Delete the task for good", "label-delete", 220, variant="stop")
 
     # Wiring.
 
     def owned_outputs(self) -> list[Any]:
         """Everything that shows a task to its owner."""
-        own = [self.parts[name] for name in (*_SHOWN, "title", *_STATUSES, *_PARTS_TO_TAKE[1:])]
-        return [*own, *self.parts["texts"].values(), *self.scores.outputs()]
+        own = [self.parts[name] for name in (*_SHOWN, *STATUSES, *_PARTS_TO_TAKE[1:])]
+        return [*own, *self.parts["changes"].values(), *self.scores.outputs()]
 
     def _wire(self, demo: gr.Blocks) -> None:
         parts, visitor = self.parts, self.parts["visitor"]
-        owned, key, texts = self.owned_outputs(), parts["key"], parts["texts"].values()
+        owned, key, into_view = self.owned_outputs(), parts["key"], script("label_into_view")
         self.making.wire(visitor, parts["status"])
         mine = [visitor, parts["memory"]]
         opening = [*mine, parts["typed"]]
-        events = (
+        for event in (
             parts["make"].click(self.on_make, [*mine, *self.making.inputs()], owned, **PRIVATE),
             gr.on([parts["open_key"].click, parts["typed"].submit], self.on_open, opening, owned, **QUIET),
             parts["mine"].input(self.on_open, [*mine, parts["mine"]], owned, **QUIET),
-        )
-        into_view = script("label_into_view")
-        for event in events:
+        ):
             event.then(None, js=into_view, **QUIET)
         for name, handler, more in (
             *((status, handler, ()) for status, handler in self.on_status.items()),
             ("refresh", self.on_open, ()),
-            ("change", self.on_change, texts),
+            ("change", self.on_change, parts["changes"].values()),
             ("exclude", self.on_exclude, [parts["rater"]]),
             ("include", self.on_include, [parts["rater"]]),
         ):
             parts[name].click(handler, [*mine, key, *more], owned, **QUIET)
         parts["delete"].click(self.on_delete, [parts["memory"], key, parts["title"]], owned, **QUIET)
-        self._wire_take()
         self.scores.wire(visitor, key)
-        form = [self.making.form[name] for name in TEXTS]
-        demo.load(self.on_memory, parts["memory"], [parts["mine"], *form], **QUIET)
+        used = (self.scores.parts["used"], self.scores.parts["report"], self.on_take_used)
+        for component, report, on_take in (*((parts[n], parts["report"], self.on_take) for n in _PARTS_TO_TAKE), used):
+            written = component.select(on_take, [visitor, key, report], [parts["file"], parts["status"]], **QUIET)
+            written.success(None, js=_SAVE_JS, **QUIET)
+        demo.load(self.on_memory, parts["memory"], parts["mine"], **QUIET)
         linked = demo.load(None, None, parts["typed"], js=_HASH_JS, **QUIET)
         linked = linked.then(self.on_return, [*opening, key], owned, **QUIET)
         linked.then(None, js=_LINKED_JS.format(into_view), **QUIET)
 
-    def _wire_take(self) -> None:
-        parts = self.parts
-        own = [(parts[name], parts["report"], self.on_take) for name in _PARTS_TO_TAKE]
-        used = (self.scores.parts["used"], self.scores.parts["report"], self.on_take_used)
-        outputs = [parts["file"], parts["status"]]
-        for component, report, on_take in (*own, used):
-            inputs = [parts["visitor"], parts["key"], report]
-            component.select(on_take, inputs, outputs, **QUIET).success(None, js=_SAVE_JS, **QUIET)
-
     # Handlers.
 
-    def on_make(
-        self, visitor: Visitor, memory: dict[str, str] | None, profile: gr.OAuthProfile | None, *values: Any
-    ) -> Updates:
+    def on_make(self, visitor: Visitor, memory: Memory, profile: Profile, *values: Any) -> Updates:
         """Make the task that the form asks for, and show it."""
         with user_errors() as problem:
             order = self.making.order(visitor, values)
@@ -228,21 +208,14 @@ class LabelTab:
             return self._owned(visitor, memory, new.key.text, profile, text)
         return {self.parts["status"]: messages.error_html(problem.message)}
 
-    def on_memory(self, memory: dict[str, str] | None, profile: gr.OAuthProfile | None = None) -> Updates:
-        """Tasks that this browser knows or that the user made, and the usual texts in the form."""
-        texts = {self.making.form[n]: text for n, text in label_make.usual_texts("pst_paired").items()}
-        with user_errors():  # labels that cannot be read must not leave the page without its texts
-            choices = task_choices(self.services, memory, profile)
-            return texts | {self.parts["mine"]: gr.update(choices=choices)}
-        return texts
+    def on_memory(self, memory: Memory, profile: Profile = None) -> Updates:
+        """Tasks that this browser knows or that the user made."""
+        with user_errors():
+            return {self.parts["mine"]: gr.update(choices=task_choices(self.services, memory, profile))}
+        return {self.parts["mine"]: gr.skip()}
 
     def on_return(
-        self,
-        visitor: Visitor,
-        memory: dict[str, str] | None,
-        typed: str,
-        key: str | None,
-        profile: gr.OAuthProfile | None = None,
+        self, visitor: Visitor, memory: Memory, typed: str, key: str | None, profile: Profile = None
     ) -> Updates:
         """Open the task of an owner's link; without one, that which was open here before the reload."""
         if typed or self._opens(as_text(key), profile):
@@ -250,9 +223,7 @@ class LabelTab:
             return updates
         return {self.parts["key"]: "", self.parts["status"]: READY}  # it was deleted, or made elsewhere
 
-    def on_delete(
-        self, memory: dict[str, str] | None, key: str, title: str, profile: gr.OAuthProfile | None = None
-    ) -> Updates:
+    def on_delete(self, memory: Memory, key: str, title: str, profile: Profile = None) -> Updates:
         """Delete the task, and forget its key in this browser."""
         parts = self.parts
         with user_errors() as problem:
@@ -274,13 +245,7 @@ class LabelTab:
     def _owner_handler(self, act: Callable[..., str]) -> Any:
         """What ``act`` changes as the task's owner, and says; then all that the owner sees."""
 
-        def handle(
-            visitor: Visitor,
-            memory: dict[str, str] | None,
-            key: str | None,
-            profile: gr.OAuthProfile | None = None,
-            *values: Any,
-        ) -> Updates:
+        def handle(visitor: Visitor, memory: Memory, key: str | None, profile: Profile = None, *values: Any) -> Updates:
             with user_errors() as problem:
                 if not as_text(key):
                     raise InvalidInput("paste the owner's key, or choose a task")
@@ -297,11 +262,7 @@ class LabelTab:
         """
 
         def on_take(
-            visitor: Visitor,
-            key: str,
-            report: StudyReport | None,
-            event: gr.EventData,
-            profile: gr.OAuthProfile | None = None,
+            visitor: Visitor, key: str, report: StudyReport | None, event: gr.EventData, profile: Profile = None
         ) -> Updates:
             with user_errors() as problem:
                 owner = owner_of(key, profile)
@@ -323,9 +284,7 @@ class LabelTab:
     def _change(self, owner: OwnerKey, *values: Any) -> str:
         """Keep other texts as a new version; answers keep the version that they were given in."""
         task, _ = owned_task(self.services.labels, owner)
-        changes: dict[str, Any] = dict(zip(TEXTS, map(as_text, values), strict=False))
-        changes |= label_make.read_limits(values[len(TEXTS) :])
-        version = change_task(self.services.labels, owner, replace(task, **changes)).version
+        version = change_task(self.services.labels, owner, replace(task, **read_changes(values))).version
         return f"Version {version} is what raters read from now on."
 
     def _exclude(self, owner: OwnerKey, rater: Any = None, *, excluded: bool) -> str:
@@ -336,7 +295,7 @@ class LabelTab:
 
     # Steps of the handlers.
 
-    def _opens(self, key: str, profile: gr.OAuthProfile | None) -> bool:
+    def _opens(self, key: str, profile: Profile) -> bool:
         try:
             return bool(key and owned_task(self.services.labels, owner_of(key, profile)))
         except NotAllowed:
@@ -344,14 +303,11 @@ class LabelTab:
         except StorageError:  # said when it is opened
             return True
 
-    def _owned(
-        self, visitor: Visitor, memory: dict[str, str] | None, key: str, profile: gr.OAuthProfile | None, text: str
-    ) -> Updates:
+    def _owned(self, visitor: Visitor, memory: Memory, key: str, profile: Profile, text: str) -> Updates:
         """All that the owner sees, and ``text`` of what was done."""
         parts, owner = self.parts, owner_of(key, profile)
         progress, runs, report = self._reported(visitor, owner)
-        task, tasks = progress.task, with_task(memory, owner, progress.task)
-        choices = task_choices(self.services, tasks, profile)
+        tasks = remembered_tasks(memory, owner, progress.task)
         raters = [
             (f"{one.rater} · {one.n_answered:,} answers{' · excluded' * one.excluded}", one.rater)
             for one in progress.raters
@@ -360,12 +316,11 @@ class LabelTab:
             parts["key"]: owner.text, parts["report"]: report, parts["memory"]: tasks,
             parts["status"]: messages.done_html(text) if text else "",
             parts["owned"]: gr.update(visible=True),
-            parts["mine"]: gr.update(choices=choices, value=owner.text),
+            parts["mine"]: gr.update(choices=task_choices(self.services, tasks, profile), value=owner.text),
             parts["rater"]: gr.update(choices=raters, value=None), parts["title"]: "",
             **self.scores.offer([run for run in runs if run.study != UNMEASURED.name]),
             **self._report_updates(progress, report, owner),
-            **{parts["texts"][name]: getattr(task, name) for name in TEXTS},
-            **{parts["texts"][name]: n for name, n in label_make.limits_of(task).items()},
+            **{parts["changes"][name]: value for name, value in changes_of(progress.task).items()},
         }  # fmt: skip
 
     def _reported(self, visitor: Visitor, owner: OwnerKey) -> tuple[TaskProgress, list[RunLine], StudyReport]:
@@ -376,7 +331,7 @@ class LabelTab:
         automatic: dict[str, Any] = {}  # readers' labels of these pictures, each reader once
         for run in runs[:_MOST_COMPARED]:
             with user_errors():  # a report that is gone compares with nothing
-                report = self.making.report(visitor, run.run_id)
+                report = open_run(self.services, visitor.key, run.run_id).report
                 automatic = automatic_answers(report, progress.task) | automatic
         return progress, runs, label_report(progress, labelled, automatic)
 
@@ -385,9 +340,9 @@ class LabelTab:
         sync_error = None if sync is None else sync.last_error
         tables = [table for table in report.results.tables if table.key not in (RATERS, COVERAGE)]
         return {
-            parts["header"]: label_html.header_html(progress, owner),
-            parts["progress"]: label_html.progress_html(progress, report, sync_error),
-            parts["findings"]: label_html.agreement_html(report),
+            parts["header"]: tab_parts.header_html(progress, owner),
+            parts["progress"]: tab_parts.progress_html(progress, report, sync_error),
+            parts["findings"]: tab_parts.agreement_html(report),
             parts["tables"]: tables_html(tables),
             parts["notes"]: render("label_keep", notes=report.results.notes),
             parts["figures"]: figures_html(report.results.figures),
@@ -397,15 +352,125 @@ class LabelTab:
         }
 
     def _written(self, visitor: Visitor, owner: OwnerKey, report: StudyReport, what: str) -> Path:
-        store = self.services.labels
         if what == "labels:zip":
-            return export_labels(store, owner, visitor.folder / "labels.zip")
-        if what == "labels:csv":
-            path = visitor.folder / "labels.csv"
-            path.write_bytes(csv_bytes(people_labels(store, owner)))
-            return path
-        return take(report, what, visitor.folder)
+            return export_labels(self.services.labels, owner, visitor.folder / "labels.zip")
+        if what != "labels:csv":
+            return take(report, what, visitor.folder)
+        path = visitor.folder / "labels.csv"
+        path.write_bytes(csv_bytes(people_labels(self.services.labels, owner)))
+        return path
 
 
-def _button(text: str, name: str, width: int, **options: Any) -> Any:
-    return gr.Button(text, elem_id=name, scale=0, min_width=width, **options)
+class LabelScores:
+    """What people's labels are used for: choose a run, and see its numbers with them."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.parts: dict[str, Any] = {}
+
+    def build(self) -> None:
+        """The components."""
+        gr.HTML(note("use"))
+        with gr.Row():
+            add(self.parts, PARTS, *_CHOICES)
+        with gr.Row(elem_classes="tools"):
+            add(self.parts, PARTS, "use", "stop")
+        add(self.parts, PARTS, "use_status", "used")
+        self.parts["report"] = gr.State(None)
+
+    def outputs(self) -> list[Any]:
+        """What :meth:`offer` changes."""
+        return [self.parts[name] for name in (*_CHOICES, "used", "use_status")]
+
+    def offer(self, runs: list[RunLine]) -> Updates:
+        """Runs that hold the pictures of the task that is shown now."""
+        run, attribute, present, used, status = self.outputs()
+        choices = [(f"{run.title} · {run.asked}", run.run_id) for run in runs]
+        hidden = dict.fromkeys((attribute, present), gr.update(visible=False))
+        return {run: gr.update(choices=choices, value=None), **hidden, used: "", status: ""}
+
+    def wire(self, visitor: Any, key: Any) -> None:
+        """The events; ``visitor`` and ``key`` are states of the tab."""
+        parts = self.parts
+        run, attribute, present, used, status = self.outputs()
+        run.input(self.on_run_chosen, [visitor, key, run], [attribute, present], **QUIET)
+        buttons = [status, parts["use"], parts["stop"]]
+        click = parts["use"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
+        how = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
+        scored = click.then(
+            self.on_use, [visitor, key, run, attribute, present], [*buttons, used, parts["report"]], **how
+        )
+        scored.failure(self.on_crash, None, buttons, **QUIET)
+        parts["stop"].click(self.on_stop, visitor, status, queue=False, **QUIET)
+
+    def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: Profile = None) -> Updates:
+        """Ask for the attribute where the run is an exploration."""
+        attribute, present = self.parts["attribute"], self.parts["present"]
+        with user_errors():
+            report = self._report(visitor, run_id)
+            if is_exploration(report):
+                names = [score.attribute.name for score in Exploration(report).attributes]
+                task, _ = owned_task(self.services.labels, owner_of(key, profile))
+                answers = [(answer.label, answer.key) for answer in task.answers]
+                return {
+                    attribute: gr.update(choices=names, value=names[0] if names else None, visible=True),
+                    present: gr.update(choices=answers, value=answers[0][1], visible=True),
+                }
+        return dict.fromkeys((attribute, present), gr.update(visible=False))
+
+    def on_click(self, visitor: Visitor) -> Updates:
+        """Take a turn in the queue."""
+        visitor.start()
+        return self._buttons(messages.QUEUED, running=True)
+
+    def on_stop(self, visitor: Visitor) -> str:
+        """Ask the run to end at its next step."""
+        visitor.stop.set()
+        return messages.STOPPING
+
+    def on_crash(self) -> Updates:
+        """Show that an unforeseen error happened; the log has it."""
+        return self._buttons(messages.crash_html())
+
+    def on_use(
+        self,
+        visitor: Visitor,
+        key: str,
+        run_id: str | None,
+        attribute: str | None,
+        present: str | None,
+        profile: Profile = None,
+    ) -> Iterator[Updates]:
+        """Score a run with people's labels."""
+        parts, pace = self.parts, messages.Pace()
+        reports: list[Any] = []
+        with user_errors() as problem:
+            words = {"attribute": as_text(attribute), "present": as_text(present)}
+            start = partial(self._scored, visitor, owner_of(key, profile), run_id, words)
+            for step in followed(in_line(self.services, visitor, start), reports):
+                if pace.is_due():
+                    yield {parts["use_status"]: messages.progress_html(step)}
+        if not reports:
+            yield self._buttons(messages.error_html(problem.message))
+            return
+        yield self._buttons("") | {parts["used"]: tab_parts.used_html(reports[0]), parts["report"]: reports[0]}
+
+    def _report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
+        if not run_id:
+            raise InvalidInput("choose a run that holds these pictures")
+        return open_run(self.services, visitor.key, run_id).report
+
+    def _scored(
+        self, visitor: Visitor, owner: OwnerKey, run_id: str | None, words: dict[str, str]
+    ) -> Generator[Progress, None, StudyReport]:
+        store, report = self.services.labels, self._report(visitor, run_id)
+        if is_exploration(report):
+            task, _ = owned_task(store, owner)
+            return psi_with_labels(report, task, labelled_items(store, owner), **words)
+        path = visitor.folder / f"labels-{owner.task_id}.csv"
+        who: dict[str, Any] = {"cancelled": visitor.stop.is_set, "session": visitor.key}
+        return (yield from score_with_labels(report, people_labels(store, owner), self.services, path=path, **who))
+
+    def _buttons(self, status: str, *, running: bool = False) -> Updates:
+        use, stop = (gr.update(visible=visible) for visible in (not running, running))
+        return {self.parts["use_status"]: status, self.parts["use"]: use, self.parts["stop"]: stop}

@@ -20,7 +20,7 @@ from bias_core.labels.sources import (
     sample_of,
     task_pictures,
 )
-from bias_core.labels.view import note
+from bias_core.labels.tab_parts import add, button, note
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.history import list_runs, open_run
 from bias_core.ui import messages
@@ -44,29 +44,82 @@ KINDS: Mapping[TaskKind, str] = {
     "association": "Which of two words a picture is closer to",
     "own": "A question of your own",
 }
-TEXTS = {"title": "Title", "instructions": "Instructions", "consent": "Consent", "content_note": "Note on content"}
-# Usual value, label and explanation, and what a message calls it.
+TEXTS = ("title", "instructions", "consent", "content_note")
 _NUMBERS = {
-    "n": (0, "How many pictures", "0: all; else at random", "number of pictures"),
-    "raters": (3, "Raters for each picture", "Three give a majority", "number of raters"),
-    "n_gold": (0, "Attention checks", "At random, of those on record", "number of attention checks"),
-    "seed": (0, "Seed", "Of what is random", "seed"),
+    "n": "number of pictures",
+    "raters": "number of raters",
+    "n_gold": "number of attention checks",
+    "seed": "seed",
 }
-_JOINS = {
-    "joins_per_address": ("Raters an hour from one address", "A class or an office shares one"),
-    "joins_per_hour": ("Raters an hour in all", "Who joins over the link"),
-}
-_WORDS = ("who", "a", "b", "question", "answers")
-_WORDS_OF_KIND: Mapping[str, Sequence[TaskKind]] = {
+"""Whole numbers of the form, as messages call them."""
+_JOINS = ("joins_per_address", "joins_per_hour")
+_WORDS: Mapping[str, Sequence[TaskKind]] = {
     "who": ("pst_paired", "pst_single"),
     **dict.fromkeys(("a", "b"), ("association",)),
     **dict.fromkeys(("question", "answers"), ("own",)),
 }
+"""What some kinds of tasks need to know, and which."""
 FIELDS = ("source", "kind", *_NUMBERS, "share", *_WORDS, "gold", *TEXTS)
 _OF_A_CHECK = ("kind", "a", "b", "question", "answers", "gold")  # fields
 _MOST_PREVIEWED = 120
 _MOST_POSITIONS = 2
 _SAMPLE = {"a": "a", "b": "b", "question": "?", "answers": "a\nb"}  # makes a task of any kind
+
+_COUNT = {"precision": 0, "min_width": 140}
+CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "title": (gr.Textbox, {"label": "Title", "lines": 1, "max_lines": 12}),
+    **{name: (gr.Textbox, {"label": label, "lines": 3, "max_lines": 12})
+       for name, label in zip(TEXTS[1:], ("Instructions", "Consent", "Note on content"), strict=True)},
+    "share": (gr.Number, {
+        "value": 10, "label": "Checks among the pictures, %", "info": "Until a rater has seen them all",
+        "minimum": 0, "maximum": 99, "min_width": 140,
+    }),
+    **{name: (gr.Number, {"value": getattr(Task, name), "label": label, "info": info, "minimum": 1,
+                          "maximum": MAX_JOINS, **_COUNT})
+       for name, label, info in (
+        ("joins_per_address", "Raters an hour from one address", "A class or an office shares one"),
+        ("joins_per_hour", "Raters an hour in all", "Who joins over the link"))},
+}  # fmt: skip
+"""Boxes for what of a task can be changed later, too."""
+_FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
+    "source": (gr.Dropdown, {
+        "choices": [], "label": "Pictures of this run", "min_width": 280,
+        "info": "Yours to choose from; bring your own pictures in Runs",
+    }),
+    "kind": (gr.Dropdown, {
+        "choices": [(title, kind) for kind, title in KINDS.items()], "value": "pst_paired", "label": "What is asked",
+        "info": "The papers' questions, or your own", "min_width": 280,
+    }),
+    "found": (gr.HTML, {"elem_classes": "quiet"}),
+    "who": (gr.Textbox, {
+        "label": "Whom they show", "info": "Empty: whom the run or its prompts name, else “person”",
+        "max_length": 80, "min_width": 300,
+    }),
+    "a": (gr.Textbox, {"value": "pleasant", "label": "First word", "max_length": 80, "visible": False}),
+    "b": (gr.Textbox, {"value": "unpleasant", "label": "Second word", "max_length": 80, "visible": False}),
+    "question": (gr.Textbox, {"label": "Question", "max_length": 300, "visible": False, "min_width": 300}),
+    "answers": (gr.Textbox, {
+        "value": "yes\nno\ncannot tell", "label": "Answers, one a line", "lines": 3, "visible": False,
+    }),
+    **{name: (gr.Number, {"value": value, "label": label, "info": info, "minimum": 0, **_COUNT})
+       for name, value, label, info in (
+        ("n", 0, "How many pictures", "0: all; else at random"),
+        ("raters", 3, "Raters for each picture", "Three give a majority"),
+        ("n_gold", 0, "Attention checks", "At random, of those on record"),
+        ("seed", 0, "Seed", "Of what is random"))},
+    "preview": (gr.Gallery, {
+        "format": "png", "columns": 10, "height": "auto", "object_fit": "contain", "label": "Pictures",
+        "show_label": False, "allow_preview": False, "buttons": [], "elem_classes": "grid", "interactive": False,
+    }),
+    "says": (gr.HTML, {"elem_id": "label-picked"}),
+    **{str(i): (gr.Radio, {"choices": [], "label": "Right answer", "min_width": 260, "elem_id": f"label-right-{i}"})
+       for i in range(_MOST_POSITIONS)},
+    "mark": button("Mark as a check", 180, size="sm"),
+    "unmark": button("Not a check", 140, size="sm"),
+    "gold": (gr.Textbox, {
+        "label": "Right answers", "info": "One picture a line, as 4: feminine, masculine", "lines": 2,
+    }),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,74 +143,32 @@ class LabelMaking:
 
     def build(self) -> None:
         """The components."""
-        form = self.form
+        form, parts = self.form, self.parts
+        radios: dict[str, Any] = {}
         with gr.Row():
-            form["source"] = gr.Dropdown(
-                [], label="Pictures of this run", elem_id="label-source", min_width=280,
-                info="Yours to choose from; bring your own pictures in Runs",
-            )  # fmt: skip
-            form["kind"] = gr.Dropdown(
-                [(title, kind) for kind, title in KINDS.items()], value="pst_paired", label="What is asked",
-                info="The papers' questions, or your own", elem_id="label-kind", min_width=280,
-            )  # fmt: skip
-        form["found"] = gr.HTML(elem_classes="quiet", elem_id="label-found")
-        self._build_words()
+            add(form, _FORM, "source", "kind")
+        add(form, _FORM, "found")
         with gr.Row():
-            for name, (value, label, info, _) in _NUMBERS.items():
-                if name == "seed":
-                    form["share"] = _share_box()
-                form[name] = gr.Number(value, label=label, info=info, precision=0, minimum=0, min_width=140)
+            add(form, _FORM, *_WORDS)
+        with gr.Row():
+            add(form, _FORM, "n", "raters", "n_gold", "share", "seed")
         with gr.Accordion("What raters read", open=False, elem_classes="more", elem_id="label-texts"):
-            form |= build_texts()
-        self._build_checks()
-
-    def _build_words(self) -> None:
-        """What some kinds of tasks need to know."""
-        form = self.form
-        with gr.Row():
-            form["who"] = gr.Textbox(
-                "", label="Whom they show", info="Empty: whom the run or its prompts name, else “person”",
-                max_length=80, elem_id="label-who", min_width=300,
-            )  # fmt: skip
-            form["a"] = gr.Textbox("pleasant", label="First word", max_length=80, visible=False)
-            form["b"] = gr.Textbox("unpleasant", label="Second word", max_length=80, visible=False)
-            form["question"] = gr.Textbox(
-                "", label="Question", max_length=300, visible=False, elem_id="label-question", min_width=300
-            )
-            form["answers"] = gr.Textbox(
-                "yes\nno\ncannot tell", label="Answers, one a line", lines=3, visible=False,
-                elem_id="label-answers",
-            )  # fmt: skip
-
-    def _build_checks(self) -> None:
-        """The pictures of the chosen run, one that is pressed, and the list of right answers."""
-        parts, form = self.parts, self.form
-        parts["picked"] = gr.State(0)
-        with gr.Accordion(
-            "Pictures, and attention checks of your own", open=False, elem_classes="more",
-            elem_id="label-checks",
-        ):  # fmt: skip
+            add(form, _FORM, *TEXTS)
+        for name, text in usual_texts("pst_paired").items():
+            form[name].value = text
+        title, more = "Pictures, and attention checks of your own", {"elem_classes": "more", "elem_id": "label-checks"}
+        with gr.Accordion(title, open=False, **more):
             gr.HTML(note("checks"))
-            form["preview"] = gr.Gallery(
-                format="png", columns=10, height="auto", object_fit="contain", label="Pictures",
-                show_label=False, allow_preview=False, buttons=[], elem_id="label-preview",
-                elem_classes="grid", interactive=False,
-            )  # fmt: skip
-            parts["says"] = gr.HTML(elem_id="label-picked")
+            add(form, _FORM, "preview")
+            add(parts, _FORM, "says")
+            parts["picked"] = gr.State(0)
             with gr.Column(visible=False, elem_id="label-marking") as parts["marking"]:
                 with gr.Row():
-                    parts["said"] = [
-                        gr.Radio([], label="Right answer", min_width=260, elem_id=f"label-right-{i}")
-                        for i in range(_MOST_POSITIONS)
-                    ]
+                    add(radios, _FORM, *map(str, range(_MOST_POSITIONS)))
                 with gr.Row(elem_classes="tools"):
-                    small: dict[str, Any] = {"size": "sm", "scale": 0}
-                    parts["mark"] = gr.Button("Mark as a check", min_width=180, elem_id="label-mark", **small)
-                    parts["unmark"] = gr.Button("Not a check", min_width=140, **small)
-            form["gold"] = gr.Textbox(
-                "", label="Right answers", info="One picture a line, as 4: feminine, masculine", lines=2,
-                elem_id="label-gold",
-            )  # fmt: skip
+                    add(parts, _FORM, "mark", "unmark")
+            add(form, _FORM, "gold")
+        parts["said"] = list(radios.values())
 
     def inputs(self) -> list[Any]:
         """The form's components, in the order of ``FIELDS``."""
@@ -171,25 +182,30 @@ class LabelMaking:
     def wire(self, visitor: Any, status: Any) -> None:
         """The events; ``status`` is where the tab says what went wrong."""
         form, parts, self.status = self.form, self.parts, status
-        outputs = self.source_outputs()
-        form["source"].focus(self.on_sources, visitor, form["source"], **QUIET)
-        form["source"].input(self.on_source, [visitor, form["source"]], outputs, **QUIET)
-        inputs = [visitor, form["source"], form["kind"], form["a"], form["b"]]
-        form["kind"].input(self.on_kind, inputs, outputs, **QUIET)
-        for word in ("a", "b"):
-            form[word].blur(self.on_words, inputs, [form["found"], form["preview"]], **QUIET)
-        inputs = [form[name] for name in _OF_A_CHECK]
-        outputs = [parts["picked"], parts["says"], parts["marking"], *parts["said"]]
-        form["preview"].select(self.on_pick, [visitor, form["source"], *inputs], outputs, **QUIET)
-        inputs, outputs = [parts["picked"], *inputs], [form["gold"], parts["says"]]
-        parts["mark"].click(self.on_mark, [*inputs, *parts["said"]], outputs, **QUIET)
-        parts["unmark"].click(self.on_mark, inputs, outputs, **QUIET)
+        outputs, run = self.source_outputs(), [visitor, form["source"]]
+        words = [*run, form["kind"], form["a"], form["b"]]
+        check = [form[name] for name in _OF_A_CHECK]
+        marking = [parts["picked"], parts["says"], parts["marking"], *parts["said"]]
+        mark, marked = [parts["picked"], *check], [form["gold"], parts["says"]]
+        for event, handler, inputs, changed in (
+            (form["source"].focus, self.on_sources, visitor, form["source"]),
+            (form["source"].input, self.on_source, run, outputs),
+            (form["kind"].input, self.on_kind, words, outputs),
+            (form["a"].blur, self.on_words, words, [form["found"], form["preview"]]),
+            (form["b"].blur, self.on_words, words, [form["found"], form["preview"]]),
+            (form["preview"].select, self.on_pick, [*run, *check], marking),
+            (parts["mark"].click, self.on_mark, [*mark, *parts["said"]], marked),
+            (parts["unmark"].click, self.on_mark, mark, marked),
+        ):
+            event(handler, inputs, changed, **QUIET)
 
     # Handlers.
 
     def on_sources(self, visitor: Visitor) -> Any:
         """The visitor's runs, newest first."""
-        return gr.update(choices=self._sources(visitor))
+        lines = [line for line in list_runs(self.services, visitor.key) if line.saved]
+        choices = [(f"{line.title} · {line.asked} · {when(line.created)}", line.run_id) for line in lines]
+        return gr.update(choices=choices)
 
     def on_source(self, visitor: Visitor, run_id: str | None) -> Updates:
         """What such a run is usually asked, and its pictures."""
@@ -206,12 +222,11 @@ class LabelMaking:
         updates: Updates = {form["gold"]: "", parts["says"]: "", parts["picked"]: 0}
         updates[parts["marking"]] = gr.update(visible=False)
         updates |= {form[name]: text for name, text in usual_texts(kind).items()}
-        updates |= {form[name]: gr.update(visible=kind in kinds) for name, kinds in _WORDS_OF_KIND.items()}
+        updates |= {form[name]: gr.update(visible=kind in kinds) for name, kinds in _WORDS.items()}
         return updates | self.on_words(visitor, run_id, kind, a, b)
 
     def on_words(self, visitor: Visitor, run_id: str | None, kind: Any, a: str, b: str) -> Updates:
         """The pictures that suit this kind and these words, with their numbers."""
-        found, preview = self.form["found"], self.form["preview"]
         with user_errors() as problem:
             words = {"a": as_text(a), "b": as_text(b)}
             pictures = candidates(self.report(visitor, run_id), kind, words=(words["a"], words["b"]))
@@ -221,8 +236,8 @@ class LabelMaking:
             text += f" Of {n_recorded:,} the right answer is on record." if n_recorded else ""
             captions = [" · ".join([str(p.number), *filter(None, p.identities.values())]) for p in pictures]
             shown = [(str(p.path), caption) for p, caption in zip(pictures, captions, strict=True)]
-            return {found: note("line", text), preview: shown[:_MOST_PREVIEWED]}
-        return {found: note("line", problem.message), preview: []}
+            return {self.form["found"]: note("line", text), self.form["preview"]: shown[:_MOST_PREVIEWED]}
+        return {self.form["found"]: note("line", problem.message), self.form["preview"]: []}
 
     def on_pick(self, visitor: Visitor, run_id: str | None, event: gr.SelectData, *values: Any) -> Updates:
         """Ask for the right answer of a picture that was pressed; what is known of it is filled in.
@@ -236,17 +251,14 @@ class LabelMaking:
             place = as_whole(event.index, "picture's place")
             if not 0 <= place < len(pictures):
                 raise InvalidInput("these pictures have changed: choose the run again")
-            one = pictures[place]
-            recorded = recorded_answers(one, task)
-            identities = [*filter(None, one.identities.values())]
-            answers = gold.get(one.number) or recorded
+            one, recorded = pictures[place], recorded_answers(pictures[place], task)
+            picture = {"number": one.number, "identities": [*filter(None, one.identities.values())]}
             return {
-                parts["picked"]: one.number, parts["marking"]: gr.update(visible=True),
-                parts["says"]: render(
-                    "label_picture", number=one.number, identities=identities, on_record=bool(recorded)
-                ),
-                **dict(zip(parts["said"], _radios(task, answers), strict=True)),
-            }  # fmt: skip
+                parts["picked"]: one.number,
+                parts["marking"]: gr.update(visible=True),
+                parts["says"]: render("label_picture", on_record=bool(recorded), **picture),
+                **dict(zip(parts["said"], _radios(task, gold.get(one.number) or recorded), strict=True)),
+            }
         return {parts["says"]: messages.error_html(problem.message), parts["marking"]: gr.update(visible=False)}
 
     def on_mark(self, number: int, *values: Any) -> Updates:
@@ -271,13 +283,8 @@ class LabelMaking:
 
     def labelling(self, visitor: Visitor, run_id: str) -> Updates:
         """The form as if this run had been chosen in it."""
-        source = gr.update(choices=self._sources(visitor), value=run_id)
+        source = self.on_sources(visitor) | {"value": run_id}
         return {self.form["source"]: source} | self.on_source(visitor, run_id)
-
-    def order(self, visitor: Visitor, values: Sequence[Any]) -> Order:
-        """The task that the form asks for, with its pictures; InvalidInput where it cannot be made."""
-        form = dict(zip(FIELDS, values, strict=True))
-        return _order(self.report(visitor, form["source"]), form)
 
     def report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
         """A run of this visitor."""
@@ -285,49 +292,42 @@ class LabelMaking:
             raise InvalidInput("choose one of your runs; its pictures are what raters will see")
         return open_run(self.services, visitor.key, run_id).report
 
-    def _sources(self, visitor: Visitor) -> list[tuple[str, str]]:
-        lines = [line for line in list_runs(self.services, visitor.key) if line.saved]
-        return [(f"{line.title} · {line.asked} · {when(line.created)}", line.run_id) for line in lines]
+    def order(self, visitor: Visitor, values: Sequence[Any]) -> Order:
+        """The task that the form asks for, with its pictures; InvalidInput where it cannot be made."""
+        form = dict(zip(FIELDS, values, strict=True))
+        report, kind = self.report(visitor, form["source"]), form["kind"]
+        if kind not in tuple(KINDS):
+            raise InvalidInput(f"choose what is asked; got {kind!r:.80}")
+        numbers = {name: as_whole(form[name], words) for name, words in _NUMBERS.items()}
+        if (seed := numbers["seed"]) < 0:
+            raise InvalidInput(f"the seed is 0 or more; got {seed}")
+        words = {name: as_text(form[name]) for name in _WORDS}
+        changes = read_changes([form[name] for name in (*TEXTS, "share")])
+        task = _task(kind, words, changes | {"raters_per_item": numbers["raters"]})
+        pictures = candidates(report, kind, words=(words["a"], words["b"]))
+        gold = gold_from_lines(as_text(form["gold"]), task)
+        if numbers["n_gold"]:
+            unmarked = [one for one in pictures if one.number not in gold]
+            gold = gold_from_record(unmarked, task, numbers["n_gold"], seed) | gold
+        if gold and not task.gold_share:
+            raise InvalidInput("attention checks at 0 % of the pictures are never shown: give a share above 0")
+        ordinary = sample_of([one for one in pictures if one.number not in gold], numbers["n"], seed)
+        shown = {one.number for one in ordinary} | set(gold)
+        items = [one for one in pictures if one.number in shown]
+        return Order(task=task, pictures=task_pictures(items, task, who=words["who"], gold=gold))
 
 
-# What of a task can be changed later, too.
+def changes_of(task: Task) -> dict[str, Any]:
+    """What stands in the boxes of ``CHANGES`` for this task."""
+    return {name: round(100 * task.gold_share, 4) if name == "share" else getattr(task, name) for name in CHANGES}
 
 
-def build_texts() -> dict[str, Any]:
-    """Boxes for what raters read, by the names of ``TEXTS``."""
-    return {
-        name: gr.Textbox(label=label, lines=1 if name == "title" else 3, max_lines=12) for name, label in TEXTS.items()
-    }
-
-
-def build_limits() -> dict[str, Any]:
-    """Boxes for numbers, in the order of :func:`read_limits`."""
-    with gr.Row():
-        boxes = {"gold_share": _share_box()}
-        for name, (label, info) in _JOINS.items():
-            limits: dict[str, Any] = {"precision": 0, "minimum": 1, "maximum": MAX_JOINS, "min_width": 140}
-            boxes[name] = gr.Number(getattr(Task, name), label=label, info=info, **limits)
-        return boxes
-
-
-def _share_box() -> Any:
-    """How many of the pictures that a rater sees are attention checks."""
-    return gr.Number(
-        10, label="Checks among the pictures, %", info="Until a rater has seen them all",
-        minimum=0, maximum=99, min_width=140,
-    )  # fmt: skip
-
-
-def limits_of(task: Task) -> dict[str, float]:
-    """What stands in :func:`build_limits` for this task."""
-    return {"gold_share": round(100 * task.gold_share, 4), **{name: getattr(task, name) for name in _JOINS}}
-
-
-def read_limits(values: Sequence[Any]) -> dict[str, Any]:
-    """The fields of a task that :func:`build_limits` asks for; those not given stay as they are."""
-    share, *joins = values
-    limits = {name: as_whole(n, name.replace("_", " ")) for name, n in zip(_JOINS, joins, strict=False)}
-    return {"gold_share": _share(share), **limits}
+def read_changes(values: Sequence[Any]) -> dict[str, Any]:
+    """The fields of a task that the boxes of ``CHANGES`` ask for; those not given stay as they are."""
+    given = dict(zip(CHANGES, values, strict=False))
+    changes: dict[str, Any] = {name: as_text(given[name]) for name in TEXTS}
+    changes["gold_share"] = as_number(given["share"], "share of attention checks") / 100
+    return changes | {name: as_whole(given[name], name.replace("_", " ")) for name in _JOINS if name in given}
 
 
 def usual_texts(kind: TaskKind) -> dict[str, str]:
@@ -336,45 +336,12 @@ def usual_texts(kind: TaskKind) -> dict[str, str]:
     return {name: getattr(task, name) for name in TEXTS}
 
 
-def _share(value: Any) -> float:
-    """The form's per cent of attention checks as a share."""
-    return as_number(value, "share of attention checks") / 100
-
-
-# What the form asks for.
-
-
-def _order(report: StudyReport, form: Mapping[str, Any]) -> Order:
-    kind = form["kind"]
-    if kind not in tuple(KINDS):
-        raise InvalidInput(f"choose what is asked; got {kind!r:.80}")
-    numbers = {name: as_whole(form[name], words) for name, (*_, words) in _NUMBERS.items()}
-    if (seed := numbers["seed"]) < 0:
-        raise InvalidInput(f"the seed is 0 or more; got {seed}")
-    words = {name: as_text(form[name]) for name in _WORDS}
-    changes: dict[str, Any] = {name: as_text(form[name]) for name in TEXTS}
-    changes |= {"raters_per_item": numbers["raters"], "gold_share": _share(form["share"])}
-    task = _task(kind, words, changes)
-    pictures = candidates(report, kind, words=(words["a"], words["b"]))
-    gold = gold_from_lines(as_text(form["gold"]), task)
-    if numbers["n_gold"]:
-        unmarked = [one for one in pictures if one.number not in gold]
-        gold = gold_from_record(unmarked, task, numbers["n_gold"], seed) | gold
-    if gold and not task.gold_share:
-        raise InvalidInput("attention checks at 0 % of the pictures are never shown: give a share above 0")
-    ordinary = sample_of([one for one in pictures if one.number not in gold], numbers["n"], seed)
-    shown = {one.number for one in ordinary} | set(gold)
-    items = [one for one in pictures if one.number in shown]
-    return Order(task=task, pictures=task_pictures(items, task, who=words["who"], gold=gold))
-
-
 def _task(kind: TaskKind, words: Mapping[str, str], changes: Mapping[str, Any] = {}) -> Task:
     """The task of this kind with these of ``_WORDS``; ``changes`` are other fields of it."""
     if kind == "association":
         return association_task(words["a"], words["b"], **changes)
     if kind == "own":
-        answers = [line for line in words["answers"].splitlines() if line.strip()]
-        return own_task(words["question"], answers, **changes)
+        return own_task(words["question"], list(filter(str.strip, words["answers"].splitlines())), **changes)
     return pst_task(paired=kind == "pst_paired", **changes)
 
 
@@ -389,24 +356,18 @@ def _check_form(values: Sequence[Any]) -> tuple[Task, dict[str, str], dict[int, 
 def _radios(task: Task, answers: Mapping[str, str]) -> list[Any]:
     """A question for each position, with what is known of it."""
     choices = [(answer.label, answer.key) for answer in task.answers]
-    updates = [
-        gr.update(
-            label="Right answer" if position == PICTURE else f"Right answer, {position}",
-            choices=choices,
-            value=answers.get(position),
-            visible=True,
-        )
-        for position in task.positions[:_MOST_POSITIONS]
-    ]
+    updates = []
+    for position in task.positions[:_MOST_POSITIONS]:
+        label = "Right answer" if position == PICTURE else f"Right answer, {position}"
+        updates.append(gr.update(label=label, choices=choices, value=answers.get(position), visible=True))
     return [*updates, *[gr.update(visible=False, value=None)] * (_MOST_POSITIONS - len(updates))]
 
 
 def _usual_question(report: StudyReport) -> tuple[TaskKind, dict[str, str]]:
     """What such a run is usually asked, and its words, for the form."""
     kind = kind_of(report)
-    words: dict[str, str] = {}
-    if kind == "association" and report.pictures is not None:
-        tests = {test["key"]: test for test in report.design.data.get("tests", ())}
-        first = tests.get(report.pictures["test"].iloc[0] if "test" in report.pictures else "")
-        words = {side: str(first[side]) for side in ("a", "b")} if first else {}
-    return kind, words
+    if kind != "association" or report.pictures is None or "test" not in report.pictures:
+        return kind, {}
+    first = report.pictures["test"].iloc[0]
+    tests = [test for test in report.design.data.get("tests", ()) if test["key"] == first]
+    return kind, {side: str(test[side]) for test in tests for side in ("a", "b")}

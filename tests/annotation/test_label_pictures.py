@@ -10,9 +10,8 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from bias_core.annotation.label_pictures import keep_picture, picture_path, read_picture
 from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.task_owner import delete_task
+from bias_core.annotation.task_owner import delete_task, keep_picture, picture_path, read_picture
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.store.images import encode_png
 from bias_core.types import GeneratedImage, ImageRow

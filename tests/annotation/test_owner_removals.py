@@ -10,9 +10,8 @@ from sqlalchemy import func, select
 from bias_core.annotation import schema, task_owner
 from bias_core.annotation.collected import given_answers, labelled_items, task_progress
 from bias_core.annotation.label_export import answers_frame, export_labels
-from bias_core.annotation.label_pictures import picture_path
 from bias_core.annotation.rating import delete_my_answers, give_answer, join, next_item, picture_of, skip, undo
-from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, owned_task, set_status
+from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, owned_task, picture_path, set_status
 from bias_core.errors import InvalidInput, NotAllowed
 from bias_core.labels.report import label_report
 from bias_core.labels.rescore import people_labels
@@ -160,7 +159,7 @@ def test_a_deletion_that_was_interrupted_is_finished_by_asking_again(
     code = join(store, task.join_code).code
     give_answer(store, code, answer_id=new_id(), item=next_item(store, code).item, choices=CHOICES)
     with monkeypatch.context() as killed:
-        killed.setattr(task_owner, "_remove_raters", lambda *_: 1 / 0)
+        killed.setattr(task_owner, "remove_raters", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             delete_task(store, task.key)
     assert owned_task(store, task.key)[0].status == "closed"

@@ -15,6 +15,9 @@ from sqlalchemy import func, select
 from bias_core.annotation import schema
 from bias_core.annotation.collected import given_answers, task_progress
 from bias_core.annotation.rating import (
+    RELEASE_AFTER_SECONDS,
+    UNTOUCHED_SECONDS,
+    Turn,
     code_in_groups,
     delete_my_answers,
     give_answer,
@@ -28,7 +31,6 @@ from bias_core.annotation.rating import (
     undo,
 )
 from bias_core.annotation.task_owner import change_task, owned_task, set_status
-from bias_core.annotation.turns import RELEASE_AFTER_SECONDS, UNTOUCHED_SECONDS, Turn
 from bias_core.errors import InvalidInput, NotAllowed
 from tests.annotation.raters import CHOICES, GOLD, every_row, new_id, open_task
 

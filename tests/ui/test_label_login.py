@@ -21,9 +21,9 @@ from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import CreatedTask, OwnerKey, create_task, owned_task, tasks_of
 from bias_core.annotation.tasks import pst_task
 from bias_core.errors import NotAllowed
-from bias_core.labels import tab_login as label_login
+from bias_core.labels import tab_parts
 from bias_core.labels.tab import LabelTab
-from bias_core.labels.tab_login import offers_login, owner_of, task_choices, user_of
+from bias_core.labels.tab_parts import offers_login, owner_of, task_choices, user_of
 from bias_core.ui.visitor import Visitor
 from tests.annotation.raters import pictures
 from tests.ui.fakes import FakeServices
@@ -147,7 +147,7 @@ def test_gradio_sees_who_asks_for_a_profile(tab: LabelTab) -> None:
 def test_without_a_space_nothing_changes(tab: LabelTab, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not offers_login()
     assert not any(isinstance(part, gr.LoginButton) for part in tab.parts.values())
-    for name in label_login._NEEDED:
+    for name in tab_parts._NEEDED:
         monkeypatch.setenv(name, "x")
     assert not offers_login()  # Gradio would pretend, with the token of this machine
     monkeypatch.setenv("SYSTEM", "spaces")
@@ -164,7 +164,7 @@ def test_without_a_space_nothing_changes(tab: LabelTab, monkeypatch: pytest.Monk
 def space(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, LabelStore]]:
     """The whole app as a Space would serve it, and its labels."""
     folder = tmp_path_factory.mktemp("space")
-    given = dict.fromkeys(label_login._NEEDED, SECRET)
+    given = dict.fromkeys(tab_parts._NEEDED, SECRET)
     with serving(folder, SYSTEM="spaces", SPACE_ID="somebody/something", **given) as served:
         data = served.data_dir
         store = LabelStore(f"sqlite:///{data}/labels.sqlite", pictures=data / "label_pictures")
