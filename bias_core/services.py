@@ -33,7 +33,7 @@ from bias_core.store.file_hashes import FileHashes
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore
 from bias_core.store.sqlite_file import Repairs
-from bias_core.store.upkeep import Upkeep
+from bias_core.store.upkeep import make_room
 from bias_core.waiting import BuiltOnce, FairLock
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ class Services:
     def tidy(self) -> Sequence[str]:
         """Bring the stores below their limits; ids of the pictures that went."""
         limit = int(self.settings.cache_gb * 1e9)
-        removed = Upkeep(self.settings.data_dir, limit, self.images, self.manifests).tidy()
+        removed = make_room(self.settings.data_dir, limit, self.images, self.manifests)
         if removed:
             self.embeddings.forget(removed)
             self.answers.forget(removed)

@@ -6,8 +6,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from bias_core.errors import Cancelled, InvalidInput
@@ -21,9 +22,9 @@ from bias_core.waiting import Lock
 class EngineProgress:
     """Where the rows are."""
 
-    # done, total: distinct pictures
-    done: int
-    total: int
+    # done, total: distinct pictures; a drawing does not know them
+    done: int = 0
+    total: int = 0
     images: tuple[StoredImage, ...] = ()  # those finished since the event before
     reused: bool = False  # whether `images` come from the store
     # step, n_steps: denoising steps of a batch at work; 0 and 0 between batches
@@ -38,11 +39,9 @@ class Engine(Protocol):
 
     def n_workers(self) -> int:
         """How many batches are drawn at a time."""
-        ...
 
     def place(self) -> str:
         """What each worker draws on, so that its speed can be remembered."""
-        ...
 
     def run(
         self,
@@ -54,21 +53,64 @@ class Engine(Protocol):
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[EngineProgress]:
         """Yield progress until every row, all of one model, has its picture in ``store``."""
-        ...
 
     def close(self) -> None:
         """Let go of workers."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Event:
-    """What a drawing thread hands over; the names are those of :class:`EngineProgress`."""
+class Rate:
+    """What one picture costs one worker."""
 
-    images: tuple[StoredImage, ...] = ()
-    step: int = 0
-    n_steps: int = 0
-    begun: float = 0.0
+    seconds: float  # per picture, loading of the model not counted
+    n_bytes: float  # mean size of its PNG file
+    n: int  # pictures behind these numbers
+
+
+class Meter:
+    """The speed of drawing, and the time left.
+
+    Time counts from the first sign of drawing, so that the start of workers and the loading of models are left
+    out; while there is no second one, from the beginning.
+    """
+
+    def __init__(self) -> None:
+        self.n_drawn = 0
+        self._n_bytes = 0
+        self._origin = time.monotonic(), 0.0
+        self._first: tuple[float, float] | None = None
+        self._sign = self._last = 0.0, 0.0  # when, and pictures done by then; the newest, and of the last picture
+
+    def see(self, event: EngineProgress) -> None:
+        """Take up an event of a run."""
+        if event.reused or not (event.step or event.images):
+            return
+        self.n_drawn += len(event.images)
+        self._sign = time.monotonic(), self.n_drawn + event.begun
+        self._first = self._first or self._sign
+        if event.images:
+            self._last = self._sign
+            for image in event.images:
+                with suppress(OSError):  # deleted meanwhile
+                    self._n_bytes += image.path.stat().st_size
+
+    def rate(self, n_workers: int) -> Rate | None:
+        """What a picture costs; None where the run was too short to tell."""
+        if self._first is None or not self.n_drawn:
+            return None
+        seconds, n_pictures = (last - first for last, first in zip(self._last, self._first, strict=True))
+        if n_pictures <= 0:
+            return None
+        return Rate(seconds=n_workers * seconds / n_pictures, n_bytes=self._n_bytes / self.n_drawn, n=self.n_drawn)
+
+    def seconds_left(self, n_missing: int) -> float:
+        """Until all that were missing are drawn; nan before anything can be told."""
+        n_begun = self._sign[1]
+        is_later = self._first is not None and n_begun > self._first[1]
+        started, at_start = self._first if self._first is not None and is_later else self._origin
+        if n_begun <= at_start:
+            return float("nan")
+        return (time.monotonic() - started) / (n_begun - at_start) * max(0.0, n_missing - n_begun)
 
 
 class Drawing(ABC):
@@ -82,44 +124,45 @@ class Drawing(ABC):
     def __init__(self, cancelled: Callable[[], bool]) -> None:
         self._cancelled = cancelled
         self._abandoned = threading.Event()
-        self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[EngineProgress | None] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="bias-engine")
 
     @abstractmethod
     def draw(self) -> None:
-        """The work; calls :meth:`put` for what is finished and :meth:`check` or :meth:`unwanted` often."""
+        """The work; calls :meth:`put` for what is finished and :meth:`check` often."""
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[EngineProgress]:
         """Start the work and yield its events; what ended it is raised here."""
+
+        def work() -> None:
+            try:
+                self.draw()
+            finally:
+                self._queue.put(None)
+
         # With what the caller's thread knows of its visitor, whom a borrowed GPU asks for.
-        work = self._pool.submit(copy_context().run, self._work)
-        while (event := self._queue.get()) is not None:
-            yield event
-        work.result()
+        result = self._pool.submit(copy_context().run, work)
+        yield from iter(self._queue.get, None)
+        result.result()
 
     def stop(self) -> None:
         """End the thread at its next step; called when the reader goes away, too."""
         self._abandoned.set()
         self._pool.shutdown()
 
-    def put(self, event: Event) -> None:
-        """Hand an event over."""
-        self._queue.put(event)
-
-    def unwanted(self) -> bool:
-        """Whether nobody waits for these pictures any more."""
-        return self._abandoned.is_set() or self._cancelled()
+    def put(self, images: Sequence[StoredImage] = (), *, step: int = 0, n_steps: int = 0, begun: float = 0.0) -> None:
+        """Hand over what is finished, or where batches at work are."""
+        self._queue.put(EngineProgress(images=tuple(images), step=step, n_steps=n_steps, begun=begun))
 
     def check(self) -> None:
-        """Raise Cancelled where the pictures are unwanted."""
-        if self.unwanted():
-            raise Cancelled("stopped; what was finished is kept")
+        """Raise Cancelled where nobody waits for these pictures any more."""
+        if self._abandoned.is_set() or self._cancelled():
+            raise stopped()
 
-    def _work(self) -> None:
-        try:
-            self.draw()
-        finally:
-            self._queue.put(None)
+
+def stopped() -> Cancelled:
+    """What ends a drawing that nobody waits for."""
+    return Cancelled("stopped; what was finished is kept")
 
 
 def follow(
@@ -133,7 +176,7 @@ def follow(
 
     Raises
     ------
-    InvalidInput : Pictures of another size than their rows'; they are stored with their own.
+    InvalidInput : pictures of another size than their rows'; they are stored with their own.
     """
     distinct = {row.id: row for row in rows}
     stored = store.find(distinct)
@@ -141,20 +184,13 @@ def follow(
     yield EngineProgress(done=len(stored), total=len(distinct), images=tuple(stored.values()), reused=True)
     if not missing:
         return
-    drawing, clock = start(missing), _Clock(n_missing=len(missing))
+    drawing, meter = start(missing), Meter()
     try:
         for event in drawing.events():
             _check_sizes(event.images, missing)
-            clock.see(event)
-            yield EngineProgress(
-                done=len(stored) + clock.n_drawn,
-                total=len(distinct),
-                images=event.images,
-                step=event.step,
-                n_steps=event.n_steps,
-                begun=event.begun,
-                seconds_left=clock.seconds_left(),
-            )
+            meter.see(event)
+            done, left = len(stored) + meter.n_drawn, meter.seconds_left(len(missing))
+            yield replace(event, done=done, total=len(distinct), seconds_left=left)
     finally:
         drawing.stop()
 
@@ -170,32 +206,3 @@ def _check_sizes(images: Sequence[StoredImage], rows: Sequence[ImageRow]) -> Non
                 "kept with its own size. Start again, now that its files are on this machine; if that "
                 "does not help, ask for that size (width and height of its entry in assets/models.yaml)"
             )
-
-
-class _Clock:
-    """Time left, from the pictures drawn and the part of the batches at work that is done.
-
-    The time before the first sign of drawing, in which workers start and models load, is not counted as
-    soon as there is a second one.
-    """
-
-    def __init__(self, *, n_missing: int) -> None:
-        self.n_drawn = 0
-        self._n_missing = n_missing
-        self._n_begun = 0.0
-        self._origin = time.monotonic(), 0.0
-        self._first: tuple[float, float] | None = None
-
-    def see(self, event: Event) -> None:
-        self.n_drawn += len(event.images)
-        self._n_begun = self.n_drawn + event.begun
-        self._first = self._first or (time.monotonic(), self._n_begun)
-
-    def seconds_left(self) -> float:
-        started, at_start = self._origin
-        if self._first is not None and self._n_begun > self._first[1]:
-            started, at_start = self._first
-        if self._n_begun <= at_start:
-            return float("nan")
-        elapsed = time.monotonic() - started
-        return elapsed / (self._n_begun - at_start) * max(0.0, self._n_missing - self._n_begun)

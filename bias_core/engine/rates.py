@@ -2,14 +2,13 @@
 
 import json
 import shutil
-import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bias_core.engine.progress import Engine, EngineProgress
+from bias_core.engine.progress import Engine, EngineProgress, Meter, Rate
 from bias_core.errors import StorageError
 from bias_core.store.files import write_atomically
 from bias_core.store.images import ImageStore
@@ -34,7 +33,7 @@ class Cost:
         return self.n_pictures - self.n_stored
 
 
-def estimate_cost(rows: Sequence[ImageRow], store: ImageStore, rate: "Rate | None", *, n_workers: int) -> Cost:
+def estimate_cost(rows: Sequence[ImageRow], store: ImageStore, rate: Rate | None, *, n_workers: int) -> Cost:
     """The cost of ``rows`` at the rate of one worker."""
     ids = {row.id for row in rows}
     n_stored = store.n_present(ids)
@@ -53,15 +52,6 @@ def free_bytes(folder: Path) -> int:
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rate:
-    """What one picture costs one worker."""
-
-    seconds: float  # per picture, loading of the model not counted
-    n_bytes: float  # mean size of its PNG file
-    n: int  # pictures behind these numbers
 
 
 class RateStore:
@@ -100,49 +90,15 @@ class RateStore:
                     meter.see(event)
                     yield event
         finally:
-            rate = meter.rate(engine.n_workers()) if meter.n_drawn else None
-            if rate is not None:
+            if meter.n_drawn and (rate := meter.rate(engine.n_workers())) is not None:
                 with suppress(StorageError):  # must not hide what ended the run
                     self.keep(row, engine.place(), rate)
 
     def _read(self) -> dict[str, Any]:
-        try:
+        content: object = None
+        with suppress(OSError, ValueError):
             content = json.loads(self._path.read_bytes())
-        except (OSError, ValueError):
-            return {}
         return content if isinstance(content, dict) else {}
-
-
-class Meter:
-    """Time from the first sign of drawing, so that loading is left out, to the last finished picture."""
-
-    def __init__(self) -> None:
-        self.n_drawn = 0
-        self._n_bytes = 0
-        self._first: tuple[float, float] | None = None
-        self._last = (0.0, 0.0)
-
-    def see(self, event: EngineProgress) -> None:
-        """Take up an event of a run."""
-        if event.reused or not (event.step or event.images):
-            return
-        self.n_drawn += len(event.images)
-        sign = time.monotonic(), self.n_drawn + event.begun
-        self._first = self._first or sign
-        if event.images:
-            self._last = sign
-            for image in event.images:
-                with suppress(OSError):  # deleted meanwhile
-                    self._n_bytes += image.path.stat().st_size
-
-    def rate(self, n_workers: int) -> Rate | None:
-        """What a picture costs; None where the run was too short to tell."""
-        if self._first is None or not self.n_drawn:
-            return None
-        seconds, n_pictures = (last - first for last, first in zip(self._last, self._first, strict=True))
-        if n_pictures <= 0:
-            return None
-        return Rate(seconds=n_workers * seconds / n_pictures, n_bytes=self._n_bytes / self.n_drawn, n=self.n_drawn)
 
 
 def _key(row: ImageRow, place: str) -> str:

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bias_core.engine.progress import Drawing, EngineProgress, Event, follow
-from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, ModelUnavailable
+from bias_core.engine.progress import Drawing, EngineProgress, follow, stopped
+from bias_core.errors import BiasCoreError, InvalidInput, ModelUnavailable
 from bias_core.protocols import TextToImage
 from bias_core.store.images import ImageStore
 from bias_core.types import ImageRow, StoredImage
@@ -58,7 +58,7 @@ class RayEngine:
 
     def n_workers(self) -> int:
         """As many as were asked for, or one per GPU, or one per machine."""
-        return self._n_workers or int(self._resources().get("GPU", 0)) or len(_machines(_import_ray()))
+        return self._n_workers or int(self._resources().get("GPU", 0)) or len(_machines())
 
     def place(self) -> str:
         """The kind of GPU, or the processors, that each worker has."""
@@ -124,7 +124,7 @@ class RayEngine:
     def _share(self) -> dict[str, float]:
         """What each worker takes of the cluster; several workers may be asked to share a GPU or processor."""
         resources, n = self._resources(), self.n_workers()
-        gpus, machines = resources.get("GPU", 0.0), _machines(_import_ray())
+        gpus, machines = resources.get("GPU", 0.0), _machines()
         per_machine = math.ceil(n / len(machines))
         cpus = min(machine["Resources"].get("CPU", 0.0) for machine in machines) / per_machine
         cpus = math.floor(cpus) if cpus >= 1 else math.floor(100 * cpus) / 100
@@ -182,8 +182,8 @@ def _import_ray() -> Any:
     return ray
 
 
-def _machines(ray: Any) -> list[dict[str, Any]]:
-    return [node for node in ray.nodes() if node["Alive"]]
+def _machines() -> list[dict[str, Any]]:
+    return [node for node in _import_ray().nodes() if node["Alive"]]
 
 
 class _Board:
@@ -198,7 +198,7 @@ class _Board:
     def begin(self, batch: int) -> BiasCoreError | None:
         """Take a batch up, or say why not."""
         if self._stopped:
-            return _stopped()
+            return stopped()
         self._n_begun[batch] += 1
         if self._n_begun[batch] > self._most_tries:
             return ModelUnavailable(
@@ -240,33 +240,26 @@ class _Worker:
         return {"outcome": [pickle.dumps(outcome) for outcome in outcomes]}
 
     def _outcome(self, number: int, rows: list[ImageRow]) -> list[StoredImage] | BiasCoreError:
+        import ray
+
         try:
-            return self._draw(number, rows)
+            refusal: BiasCoreError | None = ray.get(self._board.begin.remote(number))
+            return self._draw(number, rows) if refusal is None else refusal
         except BiasCoreError as error:
             return error
         finally:
             self._board.end.remote(number)
 
     def _draw(self, number: int, rows: list[ImageRow]) -> list[StoredImage]:
-        self._begin(number)
         # A worker that died here may have stored some, or all.
         stored = self._store.find({row.id: row for row in rows})
         if missing := [row for row in rows if row.id not in stored]:
-            images = self._model(rows[0]).generate(missing, on_step=self._on_step(number, len(rows)))
+            key = rows[0].model, rows[0].revision
+            if key not in self._models:
+                self._models[key] = self._build(rows[0])
+            images = self._models[key].generate(missing, on_step=self._on_step(number, len(rows)))
             stored |= {image.row.id: image for image in self._store.add(list(images))}
         return list(stored.values())
-
-    def _begin(self, number: int) -> None:
-        import ray
-
-        if (refusal := ray.get(self._board.begin.remote(number))) is not None:
-            raise refusal
-
-    def _model(self, row: ImageRow) -> TextToImage:
-        key = row.model, row.revision
-        if key not in self._models:
-            self._models[key] = self._build(row)
-        return self._models[key]
 
     def _on_step(self, number: int, n_pictures: int) -> Callable[[int, int], None]:
         import ray
@@ -278,13 +271,9 @@ class _Worker:
             if time.monotonic() - last_look >= _POLL_SECONDS:
                 last_look = time.monotonic()
                 if ray.get(self._board.step.remote(number, step, n_steps, n_pictures)):
-                    raise _stopped()
+                    raise stopped()
 
         return on_step
-
-
-def _stopped() -> Cancelled:
-    return Cancelled("stopped; what was finished is kept")
 
 
 class _RayDrawing(Drawing):
@@ -333,7 +322,7 @@ class _RayDrawing(Drawing):
             outcome = pickle.loads(outcome)
         if isinstance(outcome, BiasCoreError):
             raise outcome
-        self.put(Event(images=tuple(self._store.adopt(image) for image in outcome)))
+        self.put([self._store.adopt(image) for image in outcome])
         return 1
 
     def _look_at(self, board: Any) -> None:
@@ -346,7 +335,7 @@ class _RayDrawing(Drawing):
             self._last_steps = at_work
             step, n_steps, _ = max(at_work)
             begun = sum(n_pictures * step / n_steps for step, n_steps, n_pictures in at_work)
-            self.put(Event(step=step, n_steps=n_steps, begun=begun))
+            self.put(step=step, n_steps=n_steps, begun=begun)
 
     def _let_finish(self, board: Any) -> None:
         """Tell the workers to stop, and wait until each has stored what it finished."""

@@ -1,22 +1,28 @@
-"""The line of runs: a few run at once, the others wait where each can see its place and can leave."""
+"""The line of runs: a few run at once, the others wait where each can see its place and can leave.
 
+A run goes on in a thread of its own while the page that asked for it is loaded anew.
+"""
+
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
-from bias_core.engine.runs_at_work import RunAtWork
 from bias_core.errors import Cancelled, RunLineFull
 from bias_core.settings import Settings
-from bias_core.waiting import stoppable
+from bias_core.waiting import HandOver, stoppable
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _SIGN_SECONDS = 1.0  # between two signs of life of who waits
 _LOOK_SECONDS = 0.1
+_FOLLOW_SECONDS = 0.5  # between two looks of who follows a run
 _PATIENCE_SECONDS = 600.0  # with a visitor of a public server who left while a run of theirs was at work
 
 
@@ -44,6 +50,89 @@ class _Ticket:
     last_place: list[int] = field(default_factory=list)
 
 
+class RunAtWork(Generic[T, R]):
+    """A run that can be followed, left, and followed again; who follows sees its newest step.
+
+    Parameters
+    ----------
+    steps : of the run, called in its thread.
+    stop : set to end it.
+    place : where its visitor began it, "" where nobody looks for it again.
+    patience : seconds for which it goes on while nobody follows it.
+    """
+
+    def __init__(
+        self,
+        steps: Callable[[], Generator[T, None, R]],
+        stop: threading.Event,
+        *,
+        place: str = "",
+        patience: float = math.inf,
+    ) -> None:
+        self.place, self.stop = place, stop
+        self._patience = patience
+        self._changed = threading.Condition()
+        self._n_steps, self._n_followers = 0, 0
+        self._step: T | None = None
+        self._result: Future[R] = Future()
+        self._given_up: threading.Timer | None = None
+        run = copy_context().run
+        threading.Thread(target=run, args=(self._work, steps), daemon=True, name="bias-run").start()
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing more to come."""
+        return self._result.done()
+
+    def follow(self) -> Generator[T, None, R]:
+        """Its newest step whenever there is one; returns what it returned, or raises what it raised."""
+        n_seen = 0
+        self._count_followers(1)
+        try:
+            while True:
+                with self._changed:
+                    while self._n_steps == n_seen and not self.ended:
+                        self._changed.wait(_FOLLOW_SECONDS)
+                    if self._n_steps == n_seen:
+                        break
+                    n_seen, step = self._n_steps, cast("T", self._step)
+                yield step
+        finally:
+            self._count_followers(-1)
+        return self._result.result()
+
+    def _count_followers(self, change: int) -> None:
+        """Take note of who comes or goes; once the last is gone, patience runs out."""
+        with self._changed:
+            self._n_followers += change
+            if self._given_up is not None:
+                self._given_up.cancel()
+            if not (self._n_followers or self.ended or math.isinf(self._patience)):
+                self._given_up = threading.Timer(self._patience, self._give_up)
+                self._given_up.daemon = True
+                self._given_up.start()
+
+    def _give_up(self) -> None:
+        with self._changed:
+            if not self._n_followers:
+                self.stop.set()
+
+    def _work(self, steps: Callable[[], Generator[T, None, R]]) -> None:
+        def whole() -> Generator[T, None, None]:
+            self._result.set_result((yield from steps()))
+
+        with HandOver(self._result, lambda: None):
+            for step in whole():
+                with self._changed:
+                    self._step = step
+                    self._n_steps += 1
+                    self._changed.notify_all()
+        with self._changed:
+            if self._given_up is not None:
+                self._given_up.cancel()
+            self._changed.notify_all()
+
+
 class RunLine:
     """Who may run next: whoever had the fewest runs at work and the longest pause, address by address.
 
@@ -56,7 +145,7 @@ class RunLine:
     """
 
     def __init__(
-        self, at_once: int, waiting: int, of_one_address: int | None = None, patience: float = float("inf")
+        self, at_once: int, waiting: int, of_one_address: int | None = None, patience: float = math.inf
     ) -> None:
         self._at_once, self._most, self._of_one_address = at_once, waiting, of_one_address or waiting
         self._changed = threading.Condition()
@@ -85,11 +174,8 @@ class RunLine:
         stop : set to end it.
         place : of the page, where it is looked for again (:meth:`find`); where "" it ends when it is left.
         """
-
-        def work() -> Generator[T | Place, None, R]:
-            return self.run(steps, asker, stop.is_set)
-
-        run = RunAtWork(work, stop, place=place, patience=self._patience if place else 0.0)
+        patience = self._patience if place else 0.0
+        run = RunAtWork(lambda: self.run(steps, asker, stop.is_set), stop, place=place, patience=patience)
         with self._changed:
             self._begun = {name: one for name, one in self._begun.items() if not one.ended}
             self._begun[asker.name] = run
@@ -129,21 +215,16 @@ class RunLine:
                 )
             self._waiting.append(ticket)
             self._admit()
-            if not ticket.admitted:
-                self._refuse_too_many(ticket)
+            here = sum(other.asker.address == asker.address for other in self._waiting)
+            n = len(self._waiting) - 1
+            if not ticket.admitted and (n >= self._most or here > self._of_one_address):
+                self._waiting.remove(ticket)
+                raise RunLineFull(
+                    f"{n} runs are waiting already, and there is no place for more; try again in a few minutes. "
+                    "What you filled in is still there"
+                )
             self._changed.notify_all()
         return ticket
-
-    def _refuse_too_many(self, ticket: _Ticket) -> None:
-        """Give the place back where there is none to have."""
-        here = sum(other.asker.address == ticket.asker.address for other in self._waiting)
-        n = len(self._waiting) - 1
-        if n >= self._most or here > self._of_one_address:
-            self._waiting.remove(ticket)
-            raise RunLineFull(
-                f"{n} runs are waiting already, and there is no place for more; try again in a few minutes. "
-                "What you filled in is still there"
-            )
 
     def _wait(self, ticket: _Ticket, cancelled: Callable[[], bool]) -> int | None:
         """How many are before this one, a second later; None once it is its turn."""

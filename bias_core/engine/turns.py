@@ -14,11 +14,9 @@ class Loadable(Protocol):
     @property
     def loaded(self) -> bool:
         """Whether the weights are in memory."""
-        ...
 
     def load(self) -> None:
         """Read them now."""
-        ...
 
 
 @runtime_checkable
@@ -29,7 +27,6 @@ class Fetchable(Loadable, Protocol):
 
     def fetch(self) -> None:
         """Do so, and load nothing."""
-        ...
 
 
 class ReadersTurn:

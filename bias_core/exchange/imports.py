@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from threading import BoundedSemaphore
@@ -279,7 +279,9 @@ class ImportedImages:
                 height=image.height,
             )
             self._names[row.id] = name
-            self._records[row.id] = _drawn_by(data)
+            with suppress(StorageError):  # it has no record that is whole
+                drawn = read_record(data).row
+                self._records[row.id] = drawn.model, drawn.revision
             rows.append(row)
         return rows[:n]
 
@@ -363,15 +365,6 @@ def _small_and_upright(opened: Image.Image) -> Image.Image:
     image = opened if opened.mode in {"RGB", "RGBA", "L"} else opened.convert("RGB")
     image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
     return ImageOps.exif_transpose(image).convert("RGB")
-
-
-def _drawn_by(data: bytes) -> tuple[str, str]:
-    """Model and revision on a picture's own record; "" where it has none that is whole."""
-    try:
-        row = read_record(data).row
-        return str(row["model"]), str(row["revision"])
-    except (StorageError, ValueError, KeyError, TypeError):
-        return "", ""
 
 
 def _wrapper(names: Sequence[str]) -> str:

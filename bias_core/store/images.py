@@ -36,7 +36,7 @@ class PngRecord:
     ``drawn`` is what the model said of its drawing; older files have nothing of it.
     """
 
-    row: Mapping[str, Any]
+    row: ImageRow
     truth: Mapping[str, Any] | None
     blocked: bool
     drawn: Mapping[str, Any] | None = None
@@ -47,19 +47,15 @@ def encode_png(generated: GeneratedImage) -> bytes:
     buffer = io.BytesIO()
     generated.image.save(buffer, "PNG", compress_level=_COMPRESS_LEVEL)
     data, row = buffer.getvalue(), asdict(generated.row)
-    record = {
-        "row": row,
-        "truth": generated.truth,
-        "blocked": generated.blocked,
-        "pixels": _pixels_digest(_chunks(data)),
-    }
+    record = {"row": row, "truth": generated.truth, "blocked": generated.blocked, "pixels": pixel_digest(data)}
     settings = ("num_inference_steps", "guidance_scale", "negative_prompt", "width", "height")
     if generated.drawn is not None:
         record["drawn"] = dict(generated.drawn)
     text = {key: str(row[key]) for key in ("prompt", "seed", "model", "revision", "condition")}
     text["settings"] = json.dumps({key: row[key] for key in settings})
     text[RECORD_KEY] = json.dumps(record, sort_keys=True)
-    texts = b"".join(_text_chunk(key, value) for key, value in text.items())
+    bodies = [b"iTXt" + key.encode() + b"\0\0\0\0\0" + value.encode() for key, value in text.items()]
+    texts = b"".join(struct.pack(f">I{len(b)}sI", len(b) - 4, b, zlib.crc32(b)) for b in bodies)
     return data[:_BEFORE_TEXT] + texts + data[_BEFORE_TEXT:]
 
 
@@ -76,29 +72,14 @@ def read_record(data: bytes) -> PngRecord:
     # iTXt: keyword \0 compressed? method language \0 translated keyword \0 text; ours is uncompressed.
     try:
         record = json.loads(texts[-1].split(b"\0", 5)[-1])
-        of_picture = PngRecord(
-            row=record["row"], truth=record["truth"], blocked=record["blocked"], drawn=record.get("drawn")
-        )
+        row, truth, blocked = (record[key] for key in ("row", "truth", "blocked"))
+        of_picture = PngRecord(row=ImageRow(**row), truth=truth, blocked=blocked, drawn=record.get("drawn"))
     except (ValueError, KeyError, TypeError) as error:
         raise StorageError(f"the picture's record cannot be read: {error}") from error
     # Pictures of earlier versions have no digest.
-    if "pixels" in record and record["pixels"] != _pixels_digest(chunks):
+    if "pixels" in record and record["pixels"] != pixel_digest(data):
         raise StorageError("the pixels are not those that the record was written for")
     return of_picture
-
-
-def _pixels_digest(chunks: Iterable[tuple[bytes, bytes]]) -> str:
-    """Of the pixels as the file packs them."""
-    digest = hashlib.blake2b(digest_size=10)
-    for kind, body in chunks:
-        if kind == b"IDAT":
-            digest.update(body)
-    return digest.hexdigest()
-
-
-def _text_chunk(key: str, value: str) -> bytes:
-    body = b"iTXt" + key.encode() + b"\0\0\0\0\0" + value.encode()
-    return struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
 
 
 def pixel_digest(data: bytes) -> str:
@@ -106,7 +87,8 @@ def pixel_digest(data: bytes) -> str:
 
     Raises StorageError: the file is truncated or altered.
     """
-    return _pixels_digest(_chunks(data))
+    pixels = b"".join(body for kind, body in _chunks(data) if kind == b"IDAT")  # as the file packs them
+    return hashlib.blake2b(pixels, digest_size=10).hexdigest()
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -185,9 +167,7 @@ class ImageStore:
                 f"a worker wrote picture {image.row.id}, but it is not in {self.folder}: all machines must "
                 "share BIAS_DATA_DIR"
             ) from error
-        with self._lock:
-            if self._n_bytes is not None:
-                self._n_bytes += size
+        self._count(size)
         return replace(image, path=path)
 
     def n_present(self, image_ids: Iterable[str]) -> int:
@@ -199,11 +179,8 @@ class ImageStore:
         """Bytes of all pictures: counted once, then kept up to date by this process's writes."""
         with self._lock:
             if self._n_bytes is None:
-                self._n_bytes = total_bytes(self._files())
+                self._n_bytes = total_bytes(self.folder.glob("??/*.png"))
             return self._n_bytes
-
-    def _files(self) -> Iterator[Path]:
-        return self.folder.glob("??/*.png")
 
     def evict(self, limit: int, *, protected: Collection[str]) -> list[str]:
         """Delete the least recently used pictures until at most ``limit`` bytes remain.
@@ -213,18 +190,14 @@ class ImageStore:
         """
         if self.n_bytes <= limit:
             return []
-        self._sweep()
-        removed = evict_oldest(self._files(), limit, protected=lambda path: path.stem in protected)
-        with self._lock:
-            self._n_bytes = None
-        return [path.stem for path in removed]
-
-    def _sweep(self) -> None:
-        """Delete what writers left half-written when they were killed, a day ago or longer."""
-        for path in self.folder.glob("??/.*.tmp"):
+        for path in self.folder.glob("??/.*.tmp"):  # which writers left half-written when they were killed
             with suppress(FileNotFoundError):
                 if path.stat().st_mtime < time.time() - _STALE_SECONDS:
                     path.unlink()
+        removed = evict_oldest(self.folder.glob("??/*.png"), limit, protected=lambda path: path.stem in protected)
+        with self._lock:
+            self._n_bytes = None
+        return [path.stem for path in removed]
 
     def _read(self, row: ImageRow, image_id: str) -> StoredImage | None:
         path = self.path(image_id)
@@ -236,30 +209,23 @@ class ImageStore:
             raise StorageError(f"cannot read picture {path}: {error.strerror}") from error
         try:
             record = read_record(data)
-            _check_id(record, image_id)
+            if record.row.id != image_id:
+                raise StorageError(f"the file holds picture {record.row.id}")
         except StorageError as error:
             path.unlink(missing_ok=True)
             self._repairs.note(f"Stored picture {image_id}: {error}; it is drawn anew")
             return None
         with suppress(OSError):  # a read-only store can be read all the same
             os.utime(path)
-        return StoredImage(row=row, path=path, truth=record.truth, blocked=record.blocked, drawn=record.drawn)
+        return StoredImage(path=path, **vars(record) | {"row": row})
 
     def _write(self, generated: GeneratedImage) -> StoredImage:
         path, data = self.path(generated.row.id), encode_png(generated)
         write_atomically(path, data)
+        self._count(len(data))
+        return StoredImage(path=path, **{name: value for name, value in vars(generated).items() if name != "image"})
+
+    def _count(self, n_bytes: int) -> None:
         with self._lock:
             if self._n_bytes is not None:
-                self._n_bytes += len(data)
-        return StoredImage(
-            row=generated.row, path=path, truth=generated.truth, blocked=generated.blocked, drawn=generated.drawn
-        )
-
-
-def _check_id(record: PngRecord, image_id: str) -> None:
-    try:
-        own_id = ImageRow(**record.row).id
-    except TypeError as error:
-        raise StorageError(f"its record is not that of a picture ({error})") from error
-    if own_id != image_id:
-        raise StorageError(f"the file holds picture {own_id}")
+                self._n_bytes += n_bytes

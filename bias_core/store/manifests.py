@@ -1,4 +1,4 @@
-"""One JSON file per run: what was asked, every row that it needs, and how far it came."""
+"""One JSON file per run: what was asked, every row that it needs, and how far it came; and one of its report."""
 
 import json
 import time
@@ -38,12 +38,53 @@ class Manifest:
     # the study's design as plain JSON values, so that one's own can go on, too
     design: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it runs, and is not only left so by a kill long ago."""
+        return self.status == "running" and self.updated > time.time() - STALE_SECONDS
 
-class ManifestStore:
-    """Manifests as ``<folder>/<id>.json``, written atomically."""
+
+class _RunFiles:
+    """Files ``<folder>/<run id>.json``, each whole or not there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def path(self, run_id: str) -> Path:
+        """The run's file, which may not be there."""
+        # The id becomes a file name and may come from a visitor.
+        is_one = isinstance(run_id, str) and run_id.isascii() and run_id.isalnum() and len(run_id) <= _MOST_ID
+        if not is_one:
+            raise InvalidInput(f"a run id has letters and digits only, {_MOST_ID} at most; got {run_id!r:.80}")
+        return self.folder / f"{run_id}.json"
+
+    def delete(self, run_id: str) -> None:
+        """Forget the run; its pictures go by eviction, for other runs may share them."""
+        self.path(run_id).unlink(missing_ok=True)
+
+
+class ReportStore(_RunFiles):
+    """Finished reports, as texts; what is in them is the studies' business."""
+
+    def save(self, run_id: str, text: str) -> None:
+        """Write it, whole or not at all; StorageError where the disk refuses."""
+        write_atomically(self.path(run_id), text.encode())
+
+    def find(self, run_id: str) -> str | None:
+        """The text, or None."""
+        try:
+            return self.path(run_id).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise StorageError(f"cannot read the report of run {run_id}: {error}") from error
+
+    def __contains__(self, run_id: str) -> bool:
+        return self.path(run_id).is_file()
+
+
+class ManifestStore(_RunFiles):
+    """Manifests, each written atomically."""
 
     def save(self, manifest: Manifest) -> Manifest:
         """Write it and give it back with its time of change; ``kept`` and ``created`` survive a re-run."""
@@ -54,9 +95,10 @@ class ManifestStore:
 
     def find(self, run_id: str) -> Manifest | None:
         """The manifest of this id, or None. An unreadable one counts as absent."""
-        _require_id(run_id)
+        path = self.path(run_id)
         try:
-            return _parse((self.folder / f"{run_id}.json").read_bytes())
+            values = json.loads(path.read_bytes())
+            return Manifest(**values | {"rows": tuple(ImageRow(**row) for row in values["rows"])})
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
@@ -76,21 +118,14 @@ class ManifestStore:
         """Mark the run as kept (its pictures are then never evicted), or no longer."""
         return self._write(replace(self.get(run_id), kept=kept))
 
-    def delete(self, run_id: str) -> None:
-        """Forget the run; its pictures go by eviction, for other runs may share them."""
-        _require_id(run_id)
-        (self.folder / f"{run_id}.json").unlink(missing_ok=True)
-
     def protected_ids(self) -> set[str]:
         """Ids of the pictures that eviction must not touch: of kept runs, and of runs at work."""
-        fresh = time.time() - STALE_SECONDS
-        held = (run for run in self._all() if run.kept or (run.status == "running" and run.updated > fresh))
-        return {row.id for run in held for row in run.rows}
+        return {row.id for run in self._all() if run.kept or run.is_at_work for row in run.rows}
 
     def is_at_work(self, run_id: str) -> bool:
         """Whether it runs, and is not only left so by a kill long ago."""
         run = self.find(run_id)
-        return run is not None and run.status == "running" and run.updated > time.time() - STALE_SECONDS
+        return run is not None and run.is_at_work
 
     def kept_ids(self) -> set[str]:
         """Ids of the runs that somebody wants kept."""
@@ -98,24 +133,21 @@ class ManifestStore:
 
     def restore(self, manifest: Manifest) -> None:
         """Put a deleted run back as it was."""
-        _require_id(manifest.id)
-        self._put(manifest)
+        # dataclasses.asdict copies deeply, which takes a third of a second for 2,000 rows.
+        values = {f.name: getattr(manifest, f.name) for f in fields(manifest)}
+        names = [f.name for f in fields(ImageRow)]
+        values["rows"] = [{name: getattr(row, name) for name in names} for row in manifest.rows]
+        write_atomically(self.path(manifest.id), json.dumps(values, ensure_ascii=False).encode())
 
     def _all(self, session: str | None = None) -> Iterator[Manifest]:
         for path in self.folder.glob("*.json"):
-            if session is not None and not _may_be_of(path, session):
-                continue
-            if (manifest := self.find(path.stem)) is not None:
+            if (session is None or _may_be_of(path, session)) and (manifest := self.find(path.stem)) is not None:
                 yield manifest
 
     def _write(self, manifest: Manifest) -> Manifest:
         manifest = replace(manifest, updated=time.time())
-        self._put(manifest)
+        self.restore(manifest)
         return manifest
-
-    def _put(self, manifest: Manifest) -> None:
-        text = json.dumps(_to_dict(manifest), ensure_ascii=False)
-        write_atomically(self.folder / f"{manifest.id}.json", text.encode())
 
 
 def _may_be_of(path: Path, session: str) -> bool:
@@ -125,23 +157,3 @@ def _may_be_of(path: Path, session: str) -> bool:
             return f'"session": {json.dumps(session)}'.encode() in file.read(_HEAD_BYTES)
     except OSError:
         return False
-
-
-def _to_dict(manifest: Manifest) -> dict[str, Any]:
-    # dataclasses.asdict copies deeply, which takes a third of a second for 2,000 rows.
-    values = {f.name: getattr(manifest, f.name) for f in fields(manifest)}
-    names = [f.name for f in fields(ImageRow)]
-    return values | {"rows": [{name: getattr(row, name) for name in names} for row in manifest.rows]}
-
-
-def _parse(data: bytes) -> Manifest:
-    values = json.loads(data)
-    values["rows"] = tuple(ImageRow(**row) for row in values["rows"])
-    return Manifest(**values)
-
-
-def _require_id(run_id: str) -> None:
-    # The id becomes a file name and may come from a visitor.
-    is_one = isinstance(run_id, str) and run_id.isascii() and run_id.isalnum() and len(run_id) <= _MOST_ID
-    if not is_one:
-        raise InvalidInput(f"a run id has letters and digits only, {_MOST_ID} at most; got {run_id!r:.80}")

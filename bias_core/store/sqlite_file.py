@@ -1,14 +1,16 @@
 """One SQLite file of what was computed before, and what stores found broken and made anew."""
 
+import hashlib
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from bias_core.errors import StorageError
 
@@ -85,7 +87,7 @@ class SqliteFile:
     def close(self) -> None:
         """Close the file; it opens again on the next use."""
         with self._lock:
-            self._close()
+            self._let_go()
 
     def _tried(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._connection is None:
@@ -97,24 +99,22 @@ class SqliteFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.is_dir():
             self._set_aside("a folder")
-        connection = self._connected()
+        connect = partial(sqlite3.connect, self.path, timeout=30, check_same_thread=False)
+        connection = connect()
         form = connection.execute("PRAGMA user_version").fetchone()[0]
         if form != self._form and connection.execute("SELECT 1 FROM sqlite_master").fetchone():
             connection.close()
             self._set_aside(f"of an older version of this program (form {form}, now {self._form})")
-            connection = self._connected()
+            connection = connect()
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(self._schema)
         connection.execute(f"PRAGMA user_version = {self._form}")
         return connection
 
-    def _connected(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=30, check_same_thread=False)
-
     def _set_aside(self, why: str) -> None:
         """Give the file another name; whoever wonders can still look into it."""
-        self._close()
+        self._let_go()
         for ending in ("", "-wal", "-shm"):
             part = self.path.with_name(self.path.name + ending)
             with suppress(FileNotFoundError):
@@ -123,7 +123,7 @@ class SqliteFile:
             f"The {self._what} was {why}: it was set aside as {self.path.name}.old, and what it held is computed anew"
         )
 
-    def _close(self) -> None:
+    def _let_go(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -133,3 +133,67 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
     """Whether another file in its place would do; not so on a full disk, or while another process writes."""
     # "malformed" and "not a database" come as the bare class.
     return type(error) is sqlite3.DatabaseError or any(words in str(error) for words in _UNUSABLE)
+
+
+class CheckedRows:
+    """One SQLite file of values by key and reader, each with a checksum; one that does not fit counts as absent.
+
+    The reader's name must change with its weights. ``repairs`` is told of what did not fit.
+    """
+
+    _what: ClassVar[str]  # in messages
+    _table: ClassVar[str]
+    _columns: ClassVar[tuple[str, ...]]  # of the key, of the reader, and of the value
+    _kind: ClassVar[str]  # of the value, in SQL
+    _remedy: ClassVar[str]  # "kept answer(s)", and what is done now
+
+    def __init__(self, path: Path, repairs: Repairs | None = None) -> None:
+        self._repairs = repairs or Repairs()
+        *keys, value = self._columns
+        columns = [
+            *(f"{name} TEXT NOT NULL" for name in keys),
+            f"{value} {self._kind} NOT NULL, checksum BLOB NOT NULL",
+        ]
+        primary = f"PRIMARY KEY ({', '.join(keys)})"
+        schema = f"CREATE TABLE IF NOT EXISTS {self._table} ({', '.join(columns)}, {primary}) WITHOUT ROWID"
+        # Form 0 had no checksums.
+        self._file = SqliteFile(path, what=self._what, schema=schema, form=1, repairs=self._repairs)
+
+    def find_rows(self, reader: str, keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Any]:
+        """The values that are kept."""
+        *names, value = self._columns
+        where = " AND ".join(f"{name} = ?" for name in names)
+        query = f"SELECT {value}, checksum FROM {self._table} WHERE {where}"
+
+        def look(connection: sqlite3.Connection) -> list[tuple[tuple[str, ...], Any]]:
+            return [(key, connection.execute(query, (*key, reader)).fetchone()) for key in keys]
+
+        rows = [(key, row) for key, row in self._file.run(look) if row]
+        fitting = {key: value for key, (value, checksum) in rows if checksum == self._checksum(key, reader, value)}
+        if n := len(rows) - len(fitting):
+            self._repairs.note(self._remedy.format(n=f"{n:,}"))
+        return fitting
+
+    def keep_rows(self, reader: str, values: Mapping[Any, Any]) -> None:
+        """Write values down; a new one takes the place of an old one."""
+        rows = [(*key, reader, value, self._checksum(key, reader, value)) for key, value in values.items()]
+        marks = ", ".join("?" * (len(self._columns) + 1))
+        self._file.run(
+            lambda connection: connection.executemany(f"INSERT OR REPLACE INTO {self._table} VALUES ({marks})", rows)
+        )
+
+    def forget(self, image_ids: Collection[str]) -> None:
+        """Drop what is kept of evicted pictures, of every reader."""
+        query = f"DELETE FROM {self._table} WHERE {self._columns[0]} = ?"
+        self._file.run(lambda connection: connection.executemany(query, [(one,) for one in image_ids]))
+
+    def close(self) -> None:
+        """Close the file; it opens again on the next use."""
+        self._file.close()
+
+    def _checksum(self, key: tuple[str, ...], reader: str, value: Any) -> bytes:
+        return hashlib.blake2b(self._checked(key, reader, value), digest_size=8).digest()
+
+    def _checked(self, key: tuple[str, ...], reader: str, value: Any) -> bytes:
+        """What the checksum is of."""
+        raise NotImplementedError

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 
 from bias_core.store.files import evict_oldest
@@ -16,50 +16,35 @@ _LEAST = 50_000_000  # bytes of each of these that always have room
 _NAMED = re.compile(rf"(?:{'|'.join(DERIVED)})/[\w./-]+")
 
 
-class Upkeep:
-    """One look at a data folder; nothing of a run that is kept, or at work, goes.
+def make_room(data: Path, limit: int, images: ImageStore, manifests: ManifestStore) -> Sequence[str]:
+    """Delete what is too much in a data folder, but nothing of a run that is kept, or at work.
 
     Parameters
     ----------
     data : the folder that holds everything.
     limit : bytes of the pictures; 5 % of it, or 50 MB, is the limit of the reports, of the runs on record and of what
         is derived from pictures.
+
+    Returns
+    -------
+    list : ids of the pictures that went.
     """
+    kept_runs = cache(manifests.kept_ids)
 
-    def __init__(self, data: Path, limit: int, images: ImageStore, manifests: ManifestStore) -> None:
-        self._data, self._limit, self._images, self._manifests = data, limit, images, manifests
-
-    def tidy(self) -> Sequence[str]:
-        """Delete what is too much; ids of the pictures that went."""
-        reports, rest = self._data / "reports", max(_LEAST, int(_SHARE * self._limit))
-        evict_oldest(reports.glob("*.json"), rest, protected=lambda path: path.stem in self._kept_runs)
-        runs = evict_oldest(
-            self._manifests.folder.glob("*.json"),
-            rest,
-            protected=lambda path: path.stem in self._kept_runs or self._manifests.is_at_work(path.stem),
-        )
-        for run in runs:
-            (reports / run.name).unlink(missing_ok=True)
-        derived = [path for name in DERIVED for path in (self._data / name).rglob("*.*")]
-        evict_oldest(derived, rest, protected=lambda path: self._name(path) in self._shown)
-        if self._images.n_bytes <= self._limit:
-            return []
-        return self._images.evict(self._limit, protected=self._manifests.protected_ids())
-
-    @cached_property
-    def _kept_runs(self) -> set[str]:
-        return self._manifests.kept_ids()
-
-    @cached_property
-    def _shown(self) -> set[str]:
+    @cache
+    def shown() -> set[str]:
         """Names of the derived files that reports of kept runs show."""
-        reports = (self._data / "reports" / f"{run_id}.json" for run_id in self._kept_runs)
-        return {
-            name
-            for path in reports
-            if path.is_file()
-            for name in _NAMED.findall(path.read_text(encoding="utf-8", errors="replace"))
-        }
+        paths = (data / "reports" / f"{run_id}.json" for run_id in kept_runs())
+        texts = (path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file())
+        return {name for text in texts for name in _NAMED.findall(text)}
 
-    def _name(self, path: Path) -> str:
-        return path.relative_to(self._data).as_posix()
+    def is_held(path: Path) -> bool:
+        return path.stem in kept_runs() or manifests.is_at_work(path.stem)
+
+    reports, rest = data / "reports", max(_LEAST, int(_SHARE * limit))
+    evict_oldest(reports.glob("*.json"), rest, protected=lambda path: path.stem in kept_runs())
+    for run in evict_oldest(manifests.folder.glob("*.json"), rest, protected=is_held):
+        (reports / run.name).unlink(missing_ok=True)
+    derived = [path for name in DERIVED for path in (data / name).rglob("*.*")]
+    evict_oldest(derived, rest, protected=lambda path: path.relative_to(data).as_posix() in shown())
+    return [] if images.n_bytes <= limit else images.evict(limit, protected=manifests.protected_ids())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import gradio as gr
 
-    from bias_core.engine.runs_at_work import RunAtWork
+    from bias_core.engine.run_line import RunAtWork
     from bias_core.services import Services
     from bias_core.ui.visitor import Visitor
 

@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from bias_core.engine.run_line import Asker, RunLine
-from bias_core.engine.runs_at_work import RunAtWork
+from bias_core.engine.run_line import Asker, RunAtWork, RunLine
 from bias_core.errors import Cancelled, RunLineFull
 
 

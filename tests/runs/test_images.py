@@ -104,7 +104,7 @@ def _with_other_pixels(data):
 
 
 def test_pictures_of_earlier_versions_have_no_digest_and_are_taken(store, monkeypatch):
-    monkeypatch.setattr(images, "_pixels_digest", lambda chunks: None)
+    monkeypatch.setattr(images, "pixel_digest", lambda data: None)
     store.add([drawn(1)])
     data = store.path(drawn(1).row.id).read_bytes()
     monkeypatch.undo()

@@ -10,7 +10,7 @@ import pytest
 from bias_core.store import upkeep
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import Manifest, ManifestStore
-from bias_core.store.upkeep import Upkeep
+from bias_core.store.upkeep import make_room
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def data(tmp_path, monkeypatch):
 
 def tidied(data, limit=0):
     manifests = ManifestStore(data / "runs")
-    return Upkeep(data, limit, ImageStore(data / "images"), manifests).tidy()
+    return make_room(data, limit, ImageStore(data / "images"), manifests)
 
 
 def written(path, age, size=1000, text=""):

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.store.reports import ReportStore
+from bias_core.store.manifests import ReportStore
 from bias_core.studies.kit.designs import programs_by_kind, typed_options
 from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import StudyReport
