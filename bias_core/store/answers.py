@@ -17,7 +17,9 @@ class AnswerCache(CheckedRows):
 
     def find(self, reader: str, questions: Sequence[Question]) -> dict[Question, str]:
         """The answers that are known."""
-        return {(image, question): str(said) for (image, question), said in self.find_rows(reader, questions).items()}
+        return {
+            (image, question): str(answer) for (image, question), answer in self.find_rows(reader, questions).items()
+        }
 
     def keep(self, reader: str, answers: Mapping[Question, str]) -> None:
         """Write answers down; a new one takes the place of an old one."""
