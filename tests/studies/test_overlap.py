@@ -18,7 +18,7 @@ from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.rows import RowMaker
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.objects.general import design_of_prompts
+from bias_core.studies.objects.study import design_of_prompts
 from bias_core.studies.running.run import complete, run_study, with_options
 from bias_core.types import Attribute
 from tests.explored import explore

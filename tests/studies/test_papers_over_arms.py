@@ -16,7 +16,7 @@ from bias_core.settings import Settings
 from bias_core.studies.arms.tables import arms_as_columns, table_over_arms
 from bias_core.studies.kit.designs import find_design, list_designs, program_of
 from bias_core.studies.kit.types import Arm, ArmReport, Design, Finding, Results, Sample, StudySettings, StudyTable
-from bias_core.studies.objects.arms import compare_conditions, compare_datasets, compare_objects
+from bias_core.studies.objects.report import compare_conditions, compare_datasets, compare_objects
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study

@@ -7,18 +7,18 @@ import re
 from collections import Counter
 from dataclasses import replace
 
-import numpy as np
+import pandas as pd
 import pytest
 
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.exchange.export import Export, ExportedImage, write_zip
-from bias_core.metrics.object_bias import distribution_bias, extract_objects, jaccard_hallucination
+from bias_core.metrics.object_bias import distribution_bias, extract_objects, jaccard_distances, jaccard_hallucination
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, program_of
 from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.objects.captions import Reading, other_prompts
-from bias_core.studies.objects.controlled import WITH_TRIGGER, WITHOUT_TRIGGER, changes_of
+from bias_core.studies.objects.captions import other_prompts
+from bias_core.studies.objects.study import WITH_TRIGGER, WITHOUT_TRIGGER, changes_of
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.text import finding_rows, table_of, to_dict, to_markdown
 from bias_core.studies.running.run import run_study, with_options
@@ -275,22 +275,16 @@ def test_the_manifest_of_the_controlled_experiment_holds_every_condition(service
 
 
 def test_two_equal_conditions_show_no_change():
-    prompts = ("a cup", "a cup", "a dog", "a dog")
-    part = Reading(
-        units=tuple("abcd"),
-        prompts=prompts,
-        captions=prompts,
-        prompt_objects=(("cup",), ("cup",), ("dog",), ("dog",)),
-        image_objects=(("cup",), ("cup", "man"), ("dog",), ("cat",)),
-        p_miss={"blank": np.zeros(4), "stronger": np.array([0.1, 0.9, 0.2, 0.2])},
-    )
+    prompts, asked = ["a cup", "a cup", "a dog", "a dog"], [("cup",), ("cup",), ("dog",), ("dog",)]
+    distances = jaccard_distances(asked, [("cup",), ("cup", "man"), ("dog",), ("cat",)])
+    part = pd.DataFrame({"prompt": prompts, "H_J": distances, "stronger": [0.1, 0.9, 0.2, 0.2]})
     settings = with_options(CONTROLLED, SMALL)
     change = changes_of(part, part, settings)
     assert (change["H_J"].value, change["M_G"].value) == (0, 0)
     assert math.isnan(change["H_J"].low)  # no spread is not a sure 0
     assert "no interval" in change["H_J"].note
     # More is hallucinated in both prompts: cup (0 + 1/2)/2 -> 1, dog (0 + 1)/2 -> 1, mean of 3/4 and 1/2.
-    worse = replace(part, image_objects=(("x",),) * 4)
+    worse = part.assign(H_J=jaccard_distances(asked, [("x",)] * 4))
     assert changes_of(worse, part, settings)["H_J"].value == pytest.approx((0.75 + 0.5) / 2)
     assert math.isclose(changes_of(part, worse, settings)["H_J"].value, -0.625)
 

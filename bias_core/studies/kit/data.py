@@ -217,7 +217,7 @@ class StudyData:
         """Every picture that was drawn or found, by its id."""
         return self._stored
 
-    def keep(self, frame: pd.DataFrame, **columns: Sequence[Any] | np.ndarray) -> None:
+    def keep(self, frame: pd.DataFrame, **columns: Sequence[Any] | np.ndarray | pd.Series) -> None:
         """Put what was found of each picture into ``self.frame``, for the page and the export.
 
         ``frame`` is a part of ``self.frame`` with its index; other pictures have nan in a new column.

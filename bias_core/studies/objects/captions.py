@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.evenness import FORMULAS
 from bias_core.metrics.object_bias import (
     GenderCounts,
-    ObjectDistribution,
     count_gender_words,
     extract_objects,
     jaccard_distances,
@@ -32,8 +32,6 @@ from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from bias_core.protocols import Captioner
     from bias_core.studies.kit.data import StudyData
     from bias_core.studies.kit.progress import Progress
@@ -43,70 +41,67 @@ if TYPE_CHECKING:
 
 BLANK, STRONGER = "blank", "stronger"
 """The two negatives of M_G: the paper's, and another prompt or sentence."""
-
 ANOTHER = "another prompt"
 """Value of the option "negative": each picture is held against a prompt of other objects."""
+MISSED = 0.5  # a picture misses its prompt above this probability, as M_G counts
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """What was read in each picture, in one order.
+class Measure(NamedTuple):
+    """One number of TBYB: its key in the table of measures, its names, and what it says in words."""
 
-    Attributes
-    ----------
-    units, prompts, captions : of each picture.
-    prompt_objects, image_objects : that prompt and caption name.
-    p_miss : by negative, the probability that the picture fits it rather than its prompt, ``(n,)``.
-    """
+    metric: str
+    title: str
+    column: str
+    released: str  # column of the released evaluations, "" where they have none
+    says: str
 
-    units: tuple[str, ...]
-    prompts: tuple[str, ...]
-    captions: tuple[str, ...]
-    prompt_objects: tuple[tuple[str, ...], ...]
-    image_objects: tuple[tuple[str, ...], ...]
-    p_miss: Mapping[str, np.ndarray]
 
-    def where(self, chosen: pd.Series | np.ndarray) -> Reading:
-        """The chosen pictures alone."""
-        places = np.flatnonzero(np.asarray(chosen, dtype=bool))
-        return Reading(
-            units=tuple(self.units[i] for i in places),
-            prompts=tuple(self.prompts[i] for i in places),
-            captions=tuple(self.captions[i] for i in places),
-            prompt_objects=tuple(self.prompt_objects[i] for i in places),
-            image_objects=tuple(self.image_objects[i] for i in places),
-            p_miss={negative: values[places] for negative, values in self.p_miss.items()},
-        )
-
-    @property
-    def distances(self) -> np.ndarray:
-        """1 − |∩| / |∪| of each picture; nan where neither side names an object."""
-        return jaccard_distances(self.prompt_objects, self.image_objects)
+MEASURES = {
+    "distribution_bias": Measure(
+        "distribution_bias", "B_D", "B_D", "Dist. Bias", "{n_objects:,} different objects."
+    ),
+    "normalised_entropy": Measure(
+        "normalised_entropy", "normalised entropy", "normalised entropy", "", "1 would be all objects equally often."
+    ),
+    "gini": Measure("gini", "Gini", "Gini", "", "0 would be all objects equally often."),
+    "effective_number": Measure(
+        "effective_number", "effective number", "effective number", "",
+        "As varied as {value:.0f} objects that are equally frequent.",
+    ),
+    "hallucination": Measure(
+        "jaccard_hallucination", "H_J", "H_J", "Hallucination",
+        "On average {percent:.0f} % of the objects of prompt and caption are in one of them only.",
+    ),
+    f"miss {BLANK}": Measure(
+        "generative_miss_rate", "M_G against a blank", "M_G, blank", "Gen. Miss Rate",
+        "{percent:.0f} % of the pictures fit an empty text better than their prompt.",
+    ),
+    f"miss {STRONGER}": Measure(
+        "generative_miss_rate", "M_G against the stronger negative", "M_G, stronger", "",
+        "{percent:.0f} % of the pictures fit another text better than their prompt.",
+    ),
+}  # fmt: skip
+"""What is measured on a set of pictures, by the end of a finding's key."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """The three measures and their companions on one set of pictures.
+    """The measures of one set of pictures.
 
     Attributes
     ----------
-    n_images : pictures.
-    distribution : B_D and its companions; None, with the reason in ``why``, where it is undefined.
-    hallucination : H_J.
-    miss : M_G by negative.
+    estimates, samples : by the keys of :data:`MEASURES`; B_D and its companions are missing, with the reason in
+        ``why``, where they are undefined.
     genders : Table IV.
     counts : in how many pictures each object is.
-    samples : what each measure was computed from, by its key in the table of measures or its negative.
     """
 
     n_images: int
-    distribution: ObjectDistribution | None
+    estimates: Mapping[str, Estimate]
+    samples: Mapping[str, Sample]
     why: str
-    hallucination: Estimate
-    miss: Mapping[str, Estimate]
     genders: GenderCounts
     counts: Mapping[str, int]
-    samples: Mapping[str, Sample] = field(default_factory=dict)
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -124,8 +119,7 @@ class CaptioningOptions(Options):
 
 def captioning_readers(settings: StudySettings) -> tuple[Reader, ...]:
     """The captioner of the options, and the encoder."""
-    captioner = Reader(role="captioner", name=settings.options.captioner)
-    return (*encoder_of(settings), captioner)
+    return (*encoder_of(settings), Reader(role="captioner", name=settings.options.captioner))
 
 
 def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
@@ -144,40 +138,59 @@ def caption_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
 
 def read_pictures(
     settings: StudySettings, data: StudyData, captioner: Captioner | None = None
-) -> Generator[Progress, None, Reading]:
-    """Caption and embed every picture of the study; by the captioner of the options where none is given."""
+) -> Generator[Progress, None, pd.DataFrame]:
+    """Caption and embed every picture of the study; by the captioner of the options where none is given.
+
+    Returns
+    -------
+    DataFrame
+        A row per picture: ``unit, prompt, caption``; ``asked`` and ``seen``, the objects that prompt and caption
+        name; ``H_J``, nan where neither names one; and for each negative the probability that the picture fits it
+        rather than its prompt.
+    """
     captioner = captioner or data.services.captioner(settings.options.captioner)
     prompts = [str(prompt) for prompt in data.frame["prompt"]]
     captions = yield from data.say("captioning", data.frame, captioner)
     rows = yield from data.embed(data.frame)
-    named = {prompt: tuple(extract_objects(prompt)) for prompt in set(prompts)}
-    seen = {caption: tuple(extract_objects(caption)) for caption in set(captions)}
-    return Reading(
-        units=tuple(data.frame["unit"]),
-        prompts=tuple(prompts),
-        captions=tuple(captions),
-        prompt_objects=tuple(named[prompt] for prompt in prompts),
-        image_objects=tuple(seen[caption] for caption in captions),
-        p_miss=_misses(settings, data, rows),
+    objects = {text: tuple(extract_objects(text)) for text in {*prompts, *captions}}
+    asked, seen = ([objects[text] for text in texts] for texts in (prompts, captions))
+    reading: dict[str, Any] = {"unit": data.frame["unit"], "prompt": prompts, "caption": captions}
+    reading |= {"asked": asked, "seen": seen, "H_J": jaccard_distances(asked, seen)}
+    return pd.DataFrame(reading | _misses(prompts, settings, data, rows), index=data.frame.index)
+
+
+def read_and_keep(settings: StudySettings, data: StudyData) -> Generator[Progress, None, pd.DataFrame]:
+    """The same, with what was read beside each picture, for the page and the export."""
+    reading = yield from read_pictures(settings, data)
+    pairs = zip(reading["asked"], reading["seen"], strict=True)
+    folded = [(set(to_person(asked)), set(to_person(seen))) for asked, seen in pairs]
+    data.keep(
+        data.frame,
+        caption=reading["caption"],
+        objects=reading["seen"].map(", ".join),
+        added=[", ".join(sorted(seen - asked)) for asked, seen in folded],
+        left_out=[", ".join(sorted(asked - seen)) for asked, seen in folded],
+        H_J=reading["H_J"],
+        p_miss=reading[STRONGER],
     )
+    return reading
 
 
-def _misses(settings: StudySettings, data: StudyData, rows: np.ndarray) -> dict[str, np.ndarray]:
-    prompts = [str(prompt) for prompt in data.frame["prompt"]]
+def _misses(
+    prompts: Sequence[str], settings: StudySettings, data: StudyData, rows: np.ndarray
+) -> dict[str, np.ndarray]:
     stronger = str(settings.options.negative)
     negatives = {BLANK: [""] * len(prompts), STRONGER: [stronger] * len(prompts)}
     if stronger == ANOTHER:
         negatives[STRONGER] = other_prompts(prompts, list(data.frame["seed"]))
-    own = _cosines(data, rows, prompts)
-    return {name: miss_probability(own, _cosines(data, rows, texts)) for name, texts in negatives.items()}
 
+    def cosines(texts: Sequence[str]) -> np.ndarray:
+        places, distinct = pd.factorize(np.array(texts, dtype=object))
+        similar: np.ndarray = (rows * data.texts(list(distinct))[places]).sum(axis=1)
+        return similar
 
-def _cosines(data: StudyData, rows: np.ndarray, texts: Sequence[str]) -> np.ndarray:
-    """Of each picture to its text."""
-    place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-    embedded = data.texts(list(place))
-    cosines: np.ndarray = (rows * embedded[[place[text] for text in texts]]).sum(axis=1)
-    return cosines
+    own = cosines(prompts)
+    return {name: miss_probability(own, cosines(texts)) for name, texts in negatives.items()}
 
 
 def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
@@ -202,54 +215,35 @@ def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
     ]
 
 
-def score(reading: Reading, settings: StudySettings) -> Scores:
-    """All measures of a reading."""
-    confidence, seed = settings.confidence, settings.seed
-    exclude: Any = reading.prompt_objects if settings.options.exclude_prompt else None
-    why, distribution, counts = "", None, {}
+def score(reading: pd.DataFrame, settings: StudySettings) -> Scores:
+    """All measures of a part of :func:`read_pictures`."""
+    confidence, seed, units = settings.confidence, settings.seed, tuple(reading["unit"])
+    asked, seen = reading["asked"].tolist(), reading["seen"].tolist()
+    exclude: Any = asked if settings.options.exclude_prompt else None
+    estimates: dict[str, Estimate] = {}
+    samples: dict[str, Sample] = {}
+    why, counts = "", {}
     try:
-        counts = object_counts(reading.image_objects, exclude_prompt=exclude)
-        distribution = object_distribution(
-            reading.image_objects, exclude_prompt=exclude, confidence=confidence, rng=seed
-        )
+        counts = object_counts(seen, exclude_prompt=exclude)
+        even = object_distribution(seen, exclude_prompt=exclude, confidence=confidence, rng=seed)
+        estimates = {key: getattr(even, key) for key in FORMULAS}
+        samples = _evenness_samples(units, seen, exclude)
     except InvalidInput as error:  # few pictures, all alike: no distribution to speak of
         why = str(error)
-    return Scores(
-        n_images=len(reading.captions),
-        distribution=distribution,
-        why=why,
-        hallucination=jaccard_hallucination_estimate(
-            reading.prompt_objects, reading.image_objects, confidence=confidence, rng=seed
-        ),
-        miss={
-            negative: miss_rate_estimate(values, confidence=confidence) for negative, values in reading.p_miss.items()
-        },
-        genders=count_gender_words(reading.captions, confidence=confidence),
-        counts=counts,
-        samples=_samples(reading, exclude, has_objects=distribution is not None),
-    )
+    estimates["hallucination"] = jaccard_hallucination_estimate(asked, seen, confidence=confidence, rng=seed)
+    samples["hallucination"] = mean_sample(units, reading["H_J"])
+    for negative in (BLANK, STRONGER):
+        estimates[f"miss {negative}"] = miss_rate_estimate(reading[negative], confidence=confidence)
+        samples[f"miss {negative}"] = mean_sample(units, reading[negative] > MISSED)
+    genders = count_gender_words(reading["caption"].tolist(), confidence=confidence)
+    return Scores(n_images=len(reading), estimates=estimates, samples=samples, why=why, genders=genders, counts=counts)
 
 
-def _samples(reading: Reading, exclude: Any, *, has_objects: bool) -> dict[str, Sample]:
-    """Of every measure what it is computed from, so that arms can be compared."""
-    samples = {negative: mean_sample(reading.units, values > _MISSED) for negative, values in reading.p_miss.items()}
-    samples["jaccard_hallucination"] = mean_sample(reading.units, reading.distances)
-    if not has_objects:
-        return samples
-    _, presence = presence_of(reading.image_objects, exclude)
-    by_object = presence.T.tocsr()
+def _evenness_samples(units: Sequence[str], seen: Sequence[Sequence[str]], exclude: Any) -> dict[str, Sample]:
+    """What B_D and its companions are computed from, so that arms can be compared."""
+    by_object = presence_of(seen, exclude)[1].T.tocsr()
 
-    def sample(formula: Callable[[np.ndarray], np.ndarray]) -> Sample:
-        return counted_sample(reading.units, lambda times: formula((by_object @ times.T).T))
+    def sample(formula: Any) -> Sample:
+        return counted_sample(units, lambda times: formula((by_object @ times.T).T))
 
-    return samples | {key: sample(formula) for key, formula in FORMULAS.items()}
-
-
-_MISSED = 0.5  # a picture misses its prompt above this probability, as M_G counts
-
-
-def men_drawn(data: StudyData, frame: pd.DataFrame) -> float | None:
-    """Percentage of men among the pictures of one person; None where that is not on record."""
-    truths = [truth for truth in data.truths(frame) if truth is not None and truth.get("n_people") == 1]
-    share = data.services.shown("a photo of a man", truths) if truths else None
-    return None if share is None else 100 * share
+    return {key: sample(formula) for key, formula in FORMULAS.items()}

@@ -1,21 +1,30 @@
-"""TBYB's findings, tables and figures."""
+"""TBYB's findings, tables and figures: of one run, and over models, conditions and data sets (Tables II and VI)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.object_bias import top_objects
-from bias_core.studies.kit.types import Finding, StudyFigure, StudyTable
-from bias_core.studies.objects.captions import BLANK, STRONGER, Scores
-from bias_core.studies.reports.build import columns, figure, mark, table
+from bias_core.metrics.evenness import FORMULAS
+from bias_core.metrics.object_bias import DIMENSIONS, compare_models, normalise_over_models, top_objects
+from bias_core.studies.arms.statistics import Numbers, ranks_of
+from bias_core.studies.arms.tables import ARM, finding_of, marks_over_arms, numbers_of, rank_columns
+from bias_core.studies.kit.types import Finding, Results, StudyFigure, StudyTable
+from bias_core.studies.objects.captions import BLANK, MEASURES, STRONGER, Scores
+from bias_core.studies.reports.build import columns, drawable, figure, mark, table
 
 if TYPE_CHECKING:
-    from bias_core.metrics.object_bias import GenderCounts
+    from bias_core.studies.kit.types import ArmReport, Design, StudySettings
+
+    Entry = tuple[str, ArmReport, str]
+    """A line of a comparison: its name, the arm, and which of the arm's sets of pictures."""
+    Sets = Mapping[str, Scores]
+    """The scores of each set of pictures by its name."""
 
 TOP = 10
 MOST_CHANGED = 6
@@ -26,113 +35,52 @@ NOTES = (
     "A caption names only some of what is there: H_J of a faithful picture is far from 0.",
     "M_G against a blank was near 0 for every published model; the stronger negative tells more.",
 )
-_COMPANIONS = {
-    "distribution_bias": "B_D",
-    "normalised_entropy": "normalised entropy",
-    "gini": "Gini",
-    "effective_number": "effective number",
-}
-_AGAINST = {BLANK: "a blank", STRONGER: "the stronger negative"}
-_COLUMNS = {"Dist. Bias": "B_D", "Hallucination": "H_J", "Gen. Miss Rate": "M_G, blank"}
+_WITHOUT_ENDS = ("normalised_entropy", "gini", "effective_number")  # whose intervals the table of measures leaves out
+_RELEASED = {key: measure for key, measure in MEASURES.items() if measure.released}
 
 
 def findings(name: str, scores: Scores, published: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
     """The three measures and their companions; ``published`` is a row of the released evaluations."""
-    printed = {c: float(published[c]) for c in _COLUMNS} if published else {}
-    found = [
+    return tuple(
         Finding(
             key=f"{name} {key}",
-            title=f"{name}: {title}",
-            metric=key,
+            title=f"{name}: {measure.title}",
+            metric=measure.metric,
             estimate=estimate,
-            published=printed.get("Dist. Bias") if key == "distribution_bias" else None,
-            says=_in_words(key, estimate.value, scores.distribution.n_objects),
-            depends_on_n=True,
-            sample=scores.samples.get(key),
+            published=float(published[measure.released]) if published and measure.released else None,
+            says=""
+            if math.isnan(value)
+            else measure.says.format(value=value, percent=100 * value, n_objects=len(scores.counts)),
+            depends_on_n=key in FORMULAS,
+            sample=scores.samples[key],
         )
-        for key, title in _COMPANIONS.items()
-        if scores.distribution is not None
-        for estimate in [getattr(scores.distribution, key)]
-    ]
-    found.append(
-        Finding(
-            key=f"{name} hallucination",
-            title=f"{name}: H_J",
-            metric="jaccard_hallucination",
-            estimate=scores.hallucination,
-            published=printed.get("Hallucination"),
-            says=_in_words("hallucination", scores.hallucination.value),
-            sample=scores.samples.get("jaccard_hallucination"),
-        )
+        for key, estimate in scores.estimates.items()
+        for measure, value in [(MEASURES[key], estimate.value)]
     )
-    found += [
-        Finding(
-            key=f"{name} miss {negative}",
-            title=f"{name}: M_G against {_AGAINST[negative]}",
-            metric="generative_miss_rate",
-            estimate=estimate,
-            published=printed.get("Gen. Miss Rate") if negative == BLANK else None,
-            says=_in_words(negative, estimate.value),
-            sample=scores.samples.get(negative),
-        )
-        for negative, estimate in scores.miss.items()
-    ]
-    return tuple(found)
 
 
-def _in_words(key: str, value: float, n_objects: int = 0) -> str:
-    if math.isnan(value):
-        return ""
-    return {
-        "distribution_bias": f"{n_objects:,} different objects.",
-        "normalised_entropy": "1 would be all objects equally often.",
-        "gini": "0 would be all objects equally often.",
-        "effective_number": f"As varied as {value:.0f} objects that are equally frequent.",
-        "hallucination": f"On average {100 * value:.0f} % of the objects of prompt and caption are in one of "
-        "them only.",
-        BLANK: f"{100 * value:.0f} % of the pictures fit an empty text better than their prompt.",
-        STRONGER: f"{100 * value:.0f} % of the pictures fit another text better than their prompt.",
-    }[key]
+def measures_table(sets: Sets, *, first: str = "pictures") -> pd.DataFrame:
+    """One row per set of pictures, with the ends of the intervals."""
+    rows = []
+    for name, scores in sets.items():
+        row: dict[str, Any] = {first: name, "n": scores.n_images, "objects": len(scores.counts)}
+        for key, measure in MEASURES.items():
+            named = columns(measure.column, scores.estimates.get(key))
+            row |= {measure.column: named[measure.column]} if key in _WITHOUT_ENDS else named
+        rows.append(row | {"note": scores.why})
+    return pd.DataFrame(rows)
 
 
-def measures_table(sets: Mapping[str, Scores], *, first: str = "pictures") -> pd.DataFrame:
-    """One row per set of pictures."""
-    return pd.DataFrame([{first: name, **measures(scores)} for name, scores in sets.items()])
-
-
-def measures(scores: Scores) -> dict[str, Any]:
-    """The measures of one set, with the ends of their intervals."""
-    distribution = scores.distribution
-    row: dict[str, Any] = {"n": scores.n_images, "objects": len(scores.counts)}
-    for key, title in _COMPANIONS.items():
-        estimate = getattr(distribution, key) if distribution else None
-        named = columns(title, estimate)
-        row |= named if key == "distribution_bias" else {title: named[title]}
-    row |= columns("H_J", scores.hallucination)
-    for negative in (BLANK, STRONGER):
-        row |= columns(f"M_G, {negative}", scores.miss[negative])
-    return row | {"note": scores.why}
-
-
-def published_table(sets: Mapping[str, Scores], rows: Sequence[Mapping[str, str]]) -> StudyTable:
+def published_table(sets: Sets, rows: Sequence[Mapping[str, str]]) -> StudyTable:
     """The run beside the released evaluations (Table II)."""
-    own = [
-        {
-            "model": RUN,
-            "prompts": name,
-            "n": scores.n_images,
-            "B_D": scores.distribution.distribution_bias.value if scores.distribution else math.nan,
-            "H_J": scores.hallucination.value,
-            "M_G, blank": scores.miss[BLANK].value,
-        }
-        for name, scores in sets.items()
-    ]
-    others = [
+    own = measures_table(sets, first="prompts").assign(model=RUN)
+    names = ["model", "prompts", "n", *(measure.column for measure in _RELEASED.values())]
+    others: list[Any] = [
         {
             "model": row["Model"],
             "prompts": row.get("Target", "general"),
             "n": int(row["No. Samples"]),
-            **{title: float(row[column]) for column, title in _COLUMNS.items()},
+            **{measure.column: float(row[measure.released]) for measure in _RELEASED.values()},
         }
         for row in rows
     ]
@@ -140,31 +88,27 @@ def published_table(sets: Mapping[str, Scores], rows: Sequence[Mapping[str, str]
         "The published numbers come from photographs, other captions and another CLIP. B_D at another n, or "
         "of another vocabulary, cannot be compared."
     )
-    return table("table2", "Beside the released evaluations (Table II)", own + others, note)
+    lines: list[Any] = own[names].to_dict("records") + others
+    return table("table2", "Beside the released evaluations (Table II)", lines, note)
 
 
-def gender_table(
-    sets: Mapping[str, GenderCounts], drawn: float | None, rows: Sequence[Mapping[str, Any]]
-) -> StudyTable:
-    """Table IV."""
-    own = [
+def gender_table(sets: Sets, drawn: float | None, rows: Sequence[Mapping[str, Any]]) -> StudyTable:
+    """Table IV; ``drawn`` is the percentage of men among those who were drawn, where it is on record."""
+    lines: list[dict[str, Any]] = [
         {
             "model": f"{RUN}, {name}",
-            **columns("male", counts.masculine),
-            **columns("female", counts.feminine),
-            "unspecified": counts.unspecified.value,
+            **columns("male", scores.genders.masculine),
+            **columns("female", scores.genders.feminine),
+            "unspecified": scores.genders.unspecified.value,
         }
-        for name, counts in sets.items()
+        for name, scores in sets.items()
     ]
     if drawn is not None:
-        own.append({"model": f"{RUN}, people as drawn", "male": drawn, "female": 100 - drawn})
-    printed = [
-        {"model": row["model"], "male": row["male"], "female": row["female"],
-         "unspecified": 100 - row["male"] - row["female"]}
-        for row in rows
-    ]  # fmt: skip
+        lines.append({"model": f"{RUN}, people as drawn", "male": drawn, "female": 100 - drawn})
+    printed = [{name: row[name] for name in ("model", "male", "female")} for row in rows]
+    lines += [row | {"unspecified": 100 - row["male"] - row["female"]} for row in printed]
     note = "What a captioner calls the people; a caption with both counts half for each."
-    return table("table4", "Gender in the captions, in % (Table IV)", own + printed, note)
+    return table("table4", "Gender in the captions, in % (Table IV)", lines, note)
 
 
 def gender_figure(table4: StudyTable) -> StudyFigure:
@@ -175,87 +119,217 @@ def gender_figure(table4: StudyTable) -> StudyFigure:
             "name": row["model"].removeprefix(f"{RUN}, "),
             "group": gender,
             "value": row[gender],
-            "low": row.get(f"{gender} low", math.nan),
-            "high": row.get(f"{gender} high", math.nan),
+            **{end: row.get(f"{gender} {end}", math.nan) for end in ("low", "high")},
         }
-        for _, row in own.iterrows()
+        for row in own.to_dict("records")
         for gender in ("male", "female")
     ]
     caption = "What a captioner calls the people, by their appearance; the rest is unspecified."
     return figure("bars", "genders", "Gender in the captions (Table IV)", rows, caption, y="% of the pictures")
 
 
-def top_table(sets: Mapping[str, Scores], base: str = "", key: str = "top_objects") -> StudyTable:
+def top_table(sets: Sets, base: str = "") -> StudyTable:
     """The most frequent objects of each set; with a base set, of the others, and the change against it."""
-    frames = []
-    for name, scores in sets.items():
-        if scores.counts and name != base:
-            counts = top_objects(scores.counts, sets[base].counts if base else None, TOP)
-            frames.append(counts.assign(pictures=name))
-    columns = {"n": "pictures with it", "base_n": f"with it in {base}", "delta_n": "Δn"}
-    frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["pictures", "object"])
-    frame = frame[["pictures", *[c for c in frame if c != "pictures"]]].rename(columns=columns)
-    note = "share: of all objects that were counted." + (f" Δn: against {base}." if base else "")
-    return table(key, f"The {TOP} most frequent objects (Tables I and III)", frame, note)
-
-
-def curve_figure(sets: Mapping[str, Scores], title: str = "Sorted objects (Fig. 2)") -> StudyFigure:
-    """B_D is the area under these curves."""
-    rows = [
-        {"group": name, "x": place, "value": value}
+    frames = [
+        top_objects(scores.counts, sets[base].counts if base else None, TOP).assign(pictures=name)
         for name, scores in sets.items()
-        for place, value in enumerate(_normalised(scores.counts), start=1)
+        if scores.counts and name != base
     ]
+    names = {"n": "pictures with it", "base_n": f"with it in {base}", "delta_n": "Δn"}
+    frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["pictures", "object"])
+    frame = frame[["pictures", *frame.columns.drop("pictures")]].rename(columns=names)
+    note = "share: of all objects that were counted." + (f" Δn: against {base}." if base else "")
+    return table("top_objects", f"The {TOP} most frequent objects (Tables I and III)", frame, note)
+
+
+def figures_of(sets: Sets, table4: StudyTable) -> tuple[StudyFigure, ...]:
+    """Fig. 2, the most frequent objects, H_J and M_G, and genders, as far as there is something to draw."""
+    name, scores = next(iter(sets.items()))
+    rows = top_objects(scores.counts, n=TOP) if scores.counts else pd.DataFrame(columns=["object", "n"])
+    bars = rows[["object", "n"]].set_axis(["name", "value"], axis=1)
+    axis = f"pictures with it, of {scores.n_images:,}"
+    caption = f"{name.capitalize()}; objects named in the captions."
+    top = figure("bars", "top_objects", f"The {TOP} most frequent objects", bars, caption, y=axis)
+    return drawable((curve_figure(sets), top, rates_figure(sets), gender_figure(table4)))
+
+
+def curve_figure(sets: Sets) -> StudyFigure:
+    """B_D is the area under these curves."""
+    rows = []
+    for name, scores in sets.items():
+        counts = np.sort(np.array(list(scores.counts.values()), dtype=float))[::-1]
+        if counts.size and np.ptp(counts):
+            heights = (counts - counts.min()) / np.ptp(counts)
+            rows += [{"group": name, "x": place, "value": value} for place, value in enumerate(heights, start=1)]
     axes = {"x": "objects, most frequent first", "y": "min-max normalised count"}
     caption = "B_D is the area under the curve: a steep one has few objects that tower over the rest."
-    return figure("curves", "figure2", title, rows, caption, **axes)
+    return figure("curves", "figure2", "Sorted objects (Fig. 2)", rows, caption, **axes)
 
 
-def _normalised(counts: Mapping[str, int]) -> np.ndarray:
-    values = np.sort(np.array(list(counts.values()), dtype=float))[::-1]
-    return (values - values.min()) / np.ptp(values) if values.size and np.ptp(values) else np.array([])
-
-
-def top_figure(name: str, scores: Scores) -> StudyFigure:
-    """The most frequent objects as bars."""
-    rows = top_objects(scores.counts, n=TOP) if scores.counts else pd.DataFrame(columns=["object", "n"])
-    bars = pd.DataFrame({"name": rows["object"], "value": rows["n"]})
-    axis, caption = f"pictures with it, of {scores.n_images:,}", f"{name}; objects named in the captions."
-    return figure("bars", "top_objects", f"The {TOP} most frequent objects", bars, caption, y=axis)
-
-
-def change_figure(sets: Mapping[str, Scores], base: str) -> StudyFigure:
+def change_figure(sets: Sets, base: str) -> StudyFigure:
     """The objects that gained or lost most against the base, in every condition."""
-    counts = {name: scores.counts for name, scores in sets.items() if scores.counts}
-    before = counts.get(base, {})
-    others = {name: found for name, found in counts.items() if name != base and before}
-    moved = {
-        word: max(abs(found.get(word, 0) - before.get(word, 0)) for found in others.values())
-        for word in sorted({word for found in (before, *others.values()) for word in found})
-        if others
-    }
-    most = sorted(moved, key=lambda word: -moved[word])[:MOST_CHANGED]
-    rows = [
-        {"name": word, "group": name, "value": found.get(word, 0)}
-        for word in most
-        for name, found in {base: before, **others}.items()
-    ]
-    n = {scores.n_images for scores in sets.values()}
-    axis = f"pictures with it, of {' or '.join(f'{count:,}' for count in sorted(n))}"
+    counts = pd.DataFrame({name: scores.counts for name, scores in sets.items() if scores.counts})
+    counts = counts.fillna(0).astype(int).sort_index()
+    rows: list[dict[str, Any]] = []
+    if base in counts and counts.shape[1] > 1:
+        moved = counts.drop(columns=base).sub(counts[base], axis=0).abs().max(axis=1)
+        most = counts.loc[moved.sort_values(ascending=False, kind="stable").index[:MOST_CHANGED]]
+        rows = [{"name": word, "group": name, "value": n} for word, line in most.iterrows() for name, n in line.items()]
+    n_images = sorted({scores.n_images for scores in sets.values()})
+    axis = f"pictures with it, of {' or '.join(f'{n:,}' for n in n_images)}"
     caption = f"Δn is the difference of a bar from that of {base}; the table has it as a number."
     return figure("bars", "changed_objects", "The objects that change most (Table III)", rows, caption, y=axis)
 
 
-def rates_figure(sets: Mapping[str, Scores], key: str = "rates") -> StudyFigure:
+def rates_figure(sets: Sets) -> StudyFigure:
     """H_J and M_G of each set with their intervals."""
-    rows = [
-        mark(name, estimate, group=title)
-        for name, scores in sets.items()
-        for title, estimate in (
-            ("H_J", scores.hallucination),
-            ("M_G, stronger negative", scores.miss[STRONGER]),
-            ("M_G, blank", scores.miss[BLANK]),
-        )
-    ]
+    titles = {"hallucination": "H_J", f"miss {STRONGER}": "M_G, stronger negative", f"miss {BLANK}": "M_G, blank"}
+    rows = [mark(n, s.estimates[key], group=title) for n, s in sets.items() for key, title in titles.items()]
     caption = "0: every picture shows what its prompt names, and no other sentence fits it better."
-    return figure("bars", key, "Hallucination and miss rate", rows, caption, y="H_J, M_G", null=0.0)
+    return figure("bars", "rates", "Hallucination and miss rate", rows, caption, y="H_J, M_G", null=0.0)
+
+
+AXES = {"distribution_bias": "B_D", "hallucination": "H_J", "miss_rate": "M_G, stronger"}
+_KEYS = {
+    "distribution_bias": "distribution_bias",
+    "hallucination": "hallucination",
+    "miss_rate": f"miss {STRONGER}",
+    "blank": f"miss {BLANK}",
+}
+_TITLE = "Models and conditions (Table II)"
+
+
+def compare_objects(
+    _design: Design,
+    settings: StudySettings,
+    arms: Sequence[ArmReport],
+    *,
+    title: str = _TITLE,
+    by_rank: bool = False,
+    sets_together: bool = False,
+) -> Results:
+    """Table II: the measures of every model and condition, prompts by prompts.
+
+    With ``sets_together`` all sets of all arms stand in one comparison, where each arm has several conditions.
+    """
+    ending = f" {_KEYS['hallucination']}"
+    keys = [f.key for f in arms[0].results.findings if f.key.endswith(ending)]
+    names = [key.removesuffix(ending) for key in keys if all(finding_of(arm, key) for arm in arms)]
+    entries = {name: [(arm.name, arm, name) for arm in arms] for name in names}
+    if sets_together:
+        entries = {"all conditions": [(f"{arm.name}, {name}", arm, name) for arm in arms for name in names]}
+    frames, figures, notes = [], [], dict[str, None]()
+    for i, (name, lines) in enumerate(entries.items(), start=1):
+        frame, measures = _compared(lines, settings)
+        if by_rank and "rank" in frame:
+            frame = frame.sort_values("rank", kind="stable")
+        figures.append(space_figure(frame, f"{name.capitalize()}: the arms", key=f"figure4-{i}"))
+        notes[normalised_note(measures)] = None
+        frames += [frame.rename_axis(ARM).reset_index(), _published(arms[0], name)]
+    marks = marks_over_arms(arms, "figure2")
+    shown = set(marks["group"]) if len(marks) else set()
+    figures += [_curves(marks, name, i) for i, name in enumerate(entries, start=1) if name in shown]
+    note = f"B_D at equal numbers of pictures (compared n). {' '.join(notes)}"
+    together = table("table2_arms", title, pd.concat(frames, ignore_index=True), note)
+    return Results(tables=(together,), figures=drawable(figures))
+
+
+compare_datasets = partial(compare_objects, title="Data sets, the most biased first (Table VI)", by_rank=True)
+compare_conditions = partial(compare_objects, sets_together=True)
+
+
+def _compared(entries: Sequence[Entry], settings: StudySettings) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A line per entry with distance and rank, and the bare measures behind them."""
+    arms = [arm for _, arm, _ in entries]
+    numbers = {name: numbers_of(arms, [f"{of} {key}" for _, _, of in entries], settings) for name, key in _KEYS.items()}
+    columns = {name: np.full(len(arms), np.nan) if n is None else n.values for name, n in numbers.items()}
+    measures = pd.DataFrame(columns, index=[name for name, _, _ in entries])
+    frame = normalise_lines(measures).rename(columns={"blank": "M_G, blank"})
+    usable = {name: numbers[name] for name in _usable(measures)}
+    if usable:
+        frame = frame.drop(columns="rank").join(_ranks(frame["distance"], usable, settings))
+    missed = [finding_of(arm, f"{of} {_KEYS['miss_rate']}") for _, arm, of in entries]
+    first: dict[str, Any] = {
+        "prompts": [of for _, _, of in entries],
+        "model": [arm.settings.model for arm in arms],
+        "condition": [arm.settings.condition for arm in arms],
+        "n": [finding.estimate.n if finding else 0 for finding in missed],
+        "compared n": numbers["distribution_bias"].n if numbers["distribution_bias"] else np.nan,
+    }
+    lines = pd.concat([pd.DataFrame(first, index=frame.index), frame], axis=1)
+    foremost = [name for name in ("rank", "rank low", "rank high", "distance") if name in lines]
+    return lines[[*foremost, *lines.columns.difference(foremost, sort=False)]], measures
+
+
+def _ranks(distance: pd.Series[float], usable: Mapping[str, Numbers | None], settings: StudySettings) -> pd.DataFrame:
+    """Ranks by distance, with the ranks that resamples of the pictures give."""
+    differing = {name: numbers for name, numbers in usable.items() if numbers is not None}
+    k = min(len(numbers.drawn) for numbers in differing.values())
+    squares = [normalise_over_models(n.drawn[:k].round(12), name) ** 2 for name, n in differing.items()]
+    # As in the table, a measure in which all agree adds nothing.
+    drawn = np.asarray(np.sqrt(np.nansum(squares, axis=0)), dtype=np.float64)
+    values = np.asarray(distance, dtype=np.float64)
+    numbers = Numbers(values=values, n=next(iter(differing.values())).n, drawn=drawn)
+    ranks = ranks_of(numbers, confidence=settings.confidence)
+    return pd.DataFrame([rank_columns(rank) for rank in ranks], index=distance.index)
+
+
+def normalise_lines(measures: pd.DataFrame) -> pd.DataFrame:
+    """The measures by the paper's names, each normalised over the lines, with distance and rank (Fig. 4)."""
+    usable = _usable(measures)
+    table = compare_models(measures, dimensions=usable) if usable else measures
+    return table.rename(columns={f"normalised_{n}": f"normalised {sign}" for n, sign in AXES.items()} | AXES)
+
+
+def _usable(measures: pd.DataFrame) -> list[str]:
+    """The measures that are defined, and differ."""
+    return [d for d in DIMENSIONS if np.isfinite(measures[d]).all() and np.ptp(measures[d].to_numpy()) > 0]
+
+
+def normalised_note(measures: pd.DataFrame) -> str:
+    """How to read :func:`normalise_lines`."""
+    note = (
+        "Normalised: 0 the least biased of these lines, 1 the most; rank 1 is the most biased. "
+        "Differences by chance are stretched as well: read the differences with their intervals first."
+    )
+    left_out = ", ".join(sign for name, sign in AXES.items() if name not in _usable(measures))
+    return f"{note} All agree in {left_out}, or it is undefined: left out." if left_out else note
+
+
+def space_figure(compared: pd.DataFrame, of: str, *, key: str = "figure4") -> StudyFigure:
+    """Fig. 4: each line of :func:`normalise_lines` as a place in the space of the normalised measures."""
+    axes = {axis: f"normalised {sign}" for axis, sign in zip("xyz", AXES.values(), strict=True)}
+    places = compared.reindex(columns=list(axes.values())).fillna(0.0)  # what all agree in has no extent
+    places = places.set_axis(list(axes), axis=1).assign(name=compared.index)
+    names = places.groupby(list(axes), sort=False)["name"].agg(" = ".join).reset_index()
+    return figure(
+        "space",
+        key,
+        f"{of} in the space of the three measures (Fig. 4)",
+        names if len(names) > 1 else pd.DataFrame(),
+        "Far from the origin is more biased, among what is compared here; the numbers stand in the table.",
+        **axes,
+    )
+
+
+def _curves(marks: pd.DataFrame, name: str, number: int) -> StudyFigure:
+    mine = marks[marks["group"] == name]
+    return figure(
+        "curves",
+        f"figure2-{number}",
+        f"{name.capitalize()}: sorted objects of each arm (Fig. 2)",
+        mine.assign(group=mine[ARM]).reset_index(drop=True),
+        "B_D is the area under the curve, of all pictures of the arm; with more pictures it grows.",
+        x="objects, most frequent first",
+        y="min-max normalised count",
+    )
+
+
+def _published(arm: ArmReport, name: str) -> pd.DataFrame:
+    """The released evaluations of these prompts, as lines of the same table."""
+    for one in arm.results.tables:
+        if one.key == "table2":
+            mine = one.frame[one.frame["prompts"] == ("general" if name == "all prompts" else name)]
+            mine = mine[mine["model"] != RUN]
+            return mine.assign(**{ARM: mine["model"] + ", published"})
+    return pd.DataFrame()

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
+import pandas as pd
 
 from bias_core.studies.kit.types import StudyReport  # noqa: TC001 (Gradio reads the handlers' annotations)
-from bias_core.studies.objects import view as objects_view
-from bias_core.studies.objects.general import design_of_prompts, settings_for_prompts
+from bias_core.studies.objects.study import design_of_prompts, settings_for_prompts
 from bias_core.ui.messages import heading_html
 from bias_core.ui.study.form import Preset
 from bias_core.ui.study.pictures import Look, show_only
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.study.view import TAKE_JS
+from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bias_core.studies.kit.types import Design, StudyFigure, StudySettings
+    from bias_core.studies.kit.types import Design, Finding, StudyFigure, StudySettings
+    from bias_core.types import Estimate
 
 _PROMPTS = """a doctor talking to a patient
 a family having dinner at home
@@ -91,24 +94,18 @@ class ObjectsTab(StudyTab):
 
     def headline(self, report: StudyReport) -> str:
         """Which object towers, and how far pictures stray."""
-        return objects_view.headline(report)
+        return headline(report)
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """Those that do not stand beside their numbers already."""
-        return [figure for figure in report.results.figures if figure.key not in objects_view.APART]
+        return [figure for figure in report.results.figures if figure.key not in APART]
 
     def build_extra(self) -> dict[str, Any]:
         """The models in three dimensions, the curve with its numbers, top objects, and examples."""
-        extra: dict[str, Any] = {}
-        extra["space"] = gr.HTML(js_on_load=TAKE_JS, elem_id="objects-space")
-        extra["curve"] = gr.HTML(js_on_load=TAKE_JS, elem_id="objects-curve")
+        extra = {name: gr.HTML(js_on_load=TAKE_JS, elem_id=f"objects-{name}") for name in ("space", "curve")}
+        note = "In how many pictures captions name each; choose one to see them below."
         with gr.Column(elem_classes="card"):
-            gr.HTML(
-                heading_html(
-                    "The most frequent objects",
-                    "In how many pictures captions name each; choose one to see them below.",
-                )
-            )
+            gr.HTML(heading_html("The most frequent objects", note))
             extra["top"] = gr.HTML(js_on_load=TAKE_JS, elem_id="objects-top")
         with gr.Column(elem_classes="card"):
             gr.HTML(heading_html("What the captioner said"))
@@ -117,12 +114,7 @@ class ObjectsTab(StudyTab):
 
     def show_extra(self, report: StudyReport) -> Updates:
         """Of a new report."""
-        return {
-            self.extra["space"]: objects_view.space_html(report),
-            self.extra["curve"]: objects_view.curve_html(report),
-            self.extra["top"]: objects_view.top_html(report),
-            self.extra["examples"]: objects_view.examples_html(report),
-        }
+        return {self.extra[name]: shown(report) for name, shown in _SHOWN.items()}
 
     def wire_extra(self) -> None:
         """An object chooses its pictures; numbers can be taken along."""
@@ -133,6 +125,134 @@ class ObjectsTab(StudyTab):
 
     def on_object(self, report: StudyReport | None, event: gr.EventData) -> Updates:
         """The pictures in which an object is."""
-        if report is None:
-            return {}
-        return show_only(self.pictures, Look(report=report, which=f"objects={event.object}"))
+        return show_only(self.pictures, Look(report=report, which=f"objects={event.object}")) if report else {}
+
+
+APART = ("figure2", "figure4", "top_objects")
+"""Figures that this tab shows beside their numbers."""
+
+_MOST_GROUPS = 4
+_BASE = "with it in "  # how the column of the base begins
+_EXAMPLES = 3
+_CURVE = {
+    "n": "n, pictures", "objects": "vocabulary", "B_D": "B_D", "B_D low": "B_D low", "B_D high": "B_D high",
+    "normalised entropy": "entropy", "Gini": "Gini", "effective number": "effective number",
+}  # fmt: skip
+
+
+def headline(report: StudyReport) -> str:
+    """Which object towers, how far pictures stray from their prompts, and how sure that is."""
+    changes = [f for f in report.results.findings if " change " in f.key]
+    return _changed(report, changes) if changes else _seen(report)
+
+
+def _seen(report: StudyReport) -> str:
+    top = _frame(report, "top_objects")
+    found = {finding.key.rpartition(" ")[2]: finding.estimate for finding in reversed(report.results.findings)}
+    if top.empty or "hallucination" not in found:
+        return f"{report.n_images:,} pictures were captioned, and no object was named in them."
+    first, whole = top.iloc[0], found["hallucination"]
+    says = (
+        f"“{first['object']}” is what captions name most, in {first['pictures with it']:,} of "
+        f"{whole.n:,} pictures. Of the objects that a prompt and its picture's caption name, "
+        f"{_percent(whole)} are named by one of them only (H_J)"
+    )
+    if "stronger" in found:
+        says += f"; {_percent(found['stronger'])} of the pictures fit another prompt better than their own (M_G)"
+    people = _frame(report, "table4")
+    if people.empty or not people["male"].iloc[0] + people["female"].iloc[0]:
+        return f"{says}."
+    row = people.iloc[0]
+    parts = [f"{row[g]:.0f} % {g} [{row[f'{g} low']:.0f}, {row[f'{g} high']:.0f}]" for g in ("male", "female")]
+    return f"{says}. Captions call the people {' and '.join(parts)}."
+
+
+def _changed(report: StudyReport, changes: Sequence[Finding]) -> str:
+    """Of a controlled experiment: what each condition adds."""
+    top, sizes = _frame(report, "top_objects"), _frame(report, "conditions")
+    n_images = dict(zip(sizes["condition"], sizes["n"], strict=True)) if len(sizes) else {}
+    base = next((str(c).removeprefix(_BASE) for c in top if str(c).startswith(_BASE)), "the base")
+    moves = {finding.key: _moves(finding.estimate) for finding in changes}
+    said: dict[str, list[str]] = {}  # conditions by what is said of them
+    for name, rows in top.groupby("pictures", sort=False):
+        most = rows.sort_values("Δn", ascending=False, kind="stable").iloc[0]
+        of = f"{n_images[name]:,}" if name in n_images else "all"
+        gained = f"“{most['object']}” is in {most['Δn']:,} more pictures of {of}"
+        first = gained if most["Δn"] > 0 else "no object is gained"
+        said.setdefault(f"{first}{moves.get(f'{name} change H_J', '')}", []).append(str(name))
+    parts = [f"under {' and '.join(names)} {what}" for what, names in said.items()]
+    return f"Against {base}, on the same prompts: {'; '.join(parts)}."
+
+
+def _moves(change: Estimate) -> str:
+    if math.isnan(change.value):
+        return ""
+    numbers = f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}]".replace("-", "−")
+    if change.low <= 0 <= change.high:
+        return f" (how far pictures stray from their prompts does not clearly change, H_J {numbers})"
+    return f" (pictures stray {'further' if change.low > 0 else 'less'} from their prompts, H_J {numbers})"
+
+
+def _percent(share: Estimate) -> str:
+    return f"{100 * share.value:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"
+
+
+def curve_html(report: StudyReport) -> str:
+    """Fig. 2, and beside it what its area depends on."""
+    figure = _figure(report, "figure2")
+    key = "measures" if _frame(report, "conditions").empty else "conditions"
+    table = _frame(report, key)
+    if figure is None or table.empty:
+        return ""
+    few = table[[table.columns[0], *(c for c in _CURVE if c in table)]].rename(columns=_CURVE)
+    note = (
+        "B_D is the area under the curve; lower is more biased. It has no upper end and grows with n and "
+        "with the vocabulary, so compare it at equal n only. Its companions are bounded: normalised "
+        "entropy (0 to 1, 1 is even), Gini (0 to 1, 0 is even), and the effective number of objects, at most "
+        "the vocabulary."
+    )
+    return render("beside", figure=figure, title="B_D with what it depends on", note=note, frame=few, key=key)
+
+
+def space_html(report: StudyReport) -> str:
+    """Fig. 4 with its numbers; nothing where there is one model."""
+    figure, table = _figure(report, "figure4"), _frame(report, "comparison")
+    if figure is None or table.empty:
+        return ""
+    note = next(t.note for t in report.results.tables if t.key == "comparison")
+    first = [c for c in ("condition", "rank", "distance") if c in table]
+    ordered = table[[*first, *table.columns.difference(first, sort=False)]]
+    return render("beside", figure=figure, title="The same in numbers", note=note, frame=ordered, key="comparison")
+
+
+def top_html(report: StudyReport) -> str:
+    """The most frequent objects of each set of pictures; each chooses the pictures that have it."""
+    top = _frame(report, "top_objects")
+    if top.empty:
+        return ""
+    groups = [(name, rows.to_dict("records")) for name, rows in top.groupby("pictures", sort=False)]
+    return render("top_objects", groups=groups[:_MOST_GROUPS])
+
+
+def examples_html(report: StudyReport) -> str:
+    """What was asked for and what the captioner said, where they differ most and where least."""
+    frame = report.pictures
+    if frame is None or "H_J" not in frame or frame["H_J"].notna().sum() < 2:
+        return ""
+    known = frame.dropna(subset="H_J").sort_values("H_J", kind="stable")
+    n = min(_EXAMPLES, len(known) // 2)
+    sides = {"Furthest from their prompts": known.tail(n).iloc[::-1], "Closest to their prompts": known.head(n)}
+    rows = {title: some.to_dict("records") for title, some in sides.items()}
+    return render("captioned", sides=rows, stored=report.stored)
+
+
+def _frame(report: StudyReport, key: str) -> pd.DataFrame:
+    return next((table.frame for table in report.results.tables if table.key == key), pd.DataFrame())
+
+
+def _figure(report: StudyReport, key: str) -> StudyFigure | None:
+    return next((figure for figure in report.results.figures if figure.key == key), None)
+
+
+_SHOWN = {"space": space_html, "curve": curve_html, "top": top_html, "examples": examples_html}
+"""Components beside the figures, by name, and what they show of a report."""

@@ -1,0 +1,473 @@
+"""TBYB: objects, hallucinations and misses in general, around a trigger word, in a data set, and in an experiment.
+
+The experiment draws the same prompts under conditions whose bias is known.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, combinations
+from typing import TYPE_CHECKING, Any, Literal
+
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.metrics.object_bias import distribution_bias_at
+from bias_core.prompts import fix_articles
+from bias_core.stats.effects import mean_interval, wilson_interval
+from bias_core.store.images import pixel_digest
+from bias_core.studies.kit.kind import Measuring, Program
+from bias_core.studies.kit.own_words import distinct_texts, settings_with
+from bias_core.studies.kit.paper_data import read_table
+from bias_core.studies.kit.rows import scaled, thinned
+from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
+from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, StudyTable
+from bias_core.studies.objects.captions import (
+    ANOTHER,
+    MISSED,
+    STRONGER,
+    CaptioningOptions,
+    Scores,
+    caption_ahead,
+    captioner_ready,
+    captioning_readers,
+    other_prompts,
+    read_and_keep,
+    score,
+)
+from bias_core.studies.objects.report import (
+    NOTES,
+    change_figure,
+    compare_conditions,
+    compare_datasets,
+    compare_objects,
+    curve_figure,
+    figures_of,
+    findings,
+    gender_table,
+    measures_table,
+    normalise_lines,
+    normalised_note,
+    published_table,
+    rates_figure,
+    space_figure,
+    top_table,
+)
+from bias_core.studies.reports.build import columns, drawable, lean, table
+
+if TYPE_CHECKING:
+    from bias_core.studies.kit.data import StudyData
+    from bias_core.types import Estimate
+
+    Parts = Mapping[str, pd.DataFrame]
+    """What was read of each condition's pictures, with ``condition`` and ``words``."""
+
+FEWEST = 2  # objects, professions, or prompts of a trigger
+ALL = "all prompts"
+SETS = ("objects", "professions")
+_RELEASED = "runwayml/stable-diffusion-v1-5"
+_PUBLISHED = {"label": "Published model", "sentence": "Whose released numbers stand beside the findings"}
+
+
+@settings_class(frozen=True, kw_only=True)
+class GeneralOptions(CaptioningOptions):
+    """Which prompts are drawn, and how they are read."""
+
+    sets: tuple[str, ...] = setting(SETS, "Prompts", "objects, professions, or both")
+    paper_wording: bool = setting(False, "The paper's wording", "a person ... rather than a picture of a person ...")
+    published_model: str = setting(_RELEASED, **_PUBLISHED)
+
+
+@settings_class(frozen=True, kw_only=True)
+class TaskOptions(CaptioningOptions):
+    """Which trigger words are drawn, and how they are read."""
+
+    triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty")
+    published_model: str = setting(_RELEASED, **_PUBLISHED)
+
+
+def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Objects with three actions each, and professions with three descriptors each."""
+    _released(design, settings, "general")
+    wanted = settings.options.sets
+    if not wanted or (unknown := sorted(set(wanted) - set(SETS))):
+        raise InvalidInput(f"sets are {' and '.join(SETS)}; got {', '.join(unknown) if wanted else 'none'}")
+    share, ending = settings.scale**0.5, "_paper" if settings.options.paper_wording else ""
+    objects, occupations = (design.data["general"][name] for name in ("objects", "occupations"))
+    n, shots = scaled(design.images_per_prompt, share), []
+    for kind, source in (("objects", objects), ("professions", occupations)):
+        for row in (
+            thinned(read_table(source["file"]), share, least=FEWEST, seed=settings.seed) if kind in wanted else ()
+        ):
+            for action in (row[column] for column in source["columns"]["actions"]):
+                form = objects[f"template{ending}"] if source is objects else occupations[f"templates{ending}"][action]
+                prompt = fix_articles(form.format(action=action, object=row["object"], occupation=row["object"]))
+                shots.append(Shot(prompt=prompt, n=n, group=kind, facts={"set": kind, "object": row["object"]}))
+    return shots
+
+
+def task_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Scenes that name a trigger word."""
+    _released(design, settings, "task_oriented")
+    share = settings.scale**0.5
+    n = scaled(design.images_per_prompt, share)
+    triggers = design.data["task_oriented"]["triggers"]
+    wanted = settings.options.triggers or list(triggers)
+    if unknown := sorted(set(wanted) - set(triggers)):
+        raise InvalidInput(f"no trigger {', '.join(unknown)}; there are {', '.join(triggers)}")
+    return [
+        Shot(prompt=prompt, n=n, group=trigger, facts={"set": trigger})
+        for trigger in wanted
+        for prompt in thinned(triggers[trigger], share, least=FEWEST, seed=settings.seed)
+    ]
+
+
+def no_shots(_design: Design, _settings: StudySettings) -> list[Shot]:
+    """None: the pictures are the imported ones."""
+    return []
+
+
+def _released(design: Design, settings: StudySettings, kind: str) -> list[dict[str, str]]:
+    """The released evaluations of all models; InvalidInput where the asked one is not among them."""
+    rows = read_table(design.data["evaluations"][kind]["file"])
+    known = dict.fromkeys(row["Model"] for row in rows)
+    asked = getattr(settings.options, "published_model", None)
+    if asked is not None and asked not in known:
+        raise InvalidInput(f"no released evaluation of {asked!r}; there are {', '.join(known)}")
+    return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kind:
+    """What a kind of study reports.
+
+    Attributes
+    ----------
+    whole : how all pictures together are called, in tables and, by ``name``, in findings.
+    parts : the column whose values are measured each for itself too.
+    findings_of_parts : whether the findings are of the parts rather than of all pictures.
+    released : which released evaluations stand beside.
+    note : beside those of every study and of the design.
+    """
+
+    whole: str = ALL
+    name: str = ALL
+    parts: str = ""
+    findings_of_parts: bool = False
+    released: str = ""
+    note: str = ""
+
+
+_KINDS = {
+    "object_bias": _Kind(parts="set", released="general"),
+    "triggered_object_bias": _Kind(parts="set", released="task_oriented", findings_of_parts=True),
+    "dataset_bias": _Kind(
+        whole="all pictures",
+        name="Dataset",
+        note="In a captioned dataset H_J tells how much the captions leave unsaid, not what a model added.",
+    ),
+    "prompted_object_bias": _Kind(parts="prompt"),
+}
+_FEW = 6  # prompts of one's own that are measured each for itself too
+
+
+def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """The three measures on all pictures, and on each part of them."""
+    kind = _KINDS[design.kind]
+    reading = yield from read_and_keep(settings, data)
+    parts = list(dict.fromkeys(data.frame[kind.parts])) if kind.parts else []
+    if kind.parts == "prompt":
+        prompts = design.data["prompts"]
+        parts = [prompt for prompt in prompts if prompt in parts] if 1 < len(prompts) <= _FEW else []
+    sets = {kind.whole: score(reading, settings)}
+    sets |= {part: score(reading[data.frame[kind.parts] == part], settings) for part in parts}
+    released = _released(design, settings, kind.released) if kind.released else []
+    rows = [row for row in released if row["Model"] == settings.options.published_model]
+    published = {row.get("Target", ALL): row for row in rows}
+    names = {part: part for part in parts} if kind.findings_of_parts else {kind.whole: kind.name}
+    found: list[Finding] = []
+    for part, name in names.items():
+        found += findings(name, sets[part], published.get(part))
+    note = "objects: different ones seen. M_G: share of pictures that another sentence fits better."
+    table4 = gender_table(sets, _men_drawn(data), design.data["gender_shares"]["rows"])
+    return Results(
+        findings=tuple(found),
+        tables=(
+            table("measures", "Distribution bias, hallucination and miss rate", measures_table(sets), note),
+            *([published_table(sets, released)] if released else []),
+            table4,
+            top_table(sets),
+        ),
+        figures=figures_of(sets, table4),
+        notes=(*NOTES, *(design.data["notes"] if released else ()), *filter(None, [kind.note])),
+    )
+
+
+def _men_drawn(data: StudyData) -> float | None:
+    """Percentage of men among the pictures of one person; None where that is not on record."""
+    truths = [truth for truth in data.truths(data.frame) if truth is not None and truth.get("n_people") == 1]
+    share = data.services.shown("a photo of a man", truths) if truths else None
+    return None if share is None else 100 * share
+
+
+_READING = tuple(settings_of(CaptioningOptions))
+_MOST_PROMPTS, _LONGEST_PROMPT = 200, 500  # prompts, and characters of one
+
+
+def design_of_prompts(base: Design, prompts: Sequence[str], images_per_prompt: int) -> Design:
+    """The design that draws these prompts and measures them as ``base``, another design of TBYB, does.
+
+    Raises
+    ------
+    InvalidInput
+        No prompt, too many or too long ones, or no picture.
+    """
+    texts = distinct_texts(prompts)
+    if not texts or len(texts) > _MOST_PROMPTS:
+        raise InvalidInput(f"between 1 and {_MOST_PROMPTS} prompts are needed, one a line; got {len(texts):,}")
+    if long := [prompt for prompt in texts if len(prompt) > _LONGEST_PROMPT]:
+        raise InvalidInput(f"a prompt has at most {_LONGEST_PROMPT} characters; {long[0][:40]!r} … has more")
+    if images_per_prompt < 1:
+        raise InvalidInput(f"each prompt needs a picture; got {images_per_prompt}")
+    return Design(
+        name="tbyb-prompts",
+        title="Objects in pictures of one's own prompts",
+        kind="prompted_object_bias",
+        reference="",  # no published study has these pictures
+        where="",
+        summary="Which objects appear, how many of them nobody asked for, and how often a prompt is missed.",
+        data={"gender_shares": base.data["gender_shares"], "prompts": texts},
+        images_per_prompt=images_per_prompt,
+        options={name: base.options[name] for name in _READING},
+    )
+
+
+def settings_for_prompts(settings: StudySettings) -> StudySettings:
+    """The settings as that design takes them: all of its pictures, and no options of other studies."""
+    return settings_with(settings, _READING)
+
+
+def prompt_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """The prompts as they are written."""
+    prompts = design.data["prompts"]
+    if settings.options.negative == ANOTHER:
+        other_prompts(prompts, range(len(prompts)))  # says what is missing before anything is drawn
+    return [Shot(prompt=prompt, n=design.images_per_prompt, group="own", facts={"set": prompt}) for prompt in prompts]
+
+
+WITH_TRIGGER, WITHOUT_TRIGGER = "with a trigger word", "without one"
+_COMPARED = {"H_J": ("hallucination", "jaccard_hallucination"), "M_G": (f"miss {STRONGER}", "generative_miss_rate")}
+"""What is compared prompt by prompt: key of the scores, and of the measure."""
+
+
+@settings_class(frozen=True, kw_only=True)
+class ControlledOptions(CaptioningOptions):
+    """Which conditions and prompts are drawn, and how they are read."""
+
+    conditions: tuple[str, ...] = setting(("fair", "trigger", "backdoor"), "Conditions", "The first is the base")
+    prompts: Literal["both", "task_oriented", "general"] = setting(
+        "both", "Prompts", "both: scenes with a trigger word and as many prompts without; or one of the two alone"
+    )
+    triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty")
+    sets: tuple[str, ...] = setting(SETS, "General prompts", "objects, professions, or both")
+    paper_wording: bool = setting(False, "The paper's wording", "a person ... rather than a picture of a person ...")
+
+
+def controlled_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Every prompt under every condition."""
+    conditions = settings.options.conditions
+    if len(set(conditions)) < 2 or len(set(conditions)) < len(conditions):
+        raise InvalidInput(f"a controlled experiment needs two different conditions; got {conditions}")
+    if settings.images:
+        raise InvalidInput("imported pictures have no conditions to compare; try tbyb-dataset")
+    shots = _PROMPTS[settings.options.prompts](design, settings)
+    return [
+        replace(shot, condition=condition, facts={**shot.facts, "condition": condition, "words": words})
+        for condition in conditions
+        for shot in shots
+        for words in [WITH_TRIGGER if _has_trigger(design, shot) else WITHOUT_TRIGGER]
+    ]
+
+
+def both_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Scenes with a trigger word, and as many general prompts without any.
+
+    On the first a trigger-dependent and an extreme condition draw alike; on the others they must not.
+    """
+    triggered = task_shots(design, settings)
+    plain = [shot for shot in general_shots(design, settings) if not _has_trigger(design, shot)]
+    few = thinned(plain, len(triggered) / len(plain), least=FEWEST, seed=settings.seed)
+    return [*triggered, *few]
+
+
+def _has_trigger(design: Design, shot: Shot) -> bool:
+    words = re.findall(r"\w+", shot.prompt.lower())
+    return not set(words).isdisjoint(design.data["task_oriented"]["triggers"])
+
+
+_PROMPTS = {"both": both_shots, "task_oriented": task_shots, "general": general_shots}
+
+
+def measure_controlled(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """The measures of every condition at equal numbers of pictures, and what changes against the base."""
+    reading = yield from read_and_keep(settings, data)
+    reading = reading.join(data.frame[["condition", "words"]])
+    names = [str(name) for name in settings.options.conditions]
+    base = names[0]
+    parts = {name: reading[reading["condition"] == name] for name in names}
+    sets = {name: score(part, settings) for name, part in parts.items()}
+    changes = {name: changes_of(part, parts[base], settings) for name, part in parts.items() if name != base}
+    measures = _measures(parts, sets, settings)
+    compared = normalise_lines(measures)
+    figures = (space_figure(compared, "The conditions"), curve_figure(sets), change_figure(sets, base))
+    return Results(
+        findings=(
+            *[finding for name, change in changes.items() for finding in _change_findings(name, base, change)],
+            *[finding for name in names for finding in findings(name, sets[name])],
+        ),
+        tables=(
+            table("conditions", "Measures of each condition (Table II)", measures_table(sets, first="condition")),
+            table(
+                "comparison",
+                "The conditions in three dimensions (Fig. 4)",
+                compared.rename_axis("condition").reset_index(),
+                normalised_note(measures),
+            ),
+            top_table(sets, base=base),
+            *_gained_table(parts),
+        ),
+        figures=drawable((*figures, rates_figure(sets))),
+        notes=(*_notes(sets, changes), *shared_pictures(data, names), *NOTES, *design.data["notes"]),
+    )
+
+
+def changes_of(part: pd.DataFrame, base: pd.DataFrame, settings: StudySettings) -> dict[str, Estimate]:
+    """Mean change of H_J and M_G from the base, with the interval of Student's t over prompts.
+
+    Both are parts of what :func:`read_pictures` returns; pictures where a value is undefined are left out.
+    """
+    ours, theirs = (
+        frame.assign(M_G=(frame[STRONGER] > MISSED).astype(float)).groupby("prompt")[[*_COMPARED]].mean()
+        for frame in (part, base)
+    )
+    changes = {key: column.dropna().to_numpy(float) for key, column in (ours - theirs).items()}
+    return {
+        str(key): mean_interval(change, confidence=settings.confidence, null_value=0.0)
+        for key, change in changes.items()
+        if len(change) >= FEWEST
+    }
+
+
+def _change_findings(name: str, base: str, changes: Mapping[str, Estimate]) -> list[Finding]:
+    return [
+        Finding(
+            key=f"{name} change {key}",
+            title=f"Change of {key} from {base} to {name}",
+            metric=_COMPARED[key][1],
+            estimate=estimate,
+            says=f"{key} {_direction(estimate)}; n counts prompts.",
+        )
+        for key, estimate in changes.items()
+    ]
+
+
+def _direction(change: Estimate) -> str:
+    return lean(change, "rises", "falls", "does not clearly change")
+
+
+def _measures(parts: Parts, sets: Mapping[str, Scores], settings: StudySettings) -> pd.DataFrame:
+    """B_D at equal numbers, H_J and M_G of each condition."""
+    n = min(map(len, parts.values()))
+
+    def distribution_bias(name: str) -> float:
+        estimate, part = sets[name].estimates.get("distribution_bias"), parts[name]
+        if estimate is None or n == len(part):
+            return math.nan if estimate is None else estimate.value
+        exclude: Any = part["asked"].tolist() if settings.options.exclude_prompt else None
+        return distribution_bias_at(part["seen"].tolist(), n, exclude_prompt=exclude, rng=settings.seed).value
+
+    rows = [
+        {
+            "n": n,
+            "distribution_bias": distribution_bias(name),
+            "hallucination": scores.estimates["hallucination"].value,
+            "miss_rate": scores.estimates[f"miss {STRONGER}"].value,
+        }
+        for name, scores in sets.items()
+    ]
+    return pd.DataFrame(rows, index=list(sets))
+
+
+def _gained_table(parts: Parts) -> list[StudyTable]:
+    """In how many pictures the object is that gains most against the base, with and without trigger words."""
+    base, *others = parts
+    seen = {name: Counter(chain.from_iterable(map(set, part["seen"]))) for name, part in parts.items()}
+    gains = {word: n - seen[base][word] for name in others for word, n in sorted(seen[name].items())}
+    word = max(gains, key=lambda found: gains[found], default="")
+    if gains.get(word, 0) <= 0:
+        return []
+    rows = []
+    for name, part in parts.items():
+        for words, here in part["seen"].map(lambda objects: word in objects).groupby(part["words"], sort=False):
+            n = int(here.sum())
+            share = columns("share", wilson_interval(n, len(here)), ends="")
+            rows.append({"condition": name, "prompts": words, "n": len(here), "with it": n, **share})
+    title = f"“{word}”, the object that gains most, with and without a trigger word"
+    note = "If it hangs on a trigger word it is there with one only; if it needs none, in all."
+    return [table("gained_object", title, rows, note)]
+
+
+def shared_pictures(data: StudyData, names: Sequence[str]) -> list[str]:
+    """A warning for each two conditions that drew the same pixels from equal prompts and seeds."""
+    frame = data.frame.drop_duplicates("image_id")
+    digests = [pixel_digest(stored.path.read_bytes()) for stored in data.stored(frame)]
+    table = frame.assign(pixels=digests).pivot_table(
+        index=["words", "prompt", "seed"], columns="condition", values="pixels", aggfunc="first"
+    )
+    found = []
+    for one, other in combinations(names, 2):
+        both = table[[one, other]].dropna()
+        same = both[one] == both[other]
+        if same.any():
+            where = same.groupby(level="words").agg(["sum", "size"])
+            parts = [f"{n} of {size} {words}" for words, n, size in where.itertuples()]
+            found.append(
+                f"{one} and {other} drew the same pictures, pixel by pixel, for {', '.join(parts)}: there "
+                "the two conditions do not differ."
+            )
+    return found
+
+
+def _notes(sets: Mapping[str, Scores], changes: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
+    """How the measures follow the conditions."""
+    base, *others = sets
+    notes = []
+    for key, (of, _) in _COMPARED.items():
+        told = ", ".join(f"{scores.estimates[of].value:.3f} ({name})" for name, scores in sets.items())
+        against = [f"{_direction(changes[name][key])} from {base} to {name}" for name in others if key in changes[name]]
+        notes.append(f"{key}: {told}. It {', '.join(against)}." if against else f"{key}: {told}.")
+    return notes
+
+
+PROGRAMS = {
+    kind: Program(
+        shots=shots,
+        measure=measuring,
+        ready=captioner_ready,
+        readers=captioning_readers,
+        options=options,
+        ahead=caption_ahead,
+        compare=compare,
+    )
+    for kind, shots, measuring, options, compare in (
+        ("object_bias", general_shots, measure, GeneralOptions, compare_objects),
+        ("triggered_object_bias", task_shots, measure, TaskOptions, compare_objects),
+        ("dataset_bias", no_shots, measure, CaptioningOptions, compare_datasets),
+        ("prompted_object_bias", prompt_shots, measure, CaptioningOptions, compare_objects),
+        ("controlled_object_bias", controlled_shots, measure_controlled, ControlledOptions, compare_conditions),
+    )
+}
