@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, UnknownModel
-from bias_core.studies.origins.stop_report import Cluster, _plain
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.origins.stop import Cluster, _plain
 from bias_core.studies.reports.figures import to_bytes
 from tests.studies.oasis_runs import figures, findings, real_services, run, table, without_seconds
 
@@ -107,7 +108,7 @@ def test_closeness_is_the_mean_over_all_pairs(tmp_path):
     pairs = [float(a @ b) for i, a in enumerate(rows) for j, b in enumerate(rows) if i != j]
     assert cluster.own_closeness() == pytest.approx(np.mean(pairs))
     across = [float(a @ b) for a in others for b in rows]
-    assert cluster.closeness(others, 0.95, 0).value == pytest.approx(np.mean(across))
+    assert cluster.closeness(others, StudySettings()).value == pytest.approx(np.mean(across))
     single = Cluster(nationality="x", number=1, frame=None, rows=rows[:1], others=others, average=tmp_path, prompts=())
     assert math.isnan(single.own_closeness())
 

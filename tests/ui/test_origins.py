@@ -12,9 +12,7 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.origins.cells import own_concepts
 from bias_core.studies.origins.tab import OriginsTab
-from bias_core.studies.origins.view import origins_headline
-from bias_core.studies.origins.view_film import FILM_JS, films, films_html
-from bias_core.studies.origins.view_stop import clusters_html
+from bias_core.studies.origins.view import FILM_JS, clusters_html, films, films_html, origins_headline
 from bias_core.studies.running.run import complete, run_study
 from bias_core.types import Attribute
 from bias_core.ui.visitor import Visitor

@@ -31,7 +31,7 @@ from bias_core.types import Estimate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from bias_core.studies.kit.types import Sample
 
@@ -119,7 +119,7 @@ def apart_values(first: Values, second: Values, confidence: float, rng: np.rando
         return _shuffled_values(first, second, confidence, rng)
     x, y = first.each, second.each
     if _are_shares(first, second):
-        return _corrected(_two_shares(x, y, confidence), first, confidence)
+        return _corrected(two_shares(x, y, confidence), first, confidence)
     estimate = replace(mean_interval(y, x, confidence=confidence, null_value=0.0), n=min(len(x), len(y)))
     try:
         p_value = permutation_test(y, x, n_permutations=N_RESAMPLES, rng=rng).p_value
@@ -132,13 +132,14 @@ def _are_shares(*sides: Values) -> bool:
     return all(np.isin(side.each, (0.0, 1.0)).all() for side in sides)
 
 
-def _two_shares(x: Floats, y: Floats, confidence: float) -> PairedTest:
-    """Newcombe's interval and Fisher's exact test."""
+def two_shares(x: ArrayLike, y: ArrayLike, confidence: float) -> PairedTest:
+    """Share of 1 in ``y`` less that in ``x``, two samples of 0 and 1: Newcombe's interval, Fisher's exact test."""
     from statsmodels.stats.proportion import confint_proportions_2indep
 
-    (k1, n1), (k2, n2) = ((int(v.sum()), len(v)) for v in (x, y))
+    first, second = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    (k1, n1), (k2, n2) = ((int(v.sum()), len(v)) for v in (first, second))
     low, high = confint_proportions_2indep(k2, n2, k1, n1, method="newcomb", alpha=1 - confidence)
-    value = float(y.mean() - x.mean())
+    value = float(second.mean() - first.mean())
     estimate = Estimate(
         value=value,
         low=min(float(low), value),

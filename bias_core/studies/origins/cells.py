@@ -31,6 +31,17 @@ if TYPE_CHECKING:
 FEWEST_PICTURES = 8
 
 
+@settings_class(frozen=True, kw_only=True)
+class NationalityOptions(Options):
+    """Of whom pictures are drawn, and by which prompts."""
+
+    nationalities: tuple[str, ...] = setting(("Iranian", "Indian", "Mexican"), "Nationalities", "Of the study's list")
+    templates: str = setting(
+        "default", "Templates", "sdv2: four wordings in equal shares, where the paper draws one at random"
+    )
+    published_model: str = setting("SDv2", "Published model", "Whose published numbers stand beside the findings")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """One attribute on the pictures of one concept.
@@ -47,9 +58,14 @@ class Cell:
 
     concept: str
     score: AttributeScore
-    units: tuple[str, ...] = ()
-    errors: ReaderErrors | None = None
-    neither: float | None = None
+    units: tuple[str, ...]
+    errors: ReaderErrors | None
+    neither: float | None
+
+    @property
+    def attribute(self) -> Attribute:
+        """What was looked for."""
+        return self.score.attribute
 
     @property
     def prevalence(self) -> Estimate:
@@ -59,27 +75,37 @@ class Cell:
     @property
     def stereotype(self) -> Estimate:
         """Ψ of :attr:`prevalence`; nan with a note where there is no P*."""
-        reference = self.score.attribute.reference
-        if self.score.corrected is None or reference is None:
+        if self.score.corrected is None or self.attribute.reference is None:
             return self.score.stereotype
-        return stereotype_estimate(self.score.corrected, reference)
+        return stereotype_estimate(self.score.corrected, self.attribute.reference)
+
+    def sample(self, reference: float | None = None) -> Sample | None:
+        """What P was computed from, or Ψ where P* is given; None where the reader tells nothing."""
+        if math.isnan(self.score.prevalence.value) or not self.units:
+            return None
+        errors = None if self.score.corrected is None else self.errors
+        return mean_sample(self.units, self.score.margins > 0, errors=errors, reference=reference)
+
+    def share_in_words(self) -> str:
+        """How P came about, and what it may have missed."""
+        says = "As read; how often the reader errs here is not known."
+        if self.score.corrected is not None:
+            says = f"Read in {100 * self.score.prevalence.value:.1f} %, corrected for the reader's errors."
+        if self.neither and self.neither > _NOTABLE:
+            says += f" Neither sentence describes {100 * self.neither:.1f} % of the pictures."
+        return says
 
 
-def sample_of(cell: Cell, reference: float | None = None) -> Sample | None:
-    """What P of a cell was computed from, or Ψ where P* is given; None where the reader tells nothing."""
-    score = cell.score
-    if math.isnan(score.prevalence.value) or not cell.units:
-        return None
-    seen = score.similarity_positive > score.similarity_negative
-    errors = None if score.corrected is None else cell.errors
-    return mean_sample(cell.units, seen, errors=errors, reference=reference)
+_NOTABLE = 0.005
 
 
 def nationality_shots(design: Design, settings: StudySettings, *, least: int = FEWEST_PICTURES) -> list[Shot]:
     """Per nationality its pictures, in equal shares of the templates; never fewer than ``least``."""
-    templates = _templates(design, settings)
-    n = scaled(design.images_per_prompt, settings.scale, least=least)
-    firsts = [i * n // len(templates) for i in range(len(templates) + 1)]
+    templates = {k: v for k, v in design.data["templates"].items() if isinstance(v, list) and "{}" in v[0]}
+    if (chosen := settings.options.templates) not in templates:
+        raise InvalidInput(f"{design.name} has no templates {chosen!r}; it has {', '.join(templates)}")
+    n, wordings = scaled(design.images_per_prompt, settings.scale, least=least), templates[chosen]
+    firsts = [i * n // len(wordings) for i in range(len(wordings) + 1)]
     return [
         Shot(
             prompt=fill_template(template, design.data["nationalities"][nationality]["adjective"]),
@@ -89,19 +115,8 @@ def nationality_shots(design: Design, settings: StudySettings, *, least: int = F
             first_seed=firsts[i],
         )
         for nationality in wanted_nationalities(design, settings)
-        for i, template in enumerate(templates)
+        for i, template in enumerate(wordings)
     ]
-
-
-@settings_class(frozen=True, kw_only=True)
-class NationalityOptions(Options):
-    """Of whom pictures are drawn, and by which prompts."""
-
-    nationalities: tuple[str, ...] = setting(("Iranian", "Indian", "Mexican"), "Nationalities", "Of the study's list")
-    templates: str = setting(
-        "default", "Templates", "sdv2: four wordings in equal shares, where the paper draws one at random"
-    )
-    published_model: str = setting("SDv2", "Published model", "Whose published numbers stand beside the findings")
 
 
 def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
@@ -111,14 +126,6 @@ def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
     if unknown := [name for name in wanted if name not in known]:
         raise InvalidInput(f"{design.name} has no nationality {', '.join(unknown)}; it has {', '.join(known)}")
     return wanted
-
-
-def _templates(design: Design, settings: StudySettings) -> list[str]:
-    templates = {k: v for k, v in design.data["templates"].items() if isinstance(v, list) and "{}" in v[0]}
-    chosen = settings.options.templates
-    if chosen not in templates:
-        raise InvalidInput(f"{design.name} has no templates {chosen!r}; it has {', '.join(templates)}")
-    return list(templates[chosen])
 
 
 def own_attributes(design: Design, nationality: str) -> list[Attribute]:
@@ -135,7 +142,7 @@ def read_cells(
     data: StudyData, concept: str, frame: pd.DataFrame, rows: np.ndarray, attributes: Sequence[Attribute]
 ) -> list[Cell]:
     """OASIS's numbers of some pictures, whose embeddings ``rows (len(frame), d)`` are."""
-    settings, truths = data.settings, data.truths(frame)
+    settings, truths, units = data.settings, data.truths(frame), tuple(frame["unit"])
     sentences = read_sentences(data.services, attributes, encoder=settings.encoder, model=settings.model, truths=truths)
     scores = score_attributes(attributes, rows, sentences, confidence=settings.confidence, seed=settings.seed)
     known = [truth for truth in truths if truth is not None]
@@ -143,7 +150,6 @@ def read_cells(
     for score, errors in zip(scores, sentences.errors, strict=True):
         absent = data.services.shown(score.attribute.negative, known) if known else None
         neither = None if score.drawn is None or absent is None else max(0.0, 1 - score.drawn - absent)
-        units = tuple(frame["unit"])
         cells.append(Cell(concept=concept, score=score, units=units, errors=errors, neither=neither))
     return cells
 
@@ -151,7 +157,10 @@ def read_cells(
 def read_concepts(
     data: StudyData, column: str, names: Sequence[str], attributes_of: Callable[[str], Sequence[Attribute]]
 ) -> Generator[Progress, None, dict[str, list[Cell]]]:
-    """The cells of every concept that has pictures, and beside each picture how it was read."""
+    """The cells of every concept that has pictures.
+
+    Beside each picture stands how much nearer it is to the sentence of presence than to that of absence.
+    """
     rows = yield from data.embed(data.frame)
     cells = {}
     for name in names:
@@ -159,15 +168,8 @@ def read_concepts(
         chosen = data.frame[data.frame[column] == name]
         if len(chosen):
             cells[name] = read_cells(data, name, chosen, rows[chosen.index], attributes_of(name))
-            keep_readings(data, chosen, cells[name])
+            data.keep(chosen, **{f"{cell.attribute.name}: nearer by": cell.score.margins for cell in cells[name]})
     return cells
-
-
-def keep_readings(data: StudyData, frame: pd.DataFrame, cells: Sequence[Cell]) -> None:
-    """Let every picture say how much nearer it is to the sentence of presence than to that of absence."""
-    for cell in cells:
-        nearer = cell.score.similarity_positive - cell.score.similarity_negative
-        data.keep(frame, **{f"{cell.score.attribute.name}: nearer by": nearer})
 
 
 class Published:
@@ -185,16 +187,16 @@ class Published:
 
     def share(self, cell: Cell, model: str, column: str) -> float | None:
         """A published percentage as a share, None where the paper has none."""
-        row = self._rows.get((cell.concept, cell.score.attribute.name, model))
+        row = self._rows.get((cell.concept, cell.attribute.name, model))
         return None if row is None else float(row[column]) / 100
 
-    def shares(self, nationality: str, model: str) -> dict[str, tuple[float, float]]:
-        """P and P* by attribute, as shares."""
-        return {
-            attribute: (float(row["prevalence"]) / 100, float(row["reference"]) / 100)
-            for (concept, attribute, of_model), row in self._rows.items()
+    def shares(self, nationality: str, model: str) -> list[tuple[float, float]]:
+        """P and P* of each attribute, as shares."""
+        return [
+            (float(row["prevalence"]) / 100, float(row["reference"]) / 100)
+            for (concept, _, of_model), row in self._rows.items()
             if (concept, of_model) == (nationality, model)
-        }
+        ]
 
     def check_model(self, model: str) -> None:
         """InvalidInput where the table has no such model."""
@@ -213,7 +215,6 @@ class Published:
 OWN_KINDS = {"propagation": "SPI", "optimised_prompts": "StOP", "nationality_stereotypes": "P, Ψ and WALS"}
 """Kinds of study that take other concepts, and what they measure."""
 MOST_OWN_PICTURES = 500
-_NAMED = ("nationalities", "attributes", "templates")  # options that name what only the shipped design has
 
 
 def own_concepts(
@@ -244,18 +245,18 @@ def own_concepts(
             "nationalities": {name: {"adjective": name, "attributes": entry} for name in names},
         },
         images_per_prompt=n,
-        options={**design.options, **_own_options(design, names)},
+        options={name: _own_options(names).get(name, value) for name, value in design.options.items()},
     )
+
+
+def _own_options(names: list[str]) -> dict[str, Any]:
+    """Options that name what only the shipped design has, as they suit these concepts."""
+    return {"nationalities": names, "templates": "default", "attributes": []}
 
 
 def without_names(settings: StudySettings) -> StudySettings:
     """Settings that suit such a design: all of its pictures, and no option that names another's content."""
-    return settings_with(settings, settings.options.keys() - set(_NAMED))
-
-
-def _own_options(design: Design, names: list[str]) -> dict[str, object]:
-    options: dict[str, object] = {"nationalities": names, "templates": "default", "attributes": []}
-    return {name: value for name, value in options.items() if name in design.options}
+    return settings_with(settings, settings.options.keys() - _own_options([]).keys())
 
 
 def _check_own(design: Design, names: list[str], template: str, attributes: Sequence[Attribute], n: int) -> None:
@@ -274,15 +275,11 @@ def _check_own(design: Design, names: list[str], template: str, attributes: Sequ
         raise InvalidInput("there is no attribute; write a name and two sentences in the table")
     if len({attribute.name for attribute in attributes}) < len(attributes):
         raise InvalidInput(f"two attributes have one name: {', '.join(a.name for a in attributes)}")
-    for attribute in attributes:
-        _check_attribute(attribute)
-
-
-def _check_attribute(attribute: Attribute) -> None:
-    if not (attribute.name and attribute.positive and attribute.negative):
-        raise InvalidInput(
-            "an attribute needs a name, a sentence for its presence and one for its absence, got "
-            f"{attribute.name!r}, {attribute.positive!r}, {attribute.negative!r}"
-        )
-    if attribute.reference is not None and not 0 <= attribute.reference <= 1:
-        raise InvalidInput(f"P* of {attribute.name} is a share from 0 to 1, got {attribute.reference}")
+    for one in attributes:
+        if not (one.name and one.positive and one.negative):
+            raise InvalidInput(
+                "an attribute needs a name, a sentence for its presence and one for its absence, got "
+                f"{one.name!r}, {one.positive!r}, {one.negative!r}"
+            )
+        if one.reference is not None and not 0 <= one.reference <= 1:
+            raise InvalidInput(f"P* of {one.name} is a share from 0 to 1, got {one.reference}")

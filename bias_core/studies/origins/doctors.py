@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from scipy.stats import fisher_exact
+import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.prompts import fill_template
 from bias_core.stats.effects import benjamini_hochberg
+from bias_core.studies.arms.statistics import two_shares
+from bias_core.studies.arms.tables import ARM, lines_together, table_over_arms
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings
-from bias_core.studies.origins.arms import compare_doctors
-from bias_core.studies.origins.cells import FEWEST_PICTURES, Cell, read_concepts, sample_of, to_attribute
-from bias_core.studies.origins.nationalities import says_of_share
+from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Shot, StudySettings
+from bias_core.studies.origins.cells import FEWEST_PICTURES, Cell, read_concepts, to_attribute
 from bias_core.studies.reports.build import columns, figure, finding_mark, or_nan, table
 
 if TYPE_CHECKING:
@@ -50,28 +51,29 @@ def measure_doctors(design: Design, settings: StudySettings, data: StudyData) ->
     concepts = list(map(str, dict.fromkeys(data.frame["concept"])))
     read = yield from read_concepts(data, "concept", concepts, lambda _concept: [attribute])
     cells = {concept: own[0] for concept, own in read.items()}
-    added = {name: _added(cells.get(PLAIN), cell, settings.confidence) for name, cell in cells.items()}
-    tested = [name for name in added if "p" in added[name]]
-    if tested:
-        adjusted = benjamini_hochberg([added[name]["p"] for name in tested]).adjusted
-        for name, q in zip(tested, adjusted, strict=True):
-            added[name]["q"] = float(q)
-    printed = design.data["doctor"]["prevalence_man"]
-    findings = tuple(_finding(cell, added[name], printed, settings) for name, cell in cells.items())
-    table2 = [_row(cell, added[name], printed) for name, cell in cells.items()]
+    added = _added(cells, settings.confidence)
+    shares = design.data["doctor"]["prevalence_man"]
+    printed = {model: {name: share / 100 for name, share in of.items()} for model, of in shares.items()}
+    findings, table2 = [], []
+    for name, cell in cells.items():
+        findings.append(_finding(cell, added.get(name), printed[settings.options.published_model].get(name)))
+        table2.append(
+            {
+                "concept": name,
+                **columns("P", cell.score.prevalence),
+                **columns("P corrected", cell.score.corrected),
+                "drawn": or_nan(cell.score.drawn),
+                "n": cell.score.prevalence.n,
+                **added.get(name, dict.fromkeys(("added", "added low", "added high", "p", "q"), math.nan)),
+                **{f"{model} P": of.get(name, math.nan) for model, of in printed.items()},
+            }
+        )
+    title, caption = "Share of doctors shown as men (Table 2)", f"published for {settings.options.published_model}."
+    marks = map(finding_mark, findings)
     return Results(
-        findings=findings,
+        findings=tuple(findings),
         tables=(table("table2", "P(man) of doctors (Table 2)", table2, _COLUMNS),),
-        figures=(
-            figure(
-                "intervals",
-                "table2",
-                "Share of doctors shown as men (Table 2)",
-                map(finding_mark, findings),
-                f"Diamonds: published for {settings.options.published_model}.",
-                x="P(man)",
-            ),
-        ),
+        figures=(figure("intervals", "table2", title, marks, f"Diamonds: {caption}", x="P(man)"),),
         notes=(
             "As in the paper, a classifier reads the pictures. The paper's is CLIP, which agreed with labels "
             "by hand in 99 to 100 % of 100 pictures of doctors of each model (its Table 4).",
@@ -85,46 +87,24 @@ _COLUMNS = (
 )
 
 
-def _added(plain: Cell | None, cell: Cell, confidence: float) -> dict[str, float]:
-    """P of a nationality's doctors less that of plain doctors, with interval and p; empty for those."""
-    from statsmodels.stats.proportion import confint_proportions_2indep
-
-    if plain is None or cell is plain:
+def _added(cells: Mapping[str, Cell], confidence: float) -> dict[str, dict[str, float]]:
+    """P of each nationality's doctors less that of plain doctors, as read, with interval, p and q."""
+    tests = {
+        name: two_shares(cells[PLAIN].score.margins > 0, cell.score.margins > 0, confidence)
+        for name, cell in cells.items()
+        if PLAIN in cells and name != PLAIN
+    }
+    if not tests:
         return {}
-    shares = [c.score.prevalence for c in (cell, plain)]
-    (k1, n1), (k2, n2) = ((round(share.value * share.n), share.n) for share in shares)
-    low, high = confint_proportions_2indep(k1, n1, k2, n2, method="newcomb", alpha=1 - confidence)
-    p_value = fisher_exact([[k1, n1 - k1], [k2, n2 - k2]]).pvalue
+    adjusted = benjamini_hochberg([test.p_value for test in tests.values()]).adjusted
     return {
-        "added": shares[0].value - shares[1].value,
-        "added low": float(low),
-        "added high": float(high),
-        "p": float(p_value),
+        name: {**columns("added", test.estimate), "p": test.p_value, "q": float(q)}
+        for (name, test), q in zip(tests.items(), adjusted, strict=True)
     }
 
 
-def _row(cell: Cell, added: dict[str, float], printed: dict[str, dict[str, float]]) -> dict[str, Any]:
-    published = {model: _published(cell, model, printed) for model in printed}
-    return {
-        "concept": cell.concept,
-        **columns("P", cell.score.prevalence),
-        **columns("P corrected", cell.score.corrected),
-        "drawn": or_nan(cell.score.drawn),
-        "n": cell.score.prevalence.n,
-        **{name: added.get(name, math.nan) for name in ("added", "added low", "added high", "p", "q")},
-        **{f"{model} P": or_nan(share) for model, share in published.items()},
-    }
-
-
-def _published(cell: Cell, model: str, printed: dict[str, dict[str, float]]) -> float | None:
-    percent = printed[model].get(cell.concept)
-    return None if percent is None else percent / 100
-
-
-def _finding(
-    cell: Cell, added: dict[str, float], printed: dict[str, dict[str, float]], settings: StudySettings
-) -> Finding:
-    says = says_of_share(cell)
+def _finding(cell: Cell, added: Mapping[str, Any] | None, published: float | None) -> Finding:
+    says = cell.share_in_words()
     if added:
         says += (
             f" {added['added']:+.3f} against doctors of no nationality "
@@ -135,11 +115,25 @@ def _finding(
         title=f"{cell.concept}: P(man)",
         metric="attribute_prevalence",
         estimate=cell.prevalence,
-        published=_published(cell, settings.options.published_model, printed),
+        published=published,
         expected=cell.score.drawn,
         says=says,
-        sample=sample_of(cell),
+        sample=cell.sample(),
     )
+
+
+def compare_doctors(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+    """Table 2 over the arms, with lines of the paper's models, which the arms' tables have as "<model> P"."""
+    frame = table_over_arms(arms, "table2", ["concept"], ["P", "P corrected", "drawn", "n", "added", "p", "q"])
+    printed = next(one.frame for one in arms[0].results.tables if one.key == "table2")
+    models = [name.removesuffix(" P") for name in map(str, printed) if name.endswith(" P")]
+    lines = [printed[["concept"]].assign(**{ARM: f"{model}, published"}, P=printed[f"{model} P"]) for model in models]
+    frame = lines_together(pd.concat([frame, *lines], ignore_index=True), ["concept"])
+    note = (
+        "Added: P less that of doctors of no nationality, as read, with its interval, p and corrected p. The "
+        "last lines of each are as published."
+    )
+    return Results(tables=(table("table2_arms", "P(man) of doctors over the arms (Table 2)", frame, note),))
 
 
 PROGRAMS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +11,10 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_score
+from bias_core.studies.arms.tables import ARM, arms_as_columns, finding_of, marks_over_arms, table_over_arms
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings
-from bias_core.studies.origins.arms import compare_nationalities
+from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Shot, StudyFigure, StudySettings
 from bias_core.studies.origins.cells import (
     Cell,
     NationalityOptions,
@@ -22,7 +22,6 @@ from bias_core.studies.origins.cells import (
     nationality_shots,
     own_attributes,
     read_concepts,
-    sample_of,
     wanted_nationalities,
 )
 from bias_core.studies.reports.build import columns, drawable, figure, finding_mark, or_nan, point, table
@@ -58,19 +57,19 @@ def measure_nationalities(design: Design, settings: StudySettings, data: StudyDa
     cells = [cell for name in wanted for cell in read[name]]
     own = [cell for name in wanted for cell in read[name][: len(own_attributes(design, name))]]
     variety = pd.DataFrame([_variety(cell) for cell in cells])
-    findings = [f for cell in own for f in _findings(cell, settings, published)]
+    findings = [(cell, finding) for cell in own for finding in _findings(cell, settings, published)]
     return Results(
-        findings=tuple(findings),
+        findings=tuple(finding for _, finding in findings),
         tables=(
-            table("table1", "Stereotype scores (Table 1)", [table_row(c, published) for c in own], COLUMNS),
+            table("table1", "Stereotype scores (Table 1)", [_table_row(c, published) for c in own], _COLUMNS),
             table("figure4", "Variety along attributes (Figure 4)", variety, _WALS),
         ),
-        figures=(*_heatmaps(cells), _plane(own), *_interval_figures(own, findings, settings), _variety_figure(variety)),
-        notes=(*published.notes(wanted), *_notes(own)),
+        figures=(*_heatmaps(cells), *_figures(own, findings, variety, settings)),
+        notes=(*published.notes(wanted), *([] if all(c.score.drawn is None for c in own) else [_BASE_RATES])),
     )
 
 
-COLUMNS = (
+_COLUMNS = (
     "P: share in which the reader sees the attribute. Ψ = max(0, P − P*). Corrected: with the reader's known "
     "errors taken into account. Drawn: share of these pictures that really show it; neither: share "
     "that neither sentence describes, which is read as the one or the other. Then what the paper printed, "
@@ -79,6 +78,10 @@ COLUMNS = (
 _WALS = (
     "WALS: share of the pictures' variety along the attribute. Spread: its standard deviation, in cosine. "
     "Attributes of the other nationalities are read here too."
+)
+_BASE_RATES = (
+    "P* are real-world rates. Where nothing is planted (fair), all nationalities have the base rates of "
+    "the calibration world, which are not P*: Ψ need not be 0 there."
 )
 
 
@@ -91,9 +94,9 @@ def _with_those_of_others(design: Design, nationality: str, wanted: Sequence[str
     return list(found.values())
 
 
-def table_row(cell: Cell, published: Published) -> dict[str, Any]:
+def _table_row(cell: Cell, published: Published) -> dict[str, Any]:
     """A line of Table 1."""
-    score, attribute, corrected = cell.score, cell.score.attribute, cell.score.corrected
+    score, attribute, corrected = cell.score, cell.attribute, cell.score.corrected
     return {
         "nationality": cell.concept,
         "attribute": attribute.name,
@@ -117,17 +120,12 @@ def table_row(cell: Cell, published: Published) -> dict[str, Any]:
 
 
 def _variety(cell: Cell) -> dict[str, Any]:
-    return {
-        "nationality": cell.concept,
-        "attribute": cell.score.attribute.name,
-        **columns("WALS", cell.score.wals),
-        **columns("spread", cell.score.spread),
-        "n": cell.score.wals.n,
-    }
+    wals, spread = columns("WALS", cell.score.wals), columns("spread", cell.score.spread)
+    return {"nationality": cell.concept, "attribute": cell.attribute.name, **wals, **spread, "n": cell.score.wals.n}
 
 
 def _findings(cell: Cell, settings: StudySettings, published: Published) -> list[Finding]:
-    name, reference = cell.score.attribute.name, cell.score.attribute.reference
+    name, reference = cell.attribute.name, cell.attribute.reference
     model, drawn = settings.options.published_model, cell.score.drawn
     share = Finding(
         key=f"{cell.concept} {name} P",
@@ -136,8 +134,8 @@ def _findings(cell: Cell, settings: StudySettings, published: Published) -> list
         estimate=replace(cell.prevalence, null_value=reference),
         published=published.share(cell, model, "prevalence"),
         expected=drawn,
-        says=says_of_share(cell),
-        sample=sample_of(cell),
+        says=cell.share_in_words(),
+        sample=cell.sample(),
     )
     if reference is None:
         return [share]
@@ -149,22 +147,9 @@ def _findings(cell: Cell, settings: StudySettings, published: Published) -> list
         published=published.share(cell, model, "stereotype_score"),
         expected=None if drawn is None else stereotype_score(drawn, reference),
         says=_says_of_score(cell.prevalence, reference, settings.options.threshold),
-        sample=sample_of(cell, reference),
+        sample=cell.sample(reference),
     )
     return [share, score]
-
-
-def says_of_share(cell: Cell) -> str:
-    """How P came about, and what it may have missed."""
-    says = "As read; how often the reader errs here is not known."
-    if cell.score.corrected is not None:
-        says = f"Read in {100 * cell.score.prevalence.value:.1f} %, corrected for the reader's errors."
-    if cell.neither and cell.neither > _NOTABLE:
-        says += f" Neither sentence describes {100 * cell.neither:.1f} % of the pictures."
-    return says
-
-
-_NOTABLE = 0.005
 
 
 def _says_of_score(share: Estimate, reference: float, threshold: float) -> str:
@@ -179,64 +164,104 @@ def _says_of_score(share: Estimate, reference: float, threshold: float) -> str:
 
 def _heatmaps(cells: Sequence[Cell]) -> tuple[StudyFigure, ...]:
     """P, Ψ and WALS of every nationality and attribute; Ψ only where there is a P*."""
-    wanted: tuple[tuple[str, str, str, Callable[[Cell], Estimate], str], ...] = (
-        ("prevalence", "P", "Who is shown with what", lambda c: c.prevalence, _READ_EVERYWHERE),
-        ("stereotype", "Ψ", "Shown beyond the world's rate (Table 1)", lambda c: c.stereotype, _NO_RATE),
-        ("variety", "WALS", "Variety along each attribute", lambda c: c.score.wals, _READ_EVERYWHERE),
+    everywhere = "Attributes of the other nationalities are read here too; intervals are in the tables."
+    no_rate = "Empty where no real-world rate of this nationality is known: then there is no Ψ."
+    maps = (
+        ("prevalence", "P", "Who is shown with what", everywhere, [c.prevalence for c in cells]),
+        ("stereotype", "Ψ", "Shown beyond the world's rate (Table 1)", no_rate, [c.stereotype for c in cells]),
+        ("variety", "WALS", "Variety along each attribute", everywhere, [c.score.wals for c in cells]),
     )
+    places = pd.DataFrame({"row": [c.attribute.name for c in cells], "column": [c.concept for c in cells]})
     figures = []
-    for key, unit, title, of, caption in wanted:
-        rows = [{"row": c.score.attribute.name, "column": c.concept, "value": of(c).value} for c in cells]
-        data = pd.DataFrame(rows).dropna()
-        figures.append(figure("heatmap", f"map-{key}", title, data, caption, unit=unit))
+    for key, unit, title, caption, estimates in maps:
+        shown = places.assign(value=[estimate.value for estimate in estimates]).dropna()
+        figures.append(figure("heatmap", f"map-{key}", title, shown, caption, unit=unit))
     return drawable(figures)
 
 
-_READ_EVERYWHERE = "Attributes of the other nationalities are read here too; intervals are in the tables."
-_NO_RATE = "Empty where no real-world rate of this nationality is known: then there is no Ψ."
-
-
-def _interval_figures(
-    own: Sequence[Cell], findings: Sequence[Finding], settings: StudySettings
+def _figures(
+    own: Sequence[Cell], findings: Sequence[tuple[Cell, Finding]], variety: pd.DataFrame, settings: StudySettings
 ) -> tuple[StudyFigure, ...]:
-    concepts = {f"{c.concept} {c.score.attribute.name}": (c.concept, c.score.attribute.name) for c in own}
+    """Figure 5, shares and scores beside what was published, and Figure 4."""
+    points = [point(c.score.wals, c.stereotype, group=c.concept, name=c.attribute.name) for c in own]
+    best = "Best is the lower right: no stereotype, and much variety along the attribute."
+    title = "Stereotype against variety (Figure 5)"
+    figures = [figure("scatter", "figure5", title, points, best, x="WALS", y="Ψ")]
     caption = f"Diamonds: published for {settings.options.published_model}."
-    figures = []
     for metric, key, title, labels in (
         ("attribute_prevalence", "prevalence", "Shares that show the attribute", {"x": "P"}),
         ("stereotype_score", "stereotype", "Stereotype scores", {"x": "Ψ", "null": 0.0}),
     ):
-        rows = []
-        for finding in (f for f in findings if f.metric == metric):
-            concept, name = concepts[finding.key.rpartition(" ")[0]]
-            rows.append(finding_mark(finding) | {"group": concept, "name": name})
-        figures.append(figure("intervals", key, title, rows, caption, **labels))
-    return drawable(figures)
-
-
-def _variety_figure(variety: pd.DataFrame) -> StudyFigure:
-    names = {"nationality": "group", "attribute": "name", "WALS": "value"}
-    names |= {"WALS low": "low", "WALS high": "high"}
+        chosen = [(cell, finding) for cell, finding in findings if finding.metric == metric]
+        rows = [finding_mark(f) | {"group": c.concept, "name": c.attribute.name} for c, f in chosen]
+        figures += drawable([figure("intervals", key, title, rows, caption, **labels)])
+    names = {"nationality": "group", "attribute": "name", "WALS": "value", "WALS low": "low", "WALS high": "high"}
     bars = variety.rename(columns=names)[list(names.values())]
     caption = "Higher: more of the variety of the nationality's pictures lies along the attribute."
-    return figure("bars", "figure4", "Variety along attributes (Figure 4)", bars, caption, y="WALS")
+    return *figures, figure("bars", "figure4", "Variety along attributes (Figure 4)", bars, caption, y="WALS")
 
 
-def _plane(own: Sequence[Cell]) -> StudyFigure:
-    points = [
-        point(cell.score.wals, cell.stereotype, group=cell.concept, name=cell.score.attribute.name) for cell in own
+def compare_nationalities(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+    """Table 1 over the arms; Figures 4 and 5 with a colour per arm and a marker per nationality."""
+    by = ["nationality", "attribute"]
+    variety = arms_as_columns(table_over_arms(arms, "figure4", by, ["WALS"]), by, "WALS")
+    bars, plane = marks_over_arms(arms, "figure4"), marks_over_arms(arms, "figure5")
+    note = (
+        "Ψ = max(0, P − P*), of P corrected for the reader's errors where these are known. The last columns "
+        "are as published. Intervals and n: see the table of each arm."
+    )
+    figures = [
+        figure(
+            "bars",
+            f"figure4-{i}",
+            f"{nationality}: variety along attributes (Figure 4)",
+            mine.assign(group=mine[ARM]).reset_index(drop=True),
+            "Longer: more of the variety of the arm's pictures lies along the attribute.",
+            y="WALS",
+        )
+        for i, (nationality, mine) in enumerate(bars.groupby("group", sort=False), start=1)
     ]
-    caption = "Best is the lower right: no stereotype, and much variety along the attribute."
-    return figure("scatter", "figure5", "Stereotype against variety (Figure 5)", points, caption, x="WALS", y="Ψ")
+    figures.append(_plane_figure(plane))
+    figures += [_plane_figure(plane, name, i) for i, name in enumerate(dict.fromkeys(plane["group"]), start=1)]
+    return Results(
+        tables=(
+            table("table1_arms", "Stereotype scores over the arms (Table 1)", _table1(arms), note),
+            table("figure4_arms", "Variety along each attribute, WALS, over the arms (Figure 4)", variety),
+        ),
+        figures=tuple(figures),
+    )
 
 
-def _notes(own: Sequence[Cell]) -> list[str]:
-    if all(cell.score.drawn is None for cell in own):
-        return []
-    return [
-        "P* are real-world rates. Where nothing is planted (fair), all nationalities have the base rates of "
-        "the calibration world, which are not P*: Ψ need not be 0 there."
-    ]
+def _plane_figure(plane: pd.DataFrame, nationality: str = "", number: int = 0) -> StudyFigure:
+    """Figure 5 of all nationalities, or of one with the names of its attributes."""
+    mine = plane[plane["group"] == nationality] if nationality else plane
+    data = mine[["x", "y"]].assign(group=mine[ARM], marker=mine["group"])
+    names = "A line joins one attribute in all arms. " if nationality else ""
+    return figure(
+        "scatter",
+        f"figure5-{number}" if nationality else "figure5_arms",
+        f"{nationality or 'All nationalities'}: stereotype against variety (Figure 5)",
+        (data.assign(name=mine["name"]) if nationality else data).dropna(ignore_index=True),
+        f"A colour per arm, a marker per nationality, a dot per attribute. {names}Best is the lower right: "
+        "no stereotype, and much variety along the attribute.",
+        x="WALS",
+        y="Ψ",
+        join=bool(nationality),
+        markers=list(dict.fromkeys(plane["group"])),
+    )
+
+
+def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:
+    """P and Ψ of every arm beside those of the paper's models."""
+    printed = next(one.frame for one in arms[0].results.tables if one.key == "table1")
+    frame = printed[["nationality", "attribute", "P*"]].copy()
+    keys = list(frame["nationality"] + " " + frame["attribute"])
+    for arm in arms:
+        for sign, ending in (("P", "P"), ("Ψ", "stereotype")):
+            findings = [finding_of(arm, f"{key} {ending}") for key in keys]
+            frame[f"{arm.name} {sign}"] = [math.nan if f is None else f.estimate.value for f in findings]
+    models = [name.removesuffix(" Ψ") for name in map(str, printed) if name.endswith(" Ψ")]
+    return frame.join(printed[[f"{model} {sign}" for model in models for sign in ("P", "Ψ")]])
 
 
 PROGRAMS = {

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import MAX_STEPS, Design, Finding, Results, Shot, StudyFigure, StudySettings
 from bias_core.studies.origins.cells import (
-    Cell,
     NationalityOptions,
     nationality_shots,
     own_attributes,
@@ -31,46 +29,35 @@ from bias_core.studies.reports.build import columns, figure, lean, table
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
-
-    import pandas as pd
 
     from bias_core.studies.kit.data import StudyData
     from bias_core.studies.kit.services import StudyServices
-    from bias_core.types import Attribute, Estimate
+    from bias_core.types import Attribute, Estimate, StoredImage
 
 
 @dataclass(frozen=True, kw_only=True)
-class Traced:
-    """The traces of one nationality.
+class Curve:
+    """SPI of one attribute in a nationality's pictures.
 
     Attributes
     ----------
-    seeds, finished : of each trace, its seed and the file of its finished picture.
-    cells : of each attribute, how often the finished pictures are read to have it.
+    each : ``(n_seeds, n_steps)``.
+    band : mean over seeds at every step.
+    whole : mean over all steps.
+    finished : how often the finished pictures are read to have the attribute.
     """
 
     nationality: str
-    attributes: tuple[Attribute, ...]
-    seeds: tuple[int, ...]
-    finished: tuple[Path, ...]
-    traces: tuple[Trace, ...]
-    cells: tuple[Cell, ...]
-    confidence: float
+    name: str
+    each: np.ndarray
+    band: list[Estimate]
+    whole: Estimate
+    finished: Estimate
 
     @property
-    def curves(self) -> np.ndarray:
-        """SPI, ``(n_seeds, n_steps, n_attributes)``."""
-        return np.stack([trace.spi for trace in self.traces])
-
-    def band(self, attribute: int) -> list[Estimate]:
-        """Mean over seeds at every step."""
-        return spi_band(self.curves[:, :, attribute], confidence=self.confidence)
-
-    def whole(self, attribute: int) -> Estimate:
-        """Mean over all steps."""
-        means = self.curves[:, :, attribute].mean(axis=1, keepdims=True)
-        return spi_band(means, confidence=self.confidence)[0]
+    def strongest(self) -> int:
+        """The step, from 0, at which the mean is farthest from 0."""
+        return int(np.argmax([abs(step.value) for step in self.band]))
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -115,10 +102,10 @@ def _traceable(model: object, name: str) -> Traceable:
 
 
 def _attributes(design: Design, settings: StudySettings, nationality: str) -> list[Attribute]:
-    found, wanted = own_attributes(design, nationality), settings.options.attributes
-    chosen = [attribute for attribute in found if not wanted or attribute.name in wanted]
+    own, wanted = own_attributes(design, nationality), settings.options.attributes
+    chosen = [attribute for attribute in own if not wanted or attribute.name in wanted]
     if not chosen:
-        known = ", ".join(attribute.name for attribute in found) or "none"
+        known = ", ".join(attribute.name for attribute in own) or "none"
         raise InvalidInput(f"{nationality} has no attribute of {', '.join(wanted) or 'any name'}; it has {known}")
     return chosen
 
@@ -127,21 +114,30 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
     """SPI of every attribute over the steps, and predicted pictures."""
     model = _traceable(data.rows.model(data.services), settings.model)
     rows = yield from data.embed(data.frame)
-    traced = []
+    curves: list[Curve] = []
+    figures: list[StudyFigure] = []
     for nationality in wanted_nationalities(design, settings):
         frame = data.frame[data.frame["nationality"] == nationality]
-        if len(frame):
-            attributes = _attributes(design, settings, nationality)
-            cells = read_cells(data, nationality, frame, rows[frame.index], attributes)
-            traced.append((yield from _trace(data, model, nationality, frame, cells)))
-            _keep_first_steps(data, frame, traced[-1])
-    each = [(t, i) for t in traced for i in range(len(t.attributes))]
-    bands = {(t.nationality, i): t.band(i) for t, i in each}
+        if frame.empty:
+            continue
+        attributes = _attributes(design, settings, nationality)
+        cells = read_cells(data, nationality, frame, rows[frame.index], attributes)
+        traces = yield from _trace(data, model, nationality, data.stored(frame), attributes)
+        wording = _wording(traces[0])
+        own = []
+        for cell, each in zip(cells, np.moveaxis(np.stack([trace.spi for trace in traces]), 2, 0), strict=True):
+            whole = spi_band(each.mean(axis=1, keepdims=True), confidence=settings.confidence)[0]
+            band = spi_band(each, confidence=settings.confidence)
+            name, finished = cell.score.attribute.name, cell.prevalence
+            own.append(Curve(nationality=nationality, name=name, each=each, band=band, whole=whole, finished=finished))
+            data.keep(frame, **{f"{name}: SPI, first step": each[:, 0], f"{name}: SPI, all steps": each.mean(axis=1)})
+        figures += _figures(own, traces, data.stored(frame)[: settings.options.n_samples], wording)
+        curves += own
     return Results(
-        findings=tuple(_finding(t, i, bands) for t, i in each),
-        tables=(table("spi", "When attributes are added", [_row(t, i, bands) for t, i in each], _COLUMNS),),
-        figures=tuple(f for t in traced for f in _figures(t, bands, settings)),
-        notes=(_wording(traced[0].traces[0]), _SIGN),
+        findings=tuple(map(_finding, curves)),
+        tables=(table("spi", "When attributes are added", map(_row, curves), _COLUMNS),),
+        figures=tuple(figures),
+        notes=(wording, _SIGN),
     )
 
 
@@ -158,29 +154,19 @@ _SIGN = (
 )
 
 
-def _keep_first_steps(data: StudyData, frame: pd.DataFrame, traced: Traced) -> None:
-    """Let every picture say what its first step did, and all steps on average."""
-    for i, attribute in enumerate(traced.attributes):
-        curves = traced.curves[:, :, i]
-        data.keep(frame, **{f"{attribute.name}: SPI, first step": curves[:, 0].tolist()})
-        data.keep(frame, **{f"{attribute.name}: SPI, all steps": curves.mean(axis=1).tolist()})
-
-
 def _wording(trace: Trace) -> str:
     kind = "with classifier-free guidance" if trace.guided else "conditional on each text alone"
     return f"Velocities are {kind}, in {trace.space} space. No safety checker looks at predicted pictures."
 
 
 def _trace(
-    data: StudyData, model: Traceable, nationality: str, frame: pd.DataFrame, cells: Sequence[Cell]
-) -> Generator[Progress, None, Traced]:
+    data: StudyData, model: Traceable, nationality: str, stored: Sequence[StoredImage], attributes: Sequence[Attribute]
+) -> Generator[Progress, None, list[Trace]]:
     """Trace every picture of a nationality; predicted pictures of the first ones."""
-    stored, options = data.stored(frame), data.settings.options
-    attributes = [cell.score.attribute for cell in cells]
-    traces = []
+    options, traces = data.settings.options, []
     for i, picture in enumerate(stored):
         data.check()
-        shown = _shown_steps(picture.row.num_inference_steps, options.n_predicted)
+        shown = _shown_steps(picture.row.num_inference_steps, options.n_predicted) if i < options.n_samples else ()
         traces.append(
             trace_row(
                 data.services,
@@ -188,28 +174,16 @@ def _trace(
                 picture.row,
                 attributes,
                 guided=options.guided,
-                predicted_steps=shown if i < options.n_samples else (),
+                predicted_steps=shown,
                 check=data.check,
             )
         )
-        yield Progress(
-            done=i + 1,
-            total=len(stored),
-            seconds_left=float("nan"),
-            message=f"{nationality}: {i + 1:,} of {len(stored):,} pictures traced",
-        )
-    return Traced(
-        nationality=nationality,
-        attributes=tuple(attributes),
-        seeds=tuple(picture.row.seed for picture in stored),
-        finished=tuple(picture.path for picture in stored),
-        traces=tuple(traces),
-        cells=tuple(cells),
-        confidence=data.settings.confidence,
-    )
+        message = f"{nationality}: {i + 1:,} of {len(stored):,} pictures traced"
+        yield Progress(done=i + 1, total=len(stored), seconds_left=float("nan"), message=message)
+    return traces
 
 
-def _shown_steps(n_steps: int, n_shown: int) -> list[int]:
+def _shown_steps(n_steps: int, n_shown: int) -> Sequence[int]:
     """Steps spread evenly from the first to the last but one.
 
     Examples
@@ -220,21 +194,15 @@ def _shown_steps(n_steps: int, n_shown: int) -> list[int]:
     return sorted({round(step) for step in np.linspace(0, n_steps - 1, n_shown)})
 
 
-Bands = dict[tuple[str, int], list["Estimate"]]
-
-
-def _finding(traced: Traced, attribute: int, bands: Bands) -> Finding:
-    band, name = bands[traced.nationality, attribute], traced.attributes[attribute].name
-    strongest, clear = _strongest(band), first_clear_step(band)
-    when = (
-        "No step's interval excludes 0."
-        if clear is None
-        else f"The first interval that excludes 0 is that "
-        f"of step {clear + 1}, which {'adds it' if band[clear].value > 0 else 'takes it away'}."
-    )
+def _finding(curve: Curve) -> Finding:
+    band, strongest, clear = curve.band, curve.strongest, first_clear_step(curve.band)
+    when = "No step's interval excludes 0."
+    if clear is not None:
+        does = "adds it" if band[clear].value > 0 else "takes it away"
+        when = f"The first interval that excludes 0 is that of step {clear + 1}, which {does}."
     return Finding(
-        key=f"{traced.nationality} {name}",
-        title=f"{traced.nationality}, {name}: first step",
+        key=f"{curve.nationality} {curve.name}",
+        title=f"{curve.nationality}, {curve.name}: first step",
         metric="stereotype_propagation_index",
         estimate=band[0],
         says=f"{lean(band[0], *_FIRST_STEP)} {when} It is farthest from 0 at step {strongest + 1} of "
@@ -243,10 +211,6 @@ def _finding(traced: Traced, attribute: int, bands: Bands) -> Finding:
 
 
 _FIRST_STEP = ("The first step adds it.", "The first step takes it away.", "The first step does neither clearly.")
-
-
-def _strongest(band: Sequence[Estimate]) -> int:
-    return int(np.argmax([abs(step.value) for step in band]))
 
 
 def first_clear_step(band: Sequence[Estimate]) -> int | None:
@@ -261,83 +225,57 @@ def first_clear_step(band: Sequence[Estimate]) -> int | None:
     return next((i for i, step in enumerate(band) if step.low > 0 or step.high < 0), None)
 
 
-def _row(traced: Traced, attribute: int, bands: Bands) -> dict[str, Any]:
-    band = bands[traced.nationality, attribute]
-    strongest, clear = _strongest(band), first_clear_step(band)
+def _row(curve: Curve) -> dict[str, Any]:
+    band, strongest, clear = curve.band, curve.strongest, first_clear_step(curve.band)
     return {
-        "nationality": traced.nationality,
-        "attribute": traced.attributes[attribute].name,
+        "nationality": curve.nationality,
+        "attribute": curve.name,
         **columns("first step", band[0]),
         "first clear": math.nan if clear is None else clear + 1,
         "strongest": strongest + 1,
         **columns("SPI there", band[strongest]),
         "last": band[-1].value,
-        **columns("all steps", traced.whole(attribute)),
-        **columns("finished P", traced.cells[attribute].prevalence),
-        "seeds": len(traced.seeds),
+        **columns("all steps", curve.whole),
+        **columns("finished P", curve.finished),
+        "seeds": len(curve.each),
         "steps": len(band),
     }
 
 
-def _figures(traced: Traced, bands: Bands, settings: StudySettings) -> list[StudyFigure]:
-    key, n_samples = _key(traced.nationality), settings.options.n_samples
-    singles = [
-        _curves(
-            f"figure6-{key}-{seed}",
-            f"SPI of one {traced.nationality} picture, seed {seed} (Figure 6)",
-            [
-                {"group": attribute.name, "x": step + 1, "value": float(value)}
-                for i, attribute in enumerate(traced.attributes)
-                for step, value in enumerate(trace.spi[:, i])
-            ],
-            "Above 0 a step adds the attribute to the picture, below 0 it takes it away.",
-        )
-        for seed, trace in list(zip(traced.seeds, traced.traces, strict=True))[:n_samples]
+def _figures(
+    curves: Sequence[Curve], traces: Sequence[Trace], shown: Sequence[StoredImage], wording: str
+) -> list[StudyFigure]:
+    """Of a nationality the mean curves, those of single pictures, and the filmstrips of these."""
+    nationality, n_seeds = curves[0].nationality, len(traces)
+    key = re.sub(r"\W+", "-", nationality.lower())
+    axes = {"x": "denoising step", "y": "SPI", "null": 0.0}
+    singles, strips = [], []
+    for i, picture in enumerate(shown):
+        seed = picture.row.seed
+        lines = [
+            {"group": curve.name, "x": step, "value": float(value)}
+            for curve in curves
+            for step, value in enumerate(curve.each[i], start=1)
+        ]
+        title = f"SPI of one {nationality} picture, seed {seed} (Figure 6)"
+        caption = "Above 0 a step adds the attribute to the picture, below 0 it takes it away."
+        singles.append(figure("curves", f"figure6-{key}-{seed}", title, lines, caption, **axes))
+        pictures = {f"{step:04d}": (path, f"step {step + 1}") for step, path in traces[i].predicted.items()}
+        pictures["finished"] = (picture.path, f"finished, seed {seed}")
+        strips += [{"row": seed, "column": k, "path": str(path), "text": text} for k, (path, text) in pictures.items()]
+    means = [
+        {"group": curve.name, "x": step, **columns("value", estimate, ends="")}
+        for curve in curves
+        for step, estimate in enumerate(curve.band, start=1)
     ]
-    average = _curves(
-        f"figure9-{key}",
-        f"SPI of {len(traced.seeds)} {traced.nationality} pictures (Figure 9)",
-        [
-            {"group": attribute.name, "x": step + 1, **columns("value", e, ends="")}
-            for i, attribute in enumerate(traced.attributes)
-            for step, e in enumerate(bands[traced.nationality, i])
-        ],
-        "Mean over seeds; the band is its interval at each step.",
-        concept=traced.nationality,
-        velocities=_wording(traced.traces[0]),
-        predicted=f"figure7-{key}",
-        singles=[single.key for single in singles],
-    )
-    return [average, *singles, _filmstrip(traced, n_samples)]
-
-
-def _key(name: str) -> str:
-    """For names of files.
-
-    Examples
-    --------
-    >>> _key("Iranian"), _key("a nurse / carer")
-    ('iranian', 'a-nurse-carer')
-    """
-    return re.sub(r"\W+", "-", name.lower())
-
-
-def _curves(key: str, title: str, rows: list[dict[str, Any]], caption: str, **more: str | list[str]) -> StudyFigure:
-    """Curves; ``more`` says what goes with them on a page."""
-    return figure("curves", key, title, rows, caption, x="denoising step", y="SPI", null=0.0, **more)
-
-
-def _filmstrip(traced: Traced, n_samples: int) -> StudyFigure:
-    rows = []
-    shown = islice(zip(traced.seeds, traced.traces, traced.finished, strict=True), n_samples)
-    for seed, trace, finished in shown:
-        for step, path in trace.predicted.items():
-            rows.append({"row": seed, "column": f"{step:04d}", "path": str(path), "text": f"step {step + 1}"})
-        text = f"finished, seed {seed}"
-        rows.append({"row": seed, "column": "finished", "path": str(finished), "text": text})
-    key, title = _key(traced.nationality), f"What each step is heading for, {traced.nationality} (Figure 7)"
+    more = {"concept": nationality, "velocities": wording, "predicted": f"figure7-{key}"}
+    title = f"SPI of {n_seeds} {nationality} pictures (Figure 9)"
+    caption = "Mean over seeds; the band is its interval at each step."
+    labels = {**axes, **more, "singles": [single.key for single in singles]}
+    average = figure("curves", f"figure9-{key}", title, means, caption, **labels)
+    title = f"What each step is heading for, {nationality} (Figure 7)"
     caption = "The finished picture as each step predicts it, and the finished picture itself."
-    return figure("pictures", f"figure7-{key}", title, rows, caption)
+    return [average, *singles, figure("pictures", f"figure7-{key}", title, strips, caption)]
 
 
 PROGRAMS = {

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from bias_core.metrics.clustering import spectral_clusters
+from bias_core.metrics.similarity import similarity_estimate
 from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.search.stop import OptimisedPrompt, cluster_average_image, optimise_prompts
 from bias_core.store.embeddings import open_picture
@@ -16,25 +19,23 @@ from bias_core.studies.kit.derived_images import keep_picture
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.types import Design, Results, Shot, StudySettings
+from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, StudyTable
 from bias_core.studies.origins.cells import NationalityOptions, nationality_shots, own_attributes, wanted_nationalities
-from bias_core.studies.origins.stop_report import (
-    Cluster,
-    Drawn,
-    closeness_of_own,
-    cluster_figures,
-    cluster_findings,
-    cluster_name,
-    cluster_tables,
-)
+from bias_core.studies.reports.build import columns, figure, or_nan, table
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
 
     from bias_core.studies.kit.data import StudyData
     from bias_core.studies.kit.services import StudyServices
+    from bias_core.types import Estimate
 
 _FEWEST_PER_NATIONALITY = 2
+_SHOWN = 3  # pictures of a cluster in the figure
+_LONGEST = 26  # letters above a picture
+TYPICAL = "similarity to its cluster"
+"""Name of the column: mean cosine to the cluster's pictures, of one of them to the others."""
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -66,28 +67,85 @@ class PromptSearchOptions(NationalityOptions):
     )
 
 
-def stop_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Pictures of each nationality."""
-    return nationality_shots(design, settings)
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A cluster of the pictures of a nationality.
+
+    Attributes
+    ----------
+    number : from 1, by size.
+    frame : its pictures, the ones closest to its mean first.
+    rows, others : unit embeddings of its pictures and of the nationality's other pictures.
+    average : its average picture.
+    prompts : the texts found, the closest first.
+    drawn, drawn_rows : pictures of the closest text with their unit embeddings, None where there are none.
+    """
+
+    nationality: str
+    number: int
+    frame: pd.DataFrame
+    rows: np.ndarray
+    others: np.ndarray
+    average: Path
+    prompts: tuple[OptimisedPrompt, ...]
+    drawn: pd.DataFrame | None = None
+    drawn_rows: np.ndarray | None = None
+
+    @property
+    def name(self) -> str:
+        """For titles."""
+        return cluster_name(self.nationality, self.number)
+
+    def closeness(self, rows: np.ndarray, settings: StudySettings) -> Estimate:
+        """Mean cosine of other pictures to the pictures of the cluster."""
+        return similarity_estimate(rows @ self.rows.mean(axis=0), confidence=settings.confidence, rng=settings.seed)
+
+    def own_closeness(self) -> float:
+        """Mean cosine of its pictures to each other; nan for a single one."""
+        return float(closeness_of_own(self.rows).mean())
+
+    def others_closeness(self) -> float:
+        """Mean cosine of the nationality's other pictures to its own; nan where there are none."""
+        return float((self.others @ self.rows.mean(axis=0)).mean()) if len(self.others) else math.nan
+
+
+def cluster_name(concept: str, number: int) -> str:
+    """How a cluster is called on pages and in tables; numbers start at 1 with the largest."""
+    return f"{concept}, cluster {number}"
+
+
+def closeness_of_own(rows: np.ndarray) -> np.ndarray:
+    """Mean cosine of each of some unit rows ``(n, d)`` to the others, ``(n,)``; nan for a single one.
+
+    Examples
+    --------
+    >>> closeness_of_own(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
+    array([0.5, 0.5, 0. ])
+    """
+    if len(rows) < 2:
+        return np.full(len(rows), np.nan)
+    exact = rows.astype(np.float64)
+    own: np.ndarray = (exact @ exact.sum(axis=0) - (exact**2).sum(axis=1)) / (len(exact) - 1)
+    return own
 
 
 def measure_prompts(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """Clusters, their texts, and how close the pictures of those texts come."""
     rows = yield from data.embed(data.frame)
     clusters: list[Cluster] = []
-    notes = []
+    notes = _vocabulary(data)
     for nationality in wanted_nationalities(design, settings):
         frame = data.frame[data.frame["nationality"] == nationality]
         if len(frame) >= _FEWEST_PER_NATIONALITY:
             note = yield from _search(data, nationality, frame, rows[frame.index], clusters)
             notes.append(f"{nationality}: {note}")
-    drawn = yield from _draw(design, settings, data, clusters)
+    clusters = yield from _draw(design, settings, data, clusters)
     attributes = _attributes(design, settings, data, clusters)
     return Results(
-        findings=tuple(f for c in clusters for f in cluster_findings(c, drawn.get(c.name), settings)),
-        tables=tuple(cluster_tables(design, settings, clusters, drawn, attributes)),
-        figures=tuple(cluster_figures(data, settings, clusters, drawn, attributes)),
-        notes=(*_vocabulary(data), *notes, _OPTIMISTIC),
+        findings=tuple(finding for cluster in clusters for finding in _findings(cluster, settings)),
+        tables=tuple(_tables(design, settings, clusters, attributes)),
+        figures=tuple(_figures(data, settings, clusters, attributes)),
+        notes=(*notes, _OPTIMISTIC),
     )
 
 
@@ -116,20 +174,17 @@ def _search(
     settings, options = data.settings, data.settings.options
     wanted = min(options.n_clusters, len(rows)) or None
     found = spectral_clusters(rows, n_clusters=wanted, seed=settings.seed)
-    data.keep(frame, cluster=[cluster_name(nationality, k + 1) for k in found.labels])
-    data.keep(frame, **{TYPICAL: _typical(rows, found.labels)})
+    typical = np.empty(len(rows))
+    for k in np.unique(found.labels):
+        typical[found.labels == k] = closeness_of_own(rows[found.labels == k])
+    data.keep(frame, cluster=[cluster_name(nationality, k + 1) for k in found.labels], **{TYPICAL: typical})
     searched = min(found.n_clusters, options.max_clusters)
     for k in range(searched):
         data.check()
-        yield Progress(
-            done=k,
-            total=searched,
-            seconds_left=float("nan"),
-            message=f"{nationality}: texts for cluster {k + 1} of {searched}",
-        )
+        message = f"{nationality}: texts for cluster {k + 1} of {searched}"
+        yield Progress(done=k, total=searched, seconds_left=float("nan"), message=message)
         inside = found.labels == k
-        centre = rows[inside].mean(axis=0)
-        order = np.argsort(-(rows[inside] @ centre), kind="stable")
+        order = np.argsort(-(rows[inside] @ rows[inside].mean(axis=0)), kind="stable")
         own = frame[inside].iloc[order]
         clusters.append(
             Cluster(
@@ -147,33 +202,16 @@ def _search(
     return f"{found.n_clusters} clusters, {chosen}; smallest eigenvalues {eigenvalues}. {found.note}".rstrip()
 
 
-TYPICAL = "similarity to its cluster"
-"""Name of the column: mean cosine to the cluster's pictures, of one of them to the others."""
-
-
-def _typical(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Mean cosine of every picture to the others of its cluster; nan for one that is alone."""
-    means = np.full(len(rows), np.nan)
-    for label in np.unique(labels):
-        inside = labels == label
-        if inside.sum() > 1:
-            means[inside] = closeness_of_own(rows[inside])
-    return means
-
-
 def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[OptimisedPrompt, ...]:
-    options = data.settings.options
-    encoder, model = data.encoder(), data.services.language_model(options.language_model)
+    options, encoder = data.settings.options, data.encoder()
+    model = data.services.language_model(options.language_model)
+    asked = {name: getattr(options, name) for name in ("prefix", "n_tokens", "beam_width", "n_candidates", "top_k")}
     return tuple(
         optimise_prompts(
             rows,
             encoder,
             model,
-            prefix=options.prefix,
-            n_tokens=options.n_tokens,
-            beam_width=options.beam_width,
-            n_candidates=options.n_candidates,
-            top_k=options.top_k,
+            **asked,
             other_embeddings=others if len(others) else None,
             contrast=options.contrast and len(others) > 0,
             on_step=lambda *_: data.check(),
@@ -185,11 +223,11 @@ def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[Opt
 
 def _draw(
     design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]
-) -> Generator[Progress, None, dict[str, Drawn]]:
-    """Pictures of each cluster's closest text, with seeds that the cluster's pictures do not have."""
+) -> Generator[Progress, None, list[Cluster]]:
+    """The clusters with pictures of the closest text, whose seeds the cluster's pictures do not have."""
     n = settings.options.n_generated
     if settings.images or not n:
-        return {}
+        return list(clusters)
     shots = [
         Shot(
             prompt=cluster.prompts[0].text,
@@ -202,14 +240,13 @@ def _draw(
     ]
     frame = yield from data.draw(shots)
     rows = yield from data.embed(frame)
-    groups = frame["group"].to_numpy(dtype=str)
-    drawn = {name: Drawn(frame=frame[groups == name], rows=rows[groups == name]) for name in dict.fromkeys(groups)}
+    found = []
     for cluster in clusters:
-        if cluster.name in drawn:
-            in_report = data.frame[data.frame["group"] == cluster.name]
-            similar = drawn[cluster.name].rows @ cluster.rows.mean(axis=0)
-            data.keep(in_report, **{TYPICAL: similar})
-    return drawn
+        mine = (frame["group"] == cluster.name).to_numpy()
+        in_report = data.frame[data.frame["group"] == cluster.name]
+        data.keep(in_report, **{TYPICAL: rows[mine] @ cluster.rows.mean(axis=0)})
+        found.append(replace(cluster, drawn=frame[mine], drawn_rows=rows[mine]) if mine.any() else cluster)
+    return found
 
 
 def _attributes(design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]) -> pd.DataFrame:
@@ -229,6 +266,118 @@ def _attributes(design: Design, settings: StudySettings, data: StudyData, cluste
     )
 
 
+def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
+    """How close the best text comes, and the pictures drawn from it."""
+    best, key = cluster.prompts[0], f"{cluster.nationality} {cluster.number}"
+    says = f'"{best.text}", against {best.baseline:.3f} for "{settings.options.prefix}" alone'
+    if best.others is not None:
+        says += f"; {best.others:.3f} to the other pictures"
+    # That the score is optimistic is said of all of them at once.
+    found = [(f"{key} text", "closest text", replace(best.score, note=""), says)]
+    if cluster.drawn_rows is not None:
+        says = f"Its own pictures come to {cluster.own_closeness():.3f} of each other"
+        if len(cluster.others):
+            says += f", the nationality's others to {cluster.others_closeness():.3f} of them"
+        estimate = cluster.closeness(cluster.drawn_rows, settings)
+        found.append((f"{key} pictures", "pictures of that text", estimate, says))
+    return [
+        Finding(key=key, title=f"{cluster.name}: {of}", metric="mean_similarity", estimate=estimate, says=f"{says}.")
+        for key, of, estimate, says in found
+    ]
+
+
+def _tables(
+    design: Design, settings: StudySettings, clusters: Sequence[Cluster], attributes: pd.DataFrame
+) -> list[StudyTable]:
+    """Texts, clusters, their attributes, and what the paper prints."""
+    prompts = [
+        {
+            "nationality": cluster.nationality,
+            "cluster": cluster.number,
+            "rank": rank,
+            "prompt": prompt.text,
+            **columns("cosine", prompt.score),
+            "prefix alone": prompt.baseline,
+            **columns("gain", prompt.gain),
+            "others": or_nan(prompt.others),
+            **columns("specificity", prompt.specificity),
+            "n": prompt.score.n,
+        }
+        for cluster in clusters
+        for rank, prompt in enumerate(cluster.prompts, start=1)
+    ]
+    tables = [
+        table("table3", "Optimised prompts (Table 3)", prompts, _PROMPTS),
+        table("clusters", "Clusters", [_cluster_row(cluster, settings) for cluster in clusters], _CLUSTERS),
+    ]
+    if len(attributes):
+        wide = attributes.pivot_table("value", "row", "column", sort=False).reset_index()
+        wide = wide.rename(columns={"row": "cluster"}).rename_axis(columns=None)
+        tables.append(table("attributes", "Attributes of the clusters", wide, "P, as read."))
+    printed = [
+        {"nationality": n, "rank": rank, "prompt": text}
+        for n in wanted_nationalities(design, settings)
+        for rank, text in enumerate(design.data.get("optimised_prompts", {}).get(n, ()), start=1)
+    ]
+    if printed:
+        note = "Of FLUX.1; the paper prints letters of other scripts by their codes."
+        tables.append(table("published", "As published", printed, note))
+    return tables
+
+
+_PROMPTS = (
+    "Cosine: mean cosine of the text to the cluster's pictures. Gain: beyond the prefix alone. Specificity: "
+    "gain less that in the nationality's other pictures. Ranked by cosine, or by specificity with contrast."
+)
+_CLUSTERS = (
+    "Mean cosines to the cluster's pictures: of each other, of the pictures drawn from the closest text, and "
+    "of the nationality's other pictures."
+)
+
+
+def _cluster_row(cluster: Cluster, settings: StudySettings) -> dict[str, Any]:
+    rows = cluster.drawn_rows
+    return {
+        "nationality": cluster.nationality,
+        "cluster": cluster.number,
+        "pictures": len(cluster.rows),
+        "share": len(cluster.rows) / (len(cluster.rows) + len(cluster.others)),
+        "each other": cluster.own_closeness(),
+        **columns("drawn from its text", None if rows is None else cluster.closeness(rows, settings)),
+        "others": cluster.others_closeness(),
+        "drawn": 0 if rows is None else len(rows),
+    }
+
+
+def _figures(
+    data: StudyData, settings: StudySettings, clusters: Sequence[Cluster], attributes: pd.DataFrame
+) -> list[StudyFigure]:
+    """Table 3 as pictures (the average, typical and drawn ones), and what the clusters share."""
+    rows = []
+    for cluster in clusters:
+        shown = {"average": (cluster.average, f"{cluster.name}, n = {len(cluster.rows)}")}
+        typical = data.stored(cluster.frame.head(_SHOWN))
+        shown |= {f"typical {i}": (stored.path, "") for i, stored in enumerate(typical)}
+        if cluster.drawn is not None:
+            text = _plain(cluster.prompts[0].text.removeprefix(settings.options.prefix).strip())
+            drawn = data.stored(cluster.drawn)
+            shown |= {f"drawn {i}": (stored.path, "" if i else f"... {text}") for i, stored in enumerate(drawn)}
+        rows += [{"row": cluster.name, "column": k, "path": str(p), "text": text} for k, (p, text) in shown.items()]
+    caption = "Of each cluster the average, the most typical pictures, and those drawn from its text."
+    title = "Clusters and what their closest texts draw (Table 3)"
+    figures = [figure("pictures", "table3", title, rows, caption)]
+    if len(attributes):
+        title, caption = "Attributes of the clusters", "What the pictures of a cluster have in common."
+        figures.append(figure("heatmap", "attributes", title, attributes, caption, unit="P, as read"))
+    return figures
+
+
+def _plain(text: str) -> str:
+    """Letters that every font has, the others by their codes, as in the paper; short enough for a title."""
+    plain = text.encode("ascii", "backslashreplace").decode().replace("$", r"\$")
+    return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 3].rstrip("\\") + "..."
+
+
 def regenerated(design: Design, settings: StudySettings) -> int:
     """Pictures that are drawn from the closest texts, at most."""
     clusters = len(wanted_nationalities(design, settings)) * settings.options.max_clusters
@@ -244,7 +393,7 @@ def language_model_ready(settings: StudySettings, services: StudyServices) -> No
 
 PROGRAMS = {
     "optimised_prompts": Program(
-        shots=stop_shots,
+        shots=nationality_shots,
         measure=measure_prompts,
         ready=language_model_ready,
         options=PromptSearchOptions,

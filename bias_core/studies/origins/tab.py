@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import gradio as gr
 
 from bias_core.studies.kit.types import MAX_STEPS, StudyReport
-from bias_core.studies.origins import view_film as origins_film
-from bias_core.studies.origins import view_stop as origins_stop
+from bias_core.studies.origins import view
 from bias_core.studies.origins.cells import own_concepts, without_names
 from bias_core.studies.origins.stop_regenerate import cluster_names, regenerate
-from bias_core.studies.origins.view import origins_headline
 from bias_core.studies.running.run import followed
 from bias_core.types import Attribute
 from bias_core.ui import messages
@@ -161,8 +159,8 @@ class OriginsTab(StudyTab):
     def build_extra(self) -> dict[str, Any]:
         """The film of the steps; clusters, and a form that draws from a text."""
         key, extra = self.key, {}
-        extra["film"] = gr.HTML(js_on_load=origins_film.FILM_JS, elem_id=f"{key}-film", visible=False)
-        extra["clusters"] = gr.HTML(js_on_load=origins_stop.CHOOSE_TEXT_JS, elem_id=f"{key}-clusters", visible=False)
+        extra["film"] = gr.HTML(js_on_load=view.FILM_JS, elem_id=f"{key}-film", visible=False)
+        extra["clusters"] = gr.HTML(js_on_load=view.CHOOSE_TEXT_JS, elem_id=f"{key}-clusters", visible=False)
         with gr.Column(visible=False, elem_classes="card", elem_id=f"{key}-draw") as extra["box"]:
             gr.HTML(messages.heading_html("Draw from a text, and compare with its cluster"))
             with gr.Row(equal_height=True, elem_classes="line"):
@@ -182,9 +180,9 @@ class OriginsTab(StudyTab):
 
     def show_extra(self, report: StudyReport) -> Updates:
         """What belongs to this kind of study; the rest is hidden."""
-        film, clusters = origins_film.films_html(report), origins_stop.clusters_html(report)
+        film, clusters = view.films_html(report), view.clusters_html(report)
         names = cluster_names(report)
-        texts = origins_stop.texts_of(report)
+        texts = view.texts_of(report)
         text = "" if texts.empty else str(texts["prompt"].iloc[0])
         extra = self.extra
         return {
@@ -221,14 +219,14 @@ class OriginsTab(StudyTab):
 
     def headline(self, report: StudyReport) -> str:
         """One sentence on what was found."""
-        return origins_headline(report)
+        return view.origins_headline(report)
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """All but what the tab shows in its own way: pictures in rows, and curves beside them."""
         return [
             figure
             for figure in report.results.figures
-            if figure.kind != "pictures" and not figure.key.startswith(origins_film.AVERAGE)
+            if figure.kind != "pictures" and not figure.key.startswith(view.AVERAGE)
         ]
 
     def on_study(self, name: str) -> Updates:
@@ -277,7 +275,7 @@ class OriginsTab(StudyTab):
                         yield {self.extra["said"]: messages.progress_html(step)}
         done = {self.extra["said"]: messages.error_html(problem.message)}
         if found:
-            done = {self.extra["said"]: "", self.extra["compared"]: origins_stop.comparison_html(found[0])}
+            done = {self.extra["said"]: "", self.extra["compared"]: view.comparison_html(found[0])}
         yield self._drawing(running=False) | done
 
     def on_draw_crash(self) -> Updates:

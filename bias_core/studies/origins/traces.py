@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Generator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 import numpy as np
@@ -65,43 +65,28 @@ def trace_row(
     key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:20]
     folder = services.settings.data_dir / "traces" / key[:2]
     pictures = {step: folder / f"{key}-{step}.png" for step in predicted_steps}
-    kept = _read(folder / f"{key}.npz", pictures)
-    if kept is not None:
+    if (kept := _read(folder / f"{key}.npz", pictures)) is not None:
         return kept
     with services.model_lock:
         steps = model.trace(row, attributes, guided=guided, predicted=bool(pictures), on_step=lambda *_: check())
         try:
-            seen = [_look(step, pictures) for step in steps]
+            seen = [(_look(step, pictures), step.sigma, step.space, step.guided) for step in steps]
         finally:
             if isinstance(steps, Generator):  # whatever happened, the model is let go before the lock is
                 steps.close()
-    trace = Trace(predicted=pictures, **_joined(seen))
-    _write(folder / f"{key}.npz", trace)
+    spi, sigmas, spaces, guidances = zip(*seen, strict=True)
+    trace = Trace(spi=np.array(spi), sigmas=np.array(sigmas), space=spaces[0], guided=guidances[0], predicted=pictures)
+    buffer = io.BytesIO()
+    np.savez(buffer, **{name: value for name, value in asdict(trace).items() if name != "predicted"})
+    write_atomically(folder / f"{key}.npz", buffer.getvalue())
     return trace
 
 
-def _look(step: Step, pictures: dict[int, Path]) -> dict[str, Any]:
-    """What is kept of a step; velocities are far too large for that."""
+def _look(step: Step, pictures: dict[int, Path]) -> np.ndarray:
+    """SPI of a step, whose predicted picture is kept; velocities are far too large for that."""
     if step.index in pictures and step.predicted is not None:
         write_atomically(pictures[step.index], png_bytes(step.predicted))
-    spi = stereotype_propagation_index(step.velocity, step.velocity_positive, step.velocity_negative)
-    return {"spi": spi, "sigmas": step.sigma, "space": step.space, "guided": step.guided}
-
-
-def _joined(seen: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "spi": np.array([step["spi"] for step in seen]),
-        "sigmas": np.array([step["sigmas"] for step in seen]),
-        "space": seen[0]["space"],
-        "guided": seen[0]["guided"],
-    }
-
-
-def _write(path: Path, trace: Trace) -> None:
-    buffer = io.BytesIO()
-    values = {name: value for name, value in asdict(trace).items() if name != "predicted"}
-    np.savez(buffer, **values)
-    write_atomically(path, buffer.getvalue())
+    return np.asarray(stereotype_propagation_index(step.velocity, step.velocity_positive, step.velocity_negative))
 
 
 def _read(path: Path, pictures: dict[int, Path]) -> Trace | None:
@@ -110,12 +95,7 @@ def _read(path: Path, pictures: dict[int, Path]) -> Trace | None:
         return None
     try:
         with np.load(path) as kept:
-            return Trace(
-                spi=kept["spi"],
-                sigmas=kept["sigmas"],
-                space=str(kept["space"]),
-                guided=bool(kept["guided"]),
-                predicted=pictures,
-            )
+            space, guided = str(kept["space"]), bool(kept["guided"])
+            return Trace(spi=kept["spi"], sigmas=kept["sigmas"], space=space, guided=guided, predicted=pictures)
     except (OSError, ValueError, KeyError, BadZipFile):
         return None
