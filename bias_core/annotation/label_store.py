@@ -2,32 +2,35 @@
 
 SQLite by default, in WAL mode with every commit forced to the disk: an answer that was acknowledged
 survives a kill and a power cut, and none is acknowledged while its file is not where it should be
-(:mod:`bias_core.annotation.label_file`). Any SQLAlchemy URL of PostgreSQL serves several machines.
+(:class:`LabelFile`). Any SQLAlchemy URL of PostgreSQL serves several machines.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import re
+import secrets
 import sqlite3
+import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sqlalchemy import create_engine, event, func, make_url, select
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from bias_core.annotation.label_file import LabelFile
 from bias_core.annotation.schema import items, task_versions, upgrade
 from bias_core.annotation.tasks import Task, task_from
 from bias_core.errors import BiasCoreError, StorageError
+from bias_core.store.files import replaced_file
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
@@ -37,11 +40,19 @@ T = TypeVar("T")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CONNECTIONS = 16  # to a database that several may write to at once
 _PATIENCE_SECONDS = 30  # for a database that another process is writing to
+_LOCK_SECONDS = 10  # for another program that keeps the file locked
 _MOST_ACTS = 256  # of one commit, so that nobody waits long for those who come later
+# Of a database's first bytes: its size in pages, the number of its commits, and whose it is.
+_HEAD = struct.Struct(">28x I 28x I 4x I")
+_RESCUED = "rescued"
 
 
 class LabelStore:
     """Opens on first use; safe to use from several threads and processes.
+
+    SQLite has one writer, and forcing a commit to the disk takes longer than everything in it. While one
+    commit is under way the next acts wait; a thread then does them one after the other in a single
+    transaction, each whole or not at all, and all are told that they are done when that is on the disk.
 
     Parameters
     ----------
@@ -67,17 +78,21 @@ class LabelStore:
         except ArgumentError as error:
             raise StorageError(f"the labels' database has no valid URL: {error}") from error
         self._is_sqlite = self._url.get_backend_name() == "sqlite"
-        self._path = self._sqlite_path()
+        name = self._url.database or ":memory:"
+        if self._is_sqlite and name.startswith("file:"):
+            raise StorageError("the labels' database is given as a file, not as a URI of SQLite's own")
+        is_one_file = self._is_sqlite and name != ":memory:"
+        self._path = Path(name).expanduser().absolute() if is_one_file else None
         self.pictures = pictures
         self.most_picture_bytes = most_picture_bytes
         self.rng = rng or random.Random()
         self._clock = clock
         self._engine: Engine | None = None
         self._file: LabelFile | None = None  # of the engine, where that is one file
-        self._file_of_write: LabelFile | None = None  # of the transaction that is under way
-        self._opening = threading.Lock()
-        self._group_commit = _GroupCommit(self._begin_write, self._commit_write, errors=self._errors)
-        self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="labels")
+        self._opening, self._writing = threading.Lock(), threading.Lock()
+        self._of_thread = threading.local()
+        self._queue: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._threads = ThreadPoolExecutor(1 if self._is_sqlite else _CONNECTIONS, thread_name_prefix="labels")
         self.task = lru_cache(maxsize=256)(self._read_version)
         self.n_checks = lru_cache(maxsize=256)(self._count_checks)
 
@@ -89,23 +104,72 @@ class LabelStore:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A view of the database that nobody changes meanwhile."""
-        with self._errors(), self._open()[0].connect() as connection:
+        with _errors(), self._open()[0].connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction: on the disk when the block ends well, undone when it raises."""
-        transaction = self._group_commit.transaction if self._is_sqlite else self._begin_own
-        with self._errors(), transaction() as connection:
+        """A transaction: on the disk when the block ends well, undone when it raises.
+
+        Inside an act that was submitted it is a part of the transaction of all acts that share it.
+        """
+        with _errors():
+            if (shared := getattr(self._of_thread, "connection", None)) is not None:
+                with _savepoint(shared):
+                    yield shared
+            elif not self._is_sqlite:
+                with self._open()[0].begin() as connection:
+                    yield connection
+            else:
+                with self._writing:
+                    yield from self._write_alone()
+
+    def _write_alone(self) -> Iterator[Connection]:
+        engine, file = self._open()
+        with engine.execution_options(write=True).connect() as connection:
+            connection.begin()
             yield connection
+            try:
+                number = 0 if file is None else file.number(connection)
+                connection.commit()
+            except SQLAlchemyError:
+                connection.invalidate()  # closed for good, with what it had not committed
+                raise
+            if file is not None:
+                file.committed(number)
 
     def submit(self, act: Callable[[], T]) -> Future[T]:
         """Have ``act`` done by a thread, and what it wrote on the disk before it is told.
 
         Acts that wait at the same time share a commit where the database has one writer, so that all of an
-        act happens inside the transactions it opens.
+        act happens inside the transactions it opens; where that commit fails, all in it are told. Who cancels
+        before its turn comes is left out.
         """
-        return self._group_commit.submit(act) if self._is_sqlite else self._threads.submit(act)
+        if not self._is_sqlite:
+            return self._threads.submit(act)
+        future: Future[T] = Future()
+        self._queue.append((act, future))
+        self._threads.submit(self._work)  # finds nothing to do where an earlier call took the act along
+        return future
+
+    def _work(self) -> None:
+        batch = [self._queue.popleft() for _ in range(min(_MOST_ACTS, len(self._queue)))]
+        batch = [(act, future) for act, future in batch if future.set_running_or_notify_cancel()]
+        if not batch:
+            return
+        results: list[Any] = [None] * len(batch)
+        errors = [_Caught() for _ in batch]
+        failure = _Caught()
+        with failure, self.write() as self._of_thread.connection:
+            for i, (act, _) in enumerate(batch):
+                with errors[i]:
+                    results[i] = act()
+        self._of_thread.connection = None
+        for (_, future), result, caught in zip(batch, results, errors, strict=True):
+            if (error := failure.error or caught.error) is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
 
     def erase_traces(self) -> None:
         """After a deletion: no copy of the rows stays in SQLite's log, or until that is next full."""
@@ -113,28 +177,35 @@ class LabelStore:
         if self._path is not None:
             with self.read():  # the file is there: to open one that is not would make it
                 pass
-            with self._errors(), closing(sqlite3.connect(self._path, timeout=2)) as log:
+            with _errors(), closing(sqlite3.connect(self._path, timeout=2)) as log:
                 log.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         """Let go of the database; it opens again on the next use."""
-        with self._opening, self._errors():
+        with self._opening, _errors():
             if self._file is not None and self._file.has_lost_its_name() and not self._file.is_succeeded():
                 self._file.rescue()  # nothing else has it when this process ends
             self._let_go()
 
     def _open(self) -> tuple[Engine, LabelFile | None]:
         """The database that has its name now; StorageError while that has not all that was acknowledged."""
-        with self._opening, self._errors():
+        with self._opening, _errors():
             if self._file is not None and (trouble := self._file.trouble()):
-                self._follow_name(self._file, trouble)
+                if not self._file.has_lost_its_name():
+                    raise StorageError(f"the labels' database: {trouble}")
+                if not self._file.is_succeeded():
+                    raise StorageError(
+                        f"the labels' database: {trouble}; put it back, or give its name to {self._file.rescue()}, "
+                        "which has every answer"
+                    )
+                self._let_go()  # another file has the name, and everything
             if self._engine is None:
                 try:
                     self._engine = self._new_engine()
                     with self._engine.execution_options(write=True).begin() as connection:
                         upgrade(connection)
                         if self._file is not None:
-                            self._file.follow(connection)
+                            self._file.number(connection)
                     if self._file is not None:
                         self._file.watch_names()
                 except (BiasCoreError, SQLAlchemyError, sqlite3.Error, OSError):
@@ -142,39 +213,12 @@ class LabelStore:
                     raise
             return self._engine, self._file
 
-    def _follow_name(self, file: LabelFile, trouble: str) -> None:
-        """Another file has the name: it is taken where it has everything; else that is kept in a copy."""
-        if not file.has_lost_its_name():
-            raise StorageError(f"the labels' database: {trouble}")
-        if not file.is_succeeded():
-            raise StorageError(
-                f"the labels' database: {trouble}; put it back, or give its name to {file.rescue()}, which "
-                "has every answer"
-            )
-        self._let_go()
-
     def _let_go(self) -> None:
         if self._engine is not None:
             self._engine.dispose()
         if self._file is not None:
             self._file.close()
         self._engine = self._file = None
-
-    def _begin_own(self) -> AbstractContextManager[Connection]:
-        return self._open()[0].begin()
-
-    def _begin_write(self) -> Connection:
-        engine, self._file_of_write = self._open()
-        connection = engine.execution_options(write=True).connect()
-        connection.begin()
-        return connection
-
-    def _commit_write(self, connection: Connection) -> None:
-        file = self._file_of_write
-        number = 0 if file is None else file.number(connection)
-        connection.commit()
-        if file is not None:
-            file.committed(number)
 
     def _new_engine(self) -> Engine:
         if not self._is_sqlite:
@@ -194,116 +238,16 @@ class LabelStore:
         event.listen(engine, "begin", _begin_sqlite)
         return engine
 
-    def _sqlite_path(self) -> Path | None:
-        """The one file that the labels are in; None where they are not in one."""
-        name = self._url.database
-        if not self._is_sqlite or not name or name == ":memory:":
-            return None
-        if name.startswith("file:"):
-            raise StorageError("the labels' database is given as a file, not as a URI of SQLite's own")
-        return Path(name).expanduser().absolute()
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except SQLAlchemyError as error:
-            # The statement may hold what a rater said, and the URL a password: neither is repeated.
-            reason = str(getattr(error, "orig", None) or type(error).__name__)
-            raise StorageError(f"the labels' database: {reason}") from error
-        except sqlite3.Error as error:
-            raise StorageError(f"the labels' database: {error}") from error
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise StorageError(f"the labels' database: {error.strerror}") from error
-
-    def _count_checks(self, task_id: str) -> int:
-        """How many items of a task have a known answer; that never changes."""
+    def _count_checks(self, task_id: str) -> int:  # never changes
         checks = (items.c.task_id == task_id) & items.c.gold.is_not(None)
         with self.read() as connection:
             return connection.scalar(select(func.count()).select_from(items).where(checks)) or 0
 
-    def _read_version(self, task_id: str, version: int) -> Task:
-        """The texts of one version of a task; they never change."""
+    def _read_version(self, task_id: str, version: int) -> Task:  # never changes
         table = task_versions.c
         texts = select(table.texts).where(table.task_id == task_id, table.version == version)
         with self.read() as connection:
             return task_from(connection.execute(texts).scalar_one(), id=task_id, version=version)
-
-
-class _GroupCommit:
-    """One writer at a time, and several acts in one commit, so that the disk is waited for once.
-
-    SQLite has one writer, and forcing a commit to the disk takes longer than everything in it. While one
-    commit is under way the next acts wait; a thread then does them one after the other in a single
-    transaction, each whole or not at all, and all are told that they are done when that is on the disk.
-
-    Parameters
-    ----------
-    begin : gives a connection in a transaction that may write.
-    commit : ends that transaction, with all that was done in it on the disk.
-    errors : what a commit of several acts raises, in the caller's own terms.
-    """
-
-    def __init__(
-        self,
-        begin: Callable[[], Connection],
-        commit: Callable[[Connection], None],
-        *,
-        errors: Callable[[], AbstractContextManager[None]],
-    ) -> None:
-        self._begin, self._commit, self._errors = begin, commit, errors
-        self._writing = threading.Lock()
-        self._of_thread = threading.local()
-        self._queue: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="labels")
-
-    @contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        """A block of one's own, or, inside an act that was submitted, a part of the group's transaction."""
-        connection: Connection | None = getattr(self._of_thread, "connection", None)
-        if connection is not None:
-            with _savepoint(connection):
-                yield connection
-            return
-        with self._writing, self._begin() as connection:
-            yield connection
-            try:
-                self._commit(connection)
-            except SQLAlchemyError:
-                connection.invalidate()  # closed for good, with what it had not committed
-                raise
-
-    def submit(self, act: Callable[[], T]) -> Future[T]:
-        """What ``act`` returns or raises, after the commit; where that fails, all in it are told.
-
-        Who cancels before its turn comes is left out.
-        """
-        future: Future[T] = Future()
-        self._queue.append((act, future))
-        self._thread.submit(self._work)  # finds nothing to do where an earlier call took the act along
-        return future
-
-    def _work(self) -> None:
-        batch = [self._queue.popleft() for _ in range(min(_MOST_ACTS, len(self._queue)))]
-        batch = [(act, future) for act, future in batch if future.set_running_or_notify_cancel()]
-        if not batch:
-            return
-        results: list[Any] = [None] * len(batch)
-        errors = [_Caught() for _ in batch]
-        failure = _Caught()
-        with failure, self._errors(), self.transaction() as self._of_thread.connection:
-            for i, (act, _) in enumerate(batch):
-                with errors[i]:
-                    results[i] = act()
-        self._of_thread.connection = None
-        for (_, future), result, caught in zip(batch, results, errors, strict=True):
-            error = failure.error or caught.error
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
 
 
 class _Caught:
@@ -332,6 +276,19 @@ def _savepoint(connection: Connection) -> Iterator[None]:
         if not done:
             database.execute("ROLLBACK TO block")
         database.execute("RELEASE block")
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+        if isinstance(error, StorageError):
+            raise
+        # The statement may hold what a rater said, and the URL a password: neither is repeated.
+        reason = getattr(error, "orig", None) or getattr(error, "strerror", None)
+        reason = reason or (error if isinstance(error, sqlite3.Error) else type(error).__name__)
+        raise StorageError(f"the labels' database: {reason}") from error
 
 
 def token(text: str) -> str:
@@ -364,3 +321,180 @@ def _begin_sqlite(connection: Connection) -> None:
     # A writer takes its turn at once: one that read first could find the database changed, and fail.
     writing = connection.get_execution_options().get("write")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+class Head(NamedTuple):
+    """What the first bytes of a database say; zeros of an empty file."""
+
+    n_pages: int = 0
+    n_commits: int = 0
+    id: int = 0
+
+
+class LabelFile:
+    """The file of a SQLite database that others may remove, replace or lock while it is open.
+
+    SQLite goes on writing to a file that has lost its name, and says that all is well: what it writes then is
+    gone with the process. So each commit is numbered in the file's head, and acknowledged only when the file that
+    has the name is still the one that is open, with its log, and may be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._log = path, path.with_name(f"{path.name}-wal")
+        self._refuse_orphans()
+        # Keeps the file and its log open, and with them everything that was acknowledged.
+        self._keeper = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        try:
+            _use_log(self._keeper)
+        except (sqlite3.Error, StorageError):
+            self._keeper.close()
+            raise
+        self._names: dict[Path, tuple[int, int]] = {}
+        self._file = -1
+        self._rescued: tuple[str, int] = ("", 0)
+
+    def watch_names(self) -> None:
+        """The first transaction is committed: from now on the names must stay with these files."""
+        self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        self._file = os.open(self._path, os.O_RDONLY)
+        self._names = {path: _identity(path.stat()) for path in (self._path, self._log)}
+        self.n_commits, self._id = _commits_and_id(self._keeper)
+        self._head = _head(os.pread(self._file, _HEAD.size, 0))
+
+    def number(self, connection: Any) -> int:
+        """Give the transaction of ``connection`` the next number, and return it."""
+        if not connection.exec_driver_sql("PRAGMA application_id").scalar():
+            connection.exec_driver_sql(f"PRAGMA application_id = {1 + secrets.randbelow(2**31 - 1)}")
+        number = 1 + int(connection.exec_driver_sql("PRAGMA user_version").scalar())
+        connection.exec_driver_sql(f"PRAGMA user_version = {number}")
+        return number
+
+    def committed(self, number: int) -> None:
+        """The transaction of this number is in the open file; StorageError where that has not its name."""
+        if trouble := self.trouble():
+            raise StorageError(trouble)
+        self.n_commits = number
+
+    def trouble(self) -> str:
+        """Why answers cannot be kept; "" while all is well."""
+        for path, identity in self._names.items():
+            try:
+                stat = path.stat()
+            except OSError as error:
+                return f"{path.name} was removed or cannot be reached ({error.strerror})"
+            if _identity(stat) != identity:
+                return f"{path.name} was replaced by another file"
+            if not (stat.st_mode & 0o222 and os.access(path, os.W_OK)):
+                return f"{path.name} is read-only; allow writing to it and answers are taken again"
+        head = _head(os.pread(self._file, _HEAD.size, 0))
+        if not self._holds(head):
+            return f"{self._path.name} was overwritten with other or older content"
+        self._head = head
+        self._drop_rescued()
+        return ""
+
+    def has_lost_its_name(self) -> bool:
+        """Whether another file, or none, has the name of the database or of its log."""
+        return not all(_has_name(path, identity) for path, identity in self._names.items())
+
+    def is_succeeded(self) -> bool:
+        """Whether the file that has the name now holds every commit of this one, so that it can be opened.
+
+        The log may still be ours beside a copy of the database; then the copy is judged without it.
+        """
+        if not self._path.is_file():
+            return False
+        if _has_name(self._path, self._names[self._path]):
+            busy, *_ = self._keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not busy  # all that only the lost log held is in the database
+        with self._path.open("rb") as file:
+            head = _head(file.read(_HEAD.size))
+        if _has_name(self._log, self._names[self._log]):
+            return self._holds(head)
+        if not head.n_pages:
+            return False
+        with closing(sqlite3.connect(f"{self._path.as_uri()}?mode=rw", uri=True)) as other:
+            number, owner = _commits_and_id(other)
+        return owner == self._id and number >= self.n_commits
+
+    def rescue(self) -> str:
+        """The name of a copy of everything that is still open, made beside the file that went."""
+        name, n_commits = self._rescued
+        if not name or n_commits < self.n_commits:
+            moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+            name = f"{self._path.name}.{_RESCUED}-{moment}-{secrets.token_hex(2)}"
+            target = self._path.with_name(name)
+            with replaced_file(target) as temporary, closing(sqlite3.connect(temporary)) as copy:
+                self._keeper.backup(copy)
+                copy.execute("PRAGMA journal_mode = DELETE")  # one file, with nothing beside it
+            self._rescued = name, self.n_commits
+        return name
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._drop_rescued()
+        self._keeper.close()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _drop_rescued(self) -> None:
+        """The database is back: no other copy of what people said is left lying about."""
+        if name := self._rescued[0]:
+            self._rescued = "", 0
+            self._path.with_name(name).unlink(missing_ok=True)
+
+    def _holds(self, head: Head) -> bool:
+        """Whether a file with this head has at least what the open one had outside of its log."""
+        ours = head.id in (self._id, self._head.id)  # none before the log was first emptied into the file
+        return head.n_pages > 0 and ours and head.n_commits >= self._head.n_commits
+
+    def _refuse_orphans(self) -> None:
+        """A log without its database, or a rescued copy: to begin anew would be to lose them."""
+        orphans = [path.name for path in self._path.parent.glob(f"{self._path.name}.{_RESCUED}-*")]
+        with suppress(OSError):
+            orphans += [self._log.name] if self._log.stat().st_size else []
+        with suppress(OSError):
+            if self._path.stat().st_size:
+                return
+        if orphans:
+            raise StorageError(
+                f"{self._path.name} is missing or empty, and {orphans[0]} is there: put the database back "
+                f"(a rescued copy becomes it by its name), or move {orphans[0]} away to begin without it"
+            )
+
+
+def _use_log(connection: sqlite3.Connection) -> None:
+    """WAL mode, which stays with the file; while another program sets it SQLite fails and does not wait."""
+    until = time.monotonic() + _LOCK_SECONDS
+    while time.monotonic() < until:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+        time.sleep(0.02)
+    raise StorageError("another program does not let go of the labels' database")
+
+
+def _commits_and_id(connection: sqlite3.Connection) -> tuple[int, int]:
+    commits, owner = (
+        int(connection.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("user_version", "application_id")
+    )
+    return commits, owner
+
+
+def _identity(stat: os.stat_result) -> tuple[int, int]:
+    return stat.st_dev, stat.st_ino
+
+
+def _has_name(path: Path, identity: tuple[int, int]) -> bool:
+    with suppress(OSError):
+        return _identity(path.stat()) == identity
+    return False
+
+
+def _head(data: bytes) -> Head:
+    whole = len(data) == _HEAD.size and data.startswith(b"SQLite format 3\0")
+    return Head(*_HEAD.unpack(data)) if whole else Head()

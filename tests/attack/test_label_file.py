@@ -214,7 +214,7 @@ def test_an_older_copy_is_not_taken_for_the_database(raters: Raters, tmp_path: P
 def test_what_is_removed_between_the_commit_and_its_answer_is_not_acknowledged(
     raters: Raters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bias_core.annotation.label_file import LabelFile
+    from bias_core.annotation.label_store import LabelFile
 
     real = LabelFile.committed
 
