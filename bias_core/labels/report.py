@@ -145,10 +145,10 @@ def _share(name: str, count: int, n: int, ends: str = "") -> dict[str, float]:
 def _raters_table(progress: TaskProgress, answers: pd.DataFrame) -> StudyTable:
     against = _against_others(answers)
     n_all, n_equal = len(against), int(against["equal"].sum())
+    names = [one.rater for one in progress.raters]
+    counts = against.groupby("rater")["equal"].agg(["size", "sum"]).reindex(names, fill_value=0).astype(int)
     rows = []
-    for one in progress.raters:
-        mine = against.loc[against["rater"] == one.rater, "equal"]
-        n, equal = len(mine), int(mine.sum())
+    for one, n, equal in zip(progress.raters, *(counts[name].tolist() for name in counts), strict=True):
         share, checks = _share("agrees", equal, n), _share("right", one.n_gold_right, one.n_gold)
         others = (n_equal - equal) / (n_all - n) if n_all > n else float("nan")
         row: dict[str, Any] = {"rater": one.rater, "answered": one.n_answered, "skipped": one.n_skipped}

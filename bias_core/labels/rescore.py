@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from bias_core.annotation.label_export import answers_frame
+from bias_core.annotation.collected import answers_frame
 from bias_core.annotation.tasks import PICTURE, answer_key
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
-from bias_core.annotation.collected import labelled_items, task_progress
-from bias_core.annotation.label_export import export_labels
+from bias_core.annotation.collected import export_labels, labelled_items, task_progress
 from bias_core.annotation.task_owner import change_task, create_task, delete_task, exclude_rater, owned_task, set_status
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.exchange.export import csv_bytes

@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from bias_core.annotation.collected import labelled_items
-from bias_core.annotation.label_export import COLUMNS, answers_frame, export_labels
+from bias_core.annotation.collected import COLUMNS, answers_frame, export_labels, labelled_items
 from bias_core.annotation.rating import delete_my_answers, give_answer, join, next_item
 from bias_core.annotation.task_owner import CreatedTask, OwnerKey, create_task, set_status
 from bias_core.annotation.tasks import pst_task

@@ -8,8 +8,7 @@ import pytest
 from sqlalchemy import func, select
 
 from bias_core.annotation import schema, task_owner
-from bias_core.annotation.collected import given_answers, labelled_items, task_progress
-from bias_core.annotation.label_export import answers_frame, export_labels
+from bias_core.annotation.collected import answers_frame, export_labels, given_answers, labelled_items, task_progress
 from bias_core.annotation.rating import delete_my_answers, give_answer, join, next_item, picture_of, skip, undo
 from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, owned_task, picture_path, set_status
 from bias_core.errors import InvalidInput, NotAllowed
