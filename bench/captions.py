@@ -7,7 +7,7 @@ import torch
 from transformers import BlipForConditionalGeneration, BlipProcessor
 
 from bias_core.adapters.calibration_renderer import CalibrationRenderer
-from bias_core.adapters.readers.blip import BlipCaptioner
+from bias_core.adapters.readers.generators import BlipCaptioner
 from bias_core.metrics.objects import extract_objects
 from bias_core.settings import ASSETS
 from bias_core.studies.kit.paper_data import object_prompts

@@ -8,11 +8,10 @@ from pathlib import Path
 import torch
 
 from bias_core.engine.local import LocalEngine
-from bias_core.services import Services
+from bias_core.services import Services, draw_with_ray
 from bias_core.settings import Settings
 from bias_core.store.images import ImageStore
 from bias_core.types import ImageRow
-from bias_core.workers import draw_with_ray
 
 MODEL = "calibration-diffusion"
 N, REPEATS = 64, 3

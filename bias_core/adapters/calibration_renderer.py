@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 from bias_core.errors import InvalidInput
 from bias_core.store.images import RECORD_KEY
 from bias_core.types import GeneratedImage, ImageRow
+from bias_core.world import captions
+from bias_core.world.grammar import parse
+from bias_core.world.planted import sample_scene
+from bias_core.world.render import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,11 +21,10 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from bias_core.protocols import StepCallback
-    from bias_core.types import PlantedLine
-    from bias_core.world.grammar import Request
     from bias_core.world.scene import Scene
 
 MODEL = "calibration-renderer"
+_parse_once = lru_cache(maxsize=1024)(parse)
 
 
 class CalibrationRenderer:
@@ -36,8 +39,6 @@ class CalibrationRenderer:
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order; ``on_step`` is called once after each."""
-        from bias_core.world.render import render
-
         for done, row in enumerate(rows, start=1):
             scene = scene_of(row)
             image = render(scene, row.width)
@@ -50,16 +51,7 @@ class CalibrationRenderer:
 
 def scene_of(row: ImageRow) -> Scene:
     """What the renderer draws for a row; the same scene every time."""
-    from bias_core.world.planted import sample_scene
-
-    return sample_scene(_request(row.prompt), row.condition, Random(f"{row.seed} {row.prompt}"))
-
-
-@lru_cache(maxsize=1024)
-def _request(prompt: str) -> Request:
-    from bias_core.world.grammar import parse
-
-    return parse(prompt)
+    return sample_scene(_parse_once(row.prompt), row.condition, Random(f"{row.seed} {row.prompt}"))
 
 
 class RecordCaptioner:
@@ -77,16 +69,8 @@ class RecordCaptioner:
         self.name = f"record of {MODEL}@{revision}"
 
     def caption(self, images: Sequence[Image.Image]) -> list[str]:
-        """Everything that is drawn, in one sentence per picture.
-
-        Raises
-        ------
-        InvalidInput
-            A picture does not carry the record of this renderer.
-        """
-        from bias_core.world.captions import caption
-
-        return [caption(scene_of(self._row(image))) for image in images]
+        """Everything that is drawn, in one sentence per picture; InvalidInput for one without our record."""
+        return [captions.caption(scene_of(self._row(image))) for image in images]
 
     def _row(self, image: Image.Image) -> ImageRow:
         if RECORD_KEY not in image.info:
@@ -100,29 +84,17 @@ class RecordCaptioner:
         return row
 
 
-def planted_lines() -> tuple[PlantedLine, ...]:
-    """Every planted rate of the world, in every condition."""
-    from bias_core.world import truth
-
-    return tuple(truth.planted_lines())
-
-
 def shown_share(sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
     """Share of pictures whose recorded truth is as ``sentence`` says.
 
     None where the sentence or a picture is not about exactly one person, or names more than visible
     attributes (an occupation, a thing): the record does not decide those.
     """
-    from bias_core.world.grammar import parse
-
     request = parse(sentence)
     alone = len(request.people) == 1 and all(truth.get("n_people") == 1 for truth in truths)
     if not truths or not alone or request.people[0].parts or request.unknown_words:
         return None
-    allowed = dict(request.people[0].allowed)
-    if request.light is not None:
-        allowed["light"] = request.light
+    allowed = dict(request.people[0].allowed) | ({"light": request.light} if request.light is not None else {})
     if not allowed:
         return None
-    n_shown = sum(all(truth[name] in values for name, values in allowed.items()) for truth in truths)
-    return n_shown / len(truths)
+    return sum(all(truth[name] in values for name, values in allowed.items()) for truth in truths) / len(truths)

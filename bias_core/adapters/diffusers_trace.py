@@ -7,18 +7,17 @@ the denoiser keep all of the batch on the trajectory of the prompt, and read wha
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bias_core.adapters.family_facts import denoiser_of
 from bias_core.adapters.pipeline_call import after_each_step
-from bias_core.errors import Cancelled, InvalidInput
+from bias_core.errors import InvalidInput
 from bias_core.metrics.propagation import predicted_sample
 from bias_core.types import Step
+from bias_core.waiting import one_at_a_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from bias_core.adapters.family_facts import PipelineFacts
     from bias_core.protocols import StepCallback
     from bias_core.types import VelocitySpace
-
-Item = TypeVar("Item")
 
 _PACKED = {"FluxPipeline"}
 _SHIFTED = {"StableDiffusion3Pipeline", "FluxPipeline"}  # the others ignore the VAE's shift
@@ -41,7 +38,6 @@ _TRACEABLE = _SHIFTED | {
     "StableDiffusionPipeline",
     "StableDiffusionXLPipeline",
 }
-_END = object()
 
 
 def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
@@ -238,34 +234,3 @@ def _pick(value: Any, rows: list[int], n_rows: int) -> Any:
     if isinstance(value, dict):
         return {key: _pick(entry, rows, n_rows) for key, entry in value.items()}
     return value[rows] if getattr(value, "shape", ())[:1] == (n_rows,) else value
-
-
-def one_at_a_time(work: Callable[[Callable[[Item], None]], None]) -> Iterator[Item]:
-    """Yield what ``work`` hands to its argument; it runs in a thread and waits while the reader is busy.
-
-    Errors of ``work`` are raised here. When the reader leaves early, ``work`` gets :class:`Cancelled` from
-    the call that it waits in, and has ended before the reader goes on.
-
-    Examples
-    --------
-    >>> list(one_at_a_time(lambda hand: [hand(i) for i in range(3)] and None))
-    [0, 1, 2]
-    """
-    handed: SimpleQueue[Any] = SimpleQueue()
-    requests: SimpleQueue[bool] = SimpleQueue()
-
-    def hand(item: Item) -> None:
-        handed.put(item)
-        if not requests.get():
-            raise Cancelled("the reader left")
-
-    with ThreadPoolExecutor(1) as thread:
-        future = thread.submit(work, hand)
-        future.add_done_callback(lambda _: handed.put(_END))
-        try:
-            while (item := handed.get()) is not _END:
-                yield item
-                requests.put(True)
-        finally:
-            requests.put(False)
-        future.result()

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import ModelUnavailable
-from bias_core.models.paths import read_json
+from bias_core.models.catalogue import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

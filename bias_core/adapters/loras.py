@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.devices import loading
-from bias_core.adapters.weights import check_finite, some_of
+from bias_core.adapters.weights import check_finite, loading, some_of
 from bias_core.errors import ModelUnavailable
-from bias_core.models.paths import read_json
+from bias_core.models.catalogue import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

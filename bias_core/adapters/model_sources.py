@@ -6,10 +6,11 @@ import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from bias_core.adapters.devices import loading, pick_device
+from bias_core.adapters.loras import hub_folder
 from bias_core.adapters.pipeline_loader import DEEPFLOYD_UPSCALER, KANDINSKY_PRIOR
+from bias_core.adapters.weights import loading, pick_device
 from bias_core.errors import ModelUnavailable
 from bias_core.models.catalogue import is_hub_id, split_revision
 from bias_core.models.hub import download_gb, is_cached
@@ -19,12 +20,11 @@ from bias_core.waiting import HUB_SECONDS, WEIGHTS_SECONDS, BuiltOnce
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bias_core.models.catalogue import EncoderInfo, ToolInfo
+    from bias_core.models.catalogue import ToolInfo
     from bias_core.settings import Settings
     from bias_core.store.file_hashes import FileHashes
     from bias_core.types import ModelInfo
 
-T = TypeVar("T")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _COMPANIONS = {"kandinsky": ("prior", KANDINSKY_PRIOR), "deepfloyd": ("upscaler", DEEPFLOYD_UPSCALER)}
 _PARTS = ("prior", "upscaler", "lora")
@@ -75,12 +75,9 @@ class ModelSources:
         return self._answers.get("pinned", info.id, ask, limit=HUB_SECONDS)
 
     def check_size(self, name: str, path: str, listed_gb: float, revision: str = "") -> None:
-        """Refuse, on a public server, what the hub says is too large; of listed models the size is known.
+        """Refuse, on a public server, what is larger than ``BIAS_ALLOWED_GB``, or the hub does not say how large.
 
-        Raises
-        ------
-        ModelUnavailable
-            It is larger than ``BIAS_ALLOWED_GB``, or the hub does not say how large.
+        Of listed models the size is known.
         """
         most = self._settings.allowed_gb
         asks = self._settings.public and not self._settings.offline  # offline, nothing is fetched
@@ -101,10 +98,7 @@ class ModelSources:
     def version(self, info: ModelInfo) -> str:
         """Which weights the entry stands for now: commits of a hub, or fingerprints of the files.
 
-        Raises
-        ------
-        ModelUnavailable
-            Neither a hub nor this machine has them, or a file cannot be read.
+        ModelUnavailable is raised where neither a hub nor this machine has them, or a file cannot be read.
         """
         if info.family == "renderer":
             from bias_core import world as calibration
@@ -112,19 +106,24 @@ class ModelSources:
             code = self._hashes.fingerprint(Path(calibration.__file__).parent, ["*.py"])
             world = self._hashes.fingerprint(ASSETS, ["calibration/*.yaml", "studies/*.csv"])
             return code[:6] + world[:6]
-        loras = self.loras(info)
+        entry, loras = self.pinned(info), self.loras(info)
+        local = _local_sources(entry)
+        versions = [self._hashes.fingerprint(local["path"]) if "path" in local else entry.revision]
+        for key in _PARTS:
+            if key in local:
+                versions.append(self._hashes.fingerprint(local[key]))
+            elif source := str(entry.options.get(key, "")):
+                versions.append(split_revision(source)[1])
         conditions = f"-{self._hashes.fingerprint(loras)[:6]}" if loras and loras.is_dir() else ""
-        return identity(self.pinned(info), self._hashes.fingerprint) + conditions
+        return "+".join(versions) + conditions
 
     def fetch(self, info: ModelInfo, version: str, device: str) -> None:
         """Download the model's files, for whoever holds no lock: who draws meanwhile goes on."""
         if info.embedded or info.family == "renderer" or self._settings.offline:
             return
-        from bias_core.adapters.zero_gpu import fetch_pipeline
-
         variant = None if pick_device(device) == "cpu" else info.options.get("variant")
-        pinned_info = self.pinned(info)
-        fetch = partial(fetch_pipeline, replace(pinned_info, options={**pinned_info.options, "variant": variant}))
+        entry = self.pinned(info)
+        fetch = partial(fetch_pipeline, replace(entry, options={**entry.options, "variant": variant}))
         self._answers.get("files", info.id, fetch, version=version, limit=WEIGHTS_SECONDS)
 
     def files(self, info: ModelInfo) -> tuple[Path, ...]:
@@ -132,26 +131,20 @@ class ModelSources:
         if info.family == "renderer":
             return ()
         options = {**info.options, "path": self.find(str(info.options["path"]))}
-        return tuple(local_sources(replace(info, options=options)).values())
+        return tuple(_local_sources(replace(info, options=options)).values())
 
-    def reader_files(self, info: EncoderInfo | ToolInfo) -> tuple[Path, ...]:
+    def reader_files(self, info: ToolInfo) -> tuple[Path, ...]:
         """The folder or file of a reader; none of one of a hub, a package or a server."""
         source = Path(self.find(info.local or info.path))
         return (source,) if info.path and source.exists() else ()
 
-    def reader_version(self, info: EncoderInfo | ToolInfo) -> str:
+    def reader_version(self, info: ToolInfo) -> str:
         """Fingerprint of a reader's folder or file now; "" for one of a hub, a package or a server."""
         return "".join(self._hashes.fingerprint(source) for source in self.reader_files(info))
 
 
 def check_version(name: str, version: str, now: Callable[[], str]) -> None:
-    """Refuse weights that are not those that pictures or numbers are about to be kept under.
-
-    Raises
-    ------
-    ModelUnavailable
-        ``now()`` is not ``version``.
-    """
+    """Refuse weights that are not those that pictures or numbers are about to be kept under."""
     if now() != version:
         raise ModelUnavailable(
             f"the files of {name} have changed since this began; start again, and the new ones are used"
@@ -159,20 +152,10 @@ def check_version(name: str, version: str, now: Callable[[], str]) -> None:
 
 
 def snapshot(repo: str, revision: str = "", *, name: str, offline: bool = False) -> Path:
-    """Folder of the repository's small files as of ``revision``; its name is the commit.
+    """Folder of the repository's small files as of a commit, tag or branch; its name is the commit.
 
     The hub is asked which commit a branch is at now; without a network it is the one that was used last.
-
-    Parameters
-    ----------
-    revision : commit, tag or branch; "" for the main branch.
-    name : of the model, for messages.
-    offline : do not ask the hub.
-
-    Raises
-    ------
-    ModelUnavailable
-        No such repository or revision, no access to it, or neither a network nor a copy.
+    ModelUnavailable: no such repository or revision, no access to it, or neither a network nor a copy.
     """
     from huggingface_hub import snapshot_download
 
@@ -184,45 +167,44 @@ def snapshot(repo: str, revision: str = "", *, name: str, offline: bool = False)
 def pinned(info: ModelInfo, *, offline: bool = False) -> ModelInfo:
     """The entry with the commit of everything that it takes from a hub: one run is one set of weights.
 
-    A pipeline of two has both: ``options`` names the second with "@commit" then, like a LoRA on top.
-
-    Raises
-    ------
-    ModelUnavailable
-        As :func:`snapshot`; a commit that the entry names itself is taken as it is.
+    A pipeline of two has both: ``options`` names the second with "@commit" then, like a LoRA on top. A commit
+    that the entry names itself is taken as it is.
     """
+
+    def commit(repo: str, revision: str, name: str) -> str:
+        return revision if _COMMIT.fullmatch(revision) else snapshot(repo, revision, name=name, offline=offline).name
+
     options, revision = dict(info.options), info.revision
     companion, repo = _COMPANIONS.get(info.family, ("", ""))
     if is_hub_id(str(options["path"])):
-        revision = _commit(str(options["path"]), revision, info.id, offline)
+        revision = commit(str(options["path"]), revision, info.id)
         if companion:
             options.setdefault(companion, repo)
     for key in (companion, "lora"):
         name, part_revision = split_revision(str(options.get(key, "")))
         if is_hub_id(name):
-            options[key] = f"{name}@{_commit(name, part_revision, f'{info.id}: {key}', offline)}"
+            options[key] = f"{name}@{commit(name, part_revision, f'{info.id}: {key}')}"
     return replace(info, revision=revision, options=options)
 
 
-def identity(info: ModelInfo, fingerprint: Callable[[Path], str]) -> str:
-    """What the weights of a pinned entry are: commits, and fingerprints of what lies in folders and files."""
-    local = local_sources(info)
-    versions = [fingerprint(local["path"]) if "path" in local else info.revision]
-    for key in _PARTS:
-        if key in local:
-            versions.append(fingerprint(local[key]))
-        elif source := str(info.options.get(key, "")):
-            versions.append(split_revision(source)[1])
-    return "+".join(versions)
-
-
-def local_sources(info: ModelInfo) -> dict[str, Path]:
+def _local_sources(info: ModelInfo) -> dict[str, Path]:
     """The folders and files of a pinned entry that are no hub's, by its options' names."""
     sources = {key: Path(str(info.options.get(key, ""))).expanduser() for key in ("path", *_PARTS)}
     return {key: path for key, path in sources.items() if info.options.get(key) and path.exists()}
 
 
-def _commit(repo: str, revision: str, name: str, offline: bool) -> str:
-    if _COMMIT.fullmatch(revision):
-        return revision
-    return snapshot(repo, revision, name=name, offline=offline).name
+def fetch_pipeline(info: ModelInfo) -> None:
+    """Download what a pinned entry takes from a hub, and load nothing of it; ModelUnavailable where that fails."""
+    from diffusers import DiffusionPipeline
+
+    for key in ("path", *_PARTS):
+        repo, revision = split_revision(str(info.options.get(key, "")))
+        if not is_hub_id(repo):
+            continue
+        revision = info.revision if key == "path" else revision
+        with loading(info.id, repo):
+            if key == "lora":
+                hub_folder(repo, revision)
+            else:
+                how = {"revision": revision or None, "variant": info.options.get("variant")}
+                DiffusionPipeline.download(repo, **how, use_safetensors=True)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from bias_core.adapters.devices import TROUBLES
 from bias_core.adapters.family_facts import accepted, facts_of, guidance_of
+from bias_core.adapters.weights import TROUBLES
 from bias_core.errors import BiasCoreError, InvalidInput, ModelUnavailable
 
 if TYPE_CHECKING:

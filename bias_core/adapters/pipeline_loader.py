@@ -7,13 +7,11 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bias_core.adapters.devices import hide_progress_bars, pick_device
 from bias_core.adapters.family_facts import INDEX, PipelineFacts, accepted, check_parts, read_index
-from bias_core.adapters.weights import check_json, drop_longest_unused, load_whole, variant_of
+from bias_core.adapters.weights import check_json, drop_longest_unused, load_whole, pick_device
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
-from bias_core.models.catalogue import split_revision
+from bias_core.models.catalogue import read_json, split_revision
 from bias_core.models.machine import free_memory
-from bias_core.models.paths import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,7 +70,6 @@ def load_pipeline(
     import torch
     from diffusers.utils import logging as diffusers_logging
 
-    hide_progress_bars()
     diffusers_logging.disable_progress_bar()
     place, folder = pick_device(device), Path(source)
     check_memory(info, folder)
@@ -371,8 +368,8 @@ def load_components(source: str, name: str, **how: Any) -> Any:
             kind,
             str(folder / part),
             name=f"{name}: {part}",
-            variant=variant_of(folder / part, _stem(kind), variant),
-            use_safetensors=True,
+            stem=_stem(kind),
+            variant=variant,
             local_files_only=True,
             **({"dtype": dtype} if dtype is not None else {}),
         )

@@ -1,32 +1,44 @@
-"""Weights: whole or not at all, loaded on first use, and let go of when others need the room."""
+"""Weights: where they run, whole or not at all, loaded on first use, and let go of when others need the room."""
 
 from __future__ import annotations
 
 import gc
+import logging
 import re
+import struct
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from bias_core.adapters.devices import fetched_source, loading, offline_source
-from bias_core.errors import ModelUnavailable, NotEnoughMemory
-from bias_core.models.paths import read_json
+from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable, NotEnoughMemory
+from bias_core.models.catalogue import is_hub_id, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 T = TypeVar("T")
+X = TypeVar("X")
+R = TypeVar("R")
+
+TROUBLES = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, NameError),
+    *(OSError, RuntimeError, TypeError, UnpicklingError, ValueError, struct.error),
+)
+"""What code of others raises where a model's files, or what is asked of it, are not what it expects."""
 
 _last_used: WeakKeyDictionary[Weights[Any], int] = WeakKeyDictionary()
 _clock = count()
+_OF_READERS = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
 _SHOWN = 3  # keys named in a message
 _INDEX = ".safetensors.index"
 _TOKENIZER = "tokenizer.json"
-_VOCABULARIES = (_TOKENIZER, "vocab.txt", "vocab.json", "*.model")
 _JSON = (
     *("model_index.json", "config.json", "generation_config.json", "scheduler_config.json", "vocab.json"),
     *("preprocessor_config.json", "processor_config.json", "tokenizer_config.json"),
@@ -41,6 +53,105 @@ _REST_OF = {
     "t5": re.compile(r"^(decoder|lm_head)\."),
     "umt5": re.compile(r"^(decoder|lm_head)\."),
 }
+_UNREACHED = (
+    "its files are not on this machine, and the hub was not reached; check the network and BIAS_OFFLINE, or "
+    "choose a model that is here"
+)
+# By the name of the error, the more particular ones first.
+_REFUSALS = {
+    "GatedRepoError": "its makers ask for consent; accept their terms on the model's page and give your own token "
+    "(HF_TOKEN, or `hf auth login`), or choose another model",
+    "RepositoryNotFoundError": "the hub has no model of this name, or hides it from you; check the spelling, and "
+    "for a private model give your own token (HF_TOKEN, or `hf auth login`)",
+    "RevisionNotFoundError": "the hub has the model, but not this revision of it; check the revision",
+    "RemoteEntryNotFoundError": "it lacks a file that a model of this kind has, so it is not in the layout of "
+    "diffusers or transformers; choose a repository that is. Models that are only published as modular pipelines "
+    "(modular_model_index.json: FLUX.3, Anima) cannot be drawn with here",
+    "LocalEntryNotFoundError": _UNREACHED,
+    "OfflineModeIsEnabled": _UNREACHED,
+    "SafetensorError": "a .safetensors file is cut off or damaged; delete it and download it again, and see "
+    "whether the disk is full",
+}
+_PICKLE = (
+    "it has no weights in safetensors, and a pickle, which may run any program when it is read, is never "
+    "opened here; ask its makers for safetensors, convert it yourself, or choose another model"
+)
+
+
+def pick_device(device: str) -> str:
+    """The device to use: for "auto", CUDA where there is one; ModelUnavailable for one that is not there."""
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not present[device]:
+        raise ModelUnavailable(f"BIAS_DEVICE is {device}, which this machine does not have; use auto or cpu")
+    return device
+
+
+def cpu_threads(n: int = 0) -> int:
+    """Threads that this process computes with; from now on ``n``, where that is given."""
+    import torch
+
+    if n:
+        torch.set_num_threads(n)
+    return int(torch.get_num_threads())
+
+
+@contextmanager
+def loading(name: str, source: str) -> Iterator[None]:
+    """Word every failure of reading weights as ModelUnavailable, with what to do; libraries print nothing."""
+    with ExitStack() as around:
+        around.push(partial(_raise_in_words, name, source))
+        for log in map(logging.getLogger, ("diffusers", "transformers")):
+            around.callback(log.setLevel, log.level)
+            log.setLevel(logging.CRITICAL)
+        yield
+
+
+def _raise_in_words(name: str, source: str, kind: object, error: BaseException | None, _trace: object) -> None:
+    """The tokenizers' library, written in Rust, has no class for its errors but Python's most general one."""
+    from huggingface_hub.errors import HTTPError, StrictDataclassError
+    from safetensors import SafetensorError
+
+    foreseen = isinstance(error, (*TROUBLES, HTTPError, SafetensorError, StrictDataclassError)) or kind is Exception
+    if error is None or isinstance(error, BiasCoreError) or not foreseen:
+        return
+    if isinstance(error, ImportError):
+        raise ModelUnavailable(f"{name} needs a library that is not installed: {error}") from error
+    why = _why(source, error)
+    raise (HubNotReached if why.endswith(_UNREACHED) else ModelUnavailable)(f"{name} cannot be loaded{why}") from error
+
+
+def _why(source: str, error: BaseException) -> str:
+    """Where from, what went wrong and what to do; shipped folders are named from ``assets`` on."""
+    folder = Path(source)
+    shipped = folder.is_absolute() and folder.parent.name == "calibration"
+    place = "/".join(folder.parts[-3:]) if shipped else source
+    if folder.is_absolute() and not folder.exists():
+        remedy = "`make calibrate` trains it" if shipped else "check the path"
+        return f": there is no {place}; {remedy}, or choose another model"
+    if refusal := _refusal(error):
+        return f" from {place}: {refusal}"
+    text = f"it lacks {error}" if isinstance(error, KeyError) else str(error).strip() or type(error).__name__
+    text = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", " ".join(text.split()))
+    text = text[:300].replace(source, place)
+    remedy = "weights missing, corrupt, gated, or no network; check the files or choose another model"
+    return f" from {place}: {text} ({remedy})"
+
+
+def _refusal(error: BaseException | None) -> str:
+    """What a hub refused, in plain words, by the error or what caused it; "" for other troubles."""
+    kinds, messages = set[str](), ""
+    while error is not None:
+        kinds |= {kind.__name__ for kind in type(error).__mro__}
+        messages += f"{error} "
+        error = error.__cause__ or error.__context__
+    if refusals := [words for kind, words in _REFUSALS.items() if kind in kinds]:
+        return refusals[0]
+    no_weights = any(words in messages for words in ("no file named", "pickle", "find the necessary"))
+    return _PICKLE if "safetensors" in messages and no_weights else ""
 
 
 class Weights(Generic[T]):
@@ -48,8 +159,7 @@ class Weights(Generic[T]):
 
     Parameters
     ----------
-    name : of the model, for messages.
-    source : where its files are, for messages.
+    name, source : of the model, and where its files are, for messages.
     load : reads them.
     unchanged : called when they were read; raises where the files are no longer those that ``name`` means.
     """
@@ -57,8 +167,7 @@ class Weights(Generic[T]):
     def __init__(
         self, name: str, source: str, load: Callable[[], T], unchanged: Callable[[], None] = lambda: None
     ) -> None:
-        self.name = name
-        self.source = source
+        self.name, self.source = name, source
         self._load, self._unchanged = load, unchanged
         self.value: T | None = None
         self._running = threading.RLock()
@@ -98,49 +207,15 @@ class Weights(Generic[T]):
 
     def _load_with_room(self) -> T:
         import torch
+        from transformers.utils import logging as transformers_logging
 
+        transformers_logging.disable_progress_bar()  # it would run through our own
         try:
             return self._load()
         except (NotEnoughMemory, torch.OutOfMemoryError):
             if not drop_longest_unused():
                 raise
         return self._load_with_room()  # ends when nothing else is loaded
-
-
-class HoldsWeights(Generic[T]):
-    """An adapter with weights, ``_parts``, that load with its first input."""
-
-    _parts: Weights[T]
-
-    @property
-    def loaded(self) -> bool:
-        """Whether the weights are in memory."""
-        return self._parts.value is not None
-
-    def load(self) -> None:
-        """Read the weights now; ModelUnavailable where that fails."""
-        self._parts()
-
-    def unload(self) -> None:
-        """Forget the weights; the next input loads them again."""
-        self._parts.drop()
-
-
-class HubWeights(HoldsWeights[T]):
-    """The same of a repository of a hub, or a folder, ``source``."""
-
-    name: str
-    source: str
-    _offline: bool
-    _local = ""
-
-    def fetch(self) -> None:
-        """Download what is missing on this machine; nothing is loaded."""
-        self._local = fetched_source(self.name, self.source, offline=self._offline)
-
-    def _here(self) -> str:
-        """Where to load them from."""
-        return self._local or offline_source(self.name, self.source, offline=self._offline)
 
 
 def drop_longest_unused() -> bool:
@@ -156,13 +231,128 @@ def drop_longest_unused() -> bool:
     return True
 
 
-def load_whole(kind: Any, source: str, *, name: str, **how: Any) -> Any:
+class Batches:
+    """Inputs in batches of at most ``size``, which halves for good when the device's memory runs out."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name, self.size = name, size
+
+    def run(self, inputs: Sequence[X], work: Callable[[Sequence[X]], R]) -> Iterator[R]:
+        """What ``work`` makes of each batch, in order; ModelUnavailable where memory does not hold one input."""
+        import torch
+
+        start = 0
+        while start < len(inputs):
+            batch = inputs[start : start + self.size]
+            try:
+                done = work(batch)
+            except torch.OutOfMemoryError as error:
+                if len(batch) == 1:
+                    raise ModelUnavailable(
+                        f"{self.name} ran out of memory at a single input; use a smaller model, close what "
+                        "else uses the GPU, or set BIAS_DEVICE=cpu"
+                    ) from error
+                self.size = len(batch) // 2
+            else:
+                start += len(batch)
+                yield done
+                continue
+            torch.cuda.empty_cache()  # after the except block, which holds on to the failed batch
+
+
+class Reader(ABC, Generic[T]):
+    """Reads pictures or texts; its weights load with the first input.
+
+    Parameters
+    ----------
+    name : identity for caches, messages and reports.
+    source : hub id, or a folder in Hugging Face layout.
+    batch_size : inputs at once, at most; halved when memory runs out.
+    """
+
+    _local = ""
+
+    def __init__(
+        self,
+        name: str,
+        source: str,
+        *,
+        device: str = "auto",
+        offline: bool = False,
+        unchanged: Callable[[], None] = lambda: None,
+        batch_size: int = 32,
+    ) -> None:
+        self.name, self.source = name, source
+        self._wanted_device, self._offline = device, offline
+        self._batches = Batches(name, batch_size)
+        self._parts: Weights[T] = Weights(name, source, self._load, unchanged)
+
+    @abstractmethod
+    def _load(self) -> T:
+        """The model and what else works with it."""
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the weights are in memory."""
+        return self._parts.value is not None
+
+    @property
+    def batch_size(self) -> int:
+        """Inputs at once, at most; it halves when memory runs out."""
+        return self._batches.size
+
+    def load(self) -> None:
+        """Read the weights now; ModelUnavailable where that fails."""
+        self._parts()
+
+    def unload(self) -> None:
+        """Forget the weights; the next input loads them again."""
+        self._parts.drop()
+
+    def fetch(self) -> None:
+        """Download what is missing on this machine; nothing is loaded."""
+        if self._offline or Path(self.source).is_dir() or not is_hub_id(self.source):
+            return
+        from huggingface_hub import snapshot_download
+
+        with loading(self.name, self.source):
+            folder = snapshot_download(self.source, allow_patterns=_OF_READERS, ignore_patterns=["*/*"])
+        if any(Path(folder).glob("*.safetensors")):  # of others, their loading says what is missing
+            self._local = folder
+
+    def _files(self) -> tuple[str, dict[str, Any]]:
+        """Where to load from, with an argument of ``from_pretrained``.
+
+        transformers asks the hub for adapters even where it is told to read local files only; of a folder it
+        asks nothing. So offline it is the folder of an earlier download.
+        """
+        source = self._local or self.source
+        if self._offline and not Path(source).is_absolute() and not Path(source).is_dir():
+            from huggingface_hub import snapshot_download
+            from huggingface_hub.errors import LocalEntryNotFoundError
+
+            try:
+                source = snapshot_download(source, local_files_only=True)
+            except LocalEntryNotFoundError as error:
+                raise not_here(self.name) from error
+        return source, {"local_files_only": Path(source).is_dir()}
+
+
+def not_here(name: str) -> ModelUnavailable:
+    """The error for weights that may not be downloaded."""
+    return ModelUnavailable(f"{name} is not on this machine and BIAS_OFFLINE is set")
+
+
+def load_whole(
+    kind: Any, source: str, *, name: str, stem: str = "model", variant: str | None = None, **how: Any
+) -> Any:
     """``kind.from_pretrained(source, **how)``, every weight of which came from the files and is a number.
 
     Parameters
     ----------
     kind : a class of transformers or diffusers.
     name : of the model or component, for messages.
+    stem, variant : of its safetensors: "model" or "diffusion_pytorch_model", and None or "fp16".
 
     Raises
     ------
@@ -178,19 +368,21 @@ def load_whole(kind: Any, source: str, *, name: str, **how: Any) -> Any:
     """
     folder = Path(source) / str(how.get("subfolder") or "")
     check_json(folder)
-    check_shards(folder, name)
-    check_types(folder, name)
+    _check_files(folder, name)
+    if "gguf_file" not in how:
+        how |= {"use_safetensors": True, "variant": _variant_of(folder, stem, variant)}
     model, info = kind.from_pretrained(source, output_loading_info=True, ignore_mismatched_sizes=True, **how)
     rest = _REST_OF.get(str(getattr(model.config, "model_type", "")))
-    left_over = [key for key in info["unexpected_keys"] if not (_COMPUTED.search(key) or (rest and rest.search(key)))]
-    sizes = [f"{key} is {list(has)}, not {list(wants)}" for key, has, wants in info["mismatched_keys"]]
-    missing = [key for key in info["missing_keys"] if not _COMPUTED.search(key)]
-    wrong = (
-        ("lacks {} of its weights", missing),
-        ("has {} that this kind of model does not take", left_over),
-        ("has {} of another shape", sizes),
-    )
-    faults = [words.format(len(keys)) + f" ({some_of(keys)})" for words, keys in wrong if keys]
+    wrong = {
+        "lacks {} of its weights": [key for key in info["missing_keys"] if not _COMPUTED.search(key)],
+        "has {} that this kind of model does not take": [
+            key for key in info["unexpected_keys"] if not (_COMPUTED.search(key) or (rest and rest.search(key)))
+        ],
+        "has {} of another shape": [
+            f"{key} is {list(has)}, not {list(wants)}" for key, has, wants in info["mismatched_keys"]
+        ],
+    }
+    faults = [words.format(len(keys)) + f" ({some_of(keys)})" for words, keys in wrong.items() if keys]
     if faults:
         raise ModelUnavailable(
             f"{name} {' and '.join(faults)}: its weights and its config.json are not of one model; "
@@ -201,13 +393,7 @@ def load_whole(kind: Any, source: str, *, name: str, **how: Any) -> Any:
 
 
 def check_finite(model: Any, name: str) -> None:
-    """Refuse NaN and infinity in the weights: what comes of them can look like an answer.
-
-    Raises
-    ------
-    ModelUnavailable
-        Some weight is not a number.
-    """
+    """Refuse NaN and infinity in the weights: what comes of them can look like an answer."""
     import torch
 
     with torch.no_grad():
@@ -221,41 +407,8 @@ def check_finite(model: Any, name: str) -> None:
                     )
 
 
-def check_types(folder: Path, name: str) -> None:
-    """Refuse weights of whole numbers, which loaders would round to; those of quantised models are such.
-
-    Raises
-    ------
-    ModelUnavailable
-        A weight or bias is of an integer type, and the configuration says nothing of quantisation.
-    """
-    from safetensors import safe_open
-
-    files = [path for path in folder.glob("*.safetensors") if path.is_file()] if folder.is_dir() else []
-    if not files or "quantization_config" in read_json(folder / "config.json"):
-        return
-    for path in files:
-        with safe_open(path, framework="pt") as file:
-            whole = [
-                key
-                for key in file.keys()  # noqa: SIM118  (no mapping)
-                if key.endswith((".weight", ".bias")) and file.get_slice(key).get_dtype() in _WHOLE_NUMBERS
-            ]
-        if whole:
-            raise ModelUnavailable(
-                f"{name} has {len(whole)} weights of whole numbers in {path.name} ({some_of(whole)}), and "
-                "its config.json has no quantization_config; download it again, or choose another model"
-            )
-
-
 def check_json(folder: Path) -> None:
-    """Refuse a folder whose configuration or tokenizer cannot be read as such.
-
-    Raises
-    ------
-    ValueError
-        A file is not JSON, or the tokenizer has no vocabulary.
-    """
+    """Refuse, by ValueError, a folder whose configuration is no JSON or whose tokenizer has no vocabulary."""
     for file in _JSON:
         if (folder / file).is_file():
             read_json(folder / file)
@@ -265,30 +418,14 @@ def check_json(folder: Path) -> None:
             raise ValueError(f"{folder.name}/{_TOKENIZER} has no vocabulary")
 
 
-def check_tokenizer(folder: Path, name: str) -> None:
-    """Refuse a folder without a tokenizer: some classes would make one up that knows no word.
+def _check_files(folder: Path, name: str) -> None:
+    """Refuse files of weights that are missing, or of whole numbers, which loaders would round to.
 
-    Raises
-    ------
-    ModelUnavailable
-        None of the files that a tokenizer is read from is there.
+    Those of quantised models are such, and their configuration says so.
     """
-    if folder.is_dir() and not any(file for kind in _VOCABULARIES for file in folder.glob(kind)):
-        raise ModelUnavailable(
-            f"{name} has no tokenizer ({', '.join(_VOCABULARIES)}); put the one that it was trained with "
-            "into the folder"
-        )
+    from safetensors import safe_open
 
-
-def check_shards(folder: Path, name: str) -> None:
-    """Refuse a folder whose index names files of weights that are not there.
-
-    Raises
-    ------
-    ModelUnavailable
-        A file of weights is missing, or the index cannot be read.
-    """
-    for index in sorted(folder.glob(f"*{_INDEX}*.json")) if folder.is_dir() else ():
+    for index in sorted(folder.glob(f"*{_INDEX}*.json")):
         files = set(read_json(index).get("weight_map", {}).values())
         missing = sorted(file for file in files if not (folder / str(file)).is_file())
         if missing:
@@ -296,37 +433,31 @@ def check_shards(folder: Path, name: str) -> None:
                 f"{name} lacks {len(missing)} of its {len(files)} files of weights ({some_of(missing)}) that "
                 f"{index.name} names; download them again"
             )
+    paths = [path for path in folder.glob("*.safetensors") if path.is_file()]
+    if not paths or "quantization_config" in read_json(folder / "config.json"):
+        return
+    for path in paths:
+        with safe_open(path, framework="pt") as file:
+            weights = [key for key in file.keys() if key.endswith((".weight", ".bias"))]  # noqa: SIM118  (no mapping)
+            whole = [key for key in weights if file.get_slice(key).get_dtype() in _WHOLE_NUMBERS]
+        if whole:
+            raise ModelUnavailable(
+                f"{name} has {len(whole)} weights of whole numbers in {path.name} ({some_of(whole)}), and "
+                "its config.json has no quantization_config; download it again, or choose another model"
+            )
 
 
-def variant_of(folder: Path, stem: str, preferred: str | None) -> str | None:
-    """Which variant of the weights to read: the preferred one, the plain one, or the only kind there is.
-
-    Parameters
-    ----------
-    folder : of one model.
-    stem : of its weights: "model" for transformers, "diffusion_pytorch_model" for diffusers.
-    preferred : e.g. "fp16"; None for the plain weights.
-    """
+def _variant_of(folder: Path, stem: str, preferred: str | None) -> str | None:
+    """Which variant of the weights to read: the preferred one, the plain one, or the only kind there is."""
     if not folder.is_dir():
         return preferred
-    there = {_variant(path.name, stem) for path in folder.glob(f"{stem}*.safetensors*")} - {"?"}
+    shard = r"(?:-\d{5}-of-\d{5})?"
+    name = re.compile(rf"{stem}{shard}(?:\.(\w+))?{shard}\.safetensors(?:\.index(?:\.(\w+))?\.json)?")
+    matches = (name.fullmatch(path.name) for path in folder.glob(f"{stem}*.safetensors*"))
+    there = {match[1] or match[2] or "" for match in matches if match}
     if preferred in there or not there:
         return preferred if preferred in there else None
     return None if "" in there else sorted(there, key=lambda variant: (variant != "fp16", variant))[0]
-
-
-def _variant(file: str, stem: str) -> str:
-    """The variant in a file's name, "" for the plain weights; "?" where it is no file of weights.
-
-    Examples
-    --------
-    >>> files = ("model.safetensors", "model.fp16.safetensors", "model.safetensors.index.fp16.json")
-    >>> [_variant(file, "model") for file in (*files, "model-00001-of-00002.safetensors", "ema.safetensors")]
-    ['', 'fp16', 'fp16', '', '?']
-    """
-    shard = r"(?:-\d{5}-of-\d{5})?"
-    match = re.fullmatch(rf"{stem}{shard}(?:\.(\w+))?{shard}\.safetensors(?:\.index(?:\.(\w+))?\.json)?", file)
-    return (match[1] or match[2] or "") if match else "?"
 
 
 def some_of(keys: Iterable[object]) -> str:

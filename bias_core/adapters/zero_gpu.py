@@ -13,29 +13,21 @@ from __future__ import annotations
 import importlib
 import math
 import os
-import queue
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.devices import loading
-from bias_core.adapters.loras import hub_folder
-from bias_core.errors import BiasCoreError, Cancelled, Interrupted, ModelUnavailable
-from bias_core.models.catalogue import is_hub_id, split_revision
+from bias_core.errors import BiasCoreError, Interrupted, ModelUnavailable
+from bias_core.waiting import one_at_a_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import numpy as np
-    from PIL import Image
+    from collections.abc import Sequence
 
     from bias_core.protocols import StepCallback
-    from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, PromptLimit, Step
+    from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, Step
 
 _LEAST_SECONDS, _MOST_SECONDS = 10, 120
 _MARGIN = 1.4  # over what the calls before took: one that takes longer than it asked for is killed
@@ -87,62 +79,35 @@ class _Event:
 _models: dict[str, Any] = {}  # of a process that has the GPU
 
 
-def _asked_for(_job: Job, seconds: int) -> int:
-    return seconds
-
-
-def run_job(job: Job, seconds: int) -> Generator[_Event, None, None]:  # noqa: ARG001 - read by `_asked_for`
+def run_job(job: Job, seconds: int) -> Generator[_Event, None, None]:  # noqa: ARG001 - the time to ask for
     """Runs where the GPU is: yield every step and every result; closing it stops at the next step."""
-    events: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
-    abandoned = threading.Event()
-
-    def on_step(step: int, n_steps: int) -> None:
-        if abandoned.is_set():
-            raise Cancelled("stopped; what was finished is kept")
-        events.put(_Event(step=(step, n_steps)))
-
-    def work() -> None:
-        try:
-            for event in _work(job, on_step):
-                events.put(event)
-        except BiasCoreError as error:
-            events.put(_Event(error=error))
-        finally:
-            events.put(None)
-
-    with ThreadPoolExecutor(1, thread_name_prefix="bias-gpu") as pool:
-        working = pool.submit(work)
-        try:
-            while (event := events.get()) is not None:
-                yield event
-        finally:
-            abandoned.set()
-        working.result()  # raises here what nobody foresaw there
+    try:
+        yield from one_at_a_time(partial(_work, job))
+    except BiasCoreError as error:
+        yield _Event(error=error)
 
 
-def _work(job: Job, on_step: StepCallback) -> Iterator[_Event]:
+def _work(job: Job, hand: Callable[[_Event], None]) -> None:
     import torch
 
-    started = time.monotonic()
+    started, options = time.monotonic(), dict(job.options)
     if job.key not in _models:
         torch.set_num_threads(1)  # a fork must not wait for threads that only its parent has (OpenMP)
         _models[job.key] = job.build()
         if load := getattr(_models[job.key], "load", None):
             load()
-    model = _models[job.key]
-    yield _Event(ready=time.monotonic() - started)
-    method = getattr(model, job.method)
-    if not job.steps:
-        yield _Event(value=method(*job.arguments, **job.options))
-        return
-    for value in method(*job.arguments, **job.options, on_step=on_step):
-        yield _Event(value=value)
+    hand(_Event(ready=time.monotonic() - started))
+    if job.steps:
+        options["on_step"] = lambda step, n_steps: hand(_Event(step=(step, n_steps)))
+    answer = getattr(_models[job.key], job.method)(*job.arguments, **options)
+    for value in answer if job.steps else (answer,):
+        hand(_Event(value=value))
 
 
 @cache
 def _gpu_call() -> Callable[[Job, int], Generator[_Event, None, None]]:
     spaces = importlib.import_module("spaces")
-    return spaces.GPU(duration=_asked_for)(run_job)
+    return spaces.GPU(duration=lambda _job, seconds: seconds)(run_job)
 
 
 def prepare() -> None:
@@ -202,7 +167,8 @@ class Borrower:
         """What the method gives, as it comes; Interrupted where no time is left for it."""
         self._fetch()
         job = Job(key=self._key, build=self._build, method=method, arguments=arguments, options=options, steps=steps)
-        refusal, load, started = _refusal(), 0.0, time.monotonic()
+        refusal = importlib.import_module("gradio").Error  # that `spaces` raises; only the page imports gradio here
+        load, started = 0.0, time.monotonic()
         events = _gpu_call()(job, self._pace.seconds(units))
         try:
             for event in events:
@@ -218,64 +184,28 @@ class Borrower:
         except BiasCoreError:
             raise
         except refusal as error:
-            self._refused(error)
+            raise self._refused(error) from error
         except RuntimeError as error:
             raise ModelUnavailable(f"ZeroGPU could not be used for {self._key}: {error}; try again") from error
         finally:
             events.close()
         self._pace.learn(load=load, units=units, seconds=time.monotonic() - started)
 
-    def one(self, method: str, *arguments: Any, units: float) -> Any:
-        """What a method that gives one thing gives."""
-        (answer,) = self.call(method, *arguments, units=units)
-        return answer
-
-    def _refused(self, error: Exception) -> NoReturn:
+    def _refused(self, error: Exception) -> BiasCoreError:
         """Word what ``spaces`` said. Its errors have a title by which they are told apart."""
         title, message = str(getattr(error, "title", "")), " ".join(str(error).strip("'\"").split())
-        if title == "ZeroGPU worker error":
-            if "aborted" in message:
-                self._pace.slow_down()
-                raise Interrupted(
-                    f"{self._key} took longer than the GPU was asked for, and was stopped. What is finished "
-                    "is kept: press again to go on, with more time"
-                ) from error
-            raise ModelUnavailable(
-                f"{self._key} failed on the GPU ({message}); the Space's log has the details"
-            ) from error
-        raise Interrupted(
-            f"No GPU time for {self._key} now: {message.rstrip('.')}. What is finished is kept: press again "
-            "later to go on from there, or choose a calibration model, which needs no GPU"
-        ) from error
-
-
-def _refusal() -> type[Exception]:
-    """What ``spaces`` raises: errors of gradio, which it brings and which only the page imports here."""
-    return importlib.import_module("gradio").Error
-
-
-def fetch_pipeline(info: ModelInfo) -> None:
-    """Download what a pinned entry of the catalogue takes from a hub, and load nothing of it.
-
-    Raises
-    ------
-    ModelUnavailable
-        Missing, gated, without safetensors, or there is no network.
-    """
-    from diffusers import DiffusionPipeline
-
-    parts = [(str(info.options["path"]), info.revision)]
-    parts += [split_revision(str(info.options[key])) for key in ("prior", "upscaler") if key in info.options]
-    for repo, revision in parts:
-        if is_hub_id(repo):
-            with loading(info.id, repo):
-                DiffusionPipeline.download(
-                    repo, revision=revision or None, variant=info.options.get("variant"), use_safetensors=True
-                )
-    repo, revision = split_revision(str(info.options.get("lora", "")))
-    if is_hub_id(repo):
-        with loading(info.id, repo):
-            hub_folder(repo, revision)
+        if title != "ZeroGPU worker error":
+            return Interrupted(
+                f"No GPU time for {self._key} now: {message.rstrip('.')}. What is finished is kept: press again "
+                "later to go on from there, or choose a calibration model, which needs no GPU"
+            )
+        if "aborted" not in message:
+            return ModelUnavailable(f"{self._key} failed on the GPU ({message}); the Space's log has the details")
+        self._pace.slow_down()
+        return Interrupted(
+            f"{self._key} took longer than the GPU was asked for, and was stopped. What is finished "
+            "is kept: press again to go on, with more time"
+        )
 
 
 class ZeroGpuTextToImage(Borrower):
@@ -297,14 +227,14 @@ class ZeroGpuTextToImage(Borrower):
         inner = int(local.batch_size)
         # A whole number of the model's own batches, and the same for a whole run.
         self.batch_size = max(1, min(fit, _MOST_ROWS) // inner) * inner
+        for method in ("check_settings", "check_traceable", "drawn_size", "prompt_limits"):
+            if hasattr(local, method):  # they load no weights
+                setattr(self, method, getattr(local, method))
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order; where time is short, in several calls of fewer rows.
 
-        Raises
-        ------
-        Interrupted
-            The visitor's time is used up; pictures yielded before are whole.
+        Interrupted is raised when the visitor's time is used up; pictures yielded before are whole.
         """
         left, size = list(rows), len(rows)
         while left:
@@ -332,92 +262,28 @@ class ZeroGpuTextToImage(Borrower):
         """Yield every denoising step, as the model's own ``trace`` does."""
         passes = (1 + 2 * len(attributes)) * (2 if guided else 1) + (1 if predicted else 0)
         units = passes * max(1, row.num_inference_steps)
-        yield from self.call(
-            "trace",
-            row,
-            tuple(attributes),
-            units=units,
-            on_step=on_step,
-            steps=True,
-            guided=guided,
-            predicted=predicted,
-        )
-
-    def check_settings(self, row: ImageRow) -> tuple[str, ...]:
-        """What the model itself says of the settings of a row."""
-        check = getattr(self.local, "check_settings", None)
-        return check(row) if check else ()
-
-    def drawn_size(self, width: int, height: int) -> tuple[int, int]:
-        """What the model itself draws where this is asked for."""
-        size_of = getattr(self.local, "drawn_size", None)
-        return size_of(width, height) if size_of else (width, height)
-
-    def check_traceable(self) -> None:
-        """Refuse what the model itself refuses to trace."""
-        if check := getattr(self.local, "check_traceable", None):
-            check()
-
-    def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
-        """What each text encoder takes of each prompt; empty where that is not known."""
-        limits_of = getattr(self.local, "prompt_limits", None)
-        return limits_of(prompts) if limits_of else ()
+        how = {"guided": guided, "predicted": predicted}
+        yield from self.call("trace", row, tuple(attributes), units=units, on_step=on_step, steps=True, **how)
 
 
-class _ZeroGpuReader(Borrower):
+class ZeroGpuReader(Borrower):
+    """A reader that runs over there; it does what the local one does."""
+
     def __init__(self, key: str, build: Callable[[], Any], local: Any, download_gb: float) -> None:
         super().__init__(key, build, local, Pace(load=4 + download_gb, unit=1 / _INPUTS_A_SECOND), self._download)
+        for method in ("encode_images", "encode_texts", "caption", "answer", "propose", "complete"):
+            if hasattr(local, method):
+                setattr(self, method, partial(self._ask, method))
+
+    def _ask(self, method: str, inputs: Any, *more: Any) -> Any:
+        """A unit of work is an input, or a token of an answer to one text."""
+        if isinstance(inputs, str):
+            (answer,) = self.call(method, inputs, *more, units=more[0])
+        else:
+            (answer,) = self.call(method, list(inputs), *more, units=len(inputs))
+        return answer
 
     def _download(self) -> None:
         """Load on this machine's CPU: whatever is missing, or cannot be read, is said here."""
         self.local.load()
         self.local.unload()
-
-
-class ZeroGpuEncoder(_ZeroGpuReader):
-    """An encoder that runs over there."""
-
-    def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
-        """Float32 array ``(n, d)``, rows of unit length."""
-        return self.one("encode_images", list(images), units=len(images))
-
-    def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
-        """Float32 array ``(n, d)``, rows of unit length."""
-        return self.one("encode_texts", list(texts), units=len(texts))
-
-
-class ZeroGpuCaptioner(_ZeroGpuReader):
-    """A captioner that runs over there."""
-
-    def caption(self, images: Sequence[Image.Image]) -> list[str]:
-        """One caption per picture."""
-        return self.one("caption", list(images), units=len(images))
-
-
-class ZeroGpuAnswerer(_ZeroGpuReader):
-    """An answerer of questions that runs over there."""
-
-    def answer(self, images: Sequence[Image.Image], questions: Sequence[str]) -> list[str]:
-        """One answer per (picture, question) pair."""
-        return self.one("answer", list(images), list(questions), units=len(images))
-
-
-class ZeroGpuLanguageModel(_ZeroGpuReader):
-    """A language model that runs over there."""
-
-    def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
-        """For each prefix, at most ``n`` texts that continue it by one token, likeliest first."""
-        return self.one("propose", list(prefixes), n, units=len(prefixes))
-
-    def complete(self, prompt: str, max_new_tokens: int) -> str:
-        """The likeliest answer to ``prompt``, without the prompt."""
-        return self.one("complete", prompt, max_new_tokens, units=max_new_tokens)
-
-
-READERS: Mapping[str, type[_ZeroGpuReader]] = {
-    "encoder": ZeroGpuEncoder,
-    "captioner": ZeroGpuCaptioner,
-    "answerer": ZeroGpuAnswerer,
-    "language_model": ZeroGpuLanguageModel,
-}
-"""By role. Finders of people, which look at one picture at a time, stay on the CPU."""

@@ -53,7 +53,7 @@ def show_warning(warning: str) -> None:
 def choose_engine(services: Services, engine: EngineName, workers: int) -> None:
     """Let the services draw with this engine."""
     if engine is EngineName.ray:
-        from bias_core.workers import draw_with_ray
+        from bias_core.services import draw_with_ray
 
         draw_with_ray(services, workers)
     elif workers:

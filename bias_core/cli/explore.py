@@ -120,7 +120,7 @@ def models() -> None:
             encoders.add_row(item.id, item.library, item.note or item.name)
         show_table(encoders)
         tools = Table("reads and writes", "as", "what it is")
-        for role in get_args(Role):
+        for role in get_args(Role)[1:]:  # all but encoders
             for tool in services.tools(role):
                 tools.add_row(tool.id, role.replace("_", " "), tool.note or tool.name)
         show_table(tools)

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from bias_core.errors import Cancelled, RunLineFull
 from bias_core.settings import Settings
-from bias_core.waiting import HandOver, stoppable
+from bias_core.waiting import handing_over, stoppable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -121,7 +121,7 @@ class RunAtWork(Generic[T, R]):
         def whole() -> Generator[T, None, None]:
             self._result.set_result((yield from steps()))
 
-        with HandOver(self._result, lambda: None):
+        with handing_over(self._result):
             for step in whole():
                 with self._changed:
                     self._step = step

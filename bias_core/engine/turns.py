@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Protocol, runtime_checkable
 
-from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, Lock
+from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, FairLock
 
 
 @runtime_checkable
@@ -44,7 +44,7 @@ class ReadersTurn:
     """
 
     def __init__(
-        self, readers: tuple[object, ...], reader_lock: Lock, model_lock: Lock, *, downloads: BuiltOnce
+        self, readers: tuple[object, ...], reader_lock: FairLock, model_lock: FairLock, *, downloads: BuiltOnce
     ) -> None:
         self._readers = [reader for reader in readers if isinstance(reader, Loadable)]
         self._reader_lock, self._model_lock, self._downloads = reader_lock, model_lock, downloads

@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import yaml
 
 from bias_core.errors import StorageError, UnknownModel, quoted
-from bias_core.models.paths import AllowedNames, is_file, is_folder, read_json, real_path, refuse_folder
 from bias_core.types import ModelInfo
 
+T = TypeVar("T")
 FolderOf = Callable[[str, str], Path | None]
 DefaultsOf = Callable[[str, Mapping[str, Any]], Mapping[str, float]]
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+_PLAIN = re.compile(r"(open_clip:)?[A-Za-z0-9][\w-]*(\.[\w-]+)*/[A-Za-z0-9][\w-]*(\.[\w-]+)*")
 _REVISION = re.compile(r"[A-Za-z0-9][\w.-]{0,95}")
 _WEIGHT = re.compile(r":(-?\d{1,2}(?:\.\d{1,4})?)$")
-_INDEX = "model_index.json"
-_OPEN_CLIP = "open_clip:"
-_OPEN_CLIP_CONFIG = "open_clip_config.json"
+_INDEX, _CONFIG = "model_index.json", "config.json"
+_OPEN_CLIP, _OPEN_CLIP_CONFIG = "open_clip:", "open_clip_config.json"
 _CHECKPOINTS = (".pt", ".pth", ".bin", ".safetensors")
+_SHOWN = 80  # characters of a name that a message repeats
 
-
-Role = Literal["captioner", "answerer", "language_model", "person_finder"]
-"""What a tool does; the file's sections have the plural."""
-_ROLES: tuple[Role, ...] = get_args(Role)
-ReaderRole = Literal["encoder", "captioner", "answerer", "person_finder"]
-"""What a reader of pictures does."""
-_HUB_LIBRARY: Mapping[Role, str] = {"captioner": "blip", "answerer": "blip", "language_model": "transformers"}
+Role = Literal["encoder", "captioner", "answerer", "language_model", "person_finder"]
+"""What a reader does; the file's sections have the plural."""
+_HUB_LIBRARY: Mapping[Role, str] = {
+    "encoder": "transformers",
+    "captioner": "blip",
+    "answerer": "blip",
+    "language_model": "transformers",
+}
+_ANY = ", any hub model as org/name, or a folder with config.json"
+_OTHERS: Mapping[Role, str] = {
+    "encoder": f", any hub CLIP as org/name, a folder with {_CONFIG} or {_OPEN_CLIP_CONFIG}, "
+    "open_clip:ARCHITECTURE/TAG or open_clip:ARCHITECTURE/FILE",
+    "captioner": _ANY,
+    "answerer": _ANY,
+    "language_model": f"{_ANY}, or a file.gguf",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +52,10 @@ class ToolInfo:
 
     Attributes
     ----------
-    id : the name that is asked for.
+    id : the name that is asked for; of open_clip's own encoders "open_clip:ARCHITECTURE/WEIGHTS".
     library : which adapter loads it: transformers, open_clip, blip, gguf, torchvision or calibration.
     path : hub id, folder (relative to the assets), package with a GGUF file, torchvision's name of a
-        detector, or the id of an encoder.
+        detector, the id of an encoder, or what follows "open_clip:".
     local : a GGUF file, or a checkpoint of open_clip, on this machine; "" for all others.
     embedded : shipped with the explorer.
     world : the only pictures that it can read (or write about): "calibration"; "" for any.
@@ -62,26 +74,35 @@ class ToolInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderInfo(ToolInfo):
-    """One encoder; open_clip's own have the id "open_clip:ARCHITECTURE/WEIGHTS", and what follows as path."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Catalogue:
     """What has a name, in the order of the file.
 
     Attributes
     ----------
-    models, encoders, tools : the named ones.
-    names : which names may be asked for.
+    models, tools : the named ones; those that read pictures or texts by their role.
     pipelines : what an unlisted model gets, by the class that its ``model_index.json`` names.
+    allowed : None where any name may be asked for. On a public server those that may beside the listed ones:
+        "org/name", "org/*" or "open_clip:*"; a revision or a LoRA only where the pattern is that very name.
     """
 
     models: tuple[ModelInfo, ...]
-    encoders: tuple[EncoderInfo, ...]
-    tools: Mapping[Role, tuple[ToolInfo, ...]] = field(default_factory=dict)
+    tools: Mapping[Role, tuple[ToolInfo, ...]]
     pipelines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    names: AllowedNames = field(default_factory=AllowedNames)
+    allowed: tuple[str, ...] | None = None
+
+    def check_name(self, name: str, listed: Iterable[str]) -> None:
+        """Refuse, by UnknownModel, what is neither listed nor allowed; no file of the server is looked at."""
+        if self.allowed is None or name in (listed := tuple(listed)):
+            return
+        # Whole names; never a path, whatever the owner wrote.
+        exact = {p for p in self.allowed if "*" not in p and not p.startswith(("/", "~", "."))}
+        if name in exact or (_PLAIN.fullmatch(name) and any(fnmatchcase(name, pattern) for pattern in self.allowed)):
+            return
+        more = f", and of a hub {', '.join(self.allowed)}" if self.allowed else ""
+        raise UnknownModel(
+            f"{name[:_SHOWN]!r} cannot be used on this server; there are {', '.join(listed)}{more}. Other "
+            "models, folders and LoRAs run on a machine of your own"
+        )
 
     def model(
         self,
@@ -108,7 +129,7 @@ class Catalogue:
         UnknownModel
             Neither; the message lists what exists.
         """
-        self.names.check(name, (info.id for info in self.models))
+        self.check_name(name, (info.id for info in self.models))
         if info := self._base(name, folder_of, defaults_of):
             return info
         for at in (match.start() for match in re.finditer(r"\+", name)):
@@ -120,7 +141,7 @@ class Catalogue:
     def _base(self, name: str, folder_of: FolderOf, defaults_of: DefaultsOf) -> ModelInfo | None:
         if is_folder(name, _INDEX):
             folder = real_path(name)
-            return self._unlisted(folder, Path(folder), defaults_of)
+            return self._unlisted(folder, Path(folder), defaults_of, path=folder)
         bare, revision = split_revision(name)
         for info in self.models:
             if info.id == name:
@@ -129,10 +150,9 @@ class Catalogue:
                 return replace(info, id=name, name=f"{info.name} at {revision[:12]}", revision=revision)
         if not _HUB_ID.fullmatch(bare):
             return None
-        files = folder_of(bare, revision)
-        return replace(self._unlisted(name, files, defaults_of, path=bare), revision=revision)
+        return replace(self._unlisted(name, folder_of(bare, revision), defaults_of, path=bare), revision=revision)
 
-    def _unlisted(self, name: str, folder: Path | None, defaults_of: DefaultsOf, path: str = "") -> ModelInfo:
+    def _unlisted(self, name: str, folder: Path | None, defaults_of: DefaultsOf, *, path: str) -> ModelInfo:
         """A hub model or a folder of the user, with the settings of its kind and its own size."""
         kind = str((index := _read_json(folder, _INDEX)).get("_class_name"))
         listed = self.pipelines.get(kind, {})
@@ -148,7 +168,7 @@ class Catalogue:
             width=side,
             height=side,
             traceable=settings.get("traceable", False),
-            options={"path": path or name},
+            options={"path": path},
         )
 
     def _no_model(self, name: str) -> str:
@@ -157,97 +177,70 @@ class Catalogue:
                 f"{name} is a single file; convert it once, with diffusers' StableDiffusionPipeline."
                 "from_single_file(file).save_pretrained(folder) or that of its kind, and give the folder"
             )
-        listed = ", ".join(info.id for info in self.models)
         if is_folder(name, ""):
             return (
                 f"the folder {name} has no {_INDEX}, so it is no pipeline in the layout of diffusers; give "
                 "a folder that save_pretrained of a diffusers pipeline has written"
             )
         return (
-            f"no model {quoted(name)}; there are {listed}, any hub model as org/name or org/name@revision, "
-            "or a folder with model_index.json; a LoRA on top as base+org/lora:0.8 or "
-            "base+/path/to.safetensors"
+            f"no model {quoted(name)}; there are {', '.join(info.id for info in self.models)}, any hub model as "
+            "org/name or org/name@revision, or a folder with model_index.json; a LoRA on top as "
+            "base+org/lora:0.8 or base+/path/to.safetensors"
         )
 
-    def encoder(self, name: str) -> EncoderInfo:
-        """The encoder of this name, or a plain entry for an ``org/name``, a folder or open_clip's weights.
-
-        Open_clip's are "open_clip:ARCHITECTURE/TAG", "open_clip:ARCHITECTURE/PATH" with a checkpoint (.pt,
-        .bin or .safetensors) and "open_clip:FOLDER" with open_clip_config.json, or that folder alone.
-        """
-        listed = {info.id: info for info in self.encoders}
-        self.names.check(name, listed)
-        if name in listed:
-            return listed[name]
-        if name.startswith(_OPEN_CLIP):
-            return _open_clip(name)
-        if path := _transformers_path(name):
-            return EncoderInfo(id=path, name=name, library="transformers", path=path)
-        if is_folder(name, _OPEN_CLIP_CONFIG):
-            return _open_clip_folder(name)
-        refuse_folder(name, f"config.json or {_OPEN_CLIP_CONFIG}")
-        raise UnknownModel(
-            f"no encoder {quoted(name)}; there are {', '.join(listed)}, any hub CLIP as org/name, a folder "
-            f"with config.json or {_OPEN_CLIP_CONFIG}, open_clip:ARCHITECTURE/TAG or "
-            "open_clip:ARCHITECTURE/FILE"
-        )
+    def encoder(self, name: str) -> ToolInfo:
+        """:meth:`tool` of that role."""
+        return self.tool("encoder", name)
 
     def tool(self, role: Role, name: str) -> ToolInfo:
-        """The captioner, answerer, language model or finder of this name, or a plain entry.
+        """The reader of this name, or a plain entry for an ``org/name`` or a folder; UnknownModel without one.
 
-        Plain entries are for an ``org/name`` and a folder, and as language model a GGUF file.
+        As language model a GGUF file will do. Open_clip's encoders are "open_clip:ARCHITECTURE/TAG",
+        "open_clip:ARCHITECTURE/PATH" with a checkpoint (.pt, .bin or .safetensors) and "open_clip:FOLDER" with
+        open_clip_config.json, or that folder alone.
         """
         listed = {info.id: info for info in self.tools.get(role, ())}
-        self.names.check(name, listed)
+        self.check_name(name, listed)
         if name in listed:
             return listed[name]
-        library = _HUB_LIBRARY.get(role, "")
+        if role == "encoder" and name.startswith(_OPEN_CLIP):
+            return _open_clip(name)
         if role == "language_model" and name.endswith(".gguf") and is_file(name):
             path = real_path(name)
             return ToolInfo(id=path, name=name, library="gguf", path=path, local=path)
-        if library and (path := _transformers_path(name)):
+        library, folder = _HUB_LIBRARY.get(role, ""), is_folder(name, _CONFIG)
+        if library and (folder or is_hub_id(name)):
+            path = real_path(name) if folder else name
             return ToolInfo(id=path, name=name, library=library, path=path)
-        if library:
-            refuse_folder(name, "config.json")
-        ids = ", ".join(listed)
-        others = ", any hub model as org/name, or a folder with config.json" if library else ""
-        gguf = ", or a file.gguf" if role == "language_model" else ""
-        kind = role.replace("_", " ")
-        raise UnknownModel(f"no {kind} {quoted(name)}; there are {ids}{others}{gguf}")
+        if role == "encoder" and is_folder(name, _OPEN_CLIP_CONFIG):
+            return _open_clip(name)
+        if library and is_folder(name, ""):
+            files = f"{_CONFIG} or {_OPEN_CLIP_CONFIG}" if role == "encoder" else _CONFIG
+            raise UnknownModel(
+                f"the folder {name} has no {files}, so it is no model in a layout that can be read here; give a "
+                "folder that save_pretrained has written"
+            )
+        kind, ids = role.replace("_", " "), ", ".join(listed)
+        raise UnknownModel(f"no {kind} {quoted(name)}; there are {ids}{_OTHERS.get(role, '')}")
 
 
-def _transformers_path(name: str) -> str:
-    """A folder in the layout of transformers, or a hub id; "" for other names."""
-    return real_path(name) if is_folder(name, "config.json") else name if is_hub_id(name) else ""
-
-
-def _open_clip(name: str) -> EncoderInfo:
-    """The entry of a name that begins with "open_clip:".
-
-    Raises
-    ------
-    UnknownModel
-        It names no file, no folder and no tag.
-    """
+def _open_clip(name: str) -> ToolInfo:
+    """The entry of a folder, or of what follows "open_clip:"; UnknownModel for no file, folder or tag."""
     rest = name.removeprefix(_OPEN_CLIP)
-    if is_folder(rest, _OPEN_CLIP_CONFIG):
-        return _open_clip_folder(rest)
     architecture, _, weights = rest.partition("/")
-    if architecture and weights and is_file(weights):
+    if is_folder(rest, _OPEN_CLIP_CONFIG):
+        named = path = real_path(rest)
+    elif architecture and weights and is_file(weights):
         path = real_path(weights)
         named = f"{architecture}/{path}"
-        return EncoderInfo(id=f"{_OPEN_CLIP}{named}", name=name, library="open_clip", path=named, local=path)
-    if architecture and weights and "/" not in weights and not weights.endswith(_CHECKPOINTS):
-        return EncoderInfo(id=name, name=name, library="open_clip", path=rest)
-    raise UnknownModel(
-        f"no encoder {quoted(name)}: give open_clip:ARCHITECTURE/TAG, open_clip:ARCHITECTURE/FILE with a "
-        f"checkpoint that is on this machine, or open_clip:FOLDER with {_OPEN_CLIP_CONFIG}"
-    )
-
-
-def _open_clip_folder(name: str) -> EncoderInfo:
-    path = real_path(name)
-    return EncoderInfo(id=f"{_OPEN_CLIP}{path}", name=name, library="open_clip", path=path, local=path)
+    elif architecture and weights and "/" not in weights and not weights.endswith(_CHECKPOINTS):
+        return ToolInfo(id=name, name=name, library="open_clip", path=rest)
+    else:
+        raise UnknownModel(
+            f"no encoder {quoted(name)}: give open_clip:ARCHITECTURE/TAG, open_clip:ARCHITECTURE/FILE with a "
+            f"checkpoint that is on this machine, or open_clip:FOLDER with {_OPEN_CLIP_CONFIG}"
+        )
+    return ToolInfo(id=f"{_OPEN_CLIP}{named}", name=name, library="open_clip", path=named, local=path)
 
 
 def check_condition(info: ModelInfo, condition: str) -> str:
@@ -272,13 +265,19 @@ def load_catalogue(path: Path) -> Catalogue:
     except (OSError, yaml.YAMLError) as error:
         raise StorageError(f"cannot read the model catalogue {path}: {error}") from error
     return Catalogue(
-        models=tuple(ModelInfo(**_with_tuples(entry)) for entry in data["models"]),
-        encoders=tuple(EncoderInfo(**_checked(entry, EncoderInfo)) for entry in data["encoders"]),
-        tools={
-            role: tuple(ToolInfo(**_checked(entry, ToolInfo)) for entry in data.get(f"{role}s", ())) for role in _ROLES
-        },
+        models=tuple(
+            _entry(ModelInfo, entry | {"conditions": tuple(entry.get("conditions", ()))}) for entry in data["models"]
+        ),
+        tools={role: tuple(_entry(ToolInfo, entry) for entry in data.get(f"{role}s", ())) for role in get_args(Role)},
         pipelines=data.get("pipelines") or {},
     )
+
+
+def _entry(kind: Callable[..., T], entry: Mapping[str, Any]) -> T:
+    try:
+        return kind(**entry)
+    except TypeError as error:
+        raise StorageError(f"models.yaml, {entry.get('id')}: {error}") from error
 
 
 def split_revision(source: str) -> tuple[str, str]:
@@ -301,23 +300,10 @@ def is_hub_id(name: str) -> bool:
 def native_size(folder: Path | None) -> int:
     """Pixels of a side that a pipeline in diffusers layout was trained at; 0 where its files do not say."""
     denoiser = _read_json(folder, "transformer/config.json") or _read_json(folder, "unet/config.json")
-    sample, levels = denoiser.get("sample_size"), _levels(folder)
-    if isinstance(sample, int) and levels:
-        return int(sample << (levels - 1))  # each level but one halves
-    return 0
-
-
-def _levels(folder: Path | None) -> int:
     vae = _read_json(folder, "vae/config.json") or _read_json(folder, "movq/config.json")
-    blocks = vae.get("block_out_channels") or vae.get("encoder_block_out_channels") or ()
-    return len(blocks)
-
-
-def _read_json(folder: Path | None, file: str) -> Mapping[str, Any]:
-    if folder is not None:
-        with suppress(ValueError):  # the loader says what is wrong with it
-            return read_json(folder / file)
-    return {}
+    levels = vae.get("block_out_channels") or vae.get("encoder_block_out_channels")
+    sample = denoiser.get("sample_size")
+    return int(sample << (len(levels) - 1)) if isinstance(sample, int) and levels else 0  # each level but one halves
 
 
 def _lora(text: str) -> tuple[str, float]:
@@ -354,12 +340,44 @@ def _with_lora(info: ModelInfo, lora: str, weight: float) -> ModelInfo:
     )
 
 
-def _with_tuples(entry: dict[str, Any]) -> dict[str, Any]:
-    return _checked(entry, ModelInfo) | {"conditions": tuple(entry.get("conditions", ()))}
+def real_path(name: str) -> str:
+    """The one spelling of a folder or file that may be named in many ways."""
+    return str(Path(name).expanduser().resolve())
 
 
-def _checked(entry: dict[str, Any], kind: type[ModelInfo | EncoderInfo | ToolInfo]) -> dict[str, Any]:
-    names = {f.name for f in fields(kind)}
-    if unknown := set(entry) - names:
-        raise StorageError(f"models.yaml, {entry.get('id')}: unknown keys {sorted(unknown)}")
-    return entry
+def is_folder(name: str, marker: str) -> bool:
+    """Whether it is a folder that has this file; with "", any folder."""
+    try:
+        folder = Path(name).expanduser()
+        return bool(name) and "\0" not in name and folder.is_dir() and (folder / marker).exists()
+    except (OSError, RuntimeError):  # a name that no file system takes, or a home that is nobody's
+        return False
+
+
+def is_file(name: str) -> bool:
+    """Whether it is a file."""
+    try:
+        return bool(name) and "\0" not in name and Path(name).expanduser().is_file()
+    except (OSError, RuntimeError):
+        return False
+
+
+def read_json(path: Path) -> Mapping[str, Any]:
+    """A JSON object of a model's folder; ValueError for any other, and whoever loads says of which model."""
+    failure = f"cannot read {path.parent.name}/{path.name}"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{failure}: {error.strerror or type(error).__name__}") from error
+    except ValueError as error:
+        raise ValueError(f"{failure}: it is not JSON") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{failure}: it is not a JSON object")
+    return content
+
+
+def _read_json(folder: Path | None, file: str) -> Mapping[str, Any]:
+    if folder is not None:
+        with suppress(ValueError):  # the loader says what is wrong with it
+            return read_json(folder / file)
+    return {}

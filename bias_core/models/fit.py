@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bias_core.models.catalogue import EncoderInfo, ToolInfo
+    from bias_core.models.catalogue import ToolInfo
     from bias_core.models.machine import Machine
     from bias_core.types import ModelInfo
 
@@ -76,7 +76,7 @@ def model_fit(
 
 
 def fitting_readers(
-    listed: Iterable[EncoderInfo | ToolInfo], machine: Machine, *, here: Callable[[str], bool], free_disk: int
+    listed: Iterable[ToolInfo], machine: Machine, *, here: Callable[[str], bool], free_disk: int
 ) -> tuple[str, ...]:
     """Names of the readers of any pictures that this machine has room for, those that are here first.
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from bias_core.adapters.readers.blip import BlipAnswerer, BlipCaptioner
+from bias_core.adapters.readers.generators import BlipAnswerer, BlipCaptioner
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.protocols import Captioner, VisualQuestionAnswerer
 

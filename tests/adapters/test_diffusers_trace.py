@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
-from bias_core.adapters.diffusers_trace import one_at_a_time
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.metrics.propagation import predicted_sample, stereotype_propagation_index
 from bias_core.protocols import Traceable
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.types import Attribute, ImageRow, ModelInfo
+from bias_core.waiting import one_at_a_time
 
 ATTRIBUTES = [
     Attribute(name="man", positive="a photo of a man", negative="a female"),

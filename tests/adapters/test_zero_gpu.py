@@ -17,10 +17,10 @@ from PIL import Image
 
 from bias_core.adapters import zero_gpu
 from bias_core.adapters.calibration_renderer import CalibrationRenderer
-from bias_core.adapters.zero_gpu import Pace, ZeroGpuCaptioner, ZeroGpuEncoder, ZeroGpuTextToImage, on_zero_gpu
+from bias_core.adapters.zero_gpu import Pace, ZeroGpuReader, ZeroGpuTextToImage, on_zero_gpu
 from bias_core.engine.local import run_rows
 from bias_core.errors import Cancelled, Interrupted, InvalidInput, ModelUnavailable
-from bias_core.protocols import Captioner, ImageTextEncoder, ReadsPrompts, TextToImage, Traceable
+from bias_core.protocols import Captioner, ImageTextEncoder, LanguageModel, ReadsPrompts, TextToImage, Traceable
 from bias_core.store.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow, ModelInfo
 from tests.fake_spaces import VISITOR, FakeSpaces
@@ -127,12 +127,16 @@ def test_the_roles_are_filled(spaces):
     model, reader = drawer(), Reads()
     assert isinstance(model, TextToImage)
     assert isinstance(model, Traceable)
-    assert isinstance(model, ReadsPrompts)
-    assert model.prompt_limits(["a"]) == ()  # this one cannot tell
-    encoder = ZeroGpuEncoder("reads", Reads, reader, 1.0)
+    assert not isinstance(model, ReadsPrompts)  # this one cannot tell
+    model.local.prompt_limits = lambda prompts: (prompts,)
+    able = ZeroGpuTextToImage("big", Draws, model.local, INFO, lambda: None)
+    assert isinstance(able, ReadsPrompts)
+    assert able.prompt_limits(["a"]) == (["a"],)
+    encoder = ZeroGpuReader("reads", Reads, reader, 1.0)
     assert isinstance(encoder, ImageTextEncoder)
+    assert isinstance(encoder, Captioner)
+    assert not isinstance(encoder, LanguageModel)  # it does what the local one does, and no more
     assert encoder.name == "reads@1"
-    assert isinstance(ZeroGpuCaptioner("reads", Reads, reader, 1.0), Captioner)
 
 
 def test_what_wants_a_gpu_is_known_before_the_app_starts(spaces):
@@ -296,13 +300,13 @@ def test_steps_of_a_trace_come_one_by_one(spaces):
 
 def test_readers_work_over_there_too(spaces):
     local = Reads()
-    encoder = ZeroGpuEncoder("reads", Reads, local, 1.0)
+    encoder = ZeroGpuReader("reads", Reads, local, 1.0)
     rows = encoder.encode_images([Image.new("RGB", (2, 2), (7, 0, 0)), Image.new("RGB", (2, 2), (9, 0, 0))])
     assert rows[:, 0].tolist() == [7, 9]
     assert (rows[:, 1] != os.getpid()).all()
     assert encoder.encode_texts(["abc"]).tolist() == [[3, 1]]  # loaded once over there
     assert local.n_loads == 1  # and once here, so that nothing is missing there
-    assert ZeroGpuCaptioner("other", Reads, local, 1.0).caption([Image.new("RGB", (2, 2))] * 3) == ["3 pictures"] * 3
+    assert ZeroGpuReader("other", Reads, local, 1.0).caption([Image.new("RGB", (2, 2))] * 3) == ["3 pictures"] * 3
     with pytest.raises(ModelUnavailable, match="reads answers NaN"):
         encoder.encode_texts(["bad"])
 
@@ -313,8 +317,8 @@ def test_services_borrow_for_what_does_not_come_with_the_program(spaces, tmp_pat
 
     services = Services(Settings(data_dir=tmp_path))
     assert spaces.decorated == [zero_gpu.run_job]
-    assert isinstance(services.encoder("open_clip:RN50/openai"), ZeroGpuEncoder)
-    assert isinstance(services.captioner("blip-base"), ZeroGpuCaptioner)
+    assert isinstance(services.encoder("open_clip:RN50/openai"), ZeroGpuReader)
+    assert isinstance(services.captioner("blip-base"), ZeroGpuReader)
     for mine in (services.encoder("calibration-clip"), services.text_to_image("calibration-diffusion")):
         assert not isinstance(mine, zero_gpu.Borrower)
         assert mine._wanted_device == "cpu"  # CUDA is only seen in a borrowed process

@@ -18,9 +18,9 @@ import pytest
 
 from bias_core.engine.local import run_rows
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, StorageError
+from bias_core.services import draw_with_ray, worker_model
 from bias_core.store.images import ImageStore
 from bias_core.types import ImageRow
-from bias_core.workers import draw_with_ray, worker_model
 from tests.engine.noise import Noise, build, rows
 
 ROOT = Path(__file__).parent.parent.parent

@@ -1,0 +1,48 @@
+"""Readers of pictures and of texts, by role and library; each loads nothing before its first use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bias_core.models.catalogue import Role, ToolInfo
+    from bias_core.settings import Settings
+
+
+def build_reader(
+    role: Role, info: ToolInfo, version: str, *, settings: Settings, source: Callable[[str], str], **where: Any
+) -> Any:
+    """What reads in this role: an encoder, a captioner, an answerer or a language model.
+
+    Parameters
+    ----------
+    version : fingerprint of local weights, "" for others; what was read is kept under a name with it.
+    source : where a path of the catalogue is: a folder of the assets or of the user, or a hub id.
+    where : device, and ``unchanged``, called when weights were read.
+    """
+    where["offline"] = settings.offline
+    if info.library == "endpoint":
+        from bias_core.adapters.readers.endpoint_lm import Endpoint, EndpointLanguageModel
+
+        key = settings.llm_key.get_secret_value()
+        return EndpointLanguageModel(info.name, Endpoint(url=settings.llm_url, model=settings.llm_model, key=key))
+    from bias_core.adapters.readers import encoders, generators
+
+    if role == "language_model":
+        if info.library != "gguf":
+            return generators.TransformersLanguageModel(info.id, source(info.path), **where)
+        path = Path(info.local) if info.local else generators.package_gguf(info.path)
+        return generators.TransformersLanguageModel(info.id, str(path.parent), gguf_file=path.name, **where)
+    name = f"{info.id}@{version}" if version else info.id
+    if info.library == "open_clip":
+        architecture, _, weights = info.path.partition("/") if info.path != info.local else ("", "", info.path)
+        return encoders.OpenClipEncoder(name, architecture, weights, **where)
+    kinds = {
+        "encoder": encoders.TransformersEncoder,
+        "captioner": generators.BlipCaptioner,
+        "answerer": generators.BlipAnswerer,
+    }
+    return kinds[role](name, source(info.path), **where)

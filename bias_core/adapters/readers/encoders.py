@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from bias_core.adapters.devices import hide_progress_bars, loading, pick_device
-from bias_core.adapters.weights import HoldsWeights, HubWeights, Weights, check_finite, load_whole, variant_of
+from bias_core.adapters.weights import Batches, Reader, check_finite, load_whole, loading, not_here, pick_device
 from bias_core.errors import InvalidInput, ModelUnavailable
-from bias_core.models.paths import read_json
+from bias_core.models.catalogue import read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from PIL import Image
 
@@ -30,15 +29,14 @@ _THREADS = min(8, os.cpu_count() or 1)
 _CHECKPOINTS = ("*.safetensors", "*.bin", "*.pth")  # that open_clip looks for in a folder
 
 
-class BatchedEncoder(HoldsWeights[tuple[Any, Any, Any, str]], ABC):
+class BatchedEncoder(Reader[tuple[Any, Any, Any, str]]):
     """Image and text embeddings in batches that memory holds; loads nothing before the first use.
 
     Parameters
     ----------
-    name : identity for caches and reports; changes with the weights.
-    source : where the weights come from, for messages.
-    batch_size, text_batch_size : inputs at once, at most; halved when memory runs out.
+    text_batch_size : texts at once, at most; halved when memory runs out.
     precision : weights are kept in single precision always.
+    options : of :class:`bias_core.adapters.weights.Reader`.
 
     Notes
     -----
@@ -51,24 +49,18 @@ class BatchedEncoder(HoldsWeights[tuple[Any, Any, Any, str]], ABC):
         name: str,
         source: str,
         *,
-        device: str = "auto",
-        offline: bool = False,
-        unchanged: Callable[[], None] = lambda: None,
         precision: Precision = "auto",
         batch_size: int = 64,
         text_batch_size: int = 512,
+        **options: Any,
     ) -> None:
-        self.name = name
-        self.source = source
+        super().__init__(name, source, batch_size=batch_size, **options)
         self.precision = precision
-        self._wanted_device = device
-        self._offline = offline
-        self._image_batches, self._text_batches = Batches(name, batch_size), Batches(name, text_batch_size)
-        self._parts = Weights(name, source, self._load, unchanged)
+        self._text_batches = Batches(name, text_batch_size)
 
     def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
         """Float32 array ``(n, d)``, rows of unit length; ``(0, 0)`` for no picture."""
-        return self._encode("image", images, self._image_batches, self._image_features)
+        return self._encode("image", images, self._batches, self._image_features)
 
     def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 array ``(n, d)``, rows of unit length; long texts are cut at the model's limit."""
@@ -80,8 +72,13 @@ class BatchedEncoder(HoldsWeights[tuple[Any, Any, Any, str]], ABC):
         if not len(inputs):
             return np.empty((0, 0), dtype=np.float32)
         with self._parts.running():
-            rows = list(batches.run(inputs, lambda batch: self._rows(prepare(batch))))
-        return to_unit_rows(np.concatenate(rows), kind, self.name)
+            features = np.concatenate(list(batches.run(inputs, lambda batch: self._rows(prepare(batch)))))
+        lengths = np.linalg.norm(features, axis=1, keepdims=True)
+        bad = ~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0))
+        if bad.any():
+            number = int(np.argmax(bad)) + 1
+            raise InvalidInput(f"{self.name} gave a NaN or zero embedding for {kind} {number} of {len(features)}")
+        return features / lengths
 
     def _rows(self, features: Callable[[], Any]) -> np.ndarray:
         """What ``features`` computes, as float32, in the precision that suits the device."""
@@ -97,10 +94,6 @@ class BatchedEncoder(HoldsWeights[tuple[Any, Any, Any, str]], ABC):
             return values.cpu().numpy()
 
     @abstractmethod
-    def _load(self) -> tuple[Any, Any, Any, str]:
-        """Model, what prepares pictures, what prepares texts, and the device."""
-
-    @abstractmethod
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
         """What embeds these pictures, prepared already."""
 
@@ -109,47 +102,12 @@ class BatchedEncoder(HoldsWeights[tuple[Any, Any, Any, str]], ABC):
         """What embeds these texts, prepared already."""
 
 
-class Batches:
-    """Inputs in batches of at most ``size``, which halves for good when the device's memory runs out."""
-
-    def __init__(self, name: str, size: int) -> None:
-        self.name, self.size = name, size
-
-    def run(self, inputs: Sequence[T], work: Callable[[Sequence[T]], R]) -> Iterator[R]:
-        """What ``work`` makes of each batch, in order.
-
-        Raises
-        ------
-        ModelUnavailable
-            Memory does not even hold one input.
-        """
-        import torch
-
-        start = 0
-        while start < len(inputs):
-            batch = inputs[start : start + self.size]
-            try:
-                done = work(batch)
-            except torch.OutOfMemoryError as error:
-                if len(batch) == 1:
-                    raise ModelUnavailable(
-                        f"{self.name} ran out of memory at a single input; use a smaller model, close what "
-                        "else uses the GPU, or set BIAS_DEVICE=cpu"
-                    ) from error
-                self.size = len(batch) // 2
-            else:
-                start += len(batch)
-                yield done
-                continue
-            torch.cuda.empty_cache()  # after the except block, which holds on to the failed batch
-
-
 def as_rgb(image: Image.Image) -> Image.Image:
     """The picture in the mode that models read; itself where it has that mode."""
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def in_threads(work: Callable[[T], R], inputs: Sequence[T]) -> list[R]:
+def _in_threads(work: Callable[[T], R], inputs: Sequence[T]) -> list[R]:
     """``[work(x) for x in inputs]`` by several threads: decoding and resizing let go of Python's lock."""
     if len(inputs) < 2 or _THREADS < 2:
         return [work(one) for one in inputs]
@@ -157,43 +115,14 @@ def in_threads(work: Callable[[T], R], inputs: Sequence[T]) -> list[R]:
         return list(pool.map(work, inputs))
 
 
-def parts_for_threads(inputs: Sequence[T]) -> list[Sequence[T]]:
-    """The inputs cut into as many runs as there are threads; for work that is given lists."""
-    size = -(-len(inputs) // _THREADS)
-    return [inputs[start : start + size] for start in range(0, len(inputs), max(1, size))]
-
-
-def to_unit_rows(features: np.ndarray, kind: str, encoder: str) -> np.ndarray:
-    """Features ``(n, d)`` as float32 rows of unit length.
-
-    Raises
-    ------
-    InvalidInput
-        A row is NaN, infinite or zero; the message says which input it was.
-
-    Examples
-    --------
-    >>> to_unit_rows(np.array([[3.0, 4.0]]), "image", "demo")
-    array([[0.6, 0.8]], dtype=float32)
-    """
-    rows = np.asarray(features, dtype=np.float32)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    bad = ~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0))
-    if bad.any():
-        number = int(np.argmax(bad)) + 1
-        raise InvalidInput(f"{encoder} gave a NaN or zero embedding for {kind} {number} of {len(rows)}")
-    return rows / lengths
-
-
 class OpenClipEncoder(BatchedEncoder):
     """Image and text embeddings by open_clip; loads nothing before the first use.
 
     Parameters
     ----------
-    name : identity for caches and reports; changes with the weights.
     architecture : open_clip's model name, e.g. "ViT-B-32"; "" where ``weights`` is a folder.
     weights : a pretrained tag ("openai"), a local checkpoint, or a folder with open_clip_config.json.
-    options : of :class:`bias_core.adapters.readers.encoders.BatchedEncoder`.
+    options : of :class:`BatchedEncoder`.
 
     Notes
     -----
@@ -205,8 +134,7 @@ class OpenClipEncoder(BatchedEncoder):
     def __init__(self, name: str, architecture: str, weights: str, **options: Any) -> None:
         local = Path(weights).exists()
         super().__init__(name, weights if local else f"open_clip {architecture}/{weights}", **options)
-        self.architecture = architecture
-        self.weights = weights
+        self.architecture, self.weights = architecture, weights
         self._fetched: dict[str, Any] = {}
 
     def fetch(self) -> None:
@@ -221,8 +149,7 @@ class OpenClipEncoder(BatchedEncoder):
         import torch
 
         model, preprocess, _, device = self._parts()
-        prepared = in_threads(lambda image: preprocess(as_rgb(image)), images)
-        pixels = torch.stack(prepared).to(device)
+        pixels = torch.stack(_in_threads(lambda image: preprocess(as_rgb(image)), images)).to(device)
         return lambda: model.encode_image(pixels)
 
     def _text_features(self, texts: Sequence[str]) -> Callable[[], Any]:
@@ -234,7 +161,6 @@ class OpenClipEncoder(BatchedEncoder):
         import open_clip
         import torch
 
-        hide_progress_bars()
         device, folder = pick_device(self._wanted_device), Path(self.weights).is_dir()
         how = self._folder() if folder else self._fetched or self._architecture()
         model, _, preprocess = open_clip.create_model_and_transforms(
@@ -271,14 +197,11 @@ class OpenClipEncoder(BatchedEncoder):
         if not local and not trained:
             tags = ", ".join(open_clip.list_pretrained_tags_by_model(self.architecture)) or "none"
             raise ModelUnavailable(f"open_clip has no weights {self.weights!r} for {self.architecture}; it has {tags}")
-        return {
+        settings = {f"image_{key}": trained.get(key) for key in ("mean", "std", "interpolation", "resize_mode")}
+        return settings | {
             "model_name": self.architecture,
             "pretrained": self.weights if local else self._checkpoint(trained),
             "force_quick_gelu": bool(trained.get("quick_gelu")),
-            "image_mean": trained.get("mean"),
-            "image_std": trained.get("std"),
-            "image_interpolation": trained.get("interpolation"),
-            "image_resize_mode": trained.get("resize_mode"),
         }
 
     def _checkpoint(self, trained: Mapping[str, Any]) -> str:
@@ -291,7 +214,7 @@ class OpenClipEncoder(BatchedEncoder):
         repo, _, file = trained.get("hf_hub", "").rpartition("/")
         if not repo:  # on the makers' own server, checked by its hash
             if self._offline:
-                raise ModelUnavailable(f"{self.name} is not on this machine and BIAS_OFFLINE is set")
+                raise not_here(self.name)
             return str(open_clip.download_pretrained(dict(trained)))
         file = file or HF_WEIGHTS_NAME
         safe = HF_SAFE_WEIGHTS_NAME if file == HF_WEIGHTS_NAME else str(Path(file).with_suffix(".safetensors"))
@@ -299,40 +222,34 @@ class OpenClipEncoder(BatchedEncoder):
             return hf_hub_download(repo, safe, local_files_only=self._offline)
         except LocalEntryNotFoundError as error:
             if self._offline:
-                raise ModelUnavailable(f"{self.name} is not on this machine and BIAS_OFFLINE is set") from error
+                raise not_here(self.name) from error
             raise
         except EntryNotFoundError:  # only a state dict of torch, which is read as data, never run
             return hf_hub_download(repo, file)
 
 
-class TransformersEncoder(HubWeights[tuple[Any, Any, Any, str]], BatchedEncoder):
-    """Image and text embeddings by ``AutoModel``; loads nothing before the first use.
-
-    Parameters
-    ----------
-    name : identity for caches and reports; changes with the weights.
-    source : hub id, or a folder in Hugging Face layout.
-    options : of :class:`bias_core.adapters.readers.encoders.BatchedEncoder`.
-    """
+class TransformersEncoder(BatchedEncoder):
+    """Image and text embeddings by ``AutoModel``, see :class:`BatchedEncoder`."""
 
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
         import torch
 
         model, processor, _, device = self._parts()
-
-        def prepare(some: Sequence[Image.Image]) -> Any:
-            return processor(images=[as_rgb(image) for image in some], return_tensors="pt")
-
-        prepared = in_threads(prepare, parts_for_threads(images))
+        size = -(-len(images) // _THREADS)  # a part for each thread
+        parts = [images[start : start + size] for start in range(0, len(images), size)]
+        prepared = _in_threads(lambda part: processor(images=[*map(as_rgb, part)], return_tensors="pt"), parts)
         inputs = {key: torch.cat([part[key] for part in prepared]).to(device) for key in prepared[0]}
         return lambda: _tensor(model.get_image_features(**inputs))
 
     def _text_features(self, texts: Sequence[str]) -> Callable[[], Any]:
+        """SigLIP learned from small letters, and reads its padding, unmasked and always up to the limit."""
         model, _, tokenizer, device = self._parts()
+        siglip, names = "siglip" in model.config.model_type, ["input_ids", "attention_mask"]
+        texts, padding = list(texts), "longest"
+        if siglip:  # its second version leaves the letters to its caller
+            texts, padding, names = [text.lower() for text in texts], "max_length", ["input_ids"]
         most = model.config.text_config.max_position_embeddings
-        inputs = tokenizer(_as_trained(model, texts), padding=_padding(model), truncation=True,
-                           max_length=most, return_tensors="pt")  # fmt: skip
-        names = ("input_ids",) if _is_siglip(model) else ("input_ids", "attention_mask")
+        inputs = tokenizer(texts, padding=padding, truncation=True, max_length=most, return_tensors="pt")
         tensors = {key: inputs[key].to(device) for key in names if key in inputs}
         return lambda: _tensor(model.get_text_features(**tensors))
 
@@ -340,21 +257,11 @@ class TransformersEncoder(HubWeights[tuple[Any, Any, Any, str]], BatchedEncoder)
         import torch
         from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
-        hide_progress_bars()
-        source = self._here()
-        local = Path(source).is_dir()
+        source, local = self._files()
         device = pick_device(self._wanted_device)
-        model = load_whole(
-            AutoModel,
-            source,
-            name=self.name,
-            dtype=torch.float32,
-            variant=variant_of(Path(source), "model", None),
-            use_safetensors=True,
-            local_files_only=local,
-        )
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local)
-        processor = AutoImageProcessor.from_pretrained(source, local_files_only=local)
+        model = load_whole(AutoModel, source, name=self.name, dtype=torch.float32, **local)
+        tokenizer = AutoTokenizer.from_pretrained(source, **local)
+        processor = AutoImageProcessor.from_pretrained(source, **local)
         # Convolutional towers run up to twice as fast in this layout on a CPU; others do not mind.
         model = model.to(device, memory_format=torch.channels_last).eval()
         return model, processor, tokenizer, device
@@ -363,17 +270,3 @@ class TransformersEncoder(HubWeights[tuple[Any, Any, Any, str]], BatchedEncoder)
 def _tensor(features: Any) -> Any:
     """The projected embedding: transformers 5 gives an output object, earlier versions the tensor."""
     return getattr(features, "pooler_output", features)
-
-
-def _is_siglip(model: Any) -> bool:
-    return "siglip" in model.config.model_type
-
-
-def _as_trained(model: Any, texts: Sequence[str]) -> list[str]:
-    """SigLIP learned from texts in small letters, which SigLIP 2's tokenizer leaves to its caller."""
-    return [text.lower() for text in texts] if _is_siglip(model) else list(texts)
-
-
-def _padding(model: Any) -> str:
-    """SigLIP reads its padding, unmasked and always up to the limit; for others short texts are quicker."""
-    return "max_length" if _is_siglip(model) else "longest"

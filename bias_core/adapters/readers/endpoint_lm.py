@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from bias_core.errors import InvalidInput, ModelUnavailable
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where the server is and how long it is waited for.
+    """Where the server is and how long it is waited for; ModelUnavailable where the address is none.
 
     Attributes
     ----------
@@ -40,7 +41,7 @@ class Endpoint:
     model : its name on that server.
     key : sent with every request, and never shown; "" for servers that ask for none.
     seconds : that an answer may take.
-    attempts : requests in all, for an answer that fails for a while.
+    attempts : requests in all, at least 1, for an answer that fails for a while.
     longest_pause : seconds between two of them at most, whatever the server asks for.
     """
 
@@ -50,6 +51,31 @@ class Endpoint:
     seconds: float = 120.0
     attempts: int = 4
     longest_pause: float = 30.0
+
+    def __post_init__(self) -> None:
+        with suppress(ValueError):  # a port that is no number
+            parts = urlsplit(self.url)
+            if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+                return
+        raise ModelUnavailable(
+            "BIAS_LLM_URL is not the address of a server; it should be like http://127.0.0.1:8000/v1"
+        )
+
+    @property
+    def base(self) -> str:
+        """The address with the part that all its services share.
+
+        >>> Endpoint(url="http://host:1", model="").base, Endpoint(url="https://host/openai/v1/", model="").base
+        ('http://host:1/v1', 'https://host/openai/v1')
+        """
+        bare = self.url.rstrip("/")
+        return bare if urlsplit(bare).path else f"{bare}/v1"
+
+    @property
+    def host(self) -> str:
+        """The server's name and port, without a password."""
+        parts = urlsplit(self.url)
+        return f"{parts.hostname}" + (f":{parts.port}" if parts.port else "")
 
 
 class EndpointLanguageModel:
@@ -64,8 +90,7 @@ class EndpointLanguageModel:
     """
 
     def __init__(self, name: str, endpoint: Endpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:
-        self.name = name
-        self.endpoint = endpoint
+        self.name, self.endpoint = name, endpoint
         self._sleep = sleep
         self._most_shown: int | None = None
         self._unknown: set[str] = set()
@@ -95,20 +120,14 @@ class EndpointLanguageModel:
         return proposals
 
     def complete(self, prompt: str, max_new_tokens: int) -> str:
-        """The likeliest answer to ``prompt`` as a user's message.
-
-        Raises
-        ------
-        ModelUnavailable
-            The server cannot be reached, refuses, or answers nothing that can be understood.
-        """
+        """The likeliest answer to ``prompt`` as a user's message; ModelUnavailable where there is none."""
         body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": max_new_tokens, "temperature": 0}
         answer = self._ask("chat/completions", body)
         try:
             choice = answer["choices"][0]
             text = choice["message"]["content"]
         except (LookupError, TypeError) as error:
-            self._not_understood(error)
+            raise self._not_understood(error) from error
         if not isinstance(text, str) or not text.strip():
             why = f"finish_reason {choice.get('finish_reason')!r}"
             raise ModelUnavailable(
@@ -120,15 +139,10 @@ class EndpointLanguageModel:
     def _continuations(self, prefixes: list[str], n: int) -> list[list[str]]:
         """Of each prefix, the likeliest next tokens, likeliest first; in one request."""
         n_tokens = min(n, self._most_shown or n)
+        body = {"prompt": prefixes if len(prefixes) > 1 else prefixes[0], "max_tokens": 1, "temperature": 0}
         for shown in (n_tokens, *(fewer for fewer in _FEWER if fewer < n_tokens)):
-            body = {
-                "prompt": prefixes if len(prefixes) > 1 else prefixes[0],
-                "max_tokens": 1,
-                "temperature": 0,
-                "logprobs": shown,
-            }
             try:
-                answer = self._ask("completions", body)
+                answer = self._ask("completions", body | {"logprobs": shown})
             except _Refused as refused:
                 if refused.status in (404, 405, 501):
                     raise InvalidInput(f"{self.name} continues no texts ({refused.reason}). {_STOP_NEEDS}") from refused
@@ -138,24 +152,23 @@ class EndpointLanguageModel:
             if shown < n_tokens:
                 _log.warning("%s shows %d tokens at most, where %d were asked for", self.name, shown, n)
                 self._most_shown = shown
-            return self._shown_tokens(answer)
+            try:
+                choices = sorted(answer["choices"], key=lambda choice: int(choice.get("index", 0)))
+                likeliest = [_likeliest(choice.get("logprobs")) for choice in choices]
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                raise self._not_understood(error) from error
+            if not likeliest or any(tokens is None for tokens in likeliest):
+                break
+            return [[token for token in tokens or () if _shows_something(token)] for tokens in likeliest]
         raise InvalidInput(f"{self.name} shows no probabilities of tokens. {_STOP_NEEDS}")
-
-    def _shown_tokens(self, answer: Any) -> list[list[str]]:
-        try:
-            choices = sorted(answer["choices"], key=lambda choice: int(choice.get("index", 0)))
-            likeliest = [_likeliest(choice.get("logprobs")) for choice in choices]
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            self._not_understood(error)
-        if not likeliest or any(tokens is None for tokens in likeliest):
-            raise InvalidInput(f"{self.name} shows no probabilities of tokens. {_STOP_NEEDS}")
-        return [[token for token in tokens or () if _shows_something(token)] for tokens in likeliest]
 
     def _ask(self, path: str, body: Mapping[str, Any]) -> Any:
         """The server's answer as JSON; settings that it says it does not know are left out from then on."""
         for _ in range(3):
-            sent = {_spelt(key, self._unknown): value for key, value in body.items()}
-            sent = {"model": self.endpoint.model} | {k: v for k, v in sent.items() if k not in self._unknown}
+            sent: dict[str, Any] = {"model": self.endpoint.model, **body}
+            if "max_tokens" in sent and "max_tokens" in self._unknown:  # newer models call it so
+                sent["max_completion_tokens"] = sent["max_tokens"]
+            sent = {key: value for key, value in sent.items() if key not in self._unknown}
             try:
                 return self._answer(path, sent)
             except _Refused as refused:
@@ -168,48 +181,42 @@ class EndpointLanguageModel:
     def _answer(self, path: str, body: Mapping[str, Any]) -> Any:
         import httpx
 
-        for attempt in range(1, self.endpoint.attempts + 1):
-            last = attempt == self.endpoint.attempts
+        server, attempt = self.endpoint, 0
+        while True:
+            attempt += 1
+            pause = 2**attempt / 2
             try:
-                response = self._post(path, body)
+                response = httpx.post(
+                    f"{server.base}/{path}",
+                    json=body,
+                    headers={"Authorization": f"Bearer {server.key}"} if server.key else {},
+                    timeout=httpx.Timeout(server.seconds, connect=10.0),
+                    follow_redirects=False,  # the key goes to the address that was set, and to no other
+                )
             except httpx.TimeoutException as error:
                 if attempt > 1:  # waiting again and again would hold up everybody
                     raise ModelUnavailable(
-                        f"{self.name} did not answer within {self.endpoint.seconds:g} s; is the server at "
-                        f"{self._host()} overloaded, or the model too slow for it?"
+                        f"{self.name} did not answer within {server.seconds:g} s; is the server at "
+                        f"{server.host} overloaded, or the model too slow for it?"
                     ) from error
                 pause = 0.0
             except (httpx.HTTPError, httpx.InvalidURL) as error:
-                if last or isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)):
+                if attempt >= server.attempts or isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)):
                     raise ModelUnavailable(
-                        f"{self.name} cannot be reached at {self._host()}: {self._safe(str(error))}; check "
+                        f"{self.name} cannot be reached at {server.host}: {self._safe(str(error))}; check "
                         "BIAS_LLM_URL and that the server runs"
                     ) from error
-                pause = float(2**attempt) / 2
             else:
-                if response.status_code not in _RETRIED or last:
+                if response.status_code not in _RETRIED or attempt >= server.attempts:
                     return self._read(response)
-                pause = _pause_asked_for(response.headers.get("retry-after", ""), float(2**attempt) / 2)
-            self._sleep(min(pause, self.endpoint.longest_pause))
-        raise ModelUnavailable(f"{self.name} was never asked: attempts is {self.endpoint.attempts}")
-
-    def _post(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
-        import httpx
-
-        key = self.endpoint.key
-        return httpx.post(
-            f"{_base(self.endpoint.url)}/{path}",
-            json=body,
-            headers={"Authorization": f"Bearer {key}"} if key else {},
-            timeout=httpx.Timeout(self.endpoint.seconds, connect=10.0),
-            follow_redirects=False,  # the key goes to the address that was set, and to no other
-        )
+                pause = _pause_asked_for(response.headers.get("retry-after", ""), pause)
+            self._sleep(min(pause, server.longest_pause))
 
     def _read(self, response: httpx.Response) -> Any:
-        status = response.status_code
+        status, host = response.status_code, self.endpoint.host
         if 300 <= status < 400:
             raise ModelUnavailable(
-                f"the server at {self._host()} sends {self.name}'s requests elsewhere (status {status}); set "
+                f"the server at {host} sends {self.name}'s requests elsewhere (status {status}); set "
                 "BIAS_LLM_URL to the final address"
             )
         reason = self._safe(_error_text(response)) if status >= 400 else ""
@@ -217,29 +224,24 @@ class EndpointLanguageModel:
             raise ModelUnavailable(f"{self.name} refuses the key ({status}: {reason}); check BIAS_LLM_KEY")
         if status == 404 and "model" in reason.lower():
             raise ModelUnavailable(
-                f"the server at {self._host()} has no model {self.endpoint.model!r} ({reason}); check BIAS_LLM_MODEL"
+                f"the server at {host} has no model {self.endpoint.model!r} ({reason}); check BIAS_LLM_MODEL"
             )
         if status >= 400:
             raise _Refused(self.name, status, reason)
         try:
             return response.json()
         except ValueError as error:
-            self._not_understood(error)
+            raise self._not_understood(error) from error
 
-    def _not_understood(self, error: Exception) -> NoReturn:
-        raise ModelUnavailable(
-            f"what answers at {self._host()} is no OpenAI-compatible server, or {self.name} broke off "
+    def _not_understood(self, error: Exception) -> ModelUnavailable:
+        return ModelUnavailable(
+            f"what answers at {self.endpoint.host} is no OpenAI-compatible server, or {self.name} broke off "
             f"({type(error).__name__} while reading it); BIAS_LLM_URL should be like http://127.0.0.1:8000/v1"
-        ) from error
-
-    def _host(self) -> str:
-        parts = urlsplit(self.endpoint.url)
-        return f"{parts.hostname or '?'}" + (f":{parts.port}" if parts.port else "")
+        )
 
     def _safe(self, text: str) -> str:
         """What a server said, with the key taken out: some repeat it in their errors."""
-        secrets = [self.endpoint.key, urlsplit(self.endpoint.url).password or ""]
-        for secret in filter(None, secrets):
+        for secret in filter(None, (self.endpoint.key, urlsplit(self.endpoint.url).password)):
             text = text.replace(secret, "…")
         return " ".join(text.split())[:300]
 
@@ -252,55 +254,11 @@ class _Refused(ModelUnavailable):
         self.status, self.reason = status, reason
 
 
-def check_url(url: str) -> str:
-    """The address, if it is one.
-
-    Raises
-    ------
-    ModelUnavailable
-        It is not.
-
-    Examples
-    --------
-    >>> check_url("http://127.0.0.1:8000")
-    'http://127.0.0.1:8000'
-    """
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number
-        good = False
-    if not good:
-        raise ModelUnavailable(
-            "BIAS_LLM_URL is not the address of a server; it should be like http://127.0.0.1:8000/v1"
-        )
-    return url
-
-
-def _base(url: str) -> str:
-    """The address with the part that all its services share.
-
-    Examples
-    --------
-    >>> _base("http://host:1"), _base("https://host/openai/v1/")
-    ('http://host:1/v1', 'https://host/openai/v1')
-    """
-    bare = url.rstrip("/")
-    return f"{bare}/v1" if urlsplit(bare).path == "" else bare
-
-
-def _spelt(key: str, unknown: set[str]) -> str:
-    """Newer models take the longest answer under another name."""
-    return "max_completion_tokens" if key == "max_tokens" and key in unknown else key
-
-
 def _likeliest(logprobs: Any) -> list[str] | None:
     """Tokens by falling probability, from either form that servers give; None where there are none."""
-    if not logprobs:
-        return None
-    if logprobs.get("top_logprobs"):
+    if logprobs and logprobs.get("top_logprobs"):
         first = logprobs["top_logprobs"][0]
-    elif logprobs.get("content"):
+    elif logprobs and logprobs.get("content"):
         first = {shown["token"]: shown["logprob"] for shown in logprobs["content"][0]["top_logprobs"]}
     else:
         return None
@@ -315,25 +273,19 @@ def _error_text(response: httpx.Response) -> str:
     try:
         body = response.json()
         error = body.get("error", body.get("detail", body.get("message", "")))
-        reason = error.get("message", "") if isinstance(error, dict) else error
+        return str(error.get("message", "") if isinstance(error, dict) else error)
     except (ValueError, AttributeError):
-        reason = re.sub(r"<[^>]*>", " ", response.text)
-    return str(reason)
+        return re.sub(r"<[^>]*>", " ", response.text)
 
 
 def _pause_asked_for(header: str, otherwise: float) -> float:
     """Seconds that ``Retry-After`` asks for, as a number or a date.
 
-    Examples
-    --------
     >>> _pause_asked_for("7", 1.0), _pause_asked_for("soon", 1.0)
     (7.0, 1.0)
     """
-    try:
+    with suppress(ValueError):
         return max(0.0, float(header))
-    except ValueError:
-        pass
-    try:
+    with suppress(TypeError, ValueError):
         return max(0.0, (parsedate_to_datetime(header) - datetime.now(timezone.utc)).total_seconds())
-    except (TypeError, ValueError):
-        return otherwise
+    return otherwise

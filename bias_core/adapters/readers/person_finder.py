@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bias_core.adapters.devices import loading, pick_device
-from bias_core.adapters.weights import HoldsWeights, Weights
+from bias_core.adapters.weights import Reader, loading, not_here, pick_device
 from bias_core.crops import person_halves
 from bias_core.errors import ModelUnavailable
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from bias_core.crops import Box
     from bias_core.protocols import ImageTextEncoder
 
-_ONE, _TWO, _THING = "a photo of a person", "a photo of two people", "a photo of a {}"
 _PERSON = 1  # label of people in COCO
 
 
@@ -41,24 +39,24 @@ class CalibrationPersonFinder:
         if self._sentences is None:
             from bias_core.world.lexicon import book
 
-            things = [_THING.format(thing) for thing in book()["things"]]
-            self._sentences = self.encoder.encode_texts([_ONE, _TWO, *things])
+            things = [f"a photo of a {thing}" for thing in book()["things"]]
+            self._sentences = self.encoder.encode_texts(["a photo of a person", "a photo of two people", *things])
         closest = int((self._sentences @ self.encoder.encode_images([image])[0]).argmax())
         if closest == 0:
             return [(0, 0, *image.size)]
         return person_halves(image) if closest == 1 else []
 
 
-class TorchvisionPersonFinder(HoldsWeights[tuple[Any, str]]):
+class TorchvisionPersonFinder(Reader[tuple[Any, str]]):
     """People by one of torchvision's detectors trained on COCO; loads nothing before the first picture.
 
     Parameters
     ----------
-    name : for messages and reports.
     architecture : torchvision's name of the detector, e.g. "fasterrcnn_resnet50_fpn_v2".
     weights : file with a state dict, or "" for torchvision's own weights, downloaded once.
     threshold : least score of a box that counts, in [0, 1].
     smallest : least height of a person as a share of the picture's, in [0, 1]; leaves the crowd behind out.
+    options : of :class:`bias_core.adapters.weights.Reader`.
     """
 
     def __init__(
@@ -69,17 +67,11 @@ class TorchvisionPersonFinder(HoldsWeights[tuple[Any, str]]):
         *,
         threshold: float = 0.7,
         smallest: float = 0.2,
-        device: str = "auto",
-        offline: bool = False,
+        **options: Any,
     ) -> None:
-        self.name = name
-        self.architecture = architecture
-        self.weights = weights
-        self.threshold = threshold
-        self.smallest = smallest
-        self._wanted_device = device
-        self._offline = offline
-        self._parts = Weights(name, weights or f"torchvision's {architecture}", self._load)
+        super().__init__(name, weights or f"torchvision's {architecture}", **options)
+        self.architecture, self.weights = architecture, weights
+        self.threshold, self.smallest = threshold, smallest
 
     def fetch(self) -> None:
         """Download the weights where they are not on this machine."""
@@ -94,13 +86,7 @@ class TorchvisionPersonFinder(HoldsWeights[tuple[Any, str]]):
                 torch.hub.download_url_to_file(url, str(saved), saved.stem.rpartition("-")[2], progress=False)
 
     def find(self, image: Image.Image) -> list[Box]:
-        """Boxes from left to right by their middle, inside the picture.
-
-        Raises
-        ------
-        ModelUnavailable
-            Weights missing or corrupt, not to be had, or an architecture that torchvision does not know.
-        """
+        """Boxes from left to right by their middle, inside the picture; ModelUnavailable without weights."""
         import torch
         from torchvision.transforms.functional import pil_to_tensor
 
@@ -116,29 +102,24 @@ class TorchvisionPersonFinder(HoldsWeights[tuple[Any, str]]):
         import torch
         from torchvision.models import get_model, get_model_weights
 
-        self._check_architecture()
+        _, saved = self._published()
         device = pick_device(self._wanted_device)
         if self.weights:
             model = get_model(self.architecture, weights=None, weights_backbone=None)
             model.load_state_dict(torch.load(self.weights, map_location="cpu", weights_only=True))
-            return model.to(device).eval(), device
-        weights = get_model_weights(self.architecture).DEFAULT
-        if self._offline and not self._published()[1].is_file():
-            raise ModelUnavailable(f"{self.name} is not on this machine and BIAS_OFFLINE is set")
-        return get_model(self.architecture, weights=weights).to(device).eval(), device
-
-    def _check_architecture(self) -> None:
-        from torchvision.models import detection, list_models
-
-        if self.architecture not in list_models(module=detection):
-            raise ModelUnavailable(f"torchvision knows no detector {self.architecture!r}")
+        elif self._offline and not saved.is_file():
+            raise not_here(self.name)
+        else:
+            model = get_model(self.architecture, weights=get_model_weights(self.architecture).DEFAULT)
+        return model.to(device).eval(), device
 
     def _published(self) -> tuple[str, Path]:
         """Where torchvision's own weights come from, and where they are kept here."""
         import torch
-        from torchvision.models import get_model_weights
+        from torchvision.models import detection, get_model_weights, list_models
 
-        self._check_architecture()
+        if self.architecture not in list_models(module=detection):
+            raise ModelUnavailable(f"torchvision knows no detector {self.architecture!r}")
         url = get_model_weights(self.architecture).DEFAULT.url
         return url, Path(torch.hub.get_dir()) / "checkpoints" / Path(url).name
 

@@ -10,12 +10,12 @@ from bias_core.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bias_core.models.catalogue import ReaderRole
+    from bias_core.models.catalogue import Role
     from bias_core.studies.kit.services import StudyServices
 
 FORCE_LABEL = "Score anyway with the calibration reader"
 """On the box of every form that sets ``force``."""
-_WORDS: dict[ReaderRole, str] = {
+_WORDS: dict[Role, str] = {
     "encoder": "encoder",
     "captioner": "captioner",
     "answerer": "answerer",
@@ -28,7 +28,7 @@ _MOST_NAMED = 3
 class Reader:
     """A reader of pictures, by the name that the settings give it."""
 
-    role: ReaderRole
+    role: Role
     name: str
 
 

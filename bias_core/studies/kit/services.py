@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from bias_core.engine.progress import Engine, EngineProgress
     from bias_core.engine.rates import RateStore
-    from bias_core.models.catalogue import ReaderRole, Role
+    from bias_core.models.catalogue import Role
     from bias_core.protocols import (
         Captioner,
         ImageTextEncoder,
@@ -94,7 +94,7 @@ class StudyServices(Protocol):
         """Errors of the encoder for each (positive, negative) pair of sentences, None where not known."""
         ...
 
-    def reader_world(self, role: ReaderRole | Role, name: str) -> str:
+    def reader_world(self, role: Role, name: str) -> str:
         """The only pictures that a reader can read: "calibration", or "" for any."""
         ...
 
@@ -102,7 +102,7 @@ class StudyServices(Protocol):
         """Whose pictures a model draws: "calibration", or "" where nobody can say."""
         ...
 
-    def fitting_readers(self, role: ReaderRole) -> tuple[str, ...]:
+    def fitting_readers(self, role: Role) -> tuple[str, ...]:
         """Readers of any pictures that this machine has room for."""
         ...
 
