@@ -17,8 +17,7 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.validity.report import STUDIES, load_shipped, shipped_files
 from bias_core.studies.validity.summary import measured, results_of
-from bias_core.studies.validity.tab import CalibrationTab
-from bias_core.studies.validity.view import ADVICE, summary_html, verdict_lines
+from bias_core.studies.validity.tab import ADVICE, CalibrationTab, summary_html, verdict_lines
 
 if TYPE_CHECKING:
     from tests.ui.fakes import FakeServices

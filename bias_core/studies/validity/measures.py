@@ -135,14 +135,12 @@ PLANTED: Mapping[str, Callable[[float], float]] = {
 def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """The measures of every repetition, against what is planted or all its pictures together."""
     rows = yield from data.embed(data.frame)
-    lines = data.services.planted_lines()
-    found = []
+    found: list[dict[str, Any]] = []
     for condition in ladder(settings):
         for concept in design.data["concepts"]:
             data.check()
             here = data.frame[data.frame["group"] == condition]
-            shares = planted_shares(lines, concept["neutral"])
-            found += list(_repeated(design, data, here, rows, concept, shares))
+            found += _repeated(design, data, here, rows, concept)
     return results_of(
         pd.DataFrame(found),
         settings,
@@ -157,24 +155,21 @@ def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData)
 
 
 def _repeated(
-    design: Design,
-    data: StudyData,
-    frame: pd.DataFrame,
-    rows: np.ndarray,
-    concept: dict[str, str],
-    shares: Mapping[str, float],
+    design: Design, data: StudyData, frame: pd.DataFrame, rows: np.ndarray, concept: dict[str, str]
 ) -> Iterator[dict[str, Any]]:
     """Each measure on each repetition's pictures of a concept, beside what it should read."""
     condition = str(frame["group"].iloc[0])
+    shares = planted_shares(data.services.planted_lines(), concept["neutral"])
     turned = shares["extreme"] < shares["fair"]
     share = 1 - shares[condition] if turned else shares[condition]
-    fixed = _texts(design, data, concept, turned=turned)
+    words = {f"text_{side}": data.texts(texts) for side, texts in design.data["text_attributes"].items()}
+    words |= {"sentences": data.texts(design.data["sentences"]), "prompt": data.texts([concept["neutral"]])}
 
     def sample(part: pd.DataFrame, seed: int) -> Sample:
         own, attribute = part[part["concept"] == concept["name"]], part[part["concept"] == "attribute"]
         chosen = {kind: rows[own.index[own["set"] == kind]] for kind in SETS}
         chosen |= {f"attribute_{k}": rows[attribute.index[attribute["set"] == k]] for k in ("a", "b")}
-        return Sample(**(_swapped(chosen) if turned else chosen), **fixed, seed=seed)
+        return Sample(**(_turned(chosen | words) if turned else chosen | words), seed=seed)
 
     together = sample(frame, 0)
     targets = {
@@ -182,36 +177,22 @@ def _repeated(
     }
     for repetition, part in frame.groupby("repetition"):
         here = sample(part, int(str(repetition)))
-        for key, measure in MEASURES.items():
-            yield measured(
-                key,
-                measure(here),
-                target=targets[key],
-                unit=concept["name"],
-                condition=condition,
-                repetition=int(str(repetition)),
-                planted="gender",
-            )
+        where: dict[str, Any] = {
+            "unit": concept["name"],
+            "condition": condition,
+            "repetition": here.seed,
+            "planted": "gender",
+        }
+        yield from (measured(key, of(here), target=targets[key], **where) for key, of in MEASURES.items())
 
 
-def _texts(design: Design, data: StudyData, concept: dict[str, str], *, turned: bool) -> dict[str, Any]:
-    """Unit rows of what is said in words."""
-    sentences = data.texts(design.data["sentences"])
-    words = {f"text_{side}": data.texts(texts) for side, texts in design.data["text_attributes"].items()}
-    return {
-        "sentences": sentences[::-1] if turned else sentences,
-        "prompt": data.texts([concept["neutral"]]),
-        **(_swapped(words) if turned else words),
-    }
+def _turned(sets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A in place of B, and B in place of A."""
+    turned = {_OTHER.get(name, name): rows for name, rows in sets.items()}
+    return turned | {"sentences": sets["sentences"][::-1]}
 
 
 _OTHER = {"a": "b", "attribute_a": "attribute_b", "text_a": "text_b"}
 _OTHER |= {b: a for a, b in _OTHER.items()}
-
-
-def _swapped(sets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A in place of B, and B in place of A."""
-    return {_OTHER.get(name, name): rows for name, rows in sets.items()}
-
 
 PROGRAMS = {"validity_measures": Program(shots=measure_shots, measure=measure_repeatedly, options=MeasureOptions)}

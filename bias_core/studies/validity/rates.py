@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,13 +16,16 @@ from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings
-from bias_core.studies.reports.build import columns, figure, table
+from bias_core.studies.reports.build import columns, figure, finding, table
 from bias_core.studies.validity.summary import ladder, measured, verdict_figures, verdict_table, verdicts_of
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
     from bias_core.studies.kit.data import StudyData
     from bias_core.types import PlantedLine, ReaderErrors
+
+    Shares = tuple[Estimate, Estimate | None]
+    """In which the reader sees an attribute: as read, and corrected for its errors where they are known."""
 
 GAP = 0.15  # planted rates closer than this are not expected to be told apart
 
@@ -70,23 +72,28 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     drawn = set(map(tuple, _concepts(design, settings)))
     lines = [line for line in data.services.planted_lines() if tuple(line.prompts) in drawn]
     pairs = list(dict.fromkeys((line.positive, line.negative) for line in lines))
-    errors = data.services.reader_errors(settings.encoder, settings.model, pairs)
+    errors = dict(zip(pairs, data.services.reader_errors(settings.encoder, settings.model, pairs), strict=True))
     texts = data.texts([sentence for pair in pairs for sentence in pair])
     leans = dict(zip(pairs, texts[0::2] - texts[1::2], strict=True))
     truths = np.array(data.truths(frame), dtype=object)
     places = frame.groupby(["prompt", "group"], sort=False).indices
-    known = dict(zip(pairs, errors, strict=True))
-    found = []
+    found: list[dict[str, Any]] = []
+    measurements: list[dict[str, Any]] = []
     for line in lines:
         data.check()
         pair = line.positive, line.negative
         for condition in ladder(settings):
             here = np.concatenate([places[prompt, condition] for prompt in line.prompts])
-            said = rows[here] @ leans[pair] > 0
-            found.append(_reading(line, condition, said, truths[here], known[pair], settings.confidence))
+            count, n = int((rows[here] @ leans[pair] > 0).sum()), len(here)
+            shares = (
+                wilson_interval(count, n, confidence=settings.confidence),
+                _corrected(count, n, errors[pair], settings.confidence),
+            )
+            found.append(_reading(line, condition, shares, truths[here]))
+            measurements += _measurements(line, condition, shares, settings)
     rates = pd.DataFrame(found)
     order = _orders(rates)
-    verdicts = list(verdicts_of(pd.DataFrame(list(_measurements(rates, settings))), settings.confidence))
+    verdicts = list(verdicts_of(pd.DataFrame(measurements), settings.confidence))
     return Results(
         findings=(*_coverages(rates, settings.confidence), *_order_findings(order, settings.confidence)),
         tables=(
@@ -109,39 +116,33 @@ _NOTE = (
 )
 
 
-def _reading(
-    line: PlantedLine,
-    condition: str,
-    said: np.ndarray,
-    truths: np.ndarray,
-    errors: ReaderErrors | None,
-    confidence: float,
-) -> dict[str, object]:
+def _corrected(count: int, n: int, errors: ReaderErrors | None, confidence: float) -> Estimate | None:
+    if errors is None or errors.sensitivity + errors.specificity <= 1:
+        return None
+    return corrected_by_errors(count, n, errors, confidence=confidence)
+
+
+def _reading(line: PlantedLine, condition: str, shares: Shares, truths: np.ndarray) -> dict[str, Any]:
     """One line of the table: a planted rate in one condition."""
-    planted, n = line.rates[condition], len(said)
-    drawn = float(np.mean([truth[line.attribute] == line.value for truth in truths]))
-    seen = wilson_interval(int(said.sum()), n, confidence=confidence)
-    corrected = _corrected(said, errors, confidence)
+    seen, corrected = shares
+    planted = line.rates[condition]
+    covered, covered_uncorrected = (
+        bool(share and share.low - 1e-9 <= planted <= share.high + 1e-9) for share in (corrected, seen)
+    )
     return {
         "concept": line.concept,
         "attribute": line.attribute,
         "value": str(line.value),
         "condition": condition,
         "planted": planted,
-        "drawn": drawn,
+        "drawn": float(np.mean([truth[line.attribute] == line.value for truth in truths])),
         **columns("measured", seen),
         **columns("corrected", corrected, ends=""),
-        "covered": bool(corrected and corrected.low - 1e-9 <= planted <= corrected.high + 1e-9),
-        "covered uncorrected": seen.low - 1e-9 <= planted <= seen.high + 1e-9,
-        "n": n,
+        "covered": covered,
+        "covered uncorrected": covered_uncorrected,
+        "n": seen.n,
         "source": line.source,
     }
-
-
-def _corrected(said: np.ndarray, errors: ReaderErrors | None, confidence: float) -> Estimate | None:
-    if errors is None or errors.sensitivity + errors.specificity <= 1:
-        return None
-    return corrected_by_errors(int(said.sum()), len(said), errors, confidence=confidence)
 
 
 def _coverages(table: pd.DataFrame, confidence: float) -> list[Finding]:
@@ -150,13 +151,12 @@ def _coverages(table: pd.DataFrame, confidence: float) -> list[Finding]:
     names = dict.fromkeys(known["condition"])
     groups = [("all conditions", known), *((name, known[known["condition"] == name]) for name in names)]
     return [
-        Finding(
-            key=f"coverage {name}",
-            title=f"Corrected intervals that hold the planted rate, {name}",
-            metric="attribute_prevalence",
-            estimate=wilson_interval(int(rows["covered"].sum()), len(rows), null_value=confidence),
-            says=f"Nominal {100 * confidence:g} %; without the correction "
-            f"{100 * rows['covered uncorrected'].mean():.1f} %.",
+        finding(
+            f"coverage {name}",
+            f"Corrected intervals that hold the planted rate, {name}",
+            "attribute_prevalence",
+            wilson_interval(int(rows["covered"].sum()), len(rows), null_value=confidence),
+            f"Nominal {100 * confidence:g} %; without the correction {100 * rows['covered uncorrected'].mean():.1f} %.",
         )
         for name, rows in groups
         if len(rows)
@@ -170,79 +170,65 @@ def _orders(table: pd.DataFrame) -> pd.DataFrame:
     is over-represented, and its Psi is taken.
     """
     names = list(dict.fromkeys(table["condition"]))
-    lines = []
-    for (concept, attribute, value), rows in table.groupby(["concept", "attribute", "value"], sort=False):
-        by = rows.set_index("condition")
-        planted = by["planted"]
-        side = _side(planted[names])
-        psi = {c: max(0.0, side * (by.loc[c, "measured"] - planted[names[0]])) for c in names}
-        lines.append(
-            {
-                "concept": concept,
-                "attribute": attribute,
-                "value": value,
-                "gap": float(planted[names].diff().abs().min()),
-                **{f"Ψ {condition}": psi[condition] for condition in names},
-                "in order": all(psi[a] < psi[b] for a, b in pairwise(names)),
-            }
+    by = ["concept", "attribute", "value"]
+    planted, measured_shares = (
+        table.pivot_table(column, by, "condition", sort=False)[names] for column in ("planted", "measured")
+    )
+    fair = planted[names[0]]
+    side = np.where(planted[names[-1]] > fair, 1.0, -1.0)
+    psi = measured_shares.sub(fair, axis=0).mul(side, axis=0).clip(lower=0.0)
+    orders = psi.add_prefix("Ψ ").rename_axis(columns=None)
+    orders.insert(0, "gap", planted.diff(axis=1).abs().min(axis=1))
+    return orders.assign(**{"in order": (psi.diff(axis=1).iloc[:, 1:] > 0).all(axis=1)}).reset_index()
+
+
+def _measurements(
+    line: PlantedLine, condition: str, shares: Shares, settings: StudySettings
+) -> Iterator[dict[str, Any]]:
+    """P, P − P* and Ψ of a planted rate, of the attribute or of its absence, whichever is planted."""
+    first, *_, last = ladder(settings)
+    present = line.rates[last] > line.rates[first]
+    seen, corrected = (_towards(share, shares[0].n, present=present) for share in shares)
+    share, even = (rate if present else 1 - rate for rate in (line.rates[condition], line.rates[first]))
+    for measure, estimate, target, variant in (
+        ("attribute_prevalence", seen, share, "as read"),
+        ("attribute_prevalence", corrected, share, "corrected"),
+        ("signed_difference", signed_difference_estimate(seen, even), share - even, "as read"),
+        ("stereotype_score", stereotype_estimate(seen, even), max(0.0, share - even), "as read"),
+    ):
+        yield measured(
+            measure,
+            estimate,
+            target=target,
+            variant=variant,
+            unit=f"{line.concept}, {line.attribute}, {line.value}",
+            condition=condition,
+            planted="every rate",
         )
-    return pd.DataFrame(lines)
 
 
-def _side(planted: pd.Series) -> float:
-    """1 where more is planted from condition to condition, -1 where less is."""
-    return 1.0 if planted.iloc[-1] > planted.iloc[0] else -1.0
-
-
-def _measurements(table: pd.DataFrame, settings: StudySettings) -> Iterator[dict[str, Any]]:
-    """P, P − P* and Ψ of every planted rate, of the attribute or of its absence, whichever is planted."""
-    first = ladder(settings)[0]
-    for (concept, attribute, value), rows in table.groupby(["concept", "attribute", "value"], sort=False):
-        present = _side(rows["planted"]) > 0
-        fair = float(rows.loc[rows["condition"] == first, "planted"].iloc[0])
-        for _, row in rows.iterrows():
-            seen = _towards(row, ("measured", "measured low", "measured high"), present=present)
-            mended = _towards(row, ("corrected", "low", "high"), present=present)
-            share, even = (x if present else 1 - x for x in (float(row["planted"]), fair))
-            for measure, estimate, target, variant in (
-                ("attribute_prevalence", seen, share, "as read"),
-                ("attribute_prevalence", mended, share, "corrected"),
-                ("signed_difference", signed_difference_estimate(seen, even), share - even, "as read"),
-                ("stereotype_score", stereotype_estimate(seen, even), max(0.0, share - even), "as read"),
-            ):
-                yield measured(
-                    measure,
-                    estimate,
-                    target=target,
-                    variant=variant,
-                    unit=f"{concept}, {attribute}, {value}",
-                    condition=str(row["condition"]),
-                    planted="every rate",
-                )
-
-
-def _towards(row: pd.Series, columns: tuple[str, str, str], *, present: bool) -> Estimate:
+def _towards(share: Estimate | None, n: int, *, present: bool) -> Estimate:
     """The share of the attribute, or of its absence."""
-    value, low, high = (float(row[column]) for column in columns)
+    if share is None:
+        return Estimate(value=math.nan, low=math.nan, high=math.nan, n=n)
+    value, low, high = share.value, share.low, share.high
     if not present:
         value, low, high = 1 - value, 1 - high, 1 - low
-    return Estimate(value=value, low=low, high=high, n=int(row["n"]))
+    return Estimate(value=value, low=low, high=high, n=n)
 
 
 def _order_findings(order: pd.DataFrame, confidence: float) -> list[Finding]:
-    clear = order[order["gap"] >= GAP]
+    clear = ("clear", f"planted rates at least {GAP:g} apart", order[order["gap"] >= GAP])
+    says = "Share of the planted rates; rates that lie close together are ranked by chance."
     return [
-        Finding(
-            key=f"order {key}",
-            title=f"Ψ rises at every step, {words}",
-            metric="stereotype_score",
-            estimate=wilson_interval(int(rows["in order"].sum()), len(rows), confidence=confidence),
-            says="Share of the planted rates; rates that lie close together are ranked by chance.",
+        finding(
+            f"order {key}",
+            f"Ψ rises at every step, {words}",
+            "stereotype_score",
+            wilson_interval(int(rows["in order"].sum()), len(rows), confidence=confidence),
+            says,
         )
-        for key, words, rows in (
-            ("clear", f"planted rates at least {GAP:g} apart", clear),
-            ("all", "all planted rates", order),
-        )
+        for key, words, rows in (clear, ("all", "all planted rates", order))
         if len(rows)
     ]
 
@@ -250,17 +236,10 @@ def _order_findings(order: pd.DataFrame, confidence: float) -> list[Finding]:
 def _planted_figure(table: pd.DataFrame) -> StudyFigure:
     known = table[table["corrected"].notna()]
     names = known["concept"] + ", " + known["attribute"] + ", " + known["value"]
-    points = known[["planted", "corrected", "condition"]].set_axis(["x", "y", "group"], axis=1)
-    return figure(
-        "scatter",
-        "planted",
-        "Planted against measured",
-        points.assign(name=names),
-        "Each point is an attribute of a concept; on the dashed line the instrument is right.",
-        x="planted rate",
-        y="measured, corrected",
-        diagonal=True,
-    )
+    points = known[["planted", "corrected", "condition"]].set_axis(["x", "y", "group"], axis=1).assign(name=names)
+    caption = "Each point is an attribute of a concept; on the dashed line the instrument is right."
+    axes = {"x": "planted rate", "y": "measured, corrected", "diagonal": True}
+    return figure("scatter", "planted", "Planted against measured", points, caption, **axes)
 
 
 PROGRAMS = {"validity_rates": Program(shots=rate_shots, measure=measure_rates, options=RateOptions)}

@@ -90,13 +90,15 @@ def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
 
 
 def _without_repetitions(report: StudyReport) -> StudyReport:
-    kept = tuple(table for table in report.results.tables if table.key not in LEFT_OUT)
-    return replace(report, results=replace(report.results, tables=kept))
+    tables = tuple(table for table in report.results.tables if table.key not in LEFT_OUT)
+    return replace(report, results=replace(report.results, tables=tables))
 
 
 def _page(reports: Sequence[StudyReport]) -> str:
     """The verdicts of all studies, the rule that they follow, and what each study draws."""
     verdicts = pd.concat([table_of(report, "verdicts").frame for report in reports], ignore_index=True)
+    tested = {finding.metric for report in reports for finding in report.results.findings}
+    untested = [metric for key, metric in METRICS.items() if key not in tested]
     lines = [
         "# Is the instrument right?",
         "",
@@ -114,29 +116,18 @@ def _page(reports: Sequence[StudyReport]) -> str:
         "",
         "Not tested here:",
         "",
-        *_left_untested(reports),
+        *(f"- {metric.name}: {NOT_HERE.get(metric.key, 'not tested yet')}." for metric in untested),
     ]
     for report in reports:
         lines += ["", f"## {report.design.title}", "", report.design.summary, ""]
         lines += [f"{report.n_images:,} pictures. [Tables and figures]({report.design.name}/report.md)", ""]
-        if any(table.key == "summary" for table in report.results.tables):
-            table = table_of(report, "summary")
-            lines += [markdown_table(readable(table.frame)), "", table.note, ""]
+        if summary := [table for table in report.results.tables if table.key == "summary"]:
+            lines += [markdown_table(readable(summary[0].frame)), "", summary[0].note, ""]
         else:
-            lines += [_stated(report), ""]
+            rows = [
+                {"": f.title, **columns("share", f.estimate, ends=""), "n": f.estimate.n, "reads": f.says}
+                for f in report.results.findings
+            ]
+            lines += [markdown_table(readable(pd.DataFrame(rows))), ""]
         lines += [f"- {note}" for note in report.results.notes]
     return "\n".join([*lines, ""])
-
-
-def _left_untested(reports: Sequence[StudyReport]) -> list[str]:
-    tested = {finding.metric for report in reports for finding in report.results.findings}
-    others = [metric for key, metric in METRICS.items() if key not in tested]
-    return [f"- {metric.name}: {NOT_HERE.get(metric.key, 'not tested yet')}." for metric in others]
-
-
-def _stated(report: StudyReport) -> str:
-    rows = [
-        {"": f.title, **columns("share", f.estimate, ends=""), "n": f.estimate.n, "reads": f.says}
-        for f in report.results.findings
-    ]
-    return markdown_table(readable(pd.DataFrame(rows)))

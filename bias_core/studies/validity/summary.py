@@ -8,15 +8,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from bias_core.errors import InvalidInput
 from bias_core.metrics.cards import METRICS
 from bias_core.stats.effects import wilson_interval
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Finding, Results, Shot, StudyFigure, StudyTable
-from bias_core.studies.reports.build import figure, mark, table
+from bias_core.studies.kit.types import Results, Shot, StudyFigure, StudyTable
+from bias_core.studies.reports.build import figure, finding, mark, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,7 +130,16 @@ def results_of(measurements: pd.DataFrame, settings: StudySettings, *, notes: Se
     """
     verdicts = list(verdicts_of(measurements, settings.confidence))
     return Results(
-        findings=tuple(_finding(verdict) for verdict in verdicts),
+        findings=tuple(
+            finding(
+                verdict.name,
+                f"Intervals that hold their target, {verdict.name}",
+                verdict.measure,
+                verdict.coverage,
+                f"{verdict.says[0].upper()}{verdict.says[1:]}.",
+            )
+            for verdict in verdicts
+        ),
         tables=(
             verdict_table(verdicts),
             table("summary", "By condition", _summary(_scored(measurements)), _SUMMARY_NOTE),
@@ -166,21 +173,25 @@ class Verdict:
     follows: bool
     says: str
 
+    @property
+    def name(self) -> str:
+        """The label with what was planted."""
+        return ", ".join(filter(None, (self.label, self.planted)))
+
 
 def verdicts_of(table: pd.DataFrame, nominal: float) -> Iterator[Verdict]:
     """The verdict on every measure of the table, in its order; ``nominal`` is the coverage to expect."""
     for (measure, variant, planted), rows in _scored(table).groupby(_KEYS, sort=False):
-        conditions = list(dict.fromkeys(rows["condition"]))
         usable = rows[rows["held"].notna()]
         if usable.empty:
             continue  # undefined on every set of pictures
         coverage = wilson_interval(int(usable["held"].sum()), len(usable), null_value=nominal)
-        alarms = rows.loc[rows["condition"] == conditions[0], "excluded"].dropna()
+        alarms = rows.loc[rows["condition"] == rows["condition"].iloc[0], "excluded"].dropna()
         false = wilson_interval(int(alarms.sum()), len(alarms), null_value=1 - nominal) if len(alarms) else None
-        follows = all(mean > STANDARD_ERRORS * error for mean, error in _steps(rows, str(measure)))
+        follows = _follows(_wide(rows) * (-1.0 if measure in FALLING else 1.0))
         yield Verdict(
             measure=str(measure),
-            label=_label(str(measure), str(variant)),
+            label=_label(measure, variant),
             planted=str(planted),
             coverage=coverage,
             false_alarms=false,
@@ -192,31 +203,37 @@ def verdicts_of(table: pd.DataFrame, nominal: float) -> Iterator[Verdict]:
 
 def verdict_table(verdicts: Sequence[Verdict]) -> StudyTable:
     """A line per measure; the means are those of the first condition, of those between, and of the last."""
-    lines = [
-        {
-            "measure": verdict.label,
-            "planted": verdict.planted,
-            "intervals hold": _share(verdict.coverage),
-            "false alarms": _share(verdict.false_alarms),
-            "nothing planted": _number(verdict.means[0]),
-            "some": ", ".join(_number(mean) for mean in verdict.means[1:-1]) or "–",
-            "all": _number(verdict.means[-1]),
-            "follows": "yes" if verdict.follows else "no",
-            "verdict": verdict.says,
-        }
-        for verdict in verdicts
-    ]
+    lines = []
+    for verdict in verdicts:
+        first, *between, last = ("–" if math.isnan(mean) else f"{mean:.3g}" for mean in verdict.means)
+        shares = (verdict.coverage, verdict.false_alarms)
+        held, alarms = ("–" if share is None else f"{100 * share.value:.1f} % of {share.n:,}" for share in shares)
+        lines.append(
+            {
+                "measure": verdict.label,
+                "planted": verdict.planted,
+                "intervals hold": held,
+                "false alarms": alarms,
+                "nothing planted": first,
+                "some": ", ".join(between) or "–",
+                "all": last,
+                "follows": "yes" if verdict.follows else "no",
+                "verdict": verdict.says,
+            }
+        )
     return table("verdicts", "What each measure showed", lines, RULE)
 
 
 def verdict_figures(verdicts: Sequence[Verdict], nominal: float) -> tuple[StudyFigure, StudyFigure]:
     """The intervals that hold their target, and those that read bias where none is planted, as shares."""
+    coverage = [mark(verdict.name, verdict.coverage, n=verdict.coverage.n) for verdict in verdicts]
+    alarms = [(verdict.name, verdict.false_alarms) for verdict in verdicts if verdict.false_alarms]
     return (
         figure(
             "intervals",
             "coverage",
             "Intervals that hold what is planted",
-            [_mark(verdict, verdict.coverage) for verdict in verdicts],
+            coverage,
             f"On the dashed line the intervals hold as often as they claim, {100 * nominal:g} %; to "
             "the left of it they are too narrow. Bars show what this many repetitions leave open.",
             x="share of intervals",
@@ -226,21 +243,13 @@ def verdict_figures(verdicts: Sequence[Verdict], nominal: float) -> tuple[StudyF
             "intervals",
             "alarms",
             "False alarms where nothing is planted",
-            [_mark(verdict, verdict.false_alarms) for verdict in verdicts if verdict.false_alarms],
+            [mark(name, share, n=share.n) for name, share in alarms],
             f"{100 * (1 - nominal):g} % are to be expected; to the right of the dashed line a "
             "measure reads bias where none is.",
             x="share of intervals that exclude “no bias”",
             null=1 - nominal,
         ),
     )
-
-
-def _mark(verdict: Verdict, share: Estimate) -> dict[str, Any]:
-    return mark(f"{verdict.label}{_planted(verdict.planted)}", share, n=share.n)
-
-
-def _planted(planted: str) -> str:
-    return f", {planted}" if planted else ""
 
 
 def repeated(shots: Sequence[Shot], n_repetitions: int) -> list[Shot]:
@@ -279,29 +288,22 @@ def _scored(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _summary(scored: pd.DataFrame) -> pd.DataFrame:
-    names = [_label(*pair) for pair in zip(scored["measure"], scored["variant"], strict=True)]
+    names = list(map(_label, scored["measure"], scored["variant"]))
     lines = scored.assign(measure=names, bias=scored["value"] - scored["target"]).groupby(
         ["measure", "planted", "condition"], sort=False
     )
-    found: pd.DataFrame = lines.agg(
-        mean=("value", "mean"),
-        target=("target", "mean"),
-        bias=("bias", "mean"),
-        held=("held", "mean"),
-        excluded=("excluded", "mean"),
-        n=("held", "count"),
-    ).reset_index()
-    return found.rename(columns={"excluded": "null excluded"})
+    means = lines[["value", "target", "bias", "held", "excluded"]].mean()
+    found: pd.DataFrame = means.assign(n=lines["held"].count()).reset_index()
+    return found.rename(columns={"value": "mean", "excluded": "null excluded"})
 
 
-def _steps(rows: pd.DataFrame, measure: str) -> Iterator[tuple[float, float]]:
-    """Mean and standard error of each step to the next condition, towards the expected side."""
-    side = -1.0 if measure in FALLING else 1.0
-    conditions = list(dict.fromkeys(rows["condition"]))
-    wide = side * _wide(rows, conditions)
-    for before, after in pairwise(conditions):
+def _follows(wide: pd.DataFrame) -> bool:
+    """Whether every step to the next condition is up by more than a few standard errors."""
+    for before, after in pairwise(wide):
         step = (wide[after] - wide[before]).dropna()
-        yield (float(step.mean()), float(step.std(ddof=1) / math.sqrt(len(step))) if len(step) > 1 else math.inf)
+        if len(step) < 2 or not step.mean() > STANDARD_ERRORS * step.std(ddof=1) / math.sqrt(len(step)):
+            return False
+    return True
 
 
 def _words(coverage: Estimate, false_alarms: Estimate | None, *, follows: bool, nominal: float) -> str:
@@ -323,30 +325,18 @@ def _words(coverage: Estimate, false_alarms: Estimate | None, *, follows: bool, 
     return f"{head} ({'; '.join(remarks)})" if remarks else head
 
 
-def _finding(verdict: Verdict) -> Finding:
-    name = f"{verdict.label}{_planted(verdict.planted)}"
-    return Finding(
-        key=name,
-        title=f"Intervals that hold their target, {name}",
-        metric=verdict.measure,
-        estimate=verdict.coverage,
-        says=f"{verdict.says[0].upper()}{verdict.says[1:]}.",
-    )
-
-
 def _rise_figure(table: pd.DataFrame) -> StudyFigure:
     """Change from the first condition, in standard deviations of one measurement."""
     marks = []
     for (measure, variant, planted), rows in table.groupby(_KEYS, sort=False):
-        conditions = list(dict.fromkeys(rows["condition"]))
-        wide = _wide(rows, conditions)
+        wide = _wide(rows)
         spread = float(wide.groupby("unit").std(ddof=1).pow(2).mean().mean() ** 0.5)
         if not spread > 0:  # one repetition, or the same number each time
             continue
-        for condition in conditions[1:]:
-            step = (wide[condition] - wide[conditions[0]]).dropna() / spread
+        name = ", ".join(filter(None, (_label(measure, variant), str(planted))))
+        for condition, values in list(wide.items())[1:]:
+            step = (values - wide.iloc[:, 0]).dropna() / spread
             reach = STANDARD_ERRORS * step.std(ddof=1) / math.sqrt(len(step))
-            name = f"{_label(str(measure), str(variant))}{_planted(str(planted))}"
             ends = {"value": step.mean(), "low": step.mean() - reach, "high": step.mean() + reach}
             marks.append({"name": f"{name}: {condition}", "group": condition, **ends})
     return figure(
@@ -362,20 +352,11 @@ def _rise_figure(table: pd.DataFrame) -> StudyFigure:
     )
 
 
-def _wide(rows: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
-    """A row per unit and repetition, a column per condition."""
+def _wide(rows: pd.DataFrame) -> pd.DataFrame:
+    """A row per unit and repetition, a column per condition in the order of the rows."""
     wide: pd.DataFrame = rows.pivot_table("value", ["unit", "repetition"], "condition", sort=False)
-    return wide.reindex(columns=list(conditions))
+    return wide.reindex(columns=list(dict.fromkeys(rows["condition"])))
 
 
-def _label(measure: str, variant: str) -> str:
-    name = METRICS[measure].name
-    return f"{name}, {variant}" if variant else name
-
-
-def _share(share: Estimate | None) -> str:
-    return "–" if share is None else f"{100 * share.value:.1f} % of {share.n:,}"
-
-
-def _number(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.3g}"
+def _label(measure: Any, variant: Any) -> str:
+    return ", ".join(filter(None, (METRICS[measure].name, str(variant))))

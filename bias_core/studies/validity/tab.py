@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
+from bias_core.metrics.cards import METRICS
 from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.validity.report import STUDIES, load_shipped
-from bias_core.studies.validity.view import summary_html, verdict_lines
+from bias_core.studies.reports.text import table_of
+from bias_core.studies.validity.report import NOT_HERE, STUDIES, load_shipped
+from bias_core.studies.validity.summary import RULE
 from bias_core.ui.messages import heading_html, user_errors
 from bias_core.ui.study.form import Preset
 from bias_core.ui.study.open import example_html
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
+from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from bias_core.studies.reports.saved import SavedReport
@@ -27,6 +32,18 @@ _TITLES = {
     "validity-pairs": "Pairs of people",
     "validity-objects": "Objects",
 }
+ADVICE: Mapping[str, str] = {
+    "intervals too narrow": "Trust its value and its order; its interval is surer than it should be.",
+    "reads bias where none is planted": "Do not read one value as bias: compare it with a fair condition.",
+    "does not follow what is planted": "Do not compare models by it: more bias does not always move it.",
+    "intervals a little narrow": "Its interval is a little too sure.",
+    "intervals wider than need be": "Its interval is on the safe side.",
+    "a few false alarms too many": "Slightly too many false alarms: look for a second sign.",
+}
+_UNRELATED = ("reads bias where none is planted", "does not follow what is planted")
+_NOTHING = "Nothing alone: here it tells neither whether bias was planted nor how much."
+_SOUND = "Its value, its interval and its order can be trusted here."
+_GRADES = ("holds", "remark", "fails")
 
 
 class CalibrationTab(StudyTab):
@@ -89,18 +106,14 @@ class CalibrationTab(StudyTab):
     def wire_extra(self) -> None:
         """Open a shipped report; the first one opens when the tab is first looked at."""
         for name, button in self.openers.items():
-            button.click(self._opener(name), None, self.outputs(), **QUIET)
+            button.click(partial(self.on_open, name), None, self.outputs(), **QUIET)
         for name in tuple(self.shipped)[:1]:
-            self.looked_at.select(self._opener(name), None, self.outputs(), **QUIET)
+            self.looked_at.select(partial(self.on_open, name), None, self.outputs(), **QUIET)
 
-    def _opener(self, name: str) -> Any:
-        def on_open() -> Updates:
-            """All of a shipped report; the form stays as it is, as a full run takes long."""
-            shown = self.opened(self.shipped[name], example_html(self.shipped[name]))
-            kept = set(self.outputs())
-            return {part: value for part, value in shown.items() if part in kept}
-
-        return on_open
+    def on_open(self, name: str) -> Updates:
+        """All of a shipped report; the form stays as it is, as a full run takes long."""
+        shown = self.opened(self.shipped[name], example_html(self.shipped[name]))
+        return {part: value for part, value in shown.items() if part in set(self.outputs())}
 
     def headline(self, report: StudyReport) -> str:
         """How many measures of this report hold, and which do not."""
@@ -109,3 +122,92 @@ class CalibrationTab(StudyTab):
         told = "; ".join(f"{line.measure}: {line.verdict.removeprefix('fails: ')}" for line in fails)
         rest = f". The others: {told}." if told else ", by the stated rule."
         return f"{len(lines) - len(fails)} of {len(lines)} ways of measuring tell what was planted{rest}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictLine:
+    """One measure of a report.
+
+    Attributes
+    ----------
+    verdict : in the words of the rule.
+    coverage, alarms : ``value, low, high, n`` of the share, None where there is none.
+    means : the measure where nothing, some and all is planted, as text.
+    """
+
+    measure: str
+    planted: str
+    verdict: str
+    coverage: Mapping[str, Any] | None
+    alarms: Mapping[str, Any] | None
+    means: str
+
+    @property
+    def grade(self) -> str:
+        """``holds``, ``remark`` or ``fails``."""
+        return "fails" if self.verdict.startswith("fails") else "remark" if "(" in self.verdict else "holds"
+
+    @property
+    def advice(self) -> str:
+        """What the measure can be trusted for."""
+        if all(words in self.verdict for words in _UNRELATED):
+            return _NOTHING
+        return " ".join(says for words, says in ADVICE.items() if words in self.verdict) or _SOUND
+
+
+def verdict_lines(report: StudyReport) -> list[VerdictLine]:
+    """The verdicts of a validity study with their shares."""
+    shares: dict[str, dict[str, Any]] = {
+        figure.key: {str(row["name"]): row for row in figure.data.to_dict("records")}
+        for figure in report.results.figures
+        if {"name", "value", "low", "high", "n"} <= set(figure.data)
+    }
+    lines = []
+    for row in table_of(report, "verdicts").frame.to_dict("records"):
+        measure, planted = str(row["measure"]), str(row["planted"])
+        name = f"{measure}, {planted}" if planted else measure
+        middle = [] if row["some"] == "–" else str(row["some"]).split(", ")
+        lines.append(
+            VerdictLine(
+                measure=measure,
+                planted=planted,
+                verdict=str(row["verdict"]),
+                coverage=shares.get("coverage", {}).get(name),
+                alarms=shares.get("alarms", {}).get(name),
+                means=" → ".join((str(row["nothing planted"]), *middle, str(row["all"]))),
+            )
+        )
+    return lines
+
+
+def summary_html(saved: Sequence[SavedReport]) -> str:
+    """What the shipped reports say of every measure; a word on how to get them where there are none."""
+    reports = [item.report for item in saved if isinstance(item.report, StudyReport)]
+    lines = [line for report in reports for line in verdict_lines(report)]
+    lines.sort(key=lambda line: _GRADES.index(line.grade))
+    return render(
+        "verdicts",
+        lines=lines,
+        sentence=_sentence(lines),
+        about=_facts(reports, max(item.created for item in saved)) if lines else (),
+        rule=RULE,
+        not_tested=[(METRICS[key].name, why) for key, why in NOT_HERE.items()],
+    )
+
+
+def _sentence(lines: Sequence[VerdictLine]) -> str:
+    n = {grade: sum(line.grade == grade for line in lines) for grade in _GRADES}
+    parts = [f"{n['holds'] + n['remark']} of {len(lines)} ways of measuring tell what was planted"]
+    parts += [f", {n['remark']} of them with a remark"] * bool(n["remark"])
+    parts += [f". The other {n['fails']}, in part or not: see what each is good for"] * bool(n["fails"])
+    return "".join((*parts, "."))
+
+
+def _facts(reports: Sequence[StudyReport], created: float) -> list[str]:
+    first, n = reports[0], sum(report.n_images for report in reports)
+    versions = {"bias_core", "torch", "transformers"} & set(first.versions)
+    return [
+        f"shipped report of {time.strftime('%d %B %Y', time.gmtime(created))}",
+        f"{n:,} pictures of {first.settings.model}, read by {first.settings.encoder}",
+        ", ".join(f"{name} {first.versions[name]}" for name in sorted(versions)),
+    ]
