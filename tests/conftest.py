@@ -20,6 +20,17 @@ EXPECTED_SKIPS = {
 STRICT_SKIPS = bool(os.environ.get("CI") or os.environ.get("BIAS_STRICT_SKIPS"))
 
 
+def pytest_collection_modifyitems(config, items):
+    """Tests marked slow are left out, but where everything is wanted (``.ci/run``) or they are named."""
+    named = "slow" in config.option.markexpr or any("::" in word for word in config.args)
+    if os.environ.get("BIAS_TEST_SLOW") or named:
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in set(slow)]
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport():
     """In CI a test that is skipped fails, unless it is listed: what never runs shows nothing."""
