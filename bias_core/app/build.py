@@ -17,19 +17,17 @@ from starlette.middleware import Middleware
 
 import bias_core
 from bias_core.app import api
-from bias_core.app.answering import AnsweringBlocks, ReadableJson
-from bias_core.app.arrival import build_visitor
 from bias_core.app.coming_back import ComingBack
-from bias_core.app.hosts import HostCheck, allowed_hosts
+from bias_core.app.doors import HostCheck, ReadableJson, UploadQuota, allowed_hosts
+from bias_core.app.page_state import AnsweringBlocks
 from bias_core.labels.api import label_routes
 from bias_core.library.tab import RunsTab
 from bias_core.models.machine import share_freed_memory
 from bias_core.studies.kit.designs import design_files
 from bias_core.ui.links import notice_html, query_of, read_link
-from bias_core.ui.page import HEADER, LINK_IS_READ_JS, address_js, header_js
+from bias_core.ui.page import CSS, FAVICON, HEADER, LINK_IS_READ_JS, address_js, build_theme, header_js
 from bias_core.ui.study.study_tab import QUIET, StudyTab, plain_tab
-from bias_core.ui.theme import CSS, FAVICON, build_theme
-from bias_core.ui.uploads import UploadQuota
+from bias_core.ui.visitor import build_visitor
 
 if TYPE_CHECKING:
     from bias_core.services import Services

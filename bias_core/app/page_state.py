@@ -1,15 +1,14 @@
-"""What the server keeps of an open page: what the visitor changed of it, and of reports their run's id."""
+"""The page as a server: what it keeps of an open page, and a sentence as the answer to whatever is sent to it."""
 
 from __future__ import annotations
 
 import copy
-import threading
-from collections import OrderedDict
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import gradio as gr
 from gradio.blocks import BlocksConfig
 
@@ -17,14 +16,22 @@ from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.saved import is_saved, open_report
 from bias_core.ui.messages import user_errors
 from bias_core.ui.study.open import by_name
+from bias_core.ui.visitor import Newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from gradio.block_function import BlockFunction
     from gradio.blocks import Block
     from gradio.state_holder import SessionState
 
     from bias_core.services import Services
+
+
+_UNREADABLE = (
+    "What was sent cannot be read as the inputs of this: send as many values as it takes, each of the type "
+    "that /gradio_api/info gives, and a file only after its upload"
+)
 
 
 class PageConfig(BlocksConfig):
@@ -62,17 +69,11 @@ _page: ContextVar[str] = ContextVar("page", default="")  # which the event at wo
 
 
 class PageStates:
-    """Which reports open pages show: known when Gradio let go of the state of a page for 200 newer ones.
+    """Which reports open pages show: known when Gradio let go of the state of a page for 200 newer ones."""
 
-    Parameters
-    ----------
-    most : pages; the longest unused are forgotten first.
-    """
-
-    def __init__(self, services: Services, most: int = 20_000) -> None:
-        self._services, self._most = services, most
-        self._shown: OrderedDict[str, dict[int, Any]] = OrderedDict()
-        self._lock = threading.Lock()
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._shown = Newest[Any](100_000)  # by page and component, of about 20,000 pages
 
     @contextmanager
     def event_of(self, page: str | None) -> Iterator[None]:
@@ -94,32 +95,57 @@ class PageStates:
                 continue
             if isinstance(block, gr.State):
                 state[number] = little = without_reports(state[number], self._services)
-                self._remember(number, little)
+                if page := _page.get():
+                    is_report = isinstance(little, _Saved) or bool(_held(little, _Saved))
+                    self._shown.put((page, number), little if is_report else None)
             elif getattr(state[number], "choices", None) == getattr(block, "choices", None):
                 state.blocks_config.blocks[number] = block
 
     def given(self, inputs: Sequence[Block], values: Sequence[Any]) -> list[Any]:
         """The values of an event's inputs, with the reports of the page that it comes from."""
-        shown = self._shown.get(_page.get(), {}) if _page.get() else {}
         whole = [
-            shown.get(block._id) if value is None else value  # noqa: SLF001
+            self._shown.get((_page.get(), block._id)) if value is None else value  # noqa: SLF001
             for block, value in zip(inputs, values, strict=False)
         ]
         return [with_reports(value, self._services) for value in [*whole, *values[len(whole) :]]]
 
-    def _remember(self, number: int, little: Any) -> None:
-        if not _page.get():
-            return
-        is_report = isinstance(little, _Saved) or bool(_held(little, (_Saved,)))
-        with self._lock:
-            shown = self._shown.setdefault(_page.get(), {})
-            self._shown.move_to_end(_page.get())
-            if is_report:
-                shown[number] = little
-            else:
-                shown.pop(number, None)
-            while len(self._shown) > self._most:
-                self._shown.popitem(last=False)
+
+class AnsweringBlocks(gr.Blocks):
+    """Blocks that say so where inputs cannot even be read, and keep little of each open page.
+
+    Gradio alone answers with an empty error, and keeps all of a page and every report that it shows.
+    """
+
+    def __init__(self, services: Services, **options: Any) -> None:
+        super().__init__(**options)
+        self._page_states = PageStates(services)
+        self.default_config = PageConfig(self)
+
+    async def process_api(self, *args: Any, session_hash: str | None = None, **options: Any) -> dict[str, Any]:
+        """As Gradio does it, knowing which page asks."""
+        with self._page_states.event_of(session_hash):
+            return await super().process_api(*args, session_hash=session_hash, **options)
+
+    async def preprocess_data(
+        self, block_fn: BlockFunction, inputs: list[Any], state: SessionState | None, explicit_call: bool = False
+    ) -> list[Any]:
+        """As Gradio does it, with an error that has a message, and with the reports of the page's state."""
+        try:
+            values = await super().preprocess_data(block_fn, inputs, state, explicit_call)
+        except gr.Error:
+            raise
+        except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError) as error:
+            raise gr.Error(_UNREADABLE, print_exception=False) from error
+        return await anyio.to_thread.run_sync(self._page_states.given, block_fn.inputs, values)
+
+    async def postprocess_data(
+        self, block_fn: BlockFunction, predictions: list[Any] | dict[Any, Any], state: SessionState | None
+    ) -> list[Any]:
+        """As Gradio does it; then the page's state keeps only what later events need of this."""
+        shown = await super().postprocess_data(block_fn, predictions, state)
+        if state is not None:
+            self._page_states.keep_little(state, block_fn.outputs)
+        return shown
 
 
 def without_reports(value: Any, services: Services) -> Any:
@@ -129,32 +155,26 @@ def without_reports(value: Any, services: Services) -> Any:
     """
     if isinstance(value, StudyReport):
         return _Saved(run_id=value.run_id) if is_saved(value, services) else value
-    return _each_field(value, (StudyReport,), lambda one: without_reports(one, services))
+    held = _held(value, StudyReport)
+    return replace(value, **{name: without_reports(one, services) for name, one in held.items()}) if held else value
 
 
 def with_reports(value: Any, services: Services) -> Any:
     """What :func:`without_reports` was given; None where the report is no longer stored."""
     if isinstance(value, _Saved):
-        return _opened(value, services)
-    full = _each_field(value, (_Saved,), lambda saved: _opened(saved, services))
-    is_whole = full is value or all(getattr(full, one.name) is not None for one in _held(value, (_Saved,)))
-    return full if is_whole else None
+        with user_errors():  # nothing to show is said by whoever needs it
+            saved = open_report(value.run_id, services)
+            return saved and by_name(saved.report)
+        return None
+    opened = {name: with_reports(one, services) for name, one in _held(value, _Saved).items()}
+    if not opened:
+        return value
+    return None if None in opened.values() else replace(value, **opened)
 
 
-def _opened(saved: _Saved, services: Services) -> StudyReport | None:
-    with user_errors():  # nothing to show is said by whoever needs it
-        found = open_report(saved.run_id, services)
-        if found is not None:
-            return by_name(found.report)
-    return None
-
-
-def _held(value: Any, kinds: tuple[type, ...]) -> list[Any]:
+def _held(value: Any, kind: type) -> dict[str, Any]:
+    """The fields of a dataclass that are of a kind."""
     if not is_dataclass(value) or isinstance(value, type):
-        return []
-    return [one for one in fields(value) if isinstance(getattr(value, one.name), kinds)]
-
-
-def _each_field(value: Any, kinds: tuple[type, ...], change: Any) -> Any:
-    held = _held(value, kinds)
-    return replace(value, **{one.name: change(getattr(value, one.name)) for one in held}) if held else value
+        return {}
+    values = {one.name: getattr(value, one.name) for one in fields(value)}
+    return {name: one for name, one in values.items() if isinstance(one, kind)}

@@ -59,7 +59,7 @@ from bias_core.annotation.rating import (
 from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
 from bias_core.settings import ASSETS
-from bias_core.ui.address import network_of
+from bias_core.ui.visitor import network_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request

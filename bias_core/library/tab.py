@@ -29,8 +29,7 @@ from bias_core.ui.study.open import Opening
 from bias_core.ui.study.pictures import wire_pictures
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
 from bias_core.ui.templates import render, script
-from bias_core.ui.uploads import keep_upload
-from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
+from bias_core.ui.visitor import Visitor, keep_upload
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping

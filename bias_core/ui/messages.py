@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import BiasCoreError, message_of
 from bias_core.settings import on_public_server
@@ -17,6 +17,8 @@ from bias_core.ui.templates import render
 if TYPE_CHECKING:
     from bias_core.studies.kit.progress import Progress
 
+QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+"""Options of an event that no program asks for and that shows no progress of its own."""
 _PAUSE = 0.25  # seconds
 _PATH = re.compile(r"(?<![\w.:/])~?(?:/[^\s/'\"`:;,]+)+/([^\s/'\"`:;,]+)")
 NOTHING_DONE = "Nothing has been measured here yet, or its report is no longer stored: run this first."

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gradio.context import LocalContext
 
 from bias_core.engine.run_line import Asker, Place
-from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.progress import Progress, mapped
+from bias_core.studies.running.run import complete
+from bias_core.ui.visitor import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-
-    import gradio as gr
 
     from bias_core.engine.run_line import RunAtWork
     from bias_core.services import Services
@@ -40,51 +38,18 @@ def in_line(
 
 def told(run: RunAtWork[S | Place, R]) -> Generator[S | Progress, None, R]:
     """The newest steps of a run, its place in line in words."""
-    steps = run.follow()
-    while True:
-        try:
-            step = next(steps)
-        except StopIteration as end:
-            return cast("R", end.value)
-        yield _told(step) if isinstance(step, Place) else step
+
+    def in_words(step: S | Place) -> S | Progress:
+        if not isinstance(step, Place):
+            return step
+        before = "1 run is" if step.n_before == 1 else f"{step.n_before} runs are"
+        return Progress(message=f"Waiting for your turn: {before} before yours …")
+
+    return mapped(run.follow(), in_words)
 
 
-def of_program(services: Services, start: Callable[[], Generator[S, None, R]]) -> tuple[S | None, R]:
-    """The last step and the result of a run that a program asked for, when it is its turn."""
+def of_program(services: Services, start: Callable[[], Generator[Any, None, R]]) -> R:
+    """The result of a run that a program asked for, when it is its turn."""
     address = address_of(LocalContext.request.get(None))
     asker = Asker(name=f"programs {address}", address=address, places=_PLACES_OF_PROGRAMS)
-    steps, last = services.run_line.run(start, asker), None
-    while True:
-        try:
-            step = next(steps)
-        except StopIteration as end:
-            return last, end.value
-        last = last if isinstance(step, Place) else step
-
-
-def address_of(request: gr.Request | None) -> str:
-    """Where a request came from, for a fair share; "" where all come from this machine.
-
-    A Space is reached through a proxy: the last public address of its header is one that the proxies saw,
-    and none that a visitor made up.
-    """
-    if request is None:
-        return ""
-    client = getattr(getattr(request, "client", None), "host", "") or ""
-    forwarded = request.headers.get("x-forwarded-for", "") if os.environ.get("SPACE_ID") else ""
-    for text in (*reversed(forwarded.split(",")), client):
-        try:
-            address = ip_address(text.strip())
-        except ValueError:
-            continue
-        if address.is_global:
-            return str(address)
-    return "" if client in ("127.0.0.1", "::1") else client
-
-
-def _told(place: Place) -> Progress:
-    n, one = place.n_before, place.n_before == 1
-    before = "1 run is" if one else f"{n} runs are"
-    return Progress(
-        done=0, total=0, seconds_left=float("nan"), message=f"Waiting for your turn: {before} before yours …"
-    )
+    return complete(services.run_line.run(start, asker))

@@ -1,46 +1,58 @@
-"""What belongs to one visitor: an unguessable key, a flag that stops the run, and a folder for downloads."""
+"""Who asks: a visitor with an unguessable key, a flag that stops the run and a folder; and from which network."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import secrets
+import shutil
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from functools import cached_property
+from ipaddress import IPv6Address, ip_address, ip_network
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
+import gradio as gr
 from gradio.context import LocalContext
 
 from bias_core.errors import InvalidInput
+from bias_core.store.files import evict_oldest
+from bias_core.ui.messages import QUIET, user_errors
 
+T = TypeVar("T")
 _KEY_BYTES = 16
-_MOST_PAGES = 100_000
+_SECRET = "t2i-bias-explorer-visitor-1"  # hides the key from a passing look; it is no password
+_OF_ONE_VISITOR = 200_000_000  # bytes of kept imports; the oldest make room
 
 
-class _Pages:
-    """Whose page each open one is: Gradio lets go of the states of pages that were not used for long."""
+class Newest(Generic[T]):
+    """Entries by their key, of which the longest unused are forgotten first."""
 
-    def __init__(self) -> None:
-        self._keys: OrderedDict[str, str] = OrderedDict()
-        self._lock = threading.Lock()
+    def __init__(self, most: int) -> None:
+        self._entries: OrderedDict[object, T] = OrderedDict()
+        self._most, self._lock = most, threading.Lock()
 
-    def keep(self, page: str, key: str) -> None:
-        """From now on, this page is the visitor's with this key."""
-        if page:
-            with self._lock:
-                self._keys[page] = key
-                self._keys.move_to_end(page)
-                while len(self._keys) > _MOST_PAGES:
-                    self._keys.popitem(last=False)
+    def get(self, key: object) -> T | None:
+        """The entry of this key, None where there is none any more."""
+        return self._entries.get(key)
 
-    def key_of(self, page: str) -> str:
-        """The key of the visitor whose page this is; "" for a new one."""
-        return self._keys.get(page, "")
+    def put(self, key: object, entry: T | None) -> None:
+        """From now on the entry of this key; None for none."""
+        with self._lock:
+            self._entries.pop(key, None)
+            if entry is not None:
+                self._entries[key] = entry
+            while len(self._entries) > self._most:
+                self._entries.popitem(last=False)
 
 
-_PAGES = _Pages()
+_KEYS = Newest[str](100_000)
+"""Whose page each open one is: Gradio lets go of the states of pages that were not used for long."""
 _STOPS: WeakValueDictionary[str, threading.Event] = WeakValueDictionary()
 """By key, of the visitor's newest run, as long as anybody holds it: a page that was loaded anew stops it."""
 
@@ -61,8 +73,7 @@ class Visitor:
     """
 
     def __init__(self) -> None:
-        self._key = ""
-        self.address = ""
+        self._key = self.address = ""
         self._stop = threading.Event()
 
     def __deepcopy__(self, memo: object) -> Visitor:
@@ -72,7 +83,7 @@ class Visitor:
     def key(self) -> str:
         """Whose runs these are; that of the open page, even where its state had to make room for others."""
         if not self._key:
-            self.key = _PAGES.key_of(open_page()) or secrets.token_hex(_KEY_BYTES)
+            self.key = _KEYS.get(open_page()) or secrets.token_hex(_KEY_BYTES)
         return self._key
 
     @key.setter
@@ -80,7 +91,8 @@ class Visitor:
         if not isinstance(key, str) or not re.fullmatch(rf"[0-9a-f]{{{2 * _KEY_BYTES}}}", key):
             raise InvalidInput("a visitor's key has 32 hex digits")
         self._key = key
-        _PAGES.keep(open_page(), key)
+        if page := open_page():
+            _KEYS.put(page, key)
 
     @property
     def stop(self) -> threading.Event:
@@ -106,3 +118,74 @@ class Visitor:
         """Delete the folder; a run that nobody looks at any more ends by itself."""
         if "_folder" in self.__dict__:
             self._folder.cleanup()
+
+
+def build_visitor(demo: gr.Blocks) -> tuple[Any, Any]:
+    """The visitor's state, and the event that comes once it is known whose it is.
+
+    Called outside of the tabs: what the browser stores is read only for what stands on the page.
+    """
+    visitor = gr.State(Visitor(), delete_callback=Visitor.leave)
+    stored = gr.BrowserState("", storage_key="t2i-bias-visitor", secret=_SECRET)
+    return visitor, demo.load(on_arrive, [visitor, stored], stored, **QUIET)
+
+
+def on_arrive(visitor: Visitor, key: str | None, request: gr.Request | None = None) -> str:
+    """Know the visitor again by the key that the browser kept, or give it one to keep."""
+    visitor.address = address_of(request)
+    with user_errors():  # what is no key is not taken for one
+        if key:
+            visitor.key = key
+    return visitor.key
+
+
+def keep_upload(path: Path, folder: Path) -> Path:
+    """A copy that stays as long as its visitor, whose ``folder`` it is; the same content has the same place.
+
+    What was uploaded to the server itself goes after an hour. Above 200 MB the visitor's oldest copies go.
+    """
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    target = folder / "imports" / digest / path.name
+    if not target.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+        kept = [file for file in (folder / "imports").rglob("*") if file.is_file()]
+        evict_oldest(kept, _OF_ONE_VISITOR, protected=lambda file: file == target)
+    return target
+
+
+def address_of(request: gr.Request | None) -> str:
+    """Where a request came from, for a fair share; "" where all come from this machine."""
+    if request is None:
+        return ""
+    address = network_of(request.headers, getattr(request.client, "host", "") or "")
+    return "" if address in ("127.0.0.1", "::/64") else address
+
+
+def network_of(headers: Mapping[str, str], peer: str) -> str:
+    """The address of who asked, of IPv6 the network of one household; for limits only, and kept nowhere.
+
+    On a Space the peer is the Space's own proxy, which adds whom it speaks for to the end of
+    ``X-Forwarded-For``: what stands before that anybody may have written. Elsewhere the header is believed by
+    uvicorn alone, of the proxies in its ``FORWARDED_ALLOW_IPS``.
+
+    >>> network_of({}, "203.0.113.7"), network_of({}, "2001:db8:1:2:3:4:5:6")
+    ('203.0.113.7', '2001:db8:1:2::/64')
+    """
+    if os.environ.get("SPACE_ID"):
+        named = reversed(headers.get("x-forwarded-for", "").split(","))
+        peer = next((name.strip() for name in named if _is_public(name.strip())), peer)
+    try:
+        address = ip_address(peer)
+    except ValueError:
+        return peer[:64]
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
+        return str(ip_network((address, 64), strict=False))
+    return str(address)
+
+
+def _is_public(name: str) -> bool:
+    try:
+        return ip_address(name).is_global
+    except ValueError:
+        return False

@@ -10,7 +10,6 @@ import httpx
 import pytest
 
 from bias_core.app.api import Tools
-from bias_core.app.api_studies import StudyTools
 from bias_core.studies.kit.designs import list_designs
 from tests.attack.bad_inputs import BAD_OPTIONS, call, fault, mcp_calls, odd_calls, parameters, sentence_fault, table
 from tests.ui.fakes import FakeServices
@@ -37,7 +36,7 @@ def files(folder: Path) -> set[Path]:
 
 
 def test_every_parameter_with_every_bad_value_is_refused_in_a_sentence(none_drawn, client):
-    tools, studies = Tools(none_drawn), StudyTools(none_drawn)
+    tools = Tools(none_drawn)
     declared = parameters(client)
     n = 0
     for endpoint, words, content in list(table(declared))[::5]:
@@ -45,7 +44,7 @@ def test_every_parameter_with_every_bad_value_is_refused_in_a_sentence(none_draw
             values = json.loads(content)["data"]
         except (ValueError, RecursionError):
             continue  # no JSON that could be read: refused before any tool, as shown below
-        run = getattr(tools, endpoint, None) or getattr(studies, endpoint)
+        run = getattr(tools, endpoint)
         names = [parameter["parameter_name"] for parameter in declared[endpoint]]
         with pytest.raises(gr.Error) as refused:
             run(**dict(zip(names, values, strict=True)))
@@ -55,13 +54,13 @@ def test_every_parameter_with_every_bad_value_is_refused_in_a_sentence(none_draw
 
 
 def test_every_option_of_every_kind_of_study_with_a_bad_value_is_refused_in_a_sentence(none_drawn):
-    studies, n = StudyTools(none_drawn), 0
+    tools, n = Tools(none_drawn), 0
     kinds = {(design.kind, option): design for design in list_designs() for option in design.options}
     for (_, option), design in kinds.items():
         bad = BAD_OPTIONS[n % len(BAD_OPTIONS)]
         n += 1
         with pytest.raises(gr.Error) as refused:
-            studies.run_study(design.name, options=[f"{option}={bad}"], scale=1.0)
+            tools.run_study(design.name, options=[f"{option}={bad}"], scale=1.0)
         assert not sentence_fault(refused.value.message), (design.name, option, bad)
     assert n > len(BAD_OPTIONS)
 

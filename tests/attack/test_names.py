@@ -11,7 +11,6 @@ import pytest
 
 from bias_core.adapters import model_sources
 from bias_core.app.api import Tools
-from bias_core.app.api_studies import StudyTools
 from bias_core.errors import InvalidInput, ModelUnavailable, StorageError, UnknownModel
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -71,8 +70,8 @@ def test_links_and_tools_refuse_them_too(public: Services, tiny_sd1: Path) -> No
     for run in (
         lambda: Tools(public).explore("doctor", model=str(tiny_sd1)),
         lambda: Tools(public).explore("doctor", encoder=str(tiny_sd1)),
-        lambda: StudyTools(public).run_study("t2iat-tests", model=str(tiny_sd1)),
-        lambda: StudyTools(public).compare("doctor", ["condition=fair", f"model={tiny_sd1}"]),
+        lambda: Tools(public).run_study("t2iat-tests", model=str(tiny_sd1)),
+        lambda: Tools(public).compare("doctor", ["condition=fair", f"model={tiny_sd1}"]),
     ):
         with pytest.raises(gr.Error, match="cannot be used on this server"):
             run()

@@ -12,7 +12,6 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from bias_core.app.api import Tools
-from bias_core.app.api_studies import StudyTools
 from bias_core.cli import app
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.settings import Settings
@@ -122,9 +121,9 @@ def test_tools_over_http_and_mcp_say_the_limit(services):
     with pytest.raises(gr.Error, match="at most 7"):
         Tools(services).explore("doctor", n_images=8)
     with pytest.raises(gr.Error, match="at most 7"):
-        StudyTools(services).run_study("pst-power")
+        Tools(services).run_study("pst-power")
     with pytest.raises(gr.Error, match="at most 7"):
-        StudyTools(services).compare("doctor", arms=["condition=fair", "condition=extreme"], attributes=["man"])
+        Tools(services).compare("doctor", arms=["condition=fair", "condition=extreme"], attributes=["man"])
 
 
 def test_a_text_is_drawn_within_the_limit(tmp_path):

@@ -12,7 +12,6 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from bias_core.app.api import Tools
-from bias_core.app.api_studies import StudyTools
 from bias_core.cli import app
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.exchange.export import write_zip
@@ -287,18 +286,18 @@ def test_a_dry_run_of_drawing_alone_says_what_measuring_will_meet(command):
 
 
 def test_tools_over_http_and_mcp_refuse_it_and_take_force(services):
-    tools, studies = Tools(services), StudyTools(services)
+    tools = Tools(services)
     asked = {"concept": "doctor", "attributes": ["man"], "n_images": 2}
     arms = ["condition=fair", f"model={OTHER}"]
     with pytest.raises(gr.Error, match=REFUSED):
         tools.explore(**asked, model=OTHER)
     with pytest.raises(gr.Error, match=REFUSED):
-        studies.run_study("oasis-doctors", model=OTHER)
+        tools.run_study("oasis-doctors", model=OTHER)
     with pytest.raises(gr.Error, match=REFUSED):
-        studies.compare(**asked, arms=arms)
+        tools.compare(**asked, arms=arms)
     assert tools.explore(**asked, model=OTHER, force=True)["warning"].startswith("Forced")
-    assert studies.run_study("oasis-doctors", model=OTHER, scale=0.01, force=True)["warning"]
-    assert studies.compare(**asked, arms=arms, force=True)["warning"]
+    assert tools.run_study("oasis-doctors", model=OTHER, scale=0.01, force=True)["warning"]
+    assert tools.compare(**asked, arms=arms, force=True)["warning"]
 
 
 def test_texts_are_not_drawn_for_a_report_that_the_reader_could_not_read(services):

@@ -36,15 +36,15 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.running.run import with_options
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.studies.kit.types import StudySettings, settings_from_dict
-from bias_core.app.api_studies import StudyTools
+from bias_core.app.api import Tools
 from bias_core.ui.links import LINK_NAMES
 from bias_core.ui.study.form import FIELDS, FORM
 design = find_design("t2iat-tests")
 settings = with_options(design, settings_from_dict({"strength": 1.5}))
 print(json.dumps({
     "help": CliRunner().invoke(app, ["study", "run", "--help"], env={"COLUMNS": "200"}).output,
-    "api": str(inspect.signature(StudyTools.run_study)),
-    "sentence": StudyTools.run_study.__doc__,
+    "api": str(inspect.signature(Tools.run_study)),
+    "sentence": Tools.run_study.__doc__,
     "form": [FIELDS, FORM["strength"].info],
     "links": LINK_NAMES,
     "command": to_command(design, settings),

@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
-from bias_core.app.hosts import HostCheck, allowed_hosts
+from bias_core.app.doors import HostCheck, allowed_hosts
 from bias_core.settings import Settings
 from tests.ui.served import Served  # noqa: TC001
 

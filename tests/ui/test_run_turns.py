@@ -10,12 +10,10 @@ import gradio as gr
 import pytest
 
 from bias_core.app.api import Tools
-from bias_core.app.api_studies import StudyTools
 from bias_core.app.build import build_app
 from bias_core.engine.run_line import Asker, RunLine
 from bias_core.studies.association.tab import AssociationTab
-from bias_core.ui.run_turns import address_of
-from bias_core.ui.visitor import Visitor
+from bias_core.ui.visitor import Visitor, address_of
 from tests.ui.fakes import FakeServices  # noqa: TC001
 from tests.ui.tabs import built, form_values
 
@@ -52,12 +50,12 @@ def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_
     fakes.run_line = RunLine(at_once=1, waiting=1)
     others = [occupied(fakes.run_line, name) for name in "ab"]  # who asks now is refused a place
     fakes.settings = fakes.settings.model_copy(update={"max_images": 20})
-    tools, studies = Tools(fakes), StudyTools(fakes)
+    tools = Tools(fakes)
     arms = ["condition=fair", "condition=published"]
     calls = (
         lambda: tools.explore(concept="nurse", n_images=21),
-        lambda: studies.run_study(study="t2iat-tests", scale=1.0),
-        lambda: studies.compare(concept="nurse", arms=arms, n_images=11),
+        lambda: tools.run_study(study="t2iat-tests", scale=1.0),
+        lambda: tools.compare(concept="nurse", arms=arms, n_images=11),
     )
     for call in calls:
         with pytest.raises(gr.Error, match="at most 20 here"):

@@ -15,7 +15,6 @@ import gradio as gr
 import pytest
 
 from bias_core.app import build
-from bias_core.app.arrival import on_arrive
 from bias_core.errors import InvalidInput
 from bias_core.library.fits import look_through
 from bias_core.library.tab import RunsTab
@@ -25,7 +24,7 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.history import list_runs
 from bias_core.studies.running.run import complete, run_study
-from bias_core.ui.visitor import Visitor
+from bias_core.ui.visitor import Visitor, on_arrive
 from bias_core.world.render import render
 from tests.explored import explore
 from tests.ui.fakes import FakeServices, _portrait

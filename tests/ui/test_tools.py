@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bias_core.app.api_studies import StudyTools
+from bias_core.app.api import Tools
 from bias_core.metrics.cards import METRICS
 from tests.ui.fakes import FakeServices
 from tests.ui.served import Served  # noqa: TC001
@@ -82,7 +82,7 @@ def test_a_visitors_own_report_is_not_for_programs(fakes: FakeServices) -> None:
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     report = complete(run_study(find_design("t2iat-tests"), settings, fakes, session="a" * 32))
     with pytest.raises(gr.Error, match="no report"):
-        StudyTools(fakes).get_report(report.run_id)
+        Tools(fakes).get_report(report.run_id)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_run_that_is_too_large_is_refused(tmp_path: Path) -> None:
     services = FakeServices(tmp_path)
     services.settings = services.settings.model_copy(update={"max_images": 10})
     with pytest.raises(gr.Error, match="at most 10"):
-        StudyTools(services).run_study("t2iat-tests")
+        Tools(services).run_study("t2iat-tests")
 
 
 def test_two_conditions_are_compared(client: Any) -> None:

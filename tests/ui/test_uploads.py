@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from bias_core.ui import uploads
-from bias_core.ui.uploads import UploadQuota, keep_upload
+from bias_core.app.doors import UploadQuota
+from bias_core.ui import visitor
+from bias_core.ui.visitor import keep_upload
 
 
 def answered(app, path):
@@ -45,7 +46,7 @@ def test_uploads_wait_while_the_disk_holds_enough_of_them_and_nothing_else_does(
 
 
 def test_an_upload_stays_with_its_visitor_and_the_oldest_make_room(tmp_path, monkeypatch):
-    monkeypatch.setattr(uploads, "_OF_ONE_VISITOR", 25)
+    monkeypatch.setattr(visitor, "_OF_ONE_VISITOR", 25)
     sources = []
     for i in range(3):
         source = tmp_path / f"from{i}" / "mine.zip"

@@ -9,8 +9,7 @@ from typing import Any
 
 from gradio.context import LocalContext
 
-from bias_core.app.arrival import on_arrive
-from bias_core.ui.visitor import Visitor
+from bias_core.ui.visitor import Visitor, on_arrive
 
 KEY = "0123456789abcdef" * 2
 

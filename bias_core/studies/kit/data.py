@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -82,12 +84,9 @@ class StudyData:
                 due = time.monotonic() + _SECONDS_BETWEEN_PICTURES
                 shown = tuple(self._stored[row.id] for row in _once(rows) if row.id in self._stored)
             step = f", step {event.step} of {event.n_steps}" if event.n_steps else ""
+            message = f"{event.done:,} of {event.total:,} pictures{step}"
             yield Progress(
-                done=event.done,
-                total=event.total,
-                seconds_left=event.seconds_left,
-                message=f"{event.done:,} of {event.total:,} pictures{step}",
-                images=shown,
+                done=event.done, total=event.total, seconds_left=event.seconds_left, message=message, images=shown
             )
             fresh = [] if event.reused else [stored for stored in event.images if not stored.blocked]
             if fresh and not self.cancelled():
@@ -96,18 +95,20 @@ class StudyData:
 
     def take_up(self, shots: Sequence[Shot]) -> pd.DataFrame:
         """Put the finished pictures of ``shots`` into ``frame`` if they can be scored, and return it."""
-        planned = [
-            (shot, row, self._unit(place, k, row))
-            for place, shot in enumerate(shots, start=self._n_shots)
-            for k, row in enumerate(self.rows.of(shot))
-            if row.id in self._stored
-        ]
+        entries, n_finished = [], 0
+        for place, shot in enumerate(shots, start=self._n_shots):
+            for k, row in enumerate(self.rows.of(shot)):
+                n_finished += row.id in self._stored
+                if row.id in self._stored and not self._stored[row.id].blocked:
+                    # Of a picture that has no seed in common with other arms, its id tells it apart, too.
+                    unit = f"{place}:{k}" if self.rows.has_seeds else f"{place}:{k}:{row.id}"
+                    entries.append(dict(zip(_COLUMNS, (row.id, row.group, shot.prompt, row.seed, unit), strict=True)))
+                    entries[-1] |= shot.facts
         self._n_shots += len(shots)
-        known = [entry for entry in planned if not self._stored[entry[1].id].blocked]
         self.n_planned += sum(shot.n for shot in shots)
         self.notes += self.rows.notes(shots)
-        self.n_blocked += len(planned) - len(known)
-        drawn = pd.DataFrame([_entry(*entry) for entry in known], columns=None if known else _COLUMNS)
+        self.n_blocked += n_finished - len(entries)
+        drawn = pd.DataFrame(entries, columns=None if entries else _COLUMNS)
         self.frame = pd.concat([self.frame, drawn], ignore_index=True) if len(self.frame) else drawn
         return drawn
 
@@ -121,22 +122,15 @@ class StudyData:
         self.stopped = f"{begin} scores are of the {of}."
         self.notes.append(self.stopped)
 
-    def _unit(self, place: int, k: int, row: ImageRow) -> str:
-        """Shot and number of a picture; of one that has no seed in common with other arms also its id."""
-        return f"{place}:{k}" if self.rows.has_seeds else f"{place}:{k}:{row.id}"
-
     def embed(self, frame: pd.DataFrame, encoder: str = "") -> Steps[np.ndarray]:
         """Unit rows ``(len(frame), d)`` of the pictures, in the order of ``frame``."""
         reader = self.encoder(encoder)
-        stored, lock = self.stored(frame), self.services.reading(reader)
-        return (
-            yield from self._in_parts(
-                "reading the pictures",
-                stored,
-                lambda part: self.services.embeddings.images(reader, part, lock=lock),
-                np.concatenate,
-            )
-        )
+        lock = self.services.reading(reader)
+
+        def work(part: Sequence[StoredImage]) -> np.ndarray:
+            return self.services.embeddings.images(reader, part, lock=lock)
+
+        return np.concatenate((yield from self._in_parts("reading the pictures", self.stored(frame), work)))
 
     def texts(self, texts: Iterable[str], encoder: str = "") -> np.ndarray:
         """Unit rows ``(n, d)`` of sentences."""
@@ -161,13 +155,12 @@ class StudyData:
         """Anything else that ``readers`` make of each picture, a batch at a time."""
         turn = self.services.reading(*readers)
 
-        def of(part: Sequence[StoredImage]) -> Sequence[T]:
+        def work(part: Sequence[StoredImage]) -> Sequence[T]:
             pictures = open_pictures(part)
             with turn:
                 return read(pictures)
 
-        parts = yield from self._in_parts(what, self.stored(frame), of, list, size=_PER_READING)
-        return [answer for part in parts for answer in part]
+        return list(chain.from_iterable((yield from self._in_parts(what, self.stored(frame), work, _PER_READING))))
 
     def say(
         self,
@@ -186,17 +179,9 @@ class StudyData:
         asked = list(zip(frame["image_id"], questions or [""] * len(frame), strict=True))
         known = self.services.answers.find(reader.name, list(dict.fromkeys(asked)))
         missing = [key for key in dict.fromkeys(asked) if key not in known]
-        sizes, done = [n_pixels(self._stored[image_id]) for image_id, _ in missing], 0
-        for part in batched(missing, sizes, most=_PER_READING):
-            self.check()
-            known |= self.said(reader, part)
-            done += len(part)
-            yield Progress(
-                done=done,
-                total=len(missing),
-                seconds_left=float("nan"),
-                message=f"{what}: {done:,} of {len(missing):,}",
-            )
+        work = partial(self.said, reader)
+        for answers in (yield from self._in_parts(what, missing, work, _PER_READING, lambda key: self._stored[key[0]])):
+            known |= answers
         return [known[key] for key in asked]
 
     def said(self, reader: Captioner | VisualQuestionAnswerer, asked: Sequence[Question]) -> dict[Question, str]:
@@ -233,30 +218,24 @@ class StudyData:
     def _in_parts(
         self,
         what: str,
-        items: Sequence[StoredImage],
-        work: Callable[[Sequence[StoredImage]], Any],
-        join: Callable[[list[Any]], T],
-        *,
+        items: Sequence[Any],
+        work: Callable[[Sequence[Any]], T],
         size: int = _PER_UPDATE,
-    ) -> Steps[T]:
+        picture_of: Callable[[Any], StoredImage] = lambda item: item,
+    ) -> Steps[list[T]]:
+        """What ``work`` makes of each part of pictures, or of what is asked of pictures."""
         parts, done = [], 0
-        for part in batched(items, [n_pixels(item) for item in items], most=size):
+        for part in batched(items, [n_pixels(picture_of(item)) for item in items], most=size):
             self.check()
             parts.append(work(part))
             done += len(part)
-            yield Progress(
-                done=done, total=len(items), seconds_left=float("nan"), message=f"{what}: {done:,} of {len(items):,}"
-            )
-        return join(parts)
+            yield Progress(done=done, total=len(items), message=f"{what}: {done:,} of {len(items):,}")
+        return parts
 
 
 def _once(rows: Iterable[ImageRow]) -> list[ImageRow]:
     """Each picture once, in its first place."""
     return list({row.id: row for row in reversed(list(rows))}.values())[::-1]
-
-
-def _entry(shot: Shot, row: ImageRow, unit: str) -> dict[str, Any]:
-    return {"image_id": row.id, "group": row.group, "prompt": shot.prompt, "seed": row.seed, "unit": unit, **shot.facts}
 
 
 def embed_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:

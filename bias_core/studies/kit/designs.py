@@ -6,7 +6,7 @@ A folder below ``bias_core/studies`` with designs (``designs/*.yaml``) is a stud
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -48,12 +48,7 @@ def list_designs() -> tuple[Design, ...]:
 def find_design(name: str) -> Design:
     """A shipped design by its name, or the design that a YAML file of the user holds.
 
-    Raises
-    ------
-    InvalidInput
-        There is neither; the message lists the names.
-    StorageError
-        The file cannot be read, or says something that a design does not.
+    InvalidInput lists the names where there is neither; StorageError for a file that holds no design.
     """
     own, shipped = Path(name).expanduser(), design_files()
     if name in shipped:
@@ -76,10 +71,7 @@ def program_of(design: Design) -> Program:
 def typed_options(design: Design, given: Any) -> Any:
     """The options of the design's kind, with the design's values and, before those, the ones ``given``.
 
-    Raises
-    ------
-    InvalidInput
-        There is no such option, or a value is not of its type or outside of its range.
+    InvalidInput where there is no such option, or a value is not of its type or outside of its range.
     """
     kind: Any = program_of(design).options
     declared = settings_of(kind)
@@ -109,17 +101,15 @@ def programs_by_kind() -> Mapping[str, Program]:
 
 
 def _load(path: Path) -> Design:
-    values = _read(path)
-    values = {"name": path.stem} | values
+    values = {"name": path.stem} | _read(path)
     data = values.get("data", {})
     if isinstance(data, str):
         places = (path.parent / data, path.parent.parent / data, STUDY_DATA / data)
         values["data"] = _read(next((place for place in places if place.is_file()), places[-1]))
-    known = {f.name for f in fields(Design)}
-    missing = {f.name for f in fields(Design) if f.name in _REQUIRED} - set(values)
-    if wrong := sorted(set(values) - known):
-        raise StorageError(f"{path}: a design has no {', '.join(wrong)}; it has {', '.join(sorted(known))}")
-    if missing:
+    known = {one.name: one.default is one.default_factory is MISSING for one in fields(Design)}
+    if wrong := values.keys() - known:
+        raise StorageError(f"{path}: a design has no {', '.join(sorted(wrong))}; it has {', '.join(sorted(known))}")
+    if missing := {name for name, is_needed in known.items() if is_needed} - values.keys():
         raise StorageError(f"{path}: a design needs {', '.join(sorted(missing))}")
     settings_from_dict(values.get("settings", {}))
     return Design(**values)
@@ -127,7 +117,6 @@ def _load(path: Path) -> Design:
 
 # The one in C reads the designs of all tabs in a tenth of the time, when the app starts.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_REQUIRED = {"name", "title", "kind", "reference", "where", "summary"}
 
 
 def _read(path: Path) -> dict[str, Any]:

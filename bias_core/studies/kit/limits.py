@@ -17,20 +17,10 @@ _SECONDS_BETWEEN_LOOKS = 0.2
 
 
 def check_budget(n_images: int, limits: Settings, *, what: str, advice: str, n_steps: int = 0, pixels: int = 0) -> None:
-    """Refuse a run that asks for more than the settings of this process allow.
+    """Refuse a run that asks for more than the settings of this process allow; the sentence says how to ask for less.
 
-    Parameters
-    ----------
-    n_images : pictures that the run may draw or read, at most.
-    limits : of the process.
-    what : the run, in words.
-    advice : how to ask for less.
-    n_steps, pixels : denoising steps of one picture, and its size; 0 where it is not drawn in steps.
-
-    Raises
-    ------
-    InvalidInput
-        Too many; the sentence says how many, which limit, and how to stay under it.
+    ``n_images`` are those that the run may draw or read, at most, ``n_steps`` and ``pixels`` of one picture, 0
+    where it is not drawn in steps; ``what`` is the run in words, ``advice`` how to stay under the limit.
     """
     if n_images > limits.max_images:
         raise InvalidInput(
@@ -67,26 +57,15 @@ def looks_at_stop(cancelled: Callable[[], bool]) -> Callable[[], None]:
 
 
 class TimeLimit:
-    """Asks whether a run is to end, in place of ``cancelled``: also once its time is over.
-
-    Parameters
-    ----------
-    limits : of the process; the time begins now.
-    cancelled : turns true once the run was stopped.
-    """
+    """Asks whether a run is to end, in place of ``cancelled``: also once its time, which begins now, is over."""
 
     def __init__(self, limits: Settings, cancelled: Callable[[], bool]) -> None:
-        self._cancelled = cancelled
-        self._minutes = limits.max_minutes
+        self._cancelled, self._minutes = cancelled, limits.max_minutes
         self._end = time.monotonic() + 60 * limits.max_minutes
 
     def __call__(self) -> bool:
         """Whether the run is to end."""
-        return self._cancelled() or self._is_over
-
-    @property
-    def _is_over(self) -> bool:
-        return time.monotonic() > self._end
+        return self._cancelled() or time.monotonic() > self._end
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -96,7 +75,7 @@ class TimeLimit:
         except Interrupted:
             raise
         except Cancelled as error:
-            if self._cancelled() or not self._is_over:
+            if self._cancelled() or time.monotonic() <= self._end:
                 raise
             raise Interrupted(
                 f"This run has worked for {self._minutes:g} minutes, the most that one run may here "

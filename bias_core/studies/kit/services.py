@@ -44,92 +44,70 @@ class StudyServices(Protocol):
 
     def model_info(self, name: str) -> ModelInfo:
         """The catalogue's entry of a model."""
-        ...
 
     def revision(self, name: str) -> str:
         """Which weights a model name stands for now."""
-        ...
 
     def reading_files(self, model: str, encoder: str = "") -> Iterator[tuple[int, int]]:
         """Read what says which weights these are, if that is not known: (bytes read, bytes in all)."""
-        ...
 
     def text_to_image(self, name: str) -> TextToImage:
         """The generator of this name."""
-        ...
 
     def draw(
         self, rows: Sequence[ImageRow], *, cancelled: Callable[[], bool] = lambda: False
     ) -> Iterator[EngineProgress]:
         """Draw those of ``rows`` (all of one model) that are not in the store."""
-        ...
 
     def reading(self, *readers: object) -> AbstractContextManager[None]:
         """Held while these readers run, a batch at a time; entered as often as one likes."""
-        ...
 
     def encoder(self, name: str) -> ImageTextEncoder:
         """The encoder of this name."""
-        ...
 
     def captioner(self, name: str) -> Captioner:
         """The captioner of this name."""
-        ...
 
     def answerer(self, name: str) -> VisualQuestionAnswerer:
         """The answerer of questions of this name."""
-        ...
 
     def language_model(self, name: str) -> LanguageModel:
         """The language model of this name."""
-        ...
 
     def person_finder(self, name: str) -> PersonFinder:
         """The finder of people of this name."""
-        ...
 
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
     ) -> tuple[ReaderErrors | None, ...]:
         """Errors of the encoder for each (positive, negative) pair of sentences, None where not known."""
-        ...
 
     def reader_world(self, role: Role, name: str) -> str:
         """The only pictures that a reader can read: "calibration", or "" for any."""
-        ...
 
     def pictures_world(self, model: str, revision: str = "") -> str:
         """Whose pictures a model draws: "calibration", or "" where nobody can say."""
-        ...
 
     def fitting_readers(self, role: Role) -> tuple[str, ...]:
         """Readers of any pictures that this machine has room for."""
-        ...
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         """Words of the prompt that the model's world is known not to know."""
-        ...
 
     def prompt_limits(self, model: str, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
         """What each text encoder of the model takes of each prompt; empty where that is not known."""
-        ...
 
     def setting_notes(self, row: ImageRow) -> tuple[str, ...]:
         """A sentence on each setting of a row that its model's pictures do not depend on."""
-        ...
 
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         """Share of pictures whose truth is as ``sentence`` says; None where that cannot be told."""
-        ...
 
     def planted_lines(self) -> tuple[PlantedLine, ...]:
         """Every rate that is planted in the calibration world, in every condition."""
-        ...
 
     def recorder(self) -> Captioner:
         """A captioner that cannot err, of the calibration renderer's pictures."""
-        ...
 
     def tidy(self) -> Sequence[str]:
         """Bring the picture store below its limit."""
-        ...

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache, wraps
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -20,19 +20,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from bias_core.errors import InvalidInput, quoted
 from bias_core.given_values import check_texts
 
-__all__ = [
-    "Options",
-    "Setting",
-    "changed_settings",
-    "is_nothing",
-    "name_and_value",
-    "option_values",
-    "setting",
-    "settings_class",
-    "settings_of",
-]
-
-T = TypeVar("T")
+__all__ = ["settings_class"]  # which type checkers take for an import of another module
 _INFO = "setting"
 _COMMA = r"\,"  # one that belongs to a text of a list
 _ENDLESS = 1e9  # an end that nobody needs to be told of
@@ -122,8 +110,6 @@ class Setting:
     def range_words(self) -> str:
         """Its range in words, as forms and addresses show values; "" where it has none.
 
-        Examples
-        --------
         >>> Setting(label="Seed", sentence="", ge=0, le=9999).range_words
         '0 to 9,999'
         """
@@ -138,10 +124,7 @@ class Setting:
     def read(self, value: object) -> Any:
         """A value as a form, an address or a command line holds it, of this setting's type.
 
-        Raises
-        ------
-        InvalidInput
-            It is no such value; the message quotes it. Ranges are left to the settings themselves.
+        InvalidInput quotes what is no such value. Ranges are left to the settings themselves.
         """
         if self.may_be_left_out and is_nothing(value):
             return None
@@ -236,10 +219,7 @@ else:
     def settings_class(*, frozen: bool, kw_only: bool):
         """A dataclass that refuses values that are not of their type, or outside of their range.
 
-        Raises (the class, whenever an object of it is made)
-        ------
-        InvalidInput
-            One sentence that names the setting, quotes what came, and says what would do.
+        Whenever an object of it is made: InvalidInput names the setting, quotes what came, and says what would do.
         """
         config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
 
@@ -269,13 +249,7 @@ class Options:
 
 
 def option_values(options: Any) -> dict[str, Any]:
-    """Options by name, whether they are checked already or as somebody gave them.
-
-    Raises
-    ------
-    InvalidInput
-        They are no names with values.
-    """
+    """Options by name, whether they are checked already or as somebody gave them; InvalidInput for no names."""
     if isinstance(options, Options):
         return {name: getattr(options, name) for name in settings_of(type(options))}
     if not isinstance(options, Mapping):
@@ -285,11 +259,11 @@ def option_values(options: Any) -> dict[str, Any]:
 
 def settings_of(kind: type) -> Mapping[str, Setting]:
     """The settings that a :func:`settings_class` declares, by name, in the order of their declaration."""
-    types = get_type_hints(kind)
-    return {
-        one.name: replace(one.metadata[_INFO], name=one.name, annotation=types[one.name], default=_default(one))
-        for one in fields(kind)
-    }
+    types, declared = get_type_hints(kind), {}
+    for one in fields(kind):
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        declared[one.name] = replace(one.metadata[_INFO], name=one.name, annotation=types[one.name], default=default)
+    return declared
 
 
 def name_and_value(text: str) -> tuple[str, str]:
@@ -302,9 +276,11 @@ def name_and_value(text: str) -> tuple[str, str]:
 
 def changed_settings(settings: Any) -> dict[str, Any]:
     """The values of a :func:`settings_class` that are not at their default."""
-    declared = settings_of(type(settings))
-    values = {name: getattr(settings, name) for name in declared}
-    return {name: value for name, value in values.items() if value != declared[name].default}
+    return {
+        name: value
+        for name, one in settings_of(type(settings)).items()
+        if (value := getattr(settings, name)) != one.default
+    }
 
 
 def _sentence(kind: type, error: ValidationError) -> str:
@@ -315,11 +291,6 @@ def _sentence(kind: type, error: ValidationError) -> str:
         return f"there is no setting {quoted(name)}; there are {', '.join(declared) or 'none'}"
     check_texts(name, value)
     return declared[name].refusal(value, first["type"])
-
-
-def _default(declared: Field[Any]) -> Any:
-    made = declared.default_factory
-    return declared.default if made is MISSING else made()
 
 
 def is_nothing(value: object) -> bool:

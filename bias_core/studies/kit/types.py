@@ -104,15 +104,8 @@ class StudySettings:
 
 
 def settings_from_dict(values: Mapping[str, Any]) -> StudySettings:
-    """Settings from plain values, as a file or a manifest has them.
+    """Settings from plain values, as a file or a manifest has them; InvalidInput quotes what is none.
 
-    Raises
-    ------
-    InvalidInput
-        There is no such setting, or a value is not of its type; the message quotes it.
-
-    Examples
-    --------
     >>> settings_from_dict({"seed": 3, "arms": [{"condition": "fair"}, {}]}).arms[0].condition
     'fair'
     """
@@ -263,16 +256,15 @@ class Results:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArmReport:
-    """What a study found in one of its arms, as it would have without the others.
+class Measured:
+    """What was found in some pictures, and in how many.
 
     Attributes
     ----------
-    settings : of this arm alone.
-    n_planned, n_images, n_blocked, warning : as in :class:`StudyReport`.
+    warning : what must be read before everything else, "" for nothing.
+    n_planned, n_images, n_blocked : pictures asked for, scored, and blanked by a safety checker.
     """
 
-    name: str
     settings: StudySettings
     results: Results
     n_planned: int
@@ -282,13 +274,18 @@ class ArmReport:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyReport:
+class ArmReport(Measured):
+    """What a study found in one of its arms, with the settings of it alone, as it would have without the others."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyReport(Measured):
     """The answer of a study: numbers, tables, figures, and what was noticed on the way.
 
     Attributes
     ----------
-    warning : what must be read before everything else, "" for nothing.
-    n_planned, n_images, n_blocked : pictures asked for, scored, and blanked by a safety checker.
     pictures : one row per scored picture: ``image_id, group, prompt, seed``, the study's facts, and what the
         program kept of each (:meth:`bias_core.studies.kit.data.StudyData.keep`).
     stored : the pictures by their id.
@@ -299,12 +296,6 @@ class StudyReport:
 
     run_id: str
     design: Design
-    settings: StudySettings
-    results: Results
-    n_planned: int
-    n_images: int
-    n_blocked: int = 0
-    warning: str = ""
     unknown_words: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from bias_core.studies.kit.types import Design, Results, Shot, StudySettings
     from bias_core.types import ImageRow
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 # A run at work protects its pictures from eviction as long as its manifest is fresh.
@@ -402,14 +403,14 @@ def _on_record(
             services.manifests.save(replace(plan.manifest, status=status))
 
 
-def complete(steps: Generator[Progress, None, StudyReport]) -> StudyReport:
+def complete(steps: Generator[Any, None, T]) -> T:
     """Run to the end without showing the way; returns the report."""
-    found: list[StudyReport] = []
+    found: list[T] = []
     for _ in followed(steps, found):
         pass
     return found[0]
 
 
-def followed(steps: Generator[Progress, None, T], found: list[T]) -> Generator[Progress, None, None]:
+def followed(steps: Generator[S, None, T], found: list[T]) -> Generator[S, None, None]:
     """The steps of a run; its report (or whatever it returns) is put into ``found`` at the end."""
     found.append((yield from steps))

@@ -1,0 +1,161 @@
+"""Who may come in: under which names the server may be asked, how much may be uploaded, what can be read at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from gradio.utils import get_upload_folder
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, PlainTextResponse
+
+from bias_core.given_values import check_texts
+from bias_core.store.files import total_bytes
+from bias_core.ui.messages import user_errors
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from bias_core.settings import Settings
+
+_MCP = "/gradio_api/mcp"
+_UPLOAD = "/gradio_api/upload"
+_HUB = "huggingface.co"  # whose pages ask a Space's tools
+_READING = {"GET", "HEAD", "OPTIONS"}
+_MOST_BYTES = 5_000_000  # of a call over MCP
+_LONGEST = 3000  # characters of a text there: the library's own errors quote the whole of it
+
+
+class _Door:
+    """Answers a request with a refusal, or passes it on."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what is not refused."""
+        refusal = self.refusal(scope) if scope["type"] in ("http", "websocket") else None
+        await (refusal or self._app)(scope, receive, send)
+
+    def refusal(self, scope: Scope) -> Response | None:
+        """Why a request is not answered; None where it is."""
+        raise NotImplementedError
+
+
+def allowed_hosts(settings: Settings, server_name: str) -> frozenset[str]:
+    """Names of this server: of this machine, of the settings, and a Space's own.
+
+    Numbers need no list: only a name can be made to point somewhere else (DNS rebinding).
+    """
+    space = os.environ.get("SPACE_HOST", "") + (f",{_HUB}" if os.environ.get("SPACE_ID") else "")
+    names = f"localhost,{server_name},{settings.host},{settings.allowed_hosts},{space}".lower()
+    return frozenset(names.replace(",", " ").split())
+
+
+class HostCheck(_Door):
+    """Refuses requests under a name that is not this server's, and those of other sites' scripts.
+
+    A script's own site is in the header Origin. It is looked at for tools (MCP), and on a server that is not
+    ``public`` (other sites may use its programming interface) for everything that does more than read.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str], public: bool) -> None:
+        super().__init__(app)
+        self._hosts, self._public = hosts, public
+
+    def refusal(self, scope: Scope) -> Response | None:
+        """Of what is asked under another name, or by another site."""
+        headers = Headers(scope=scope)
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if not self._is_ours(f"//{host}"):
+            return PlainTextResponse(
+                f"This server is not known as {host[:100]!r}. Open it under localhost, or let its owner add "
+                "the name to BIAS_ALLOWED_HOSTS.",
+                status_code=421,
+            )
+        is_looked_at = _MCP in scope["path"] or not (self._public or scope.get("method", "POST") in _READING)
+        if origin is not None and is_looked_at and not self._is_ours(origin):
+            return PlainTextResponse(
+                f"A page of {origin[:100]!r} may not use this server. Its owner can add that site to "
+                "BIAS_ALLOWED_HOSTS.",
+                status_code=403,
+            )
+        return None
+
+    def _is_ours(self, address: str) -> bool:
+        name = ""
+        try:
+            name = urlsplit(address).hostname or ""
+            number = ip_address(name)
+        except ValueError:
+            return name.rstrip(".") in self._hosts
+        return address.startswith("//") or number.is_loopback or name in self._hosts
+
+
+class UploadQuota(_Door):
+    """Refuses an upload while those of the last hour take more than ``limit`` bytes together."""
+
+    def __init__(self, app: ASGIApp, limit: int, folder: Path | None = None) -> None:
+        super().__init__(app)
+        self._limit, self._folder = limit, folder
+
+    def refusal(self, scope: Scope) -> Response | None:
+        """Of an upload that would be too much."""
+        folder = self._folder or Path(get_upload_folder())
+        if not scope["path"].rstrip("/").endswith(_UPLOAD):
+            return None
+        if total_bytes(path for path in folder.rglob("*") if path.is_file()) <= self._limit:
+            return None
+        return PlainTextResponse(
+            f"All visitors together have uploaded {self._limit / 1e9:g} GB within an hour, and more "
+            "is not kept. Try again in an hour, or bring fewer or smaller pictures.",
+            status_code=507,
+        )
+
+
+class ReadableJson:
+    """Refuses a call over MCP whose body is no JSON that can be read; its library answers with a 500."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on but what cannot be read."""
+        if scope["type"] != "http" or scope["method"] != "POST" or _MCP not in scope["path"]:
+            await self._app(scope, receive, send)
+            return
+        body, more = b"", True
+        while more and len(body) <= _MOST_BYTES:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        if why := _unreadable(body):
+            error = {"code": -32700, "message": why}
+            await JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status_code=400)(scope, receive, send)
+            return
+        unsent: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def again() -> Message:
+            return unsent.pop() if unsent else await receive()
+
+        await self._app(scope, again, send)
+
+
+def _unreadable(body: bytes) -> str:
+    """Why a call cannot be read; "" where it can."""
+    if len(body) > _MOST_BYTES:
+        return f"A call may have at most {_MOST_BYTES:,} bytes; upload files, and give their address"
+    try:
+        asked = json.loads(body)
+        json.dumps(asked, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):  # no JSON, a number without end, no text, lists without end
+        asked = None
+    if not isinstance(asked, dict) or not isinstance(asked.get("params", {}), dict):
+        return "What was sent is no call that can be read here; send one JSON object as JSON-RPC 2.0 has it"
+    with user_errors() as problem:
+        check_texts("what is asked", asked.get("params", {}).get("arguments"), longest=_LONGEST)
+    return problem.message
