@@ -100,10 +100,10 @@ class Stop:
         return self.signal != 0
 
 
-def run_with_bar(start: Callable[[Stop], Generator[Progress, None, T]]) -> T:
+def run_with_bar(start: Callable[..., Generator[Progress, None, T]], *inputs: Any) -> T:
     """Follow a run behind a progress bar to what it returns; Ctrl-C and SIGTERM stop it at its next step.
 
-    ``start`` gets the question whether to stop, and gives the run.
+    ``start`` gives the run of the inputs; as ``cancelled`` it gets the question whether to stop.
 
     Raises typer.Exit: the run was stopped before it had anything to return: with the code of :func:`exit_stopped`.
     """
@@ -112,7 +112,7 @@ def run_with_bar(start: Callable[[Stop], Generator[Progress, None, T]]) -> T:
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with stop_on_signal() as stop, Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("starting", total=None)
-        run = start(stop)
+        run = start(*inputs, cancelled=stop)
         while True:
             try:
                 step = next(run)

@@ -178,8 +178,8 @@ def explored(settings: StudySettings, services: Services) -> tuple[StudyReport, 
     from bias_core.studies.kit.designs import find_design
     from bias_core.studies.running.run import run_study
 
-    def steps(stop: Stop) -> Generator[Progress, None, tuple[StudyReport, int]]:
-        report = yield from run_study(find_design("explore"), settings, services, cancelled=stop)
-        return report, stop.signal
+    def steps(cancelled: Stop) -> Generator[Progress, None, tuple[StudyReport, int]]:
+        report = yield from run_study(find_design("explore"), settings, services, cancelled=cancelled)
+        return report, cancelled.signal
 
     return run_with_bar(steps)

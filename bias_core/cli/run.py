@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -28,12 +29,10 @@ from bias_core.cli.tables import show_table
 from bias_core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Sequence
 
-    from bias_core.engine.rates import Cost
     from bias_core.services import Services
     from bias_core.studies.kit.kind import StudyPlan
-    from bias_core.studies.kit.progress import Progress
     from bias_core.studies.kit.types import Design, StudySettings
 
 T = TypeVar("T")
@@ -125,14 +124,16 @@ def _run(study: str, given: Given, file: Path | None, how: How, engine: tuple[En
     with user_errors(), open_services() as services:
         choose_engine(services, *engine)
         name, like, models, conditions = read_given(study, given, file)
-        design = _sized(find_design(name), how.n)
+        design = find_design(name)
+        if how.n is not None and how.n < 1:
+            raise InvalidInput(f"the number of pictures per prompt is at least 1, got {how.n}")
+        design = design if how.n is None else replace(design, images_per_prompt=how.n)
         chosen = _settings(like, models, conditions, services)
         if how.plan or how.only_plan or len(chosen) > 1:
-            plans = [
-                plan_study(design, settings, services, measure=how.measure, estimate=how.only_plan)
-                for settings in chosen
-            ]
-            if not _is_agreed(plans, services, how):
+            planned = partial(plan_study, design, services=services, measure=how.measure, estimate=how.only_plan)
+            plans = [planned(settings) for settings in chosen]
+            _agree(plans, services, how)
+            if how.only_plan:
                 return
             for plan in plans:
                 _draw(plan, services, keep=how.keep)
@@ -140,25 +141,20 @@ def _run(study: str, given: Given, file: Path | None, how: How, engine: tuple[En
             _measure(design, chosen, services, how)
 
 
-def _sized(design: Design, n: int | None) -> Design:
-    if n is not None and n < 1:
-        raise InvalidInput(f"the number of pictures per prompt is at least 1, got {n}")
-    return design if n is None else replace(design, images_per_prompt=n)
+def _agree(plans: Sequence[StudyPlan], services: Services, how: How) -> None:
+    """Say what that will cost, and ask before a long run."""
+    from bias_core.studies.running.size import study_cost, warm_up
 
-
-def _is_agreed(plans: Sequence[StudyPlan], services: Services, how: How) -> bool:
-    """Whether to go on, once it is known what that will cost."""
-    if not how.only_plan:
-        _find_rates(plans, services)
+    for plan in [] if how.only_plan else plans:
+        if math.isnan(study_cost(plan, services).seconds):  # a first batch tells how long a picture takes
+            run_with_bar(warm_up, plan, services)
     long = _show_costs(plans, services)
     _show_refusals(plans, services, measure=how.measure)
     if long and not (how.only_plan or how.yes):
-        _ask()
-    return not how.only_plan
-
-
-def _follow(start: Callable[..., Generator[Progress, None, T]], plan: StudyPlan, services: Services) -> T:
-    return run_with_bar(lambda stop: start(plan, services, cancelled=stop))
+        if not sys.stdin.isatty():
+            raise InvalidInput("this takes long, and there is nobody to ask; add --yes to start all the same")
+        if not typer.confirm("Start?"):
+            raise typer.Exit(1)
 
 
 def _settings(
@@ -173,15 +169,6 @@ def _settings(
     ]
 
 
-def _find_rates(plans: Sequence[StudyPlan], services: Services) -> None:
-    """Draw a first batch where nobody knows how long a picture takes."""
-    from bias_core.studies.running.size import study_cost, warm_up
-
-    for plan in plans:
-        if math.isnan(study_cost(plan, services).seconds):
-            _follow(warm_up, plan, services)
-
-
 def _show_costs(plans: Sequence[StudyPlan], services: Services) -> bool:
     """The table of costs; whether the user should think about it."""
     from bias_core.engine.rates import free_bytes
@@ -191,7 +178,11 @@ def _show_costs(plans: Sequence[StudyPlan], services: Services) -> bool:
     costs = [study_cost(plan, services) for plan in plans]
     table = Table("model", "condition", "pictures", "exist", "to draw", "time", "disk")
     for plan, cost in zip(plans, costs, strict=True):
-        table.add_row(_model(plan), _condition(plan), *_cells(cost, plan))
+        known = bool(plan.rows.revision)  # without it, whether a picture exists cannot be looked up
+        exist = f"{cost.n_stored:,}" if known else "not known"
+        missing = f"{cost.n_missing:,}" if known else f"up to {cost.n_missing:,}"
+        cells = f"{cost.n_pictures:,}", exist, missing, _time(cost.seconds), _size(cost.n_bytes)
+        table.add_row(_named(plan, "model"), _named(plan, "condition") or "–", *cells)
     show_table(table)
     drawn = [plan for plan in plans if plan.rows.revision]
     for note in dict.fromkeys(note for plan in drawn for note in plan_notes(plan, services)):
@@ -245,17 +236,6 @@ def _show_refusals(plans: Sequence[StudyPlan], services: Services, *, measure: b
             show_warning(f"These pictures can be drawn, but not measured like this: {error}")
 
 
-def _cells(cost: Cost, plan: StudyPlan) -> list[str]:
-    known = bool(plan.rows.revision)  # without it, whether a picture exists cannot be looked up
-    return [
-        f"{cost.n_pictures:,}",
-        f"{cost.n_stored:,}" if known else "not known",
-        f"{cost.n_missing:,}" if known else f"up to {cost.n_missing:,}",
-        _time(cost.seconds),
-        _size(cost.n_bytes),
-    ]
-
-
 def _time(seconds: float) -> str:
     if math.isnan(seconds):
         return "not known"
@@ -270,39 +250,29 @@ def _size(n_bytes: float) -> str:
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.1f} MB"
 
 
-def _ask() -> None:
-    if not sys.stdin.isatty():
-        raise InvalidInput("this takes long, and there is nobody to ask; add --yes to start all the same")
-    if not typer.confirm("Start?"):
-        raise typer.Exit(1)
-
-
 def _draw(plan: StudyPlan, services: Services, *, keep: bool) -> None:
     from bias_core.studies.running.run import draw_study
 
-    arms = _follow(draw_study, plan, services)
+    arms = run_with_bar(draw_study, plan, services)
     if keep:
         services.manifests.keep(plan.manifest.id)
     n_blocked = sum(data.n_blocked for data in arms)
     blocked = f", {n_blocked:,} blanked by the safety checker" if n_blocked else ""
     n = sum(data.n_planned for data in arms)
-    title = f"{plan.design.name}, {_model(plan)} {_condition(plan)}".rstrip(" –")
+    title = f"{plan.design.name}, {_named(plan, 'model')} {_named(plan, 'condition')}".rstrip()
     console.print(f"{title}: {n:,} pictures{blocked}. Run {plan.manifest.id}", markup=False)
 
 
-def _model(plan: StudyPlan) -> str:
-    return " and ".join(dict.fromkeys(arm.settings.model for arm in plan.arms or (plan,)))
-
-
-def _condition(plan: StudyPlan) -> str:
-    return " and ".join(dict.fromkeys(arm.settings.condition for arm in plan.arms or (plan,))) or "–"
+def _named(plan: StudyPlan, setting: str) -> str:
+    """The models, or the conditions, of all arms."""
+    return " and ".join(dict.fromkeys(getattr(arm.settings, setting) for arm in plan.arms or (plan,)))
 
 
 def _measure(design: Design, chosen: Sequence[StudySettings], services: Services, how: How) -> None:
     from bias_core.studies.running.run import run_study
 
     for settings in chosen:
-        report = run_with_bar(lambda stop, asked=settings: run_study(design, asked, services, cancelled=stop))  # type: ignore[misc]
+        report = run_with_bar(run_study, design, settings, services)
         if how.keep:
             services.manifests.keep(report.run_id)
         show_study_report(report)

@@ -1,12 +1,13 @@
-"""The papers' studies on the command line."""
+"""The papers' studies, their measures, and the check of the instrument, on the command line."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from bias_core.cli.common import console, show_warning, user_errors, write_export
+from bias_core.cli.common import console, open_services, run_with_bar, show_warning, user_errors, write_export
 from bias_core.cli.tables import show_table
 from bias_core.studies.kit.types import StudyReport
 
@@ -84,3 +85,54 @@ def show_study_report(report: StudyReport) -> None:
         console.print(f"This world does not know: {', '.join(report.unknown_words)}", markup=False)
     line = f"{LIMITS} Run {report.run_id}, {report.n_images:,} pictures, {report.seconds:.1f} s."
     console.print(line, markup=False, style="dim")
+
+
+def measures(
+    markdown: Annotated[bool, typer.Option("--markdown", help="Every card in full, as Markdown.")] = False,
+) -> None:
+    """List the measures with their range, their null value and what higher means."""
+    from bias_core.metrics.cards import METRICS, to_markdown
+
+    if markdown:
+        typer.echo(to_markdown(METRICS.values()), nl=False)
+        return
+    table = Table("measure", "what it tells", "range", "null", "higher", "source")
+    for metric in METRICS.values():
+        low, high = metric.bounds
+        null = "–" if metric.null_value is None else f"{metric.null_value:g}"
+        table.add_row(metric.name, metric.summary, f"{low:g} to {high:g}", null, metric.higher_means, metric.reference)
+    show_table(table)
+
+
+def calibrate_report(
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("docs/validity"),
+    scale: Annotated[float, typer.Option(help="Share of the full size, above 0 and up to 1.")] = 1.0,
+    encoder: Annotated[str, typer.Option(help="Who reads the pictures.")] = "calibration-clip",
+    model: Annotated[str, typer.Option(help="Who draws them.")] = "calibration-renderer",
+    seed: Annotated[int, typer.Option(help="Another seed draws other pictures.")] = 0,
+    ship: Annotated[bool, typer.Option(help="Also write what the app's Calibration tab opens with.")] = False,
+) -> None:
+    """Measure what is planted: coverage, false alarms, and the rise from fair to extreme."""
+    from bias_core.store.files import write_atomically
+    from bias_core.studies.kit.designs import find_design
+    from bias_core.studies.kit.rows import RowMaker
+    from bias_core.studies.kit.types import StudySettings
+    from bias_core.studies.running.run import run_study, with_options
+    from bias_core.studies.running.size import check_size
+    from bias_core.studies.validity.report import SHIPPED, STUDIES, report_files, shipped_files
+
+    settings = StudySettings(model=model, encoder=encoder, scale=scale, seed=seed)
+    with user_errors(), open_services() as services:
+        reports: list[StudyReport] = []
+        for name in STUDIES:  # all of them before the first is drawn
+            design = find_design(name)
+            asked = with_options(design, settings)
+            check_size(design, asked, services.settings, RowMaker.build(asked, services))
+        for name in STUDIES:
+            report = run_with_bar(run_study, find_design(name), settings, services)
+            reports.append(replace(report, pictures=None, stored={}))
+        files = {out / path: content for path, content in report_files(reports).items()}
+        files |= {SHIPPED / path: text for path, text in shipped_files(reports).items()} if ship else {}
+        for path, content in files.items():
+            write_atomically(path, content)
+        console.print(f"Written to {out}", markup=False)

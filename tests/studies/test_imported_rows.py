@@ -11,10 +11,10 @@ from bias_core.exchange.export import Export, ExportedImage, write_zip
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.rows import ImportedRows
 from bias_core.studies.kit.types import Shot, StudySettings
 from bias_core.studies.reports.text import to_dict, to_markdown
 from bias_core.studies.running.export import to_command
-from bias_core.studies.running.imported_rows import ImportedRows
 from bias_core.studies.running.run import run_study
 
 DESIGN = find_design("t2iat-occupations")

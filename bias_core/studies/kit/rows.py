@@ -1,14 +1,17 @@
-"""From a study's shots to manifest rows: the same settings and seeds for every picture of a run."""
+"""From a study's shots to manifest rows: of a model, or of somebody's own pictures, matched by their prompts."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
+from bias_core.engine.local import run_rows
 from bias_core.engine.progress import EngineProgress
-from bias_core.errors import HubNotReached, ModelUnavailable
+from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable
+from bias_core.exchange.imports import ImportedImages, key
 from bias_core.models.catalogue import check_condition
 from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, TextToImage
@@ -17,47 +20,12 @@ from bias_core.studies.kit.types import Shot, StudySettings
 from bias_core.types import ImageRow, ModelInfo
 
 T = TypeVar("T")
-
-
-class Rows(Protocol):
-    """Where the pictures of a study come from."""
-
-    @property
-    def revision(self) -> str:
-        """Which weights, or which files."""
-        ...
-
-    @property
-    def has_seeds(self) -> bool:
-        """Whether the k-th picture of a shot has the seed that it has in every other arm."""
-        ...
-
-    def of(self, shot: Shot) -> list[ImageRow]:
-        """The rows of a shot: as many as it asks for, or as there are."""
-        ...
-
-    def world(self, shots: Sequence[Shot], services: StudyServices) -> str:
-        """Whose pictures they are: "calibration", or "" where nobody can say."""
-        ...
-
-    def model(self, services: StudyServices) -> TextToImage:
-        """What turns these rows into pictures."""
-        ...
-
-    def draw(
-        self, rows: Sequence[ImageRow], services: StudyServices, *, cancelled: Callable[[], bool]
-    ) -> Iterator[EngineProgress]:
-        """Bring the pictures of ``rows`` into the store."""
-        ...
-
-    def notes(self, shots: Sequence[Shot]) -> list[str]:
-        """What a reader of the report must know of these pictures."""
-        ...
+_EXAMPLES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowMaker:
-    """Makes the rows of one model under one set of settings."""
+    """Rows of one model under one set of settings."""
 
     info: ModelInfo
     condition: str
@@ -67,7 +35,7 @@ class RowMaker:
     guidance_scale: float
     negative_prompt: str = ""
     template: str = ""
-    has_seeds: bool = True
+    has_seeds: bool = True  # the k-th picture of a shot has the seed that it has in every other arm
 
     @classmethod
     def build(cls, settings: StudySettings, services: StudyServices, *, estimate: bool = False) -> "RowMaker":
@@ -76,12 +44,18 @@ class RowMaker:
         With ``estimate``, the revision of a model that is neither here nor on a hub that answers is "".
         """
         info = drawn_info(services, settings.model)
+        try:
+            revision = services.revision(settings.model)
+        except HubNotReached:
+            if not estimate:
+                raise
+            revision = ""
         draws = info.family == "renderer"  # it has no sampler: all its settings read 0
         steps, guidance = settings.num_inference_steps, settings.guidance_scale
         return cls(
             info=info,
             condition=check_condition(info, settings.condition),
-            revision=_revision(settings.model, services, estimate=estimate),
+            revision=revision,
             seed=settings.seed,
             num_inference_steps=0 if draws else info.default_steps if steps is None else steps,
             guidance_scale=0.0 if draws else float(info.default_guidance if guidance is None else guidance),
@@ -125,6 +99,88 @@ class RowMaker:
         return []
 
 
+@dataclass(frozen=True, kw_only=True)
+class ImportedRows:
+    """Rows of a folder or zip of pictures: shots are matched to them by prompt, and nothing is drawn."""
+
+    source: ImportedImages
+    revision: str = ""  # each picture has its own
+    check: Callable[[], None] = lambda: None
+    template: str = ""
+    has_seeds: bool = False
+
+    @classmethod
+    def build(cls, path: str, check: Callable[[], None] = lambda: None, template: str = "") -> "ImportedRows":
+        """Look through a folder or zip; InvalidInput where it cannot be used.
+
+        ``check`` is called while pictures are opened; what it raises ends that. With a ``template`` their
+        prompts are those of the study put into it.
+        """
+        return cls(source=ImportedImages(Path(path)), check=check, template=template)
+
+    def prompt_of(self, shot: Shot) -> str:
+        """The prompt that the pictures of a shot have."""
+        return treated(shot.prompt, self.template)
+
+    def n_found(self, shots: Sequence[Shot]) -> int:
+        """How many pictures these shots would take; none is opened."""
+        return sum(min(shot.n, self.source.n_of(self.prompt_of(shot))) for shot in shots)
+
+    def world(self, shots: Sequence[Shot], services: StudyServices) -> str:
+        """That of the models that the pictures' own records name, where all agree and are known here."""
+        records = {self.source.record(row.id) for shot in shots for row in self.of(shot)}
+        worlds = {services.pictures_world(*record) if all(record) else "" for record in records}
+        return worlds.pop() if len(worlds) == 1 else ""
+
+    def of(self, shot: Shot) -> list[ImageRow]:
+        """Rows of the first pictures of the shot's prompt; fewer, or none, where there are not as many."""
+        self.check()
+        return [replace(row, group=shot.group) for row in self.source.rows(self.prompt_of(shot), shot.n)]
+
+    def shots(self, scale: float, seed: int) -> list[Shot]:
+        """All pictures as they are, for a study that lays out none itself."""
+        prompts = thinned(list(self.source.counts.items()), scale, least=2, seed=seed)
+        return [Shot(prompt=prompt, n=n, group="imported") for prompt, n in prompts]
+
+    def model(self, services: StudyServices) -> TextToImage:  # noqa: ARG002
+        """The pictures themselves."""
+        return self.source
+
+    def draw(
+        self, rows: Sequence[ImageRow], services: StudyServices, *, cancelled: Callable[[], bool]
+    ) -> Iterator[EngineProgress]:
+        """Copied by this process, whatever engine draws: other machines do not have these files."""
+        return run_rows(rows, self.source, services.images, lock=services.model_lock, cancelled=cancelled)
+
+    def notes(self, shots: Sequence[Shot]) -> list[str]:
+        """What is missing, what is left over, and what could not be read."""
+        wanted: dict[str, int] = {}
+        for shot in shots:
+            prompt = key(self.prompt_of(shot))
+            wanted[prompt] = max(shot.n, wanted.get(prompt, 0))
+        short = {shot.prompt: n for shot in shots if (n := shot.n - len(self.of(shot))) > 0}
+        spare = {p: left for p, n in self.source.counts.items() if (left := n - wanted.get(key(p), 0)) > 0}
+        parts = (
+            ("pictures of this study are missing", sum(short.values()), short),
+            ("pictures are more than this study asks for", sum(spare.values()), spare),
+            ("files could not be used", len(self.source.rejected), self.source.rejected),
+        )
+        return [f"{n:,} {what}: {_some(list(which))}." for what, n, which in parts if n]
+
+    def refuse_none(self, shots: Sequence[Shot]) -> None:
+        """Raise InvalidInput where no picture belongs to any of the shots."""
+        if not any(self.of(shot) for shot in shots):
+            asked, given = _some([self.prompt_of(shot) for shot in shots]), _some(list(self.source.counts))
+            raise InvalidInput(
+                f"no picture of {self.source.name} has a prompt of this study. It asks for: {asked}. The "
+                f"pictures have: {given}"
+            )
+
+
+Rows = RowMaker | ImportedRows
+"""Where the pictures of a study come from."""
+
+
 def treatment(settings: StudySettings) -> str:
     """What is made of every prompt in a run of one arm; "" where prompts are drawn as they are."""
     return (settings.arms[0].template or "") if len(settings.arms) == 1 else ""
@@ -152,13 +208,9 @@ def drawn_info(services: StudyServices, name: str) -> ModelInfo:
     return replace(info, width=width, height=height)
 
 
-def _revision(model: str, services: StudyServices, *, estimate: bool) -> str:
-    try:
-        return services.revision(model)
-    except HubNotReached:
-        if not estimate:
-            raise
-        return ""
+def _some(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _EXAMPLES:,} more" if len(items) > _EXAMPLES else ""
+    return "; ".join(items[:_EXAMPLES]) + more
 
 
 def scaled(n: int, scale: float, *, least: int = 2) -> int:

@@ -1,20 +1,36 @@
-"""A study's report as files, and as the command that gives the same numbers."""
+"""A study's report as files with a dataset card, and as the command that gives the same numbers."""
 
 import shlex
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 import yaml
 
-from bias_core.exchange.export import Export, ExportedImage
+from bias_core.errors import UnknownModel
+from bias_core.exchange.export import DatasetFacts, Export, ExportedImage
+from bias_core.exchange.imports import IMPORTED
+from bias_core.models.catalogue import load_catalogue
+from bias_core.settings import ASSETS
 from bias_core.studies.kit.designs import design_files, find_design, programs_by_kind, typed_options
 from bias_core.studies.kit.setting_fields import changed_settings, option_values, settings_of
 from bias_core.studies.kit.types import Design, Results, StudyReport, StudySettings
-from bias_core.studies.reports.dataset_facts import facts_of_study
 from bias_core.studies.reports.figures import to_bytes
-from bias_core.studies.reports.text import arm_folder, finding_table, plain, to_dict, to_markdown
+from bias_core.studies.reports.text import (
+    LIMITS,
+    arm_folder,
+    finding_table,
+    plain,
+    size_in_words,
+    title_of,
+    to_dict,
+    to_markdown,
+)
 from bias_core.studies.running.arms import arm_text
+from bias_core.types import ModelInfo
 
+_IN_ROW = ["image_id", "prompt", "seed"]  # an ImageRow says these itself
+_SPDX = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
 _DRAWN = {"model", "condition"}  # of imported pictures they say nothing
 
 
@@ -37,8 +53,62 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
         report=to_dict(report),
         markdown=to_markdown(report),
         files=figures | _own_design(report.design),
-        facts=facts_of_study(report, to_command(report.design, report.settings), pictures=pictures),
+        facts=_facts(report, to_command(report.design, report.settings), pictures=pictures),
     )
+
+
+def _facts(report: StudyReport, command: str, *, pictures: bool) -> DatasetFacts:
+    """Of a study's export; ``pictures`` says whether they are in it."""
+    design, settings, frame = report.design, report.settings, report.pictures
+    held = frame.drop_duplicates("image_id") if pictures and frame is not None else None
+    return DatasetFacts(
+        key=f"{design.name}-{report.run_id}",
+        title=title_of(report),
+        summary=(
+            f"{f'**{report.warning}** ' if report.warning else ''}{design.summary} "
+            f"{report.n_images:,} of {report.n_planned:,} planned pictures were scored, {report.n_blocked:,} were "
+            f"blanked by a safety checker; {size_in_words(design, settings)}."
+        ),
+        reference=f"{design.reference}, {design.where}" if design.reference else "",
+        annotation=_annotation(settings),
+        readers=[report.versions.get("encoder", settings.encoder)],
+        notes=report.results.notes,
+        n_pictures=0 if held is None else len(held),
+        n_prompts=0 if held is None else held["prompt"].nunique(),
+        limits=LIMITS,
+        command=command,
+        versions=report.versions,
+        **_origin(settings.model, settings.condition, report.versions.get("model_revision", "")),
+    )
+
+
+def _annotation(settings: StudySettings) -> str:
+    people = " Where people's answers were given, these were taken instead." if settings.labels else ""
+    return (
+        f"Read by a program, {settings.encoder}, without people: a picture is taken to show an attribute where it "
+        "lies nearer to the sentence of presence than to that of absence, or as the study's own description "
+        f"says. Intervals are {settings.confidence:.0%} intervals.{people}"
+    )
+
+
+def _origin(model: str, condition: str, revision: str) -> dict[str, str]:
+    """Model and licence, as the fields of the facts."""
+    if model.startswith(IMPORTED):
+        return {"model": "", "licence_note": "The licence of the pictures is known to whoever brought them along."}
+    info: ModelInfo | None = None
+    with suppress(UnknownModel):
+        info = load_catalogue(ASSETS / "models.yaml").model(model)
+    named = f"{info.name} ({model})" if info and info.name != model else model
+    parts = [named, f"condition “{condition}”" if condition else "", f"revision {revision}" if revision else ""]
+    return {"model": ", ".join(filter(None, parts)), **_licence(info)}
+
+
+def _licence(info: ModelInfo | None) -> dict[str, str]:
+    if info is not None and info.embedded:
+        spdx = _SPDX.get(info.licence, "")
+        return {"licence": spdx, "licence_note": f"Drawn by a model that comes with the program: {spdx}."}
+    known = f"is under {info.licence}" if info and info.licence else "has its own licence"
+    return {"licence_note": f"The model {known}; what it says of pictures drawn with it holds for these pictures."}
 
 
 def _own_design(design: Design) -> dict[str, bytes]:
@@ -114,6 +184,3 @@ def _pictures(report: StudyReport) -> list[ExportedImage]:
         ExportedImage(path=report.stored[i].path, row=report.stored[i].row, metadata=plain(facts))
         for i, facts in zip(seen["image_id"], seen.drop(columns=_IN_ROW).to_dict("records"), strict=True)
     ]
-
-
-_IN_ROW = ["image_id", "prompt", "seed"]  # an ImageRow says these itself

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bias_core.annotation.tasks import PAIRED, SINGLE
-from bias_core.studies.running.imported_rows import ImportedRows
+from bias_core.studies.kit.rows import ImportedRows
 
 if TYPE_CHECKING:
     from bias_core.studies.kit.data import StudyData

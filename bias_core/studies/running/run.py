@@ -26,13 +26,12 @@ from bias_core.studies.kit.kind import StudyPlan
 from bias_core.studies.kit.limits import TimeLimit, check_budget, looks_at_stop
 from bias_core.studies.kit.progress import Progress, mapped
 from bias_core.studies.kit.readers import check_readers
-from bias_core.studies.kit.rows import RowMaker, treated, treatment
+from bias_core.studies.kit.rows import ImportedRows, RowMaker, treated, treatment
 from bias_core.studies.kit.setting_fields import changed_settings, option_values
 from bias_core.studies.kit.types import ArmReport, StudyReport
 from bias_core.studies.reports.plain_values import encode
 from bias_core.studies.reports.saved import keep_report
 from bias_core.studies.running.arms import check_arms, check_arms_differ, each_arm
-from bias_core.studies.running.imported_rows import ImportedRows
 from bias_core.studies.running.prompt_limits import before_drawing, while_drawing
 from bias_core.studies.running.size import MOST_ESTIMATED, check_size, check_work_of_arms, n_asked
 
