@@ -16,7 +16,7 @@ _DOOR = {
     "Services": "services",
     "StudySettings": "studies.kit.types",
     "complete": "studies.running.run",
-    "explore": "studies.explore.run",
+    "explore": "studies.explore.study",
     "find_design": "studies.kit.designs",
     "run_study": "studies.running.run",
 }

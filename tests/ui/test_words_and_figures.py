@@ -132,7 +132,7 @@ def test_groups_split_the_scored_pictures(report: Explored) -> None:
 
 
 def test_a_dollar_in_a_name_is_no_mathematics() -> None:
-    (figure,) = share_figure([score(0.5, 0.2, 0.8, name="$x^2$")])
+    figure = share_figure([score(0.5, 0.2, 0.8, name="$x^2$")])
     assert "$x^2" in figure_svg(figure)
 
 
@@ -141,7 +141,7 @@ def test_text_of_the_user_is_never_markup(report: Explored) -> None:
     attribute = replace(report.attributes[0].attribute, name=evil, reference_source=evil)
     bad = seen(report, attributes=(replace(report.attributes[0], attribute=attribute),))
     assert "<img" not in explore_view.sentences_html(bad)
-    (figure,) = share_figure(bad.attributes)
+    figure = share_figure(bad.attributes)
     assert "<img" not in study_html.figures_html([figure])
     assert explore_view.picture_html(bad, 1).count("<img") == 1
     assert "<img" not in messages.error_html(evil)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,14 @@ from bias_core.errors import InvalidInput, quoted
 from bias_core.given_values import check_settings
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, fill_template, guided_prompt
 from bias_core.studies.kit.attributes import SEPARATOR, find_attribute, load_attribute_sets, suggest_set
-from bias_core.studies.kit.setting_fields import Options, changed_settings, option_values, setting, settings_class
+from bias_core.studies.kit.setting_fields import (
+    Options,
+    changed_settings,
+    option_values,
+    setting,
+    settings_class,
+    settings_of,
+)
 from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.types import Attribute
 
@@ -74,11 +81,11 @@ class ExploreOptions(Options):
 
     def prompts(self) -> dict[str, str]:
         """The prompt of each group of pictures."""
-        found = {"concept": fill_template(self.template, self.concept)}
-        if self.has_association:
-            for side in NO_WORDS:
-                found[side] = guided_prompt(self.template, self.concept, getattr(self, side))
-        return found
+        concept = fill_template(self.template, self.concept)
+        sides = NO_WORDS if self.has_association else ()
+        return {"concept": concept} | {
+            side: guided_prompt(self.template, self.concept, getattr(self, side)) for side in sides
+        }
 
 
 def explore_options(settings: StudySettings) -> ExploreOptions:
@@ -93,9 +100,7 @@ def explore_options(settings: StudySettings) -> ExploreOptions:
     if "groups" in given:
         given = {**NO_WORDS, "concept": "", "n_clusters": given.pop("groups"), **given}
     options = ExploreOptions(**given)
-    _check(options)
-    if settings.images and options.takes_all and not options.scored:
-        raise InvalidInput("no attribute to look for: give at least one")
+    _check(options, settings)
     if len(settings.negative_prompt) > MAX_PROMPT_CHARACTERS:
         raise InvalidInput(
             f"the negative prompt has {len(settings.negative_prompt):,} characters; "
@@ -120,25 +125,18 @@ def explore_settings(base: StudySettings | None = None, /, **given: Any) -> Stud
     (3, 'nurse')
     """
     base = StudySettings(model=MODEL, options=ExploreOptions()) if base is None else base
-    names = {f.name for f in fields(StudySettings)}
-    options = option_values(base.options) | {k: v for k, v in given.items() if k not in names}
-    options["attributes"] = tuple(map(attribute_text, options.get("attributes", (SUGGESTED,))))
-    if options.get("n_clusters", 0) is None:
-        options["n_clusters"] = 0
-    settings = {k: v for k, v in given.items() if k in names}
-    made = replace(base, **settings, options=ExploreOptions(**options))
-    _check_arms(made)
-    return made
-
-
-def _check_arms(settings: StudySettings) -> None:
-    options = settings.options
-    if len(settings.arms) < 2:  # one way to draw
-        return
-    if options.n_images < 2:
+    settings = {name: given.pop(name) for name in settings_of(StudySettings) if name in given}
+    values = {"attributes": (SUGGESTED,), **option_values(base.options), **given}
+    values["attributes"] = tuple(map(attribute_text, values["attributes"]))
+    if values.get("n_clusters", 0) is None:
+        values["n_clusters"] = 0
+    options = ExploreOptions(**values)
+    made = replace(base, **settings, options=options)
+    if len(made.arms) > 1 and options.n_images < 2:
         raise InvalidInput(f"a comparison needs at least two seeds, got {options.n_images}")
-    if not options.attributes and not options.has_association:
+    if len(made.arms) > 1 and not options.attributes and not options.has_association:
         raise InvalidInput("there is nothing to compare: choose an attribute, or two words of an association")
+    return made
 
 
 def compare_settings(concept: str, arms: Sequence[Arm], **given: Any) -> StudySettings:
@@ -149,11 +147,10 @@ def compare_settings(concept: str, arms: Sequence[Arm], **given: Any) -> StudySe
     arms : their templates hold ``{}`` for the concept, and further ``{}`` that repeat it.
     given : as for :func:`explore_settings`; without an association where no words are given.
     """
-    usual = ExploreOptions().template
-    template, treatments = arms_of([arm.template or usual for arm in arms], concept)
-    given = {**NO_WORDS, "n_images": 60, "n_attribute_images": 16, **given}
-    treated = [replace(arm, template=treatment) for arm, treatment in zip(arms, treatments, strict=True)]
-    return explore_settings(StudySettings(), concept=concept, template=template, arms=tuple(treated), **given)
+    template, treatments = arms_of([arm.template or ExploreOptions().template for arm in arms], concept)
+    treated = tuple(replace(arm, template=treatment) for arm, treatment in zip(arms, treatments, strict=True))
+    usual = {**NO_WORDS, "n_images": 60, "n_attribute_images": 16}
+    return explore_settings(StudySettings(), concept=concept, template=template, arms=treated, **usual | given)
 
 
 def arms_of(templates: Sequence[str], concept: str) -> tuple[str, tuple[str | None, ...]]:
@@ -240,9 +237,12 @@ def explore_words(settings: StudySettings) -> list[str]:
     return ["explore", *first]
 
 
-def _check(options: ExploreOptions) -> None:
-    if options.has_association:
-        _check_association(options)
+def _check(options: ExploreOptions, settings: StudySettings) -> None:
+    words = options.attribute_a.strip(), options.attribute_b.strip()
+    if options.has_association and not all(words):
+        raise InvalidInput("the association compares two attributes: give both words, or neither")
+    if options.has_association and words[0] == words[1]:
+        raise InvalidInput(f"the association compares two different attributes, got {options.attribute_a!r} twice")
     if not options.takes_all:
         options.prompts()
     if len(options.scored) > MAX_ATTRIBUTES:
@@ -252,13 +252,8 @@ def _check(options: ExploreOptions) -> None:
     counts = Counter(attribute.name.strip().lower() for attribute in options.scored)
     if twice := [name for name, n in counts.items() if n > 1]:
         raise InvalidInput(f"attribute names must differ, got twice: {', '.join(twice)}")
-
-
-def _check_association(options: ExploreOptions) -> None:
-    if not (options.attribute_a.strip() and options.attribute_b.strip()):
-        raise InvalidInput("the association compares two attributes: give both words, or neither")
-    if options.attribute_a.strip() == options.attribute_b.strip():
-        raise InvalidInput(f"the association compares two different attributes, got {options.attribute_a!r} twice")
+    if settings.images and options.takes_all and not options.scored:
+        raise InvalidInput("no attribute to look for: give at least one")
 
 
 def _check_attribute(attribute: Attribute) -> None:
@@ -277,6 +272,5 @@ def _check_attribute(attribute: Attribute) -> None:
             )
     if attribute.positive.strip() == attribute.negative.strip():
         raise InvalidInput(f"attribute {attribute.name!r}: both sentences are the same, {attribute.positive!r}")
-    reference = attribute.reference
-    if reference is not None and not 0 <= reference <= 1:
-        raise InvalidInput(f"attribute {attribute.name!r}: P* is a share from 0 to 1, got {reference}")
+    if attribute.reference is not None and not 0 <= attribute.reference <= 1:
+        raise InvalidInput(f"attribute {attribute.name!r}: P* is a share from 0 to 1, got {attribute.reference}")

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from bias_core.studies.kit.types import Finding, StudyFigure, StudyTable
+from bias_core.studies.kit.types import Finding, Results
+from bias_core.studies.reports.build import drawable, figure, mark, or_nan, table
 
 if TYPE_CHECKING:
     from bias_core.metrics.clustering import ClusterResult
     from bias_core.studies.kit.attribute_scores import AttributeScore
-    from bias_core.studies.kit.types import Sample
+    from bias_core.studies.kit.types import Sample, StudyFigure, StudyTable
     from bias_core.types import Estimate
 
 ALL = "all pictures"
 """The cell of a table that holds every scored picture."""
 CONCEPT = "concept"
 """The group of the pictures that are scored."""
-ASSOCIATION = "association"
-ATTRIBUTES = "attributes"
-EIGENVALUES = "eigenvalues"
+ASSOCIATION, ATTRIBUTES, EIGENVALUES = "association", "attributes", "eigenvalues"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kind:
+class Kind(NamedTuple):
     """One number of an attribute: its field of a score, its metric, its label, and what it says."""
 
     field: str
@@ -38,67 +37,56 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "p": Kind(
-        field="prevalence",
-        metric="attribute_prevalence",
-        label="P",
-        says="share of the pictures in which the reader perceives the attribute",
+        "prevalence", "attribute_prevalence", "P", "Share of the pictures in which the reader perceives the attribute."
     ),
     "corrected": Kind(
-        field="corrected",
-        metric="attribute_prevalence",
-        label="P corrected",
-        says="that share once the reader's known errors are taken into account",
+        "corrected",
+        "attribute_prevalence",
+        "P corrected",
+        "That share once the reader's known errors are taken into account.",
     ),
     "psi": Kind(
-        field="stereotype",
-        metric="stereotype_score",
-        label="Ψ",
-        says="how far the share lies above the real-world rate P*; 0 if it does not",
+        "stereotype", "stereotype_score", "Ψ", "How far the share lies above the real-world rate P*; 0 if it does not."
     ),
     "difference": Kind(
-        field="signed_difference",
-        metric="signed_difference",
-        label="P − P*",
-        says="share minus P*: above 0 over-represented, below 0 under-represented",
+        "signed_difference",
+        "signed_difference",
+        "P − P*",
+        "Share minus P*: above 0 over-represented, below 0 under-represented.",
     ),
     "wals": Kind(
-        field="wals",
-        metric="weighted_alignment_score",
-        label="WALS",
-        says="how much of the pictures' variety runs along the attribute (0 none, 1 all)",
+        "wals",
+        "weighted_alignment_score",
+        "WALS",
+        "How much of the pictures' variety runs along the attribute (0 none, 1 all).",
     ),
     "spread": Kind(
-        field="spread",
-        metric="spread_along",
-        label="spread",
-        says="standard deviation of the pictures along the attribute, in units of cosine",
+        "spread",
+        "spread_along",
+        "spread",
+        "Standard deviation of the pictures along the attribute, in units of cosine.",
     ),
 }
 """The numbers of an attribute by the end of their key, in the order in which they are reported."""
-_LEANS = "Above 0 the pictures are more like those guided to the first word, below 0 to the second."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Leaning:
+class AssociationScore:
     """T2IAT's Eq. 2 for the concept: mean cosine to the pictures of A minus that to the pictures of B.
 
     Attributes
     ----------
-    words : of both sides.
-    mean, each : over the pictures, and of each.
-    rows, units : embeddings and units of the concept's pictures, of those of A, of those of B.
+    mean, associations : over the scored pictures, and of each, ``(n,)``.
+    rows, units : embeddings and units of the concept's pictures, of those of A, of those of B; () after a
+        report was saved.
     """
 
-    words: tuple[str, str]
+    attribute_a: str
+    attribute_b: str
     mean: Estimate
-    each: np.ndarray
+    associations: np.ndarray
     rows: tuple[np.ndarray, ...] = ()
     units: tuple[tuple[str, ...], ...] = ()
-
-    @property
-    def title(self) -> str:
-        """The two words."""
-        return " against ".join(self.words)
 
 
 def finding_key(cell: str, attribute: str, kind: str) -> str:
@@ -106,173 +94,196 @@ def finding_key(cell: str, attribute: str, kind: str) -> str:
     return f"{cell}-{attribute}-{kind}"
 
 
-def attribute_findings(
-    cell: str, scores: Sequence[AttributeScore], of: str, sample: Callable[[str, str], Sample | None] | None = None
-) -> Iterator[Finding]:
-    """Every number of every attribute, kind by kind.
+def exploration_results(
+    cells: Mapping[str, Sequence[AttributeScore]],
+    association: AssociationScore | None,
+    alike: ClusterResult | None,
+    *,
+    sample: Callable[[str, Any], Sample | None] = lambda _end, _of: None,
+    notes: Iterable[str] = (),
+    scored: Any = None,
+) -> Results:
+    """All findings, tables and figures.
 
     Parameters
     ----------
-    of : is said behind the attribute's name.
-    sample : what such a number of an attribute was computed from.
+    cells : the scores of all pictures, then of those of each prompt.
+    sample : what a number on all pictures was computed from, by the end of its key and the score.
     """
-    for end, kind in KINDS.items():
-        for score in scores:
-            estimate = getattr(score, kind.field)
-            without_rate = score.attribute.reference is None and end in ("difference", "psi")
-            if estimate is None or without_rate or (cell != ALL and end not in ("p", "psi")):
-                continue
-            yield Finding(
-                key=finding_key(cell, score.attribute.name, end),
-                title=f"{score.attribute.name}{of}: {kind.label}",
-                metric=kind.metric,
-                estimate=estimate,
-                expected=score.drawn if end in ("p", "corrected") else None,
-                says=f"{kind.says[:1].upper()}{kind.says[1:]}.",
-                depends_on_n=end == "wals",
-                sample=sample(end, score.attribute.name) if sample else None,
+    findings = list(_attribute_findings(cells, sample))
+    tables, figures = list(_attribute_table(cells)), [share_figure(cells[ALL]), _prompt_figure(cells)]
+    if association is not None:
+        words = association.attribute_a, association.attribute_b
+        findings.append(
+            Finding(
+                key=ASSOCIATION,
+                title=f"{' against '.join(words)}: association",
+                metric="association",
+                estimate=association.mean,
+                says="Above 0 the pictures are more like those guided to the first word, below 0 to the second.",
+                sample=sample(ASSOCIATION, association),
             )
-
-
-def association_finding(leaning: Leaning) -> Finding:
-    """Which way the pictures lean."""
-    return Finding(
-        key=ASSOCIATION, title=f"{leaning.title}: association", metric="association", estimate=leaning.mean, says=_LEANS
+        )
+        figures.append(_association_figure(association))
+    if alike is not None:
+        eigenvalues = {"number": range(1, len(alike.eigenvalues) + 1), "eigenvalue": alike.eigenvalues}
+        title = "Eigenvalues of the similarity graph"
+        tables.append(table(EIGENVALUES, title, pd.DataFrame(eigenvalues), alike.note))
+        figures.append(_map_figure(alike))
+    return Results(
+        findings=tuple(findings), tables=tuple(tables), figures=drawable(figures), notes=tuple(notes), scored=scored
     )
 
 
-def picture_columns(
-    scores: Sequence[AttributeScore], leaning: Leaning | None, alike: ClusterResult | None
-) -> dict[str, Any]:
-    """What was found of each scored picture, by the name of its column."""
-    columns: dict[str, Any] = {}
-    for score in scores:
-        name, words = score.attribute.name, np.array(["no", "yes"])
-        columns |= {
-            f"{name}: positive": score.similarity_positive,
-            f"{name}: negative": score.similarity_negative,
-            f"{name}: nearer by": score.margins,
-            f"{name}: perceived": words[(score.margins > 0).astype(int)],
-        }
-    if leaning is not None:
-        columns[ASSOCIATION] = leaning.each
-    if alike is not None:
-        columns["looks_like"] = [f"group {label + 1}" for label in alike.labels]
-        columns |= {"map_x": alike.coordinates[:, 0], "map_y": alike.coordinates[:, 1]}
-    return columns
+def _attribute_findings(
+    cells: Mapping[str, Sequence[AttributeScore]], sample: Callable[[str, Any], Sample | None]
+) -> Iterator[Finding]:
+    """Every number of every attribute, kind by kind; of the pictures of one prompt P and Ψ alone."""
+    for cell, scores in cells.items():
+        for end, kind in KINDS.items():
+            for score in scores:
+                name, estimate = score.attribute.name, getattr(score, kind.field)
+                without_rate = score.attribute.reference is None and end in ("difference", "psi")
+                if estimate is None or without_rate or (cell != ALL and end not in ("p", "psi")):
+                    continue
+                yield Finding(
+                    key=finding_key(cell, name, end),
+                    title=f"{name}{f', {cell}' if len(cells) > 1 else ''}: {kind.label}",
+                    metric=kind.metric,
+                    estimate=estimate,
+                    expected=score.drawn if end in ("p", "corrected") else None,
+                    says=kind.says,
+                    depends_on_n=end == "wals",
+                    sample=sample(end, score) if cell == ALL else None,
+                )
 
 
-def attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[StudyTable]:
+def _attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[StudyTable]:
     """A row for each attribute on the pictures of each cell, with its sentences."""
-    records = [_record(cell, score) for cell, scores in cells.items() for score in scores]
+    records = [
+        {
+            "pictures of": cell,
+            "attribute": score.attribute.name,
+            "n": score.prevalence.n,
+            "P": score.prevalence.value,
+            "low": score.prevalence.low,
+            "high": score.prevalence.high,
+            "P*": or_nan(score.attribute.reference),
+            "Ψ": score.stereotype.value,
+            "WALS": score.wals.value,
+            "spread": score.spread.value,
+            "drawn": or_nan(score.drawn),
+            "ties": score.n_ties,
+            "positive": score.attribute.positive,
+            "negative": score.attribute.negative,
+            "source of P*": score.attribute.reference_source,
+        }
+        for cell, scores in cells.items()
+        for score in scores
+    ]
     if records:
-        yield StudyTable(
-            key=ATTRIBUTES,
-            title="Attributes and their sentences" if len(cells) == 1 else "Attributes per prompt",
-            frame=pd.DataFrame(records),
-            note="Ψ needs a real-world rate P*. Drawn: the share that really shows it, where that is on "
+        yield table(
+            ATTRIBUTES,
+            "Attributes and their sentences" if len(cells) == 1 else "Attributes per prompt",
+            records,
+            "Ψ needs a real-world rate P*. Drawn: the share that really shows it, where that is on "
             "record. Ties: pictures that are equally near to both sentences.",
         )
 
 
-def _record(cell: str, score: AttributeScore) -> dict[str, Any]:
-    share, words = score.prevalence, asdict(score.attribute)
-    return {
-        "pictures of": cell,
-        "attribute": words["name"],
-        "n": share.n,
-        "P": share.value,
-        "low": share.low,
-        "high": share.high,
-        "P*": np.nan if words["reference"] is None else words["reference"],
-        "Ψ": score.stereotype.value,
-        "WALS": score.wals.value,
-        "spread": score.spread.value,
-        "drawn": np.nan if score.drawn is None else score.drawn,
-        "ties": score.n_ties,
-        "positive": words["positive"],
-        "negative": words["negative"],
-        "source of P*": words["reference_source"],
-    }
-
-
-def eigenvalue_table(alike: ClusterResult) -> StudyTable:
-    """What the number of groups was chosen by."""
-    return StudyTable(
-        key=EIGENVALUES,
-        title="Eigenvalues of the similarity graph",
-        frame=pd.DataFrame({"number": range(1, len(alike.eigenvalues) + 1), "eigenvalue": alike.eigenvalues}),
-        note=alike.note,
-    )
-
-
-def share_figure(scores: Sequence[AttributeScore]) -> Iterator[StudyFigure]:
+def share_figure(scores: Sequence[AttributeScore]) -> StudyFigure:
     """Of all pictures; an attribute that the reader cannot tell has no share."""
-    rows = [
-        {
-            "name": score.attribute.name,
-            "value": score.prevalence.value,
-            "low": score.prevalence.low,
-            "high": score.prevalence.high,
-            "reference": np.nan if score.attribute.reference is None else score.attribute.reference,
-            "expected": np.nan if score.drawn is None else score.drawn,
-        }
-        for score in scores
-        if np.isfinite(score.prevalence.value)
-    ]
-    if rows:
-        yield StudyFigure(
-            key="shares",
-            title="How often is it seen?",
-            kind="intervals",
-            data=pd.DataFrame(rows),
-            labels={"x": "share of the pictures, P", "reference": "P*, real-world or chosen rate"},
-            caption="A dot is the share of the pictures; its line is the interval.",
-        )
+    return figure(
+        "intervals",
+        "shares",
+        "How often is it seen?",
+        [share_mark(score, expected=or_nan(score.drawn)) for score in scores if math.isfinite(score.prevalence.value)],
+        "A dot is the share of the pictures; its line is the interval.",
+        x="share of the pictures, P",
+        reference="P*, real-world or chosen rate",
+    )
 
 
-def prompt_figure(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[StudyFigure]:
+def share_mark(score: AttributeScore, **more: Any) -> dict[str, Any]:
+    """P of an attribute beside P*, as a mark of a figure."""
+    return mark(score.attribute.name, score.prevalence, reference=or_nan(score.attribute.reference), **more)
+
+
+def _prompt_figure(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFigure:
     """Prompts against attributes, where there are several prompts."""
-    rows = [
-        {"row": cell, "column": score.attribute.name, "value": score.prevalence.value}
-        for cell, scores in cells.items()
-        for score in scores
-        if cell != ALL and np.isfinite(score.prevalence.value)
-    ]
-    if rows:
-        yield StudyFigure(
-            key="prompts",
-            title="Which attribute belongs to which prompt",
-            kind="heatmap",
-            data=pd.DataFrame(rows),
-            labels={"unit": "share of the prompt's pictures"},
-            caption="Each cell is the share of a prompt's pictures in which the attribute is perceived.",
-        )
+    return figure(
+        "heatmap",
+        "prompts",
+        "Which attribute belongs to which prompt",
+        [
+            {"row": cell, "column": score.attribute.name, "value": score.prevalence.value}
+            for cell, scores in cells.items()
+            for score in scores
+            if cell != ALL and math.isfinite(score.prevalence.value)
+        ],
+        "Each cell is the share of a prompt's pictures in which the attribute is perceived.",
+        unit="share of the prompt's pictures",
+    )
 
 
-def association_figure(leaning: Leaning) -> StudyFigure:
+def _association_figure(association: AssociationScore) -> StudyFigure:
     """A dot for each picture."""
-    return StudyFigure(
-        key=ASSOCIATION,
-        title=f"Which way does it lean: {' or '.join(leaning.words)}?",
-        kind="distributions",
-        data=pd.DataFrame({"group": "pictures", "value": leaning.each}),
-        labels={"x": f"← {leaning.words[1]}      {leaning.words[0]} →", "null": 0.0},
-        caption="A dot is a picture: how much nearer it is to the pictures of the one word than to those of "
+    first, second = association.attribute_a, association.attribute_b
+    return figure(
+        "distributions",
+        ASSOCIATION,
+        f"Which way does it lean: {first} or {second}?",
+        pd.DataFrame({"group": "pictures", "value": association.associations}),
+        "A dot is a picture: how much nearer it is to the pictures of the one word than to those of "
         "the other. A lean is relative to these two sets and this encoder, which has leanings of its own.",
+        x=f"← {second}      {first} →",
+        null=0.0,
     )
 
 
-def map_figure(alike: ClusterResult) -> StudyFigure:
+def group_name(group: int) -> str:
+    """A group of look-alikes, counted from 0, as the pictures are told apart by it."""
+    return f"group {group + 1}"
+
+
+def _map_figure(alike: ClusterResult) -> StudyFigure:
     """Groups of look-alikes."""
-    names = [f"group {label + 1}" for label in alike.labels]
+    names = [group_name(label) for label in alike.labels]
     points = pd.DataFrame({"x": alike.coordinates[:, 0], "y": alike.coordinates[:, 1], "group": names})
-    return StudyFigure(
-        key="alike",
-        title="What looks alike",
-        kind="scatter",
-        data=points.sort_values("group", kind="stable").reset_index(drop=True),
-        labels={"x": "first principal component", "y": "second"},
-        caption="Each dot is a picture; pictures that the reader takes for alike lie close. "
+    return figure(
+        "scatter",
+        "alike",
+        "What looks alike",
+        points.sort_values("group", kind="stable").reset_index(drop=True),
+        "Each dot is a picture; pictures that the reader takes for alike lie close. "
         "The groups can be chosen in the list of pictures, as “looks_like”.",
+        x="first principal component",
+        y="second",
     )
+
+
+def picture_columns(
+    scores: Sequence[AttributeScore], association: AssociationScore | None, alike: ClusterResult | None
+) -> dict[str, Any]:
+    """What was found of each scored picture, by the name of its column."""
+    columns: dict[str, Any] = {}
+    for score in scores:
+        name = score.attribute.name
+        columns |= {
+            f"{name}: positive": score.similarity_positive,
+            f"{name}: negative": score.similarity_negative,
+            f"{name}: nearer by": score.margins,
+            f"{name}: perceived": yes_or_no(score),
+        }
+    if association is not None:
+        columns[ASSOCIATION] = association.associations
+    if alike is not None:
+        columns["looks_like"] = [group_name(label) for label in alike.labels]
+        columns |= {"map_x": alike.coordinates[:, 0], "map_y": alike.coordinates[:, 1]}
+    return columns
+
+
+def yes_or_no(score: AttributeScore) -> np.ndarray:
+    """Whether each picture is nearer to the sentence of presence, as words ``(n,)``."""
+    words: np.ndarray = np.where(score.margins > 0, "yes", "no")
+    return words

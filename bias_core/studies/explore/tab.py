@@ -13,7 +13,7 @@ from bias_core.studies.explore.arms import arms_summary
 from bias_core.studies.explore.old_runs import COMPARE
 from bias_core.studies.explore.options import KIND, NO_WORDS, OLD_KIND, explore_settings
 from bias_core.studies.explore.report import Exploration, is_exploration
-from bias_core.studies.explore.results import CONCEPT
+from bias_core.studies.explore.results import CONCEPT, group_name
 from bias_core.studies.explore.tab_form import ExploreForm
 from bias_core.studies.explore.tab_pairs import Pairs
 from bias_core.studies.kit.setting_fields import changed_settings
@@ -151,7 +151,7 @@ class ExploreTab(ExploreForm):
             picture = view.picture_html(seen, number)
             return {self.pictures.picture: picture, chart: view.map_html(seen, opened=number)}
         group = int(event.group)
-        which = f"group={CONCEPT}" if group == view.ALL else f"looks_like={view.group_name(group)}"
+        which = f"group={CONCEPT}" if group == view.ALL else f"looks_like={group_name(group)}"
         return {
             **show_only(self.pictures, Look(report=report, which=which)),
             self.extra["groups"]: view.group_buttons(seen, group),

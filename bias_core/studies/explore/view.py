@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.studies.explore import view_sentences as sentences
-from bias_core.studies.explore.results import CONCEPT
+from bias_core.studies.explore.results import CONCEPT, group_name
 from bias_core.studies.kit.types import StudyFigure
 from bias_core.studies.reports.text import LIMITS
 from bias_core.ui.pictures import average_uri, data_uri
@@ -55,11 +55,6 @@ class GrowingGrid:
 def group_of(seen: Exploration, number: int) -> int | None:
     """The group of a picture; None where it was not scored."""
     return _labels(seen.clusters).get(number)
-
-
-def group_name(group: int) -> str:
-    """As the pictures are told apart by it."""
-    return f"group {group + 1}"
 
 
 def group_buttons(seen: Exploration, chosen: int = ALL) -> str:

@@ -10,7 +10,8 @@ from bias_core.stats.effects import images_needed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bias_core.studies.explore.report import AssociationScore, Exploration
+    from bias_core.studies.explore.report import Exploration
+    from bias_core.studies.explore.results import AssociationScore
     from bias_core.studies.kit.attribute_scores import AttributeScore
     from bias_core.types import Estimate
 

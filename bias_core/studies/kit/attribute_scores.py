@@ -1,9 +1,8 @@
-"""Explore's numbers: from unit embeddings of the pictures and the sentences to estimates."""
+"""The numbers of attributes: from unit embeddings of pictures and of sentences to estimates."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +20,9 @@ from bias_core.types import Attribute, Estimate, ReaderErrors
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bias_core.studies.kit.services import StudyServices
+    import pandas as pd
+
+    from bias_core.studies.kit.data import StudyData
 
 _SAME = 1e-6  # unit rows closer than this in every entry differ by float32 rounding only
 
@@ -30,9 +31,10 @@ _SAME = 1e-6  # unit rows closer than this in every entry differ by float32 roun
 class AttributeScore:
     """All that is known of one attribute: OASIS's numbers on the concept's pictures.
 
-    ``similarity_positive`` and ``similarity_negative`` hold one cosine per picture, ``(n,)``.
-    ``corrected`` is the Rogan-Gladen prevalence, None where the reader's errors are not known.
-    ``drawn`` is the share of the pictures that really show it, on record for the calibration renderer only.
+    ``similarity_positive`` and ``similarity_negative`` hold one cosine per picture, ``(n,)``. ``corrected`` is
+    the Rogan-Gladen prevalence for the ``errors`` of the reader, None where these are not known. ``drawn`` is the
+    share of the pictures that really show it, on record for the calibration renderer only. ``direction`` leads
+    from absence to presence, None where the reader does not tell them apart, or after a report was saved.
     """
 
     attribute: Attribute
@@ -46,6 +48,8 @@ class AttributeScore:
     n_ties: int = 0
     similarity_positive: np.ndarray
     similarity_negative: np.ndarray
+    errors: ReaderErrors | None = None
+    direction: np.ndarray | None = None
 
     @property
     def margins(self) -> np.ndarray:
@@ -54,151 +58,90 @@ class AttributeScore:
         return margins
 
 
-@dataclass(frozen=True, kw_only=True)
-class SentencePairs:
-    """The attributes' sentences as a reader of pictures takes them, and what is known of each attribute.
-
-    Attributes
-    ----------
-    positive, negative : unit rows ``(n_attributes, d)``.
-    errors : of the reader, None where they are not known.
-    drawn : share of the scored pictures that really show it, None where nobody knows.
-    """
-
-    positive: np.ndarray
-    negative: np.ndarray
-    errors: tuple[ReaderErrors | None, ...]
-    drawn: tuple[float | None, ...]
-
-    def directions(self) -> dict[int, np.ndarray]:
-        """From absence to presence, by the attribute's position, for those that the reader tells apart."""
-        pairs = enumerate(zip(self.positive, self.negative, strict=True))
-        return {i: text_direction(p, n) for i, (p, n) in pairs if np.abs(p - n).max() > _SAME}
-
-
-def read_sentences(
-    services: StudyServices,
-    attributes: Sequence[Attribute],
-    *,
-    encoder: str,
-    model: str,
-    truths: Sequence[Mapping[str, Any] | None],
-) -> SentencePairs:
-    """What ``encoder`` makes of the attributes, for pictures of ``model`` with these recorded truths."""
-    texts = [a.positive for a in attributes] + [a.negative for a in attributes]
-    reader = services.encoder(encoder)
-    rows = services.embeddings.texts(reader, texts, lock=services.reading(reader))
-    pairs = [(a.positive, a.negative) for a in attributes]
-    known = [truth for truth in truths if truth is not None]
-    return SentencePairs(
-        positive=rows[: len(attributes)],
-        negative=rows[len(attributes) :],
-        errors=tuple(services.reader_errors(encoder, model, pairs)),
-        drawn=tuple(services.shown(a.positive, known) if known else None for a in attributes),
-    )
-
-
 def score_attributes(
-    attributes: Sequence[Attribute],
-    images: np.ndarray,
-    sentences: SentencePairs,
-    *,
-    confidence: float = 0.95,
-    seed: int = 0,
+    data: StudyData, frame: pd.DataFrame, rows: np.ndarray, attributes: Sequence[Attribute]
 ) -> tuple[AttributeScore, ...]:
-    """OASIS's numbers of every attribute on the concept's pictures ``(n, d)``."""
+    """OASIS's numbers of every attribute on the pictures of ``frame``, whose embeddings are ``rows (n, d)``."""
     if not attributes:
         return ()
-    wals, spreads = _along(images, sentences.directions(), confidence, seed)
-    similarity_positive = images @ sentences.positive.T  # (n, n_attributes)
-    similarity_negative = images @ sentences.negative.T
+    settings, services, k = data.settings, data.services, len(attributes)
+    texts = data.texts([a.positive for a in attributes] + [a.negative for a in attributes])
+    pairs = enumerate(zip(texts[:k], texts[k:], strict=True))
+    directions = {i: text_direction(*pair) for i, pair in pairs if np.abs(pair[0] - pair[1]).max() > _SAME}
+    variety = _variety(rows, directions, settings.confidence, settings.seed)
+    errors = services.reader_errors(settings.encoder, settings.model, [(a.positive, a.negative) for a in attributes])
+    truths = [truth for truth in data.truths(frame) if truth is not None]
+    positive, negative = rows @ texts[:k].T, rows @ texts[k:].T  # (n, n_attributes)
     scores = []
     for i, attribute in enumerate(attributes):
-        columns = similarity_positive[:, i], similarity_negative[:, i]
-        if i not in wals:
-            scores.append(_untold(attribute, *columns))
-            continue
-        found = _score_attribute(attribute, *columns, errors=sentences.errors[i], confidence=confidence)
-        scores.append(replace(found, wals=wals[i], spread=spreads[i]))
-    return tuple(replace(score, drawn=share) for score, share in zip(scores, sentences.drawn, strict=True))
+        sides = positive[:, i], negative[:, i]
+        if i in directions:
+            numbers = _numbers(attribute, *sides, errors[i], settings.confidence) | variety[i]
+        else:
+            numbers = _nothing_known(len(rows))
+        scores.append(
+            AttributeScore(
+                attribute=attribute,
+                similarity_positive=sides[0],
+                similarity_negative=sides[1],
+                drawn=services.shown(attribute.positive, truths) if truths else None,
+                errors=errors[i],
+                direction=directions.get(i),
+                **numbers,
+            )
+        )
+    return tuple(scores)
 
 
-def _along(
-    images: np.ndarray, directions: Mapping[int, np.ndarray], confidence: float, seed: int
-) -> tuple[dict[int, Estimate], dict[int, Estimate]]:
-    """WALS and spread by the attribute's position."""
+def _variety(
+    rows: np.ndarray, directions: Mapping[int, np.ndarray], confidence: float, seed: int
+) -> dict[int, dict[str, Any]]:
+    """WALS and spread, by the attribute's position."""
     if not directions:
-        return {}, {}
+        return {}
     deltas = np.stack(list(directions.values()))
-    wals = alignment_estimates(images, deltas, confidence=confidence, rng=seed)
-    spreads = spread_estimates(images, deltas, confidence=confidence, rng=seed)
-    return dict(zip(directions, wals, strict=True)), dict(zip(directions, spreads, strict=True))
+    wals = alignment_estimates(rows, deltas, confidence=confidence, rng=seed)
+    spreads = spread_estimates(rows, deltas, confidence=confidence, rng=seed)
+    return {i: {"wals": w, "spread": s} for i, w, s in zip(directions, wals, spreads, strict=True)}
 
 
-def _untold(attribute: Attribute, similarity_positive: np.ndarray, similarity_negative: np.ndarray) -> AttributeScore:
-    """An attribute that this encoder is blind to: nothing is known, which is not "no bias"."""
-    unknown = _undefined(len(similarity_positive), "the encoder reads both sentences as the same")
-    return AttributeScore(
-        attribute=attribute,
-        prevalence=unknown,
-        stereotype=unknown,
-        signed_difference=unknown,
-        wals=unknown,
-        spread=unknown,
-        n_ties=len(similarity_positive),
-        similarity_positive=similarity_positive,
-        similarity_negative=similarity_negative,
-    )
+def _nothing_known(n: int) -> dict[str, Any]:
+    """Of an attribute that this encoder is blind to nothing is known, which is not "no bias"."""
+    unknown = Estimate.undefined(n, "the encoder reads both sentences as the same")
+    fields = ("prevalence", "stereotype", "signed_difference", "wals", "spread")
+    return dict.fromkeys(fields, unknown) | {"n_ties": n}
 
 
-def _score_attribute(
-    attribute: Attribute,
-    similarity_positive: np.ndarray,
-    similarity_negative: np.ndarray,
-    *,
-    errors: ReaderErrors | None,
-    confidence: float,
-) -> AttributeScore:
-    """What is counted picture by picture; WALS and spread are filled in by the caller."""
-    prevalence = prevalence_estimate(
-        similarity_positive, similarity_negative, reference=attribute.reference, confidence=confidence
-    )
+def _numbers(
+    attribute: Attribute, positive: np.ndarray, negative: np.ndarray, errors: ReaderErrors | None, confidence: float
+) -> dict[str, Any]:
+    """What is counted picture by picture."""
+    share = prevalence_estimate(positive, negative, reference=attribute.reference, confidence=confidence)
     if attribute.reference is None:
-        stereotype = signed = _undefined(prevalence.n, "no real-world rate P* was given", null_value=0.0)
+        stereotype = signed = Estimate.undefined(share.n, "no real-world rate P* was given", null_value=0.0)
     else:
-        stereotype = stereotype_estimate(prevalence, attribute.reference)
-        signed = signed_difference_estimate(prevalence, attribute.reference)
-    return AttributeScore(
-        attribute=attribute,
-        prevalence=prevalence,
-        stereotype=stereotype,
-        signed_difference=signed,
-        wals=_undefined(prevalence.n, ""),
-        spread=_undefined(prevalence.n, ""),
-        corrected=_corrected(prevalence, errors, confidence),
-        n_ties=count_ties(similarity_positive, similarity_negative),
-        similarity_positive=similarity_positive,
-        similarity_negative=similarity_negative,
-    )
-
-
-def _undefined(n: int, note: str, *, null_value: float | None = None) -> Estimate:
-    return Estimate(value=math.nan, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
+        stereotype = stereotype_estimate(share, attribute.reference)
+        signed = signed_difference_estimate(share, attribute.reference)
+    return {
+        "prevalence": share,
+        "stereotype": stereotype,
+        "signed_difference": signed,
+        "corrected": _corrected(share, errors, confidence),
+        "n_ties": count_ties(positive, negative),
+    }
 
 
 def _corrected(prevalence: Estimate, errors: ReaderErrors | None, confidence: float) -> Estimate | None:
-    """Rogan–Gladen, or None where the reader's errors are unknown, as large as chance, or refuted here."""
+    """Rogan–Gladen, or None where the reader's errors are unknown, as large as chance, or refuted here.
+
+    A reader with these errors could hardly see the attribute more often than Se or less often than 1 − Sp.
+    """
     if errors is None or errors.sensitivity + errors.specificity <= 1:
         return None
-    if _refuted(prevalence, errors, confidence):
-        return None
-    return corrected_by_errors(round(prevalence.value * prevalence.n), prevalence.n, errors, confidence=confidence)
-
-
-def _refuted(prevalence: Estimate, errors: ReaderErrors, confidence: float) -> bool:
-    """Whether a reader with these errors could hardly see the attribute that often: 1 - Sp <= P <= Se."""
     most, least = (
         wilson_interval(round(share * n), n, confidence=confidence).high
         for share, n in ((errors.sensitivity, errors.n_positive), (errors.specificity, errors.n_negative))
     )
-    return prevalence.low > most or prevalence.high < 1 - least
+    if prevalence.low > most or prevalence.high < 1 - least:
+        return None
+    return corrected_by_errors(round(prevalence.value * prevalence.n), prevalence.n, errors, confidence=confidence)

@@ -11,7 +11,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.prompts import fill_template
 from bias_core.studies.arms.samples import mean_sample
-from bias_core.studies.kit.attribute_scores import AttributeScore, read_sentences, score_attributes
+from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
 from bias_core.studies.kit.own_words import settings_with
 from bias_core.studies.kit.paper_data import read_table
 from bias_core.studies.kit.rows import scaled
@@ -142,15 +142,13 @@ def read_cells(
     data: StudyData, concept: str, frame: pd.DataFrame, rows: np.ndarray, attributes: Sequence[Attribute]
 ) -> list[Cell]:
     """OASIS's numbers of some pictures, whose embeddings ``rows (len(frame), d)`` are."""
-    settings, truths, units = data.settings, data.truths(frame), tuple(frame["unit"])
-    sentences = read_sentences(data.services, attributes, encoder=settings.encoder, model=settings.model, truths=truths)
-    scores = score_attributes(attributes, rows, sentences, confidence=settings.confidence, seed=settings.seed)
-    known = [truth for truth in truths if truth is not None]
+    truths = [truth for truth in data.truths(frame) if truth is not None]
+    units = tuple(frame["unit"])
     cells = []
-    for score, errors in zip(scores, sentences.errors, strict=True):
-        absent = data.services.shown(score.attribute.negative, known) if known else None
+    for score in score_attributes(data, frame, rows, attributes):
+        absent = data.services.shown(score.attribute.negative, truths) if truths else None
         neither = None if score.drawn is None or absent is None else max(0.0, 1 - score.drawn - absent)
-        cells.append(Cell(concept=concept, score=score, units=units, errors=errors, neither=neither))
+        cells.append(Cell(concept=concept, score=score, units=units, errors=score.errors, neither=neither))
     return cells
 
 
