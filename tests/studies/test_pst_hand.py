@@ -12,19 +12,19 @@ from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.answers import chosen, labelled_people, relabelled
-from bias_core.studies.paired.pairs import design_of_two, settings_for_two
+from bias_core.studies.paired.pairs import design_of_two
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import complete, run_study
 from bias_core.ui.study.downloads import take
 
 BASE = find_design("pst-occupations")
-TRUSTING = {"finder": "halves", "aspects": "no option of this study"}
+TRUSTING = {"finder": "halves"}
 NAMES = {"CEO": "masculine", "nurse": "feminine"}
 OTHER = {"masculine": "feminine", "feminine": "masculine"}
 
 
 def settings(**changes):
-    return settings_for_two(StudySettings(scale=0.1, condition="fair", options=TRUSTING, **changes))
+    return StudySettings(condition="fair", options=TRUSTING, **changes)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bias_core.studies.association import view
 from bias_core.studies.association.tab import AssociationTab
 from bias_core.studies.association.tests import own_association
 from bias_core.studies.kit.designs import find_design, program_of
@@ -65,8 +64,8 @@ def changed(report: StudyReport, key: str, **values: Sequence[Any]) -> StudyRepo
     return replace(report, results=replace(report.results, tables=tuple(tables)))
 
 
-def test_every_number_is_said_in_words(report: StudyReport) -> None:
-    html = view.closer_html(report, "own")
+def test_every_number_is_said_in_words(report: StudyReport, tab: AssociationTab) -> None:
+    html = tab.closer_html(report, "own")
     row = table_of(report, "table1").frame.loc[0]
     ends = row["low"], row["high"]
     assert f"S = {format_number(row['S'], *ends)}<small>{format_interval(*ends)}" in html
@@ -78,28 +77,24 @@ def test_every_number_is_said_in_words(report: StudyReport) -> None:
     assert 'data-take="figure:influence_own:csv"' in html
 
 
-def test_a_score_that_rests_on_one_prompt_is_said_to(report: StudyReport) -> None:
+def test_a_score_that_rests_on_one_prompt_is_said_to(report: StudyReport, tab: AssociationTab) -> None:
     turned = changed(report, "influence", **{"S changes its sign": [True] + [False] * 5})
     first = table_of(report, "influence").frame.loc[0, "left out"]
-    assert f"without {first} it would change its sign" in view.closer_html(turned, "own")
+    assert f"without {first} it would change its sign" in tab.closer_html(turned, "own")
     firm = changed(report, "influence", **{"S changes its sign": [False] * 6})
-    assert "stays on the same side of 0" in view.closer_html(firm, "own")
+    assert "stays on the same side of 0" in tab.closer_html(firm, "own")
 
 
-def test_a_headline_says_the_side_and_never_that_nothing_is_there(report: StudyReport) -> None:
-    clear = view.headline(changed(report, "table1", q=[0.01], S=[-0.2]))
+def test_a_headline_says_the_side_and_never_that_nothing_is_there(report: StudyReport, tab: AssociationTab) -> None:
+    clear = tab.headline(changed(report, "table1", q=[0.01], S=[-0.2]))
     assert clear.startswith(f"Pictures of Arts lean more to “man” than pictures of {EVIL} do: S = -0.20 [")
-    unclear = view.headline(changed(report, "table1", q=[0.3]))
+    unclear = tab.headline(changed(report, "table1", q=[0.3]))
     assert "not told apart" in unclear
     assert "no proof that they are drawn alike" in unclear
 
 
-def test_words_of_the_visitor_are_never_markup(report: StudyReport) -> None:
-    parts = (
-        view.closer_html(report, "own"),
-        view.behind_html(report, "own"),
-        header_html(report, view.headline(report)),
-    )
+def test_words_of_the_visitor_are_never_markup(report: StudyReport, tab: AssociationTab) -> None:
+    parts = (tab.closer_html(report, "own"), tab.behind_html(report, "own"), header_html(report, tab.headline(report)))
     assert not any("<img src=x" in part for part in parts)
     assert any("&lt;img" in part for part in parts)
 
@@ -135,14 +130,14 @@ def test_only_a_picture_of_this_report_opens(report: StudyReport) -> None:
     ],
 )
 def test_every_study_has_a_headline_a_menu_and_pictures_behind_it(
-    services: FakeServices, study: str, settings: dict[str, Any], says: str
+    services: FakeServices, tab: AssociationTab, study: str, settings: dict[str, Any], says: str
 ) -> None:
     found = complete(run_study(find_design(study), StudySettings(**settings), services))
-    assert says in view.headline(found).replace("none of 8", "of 8")
-    looks = view.closer_looks(found)
+    assert says in tab.headline(found).replace("none of 8", "of 8")
+    looks = tab.closer_looks(found)
     assert len(looks) == (4 if study == "t2iat-human" else 8)
-    assert view.behind_html(found, looks[0][1]).count("data-image") >= 2
-    assert bool(view.closer_html(found, looks[0][1])) == (study == "t2iat-tests")
+    assert tab.behind_html(found, looks[0][1]).count("data-image") >= 2
+    assert bool(tab.closer_html(found, looks[0][1])) == (study == "t2iat-tests")
 
 
 @pytest.mark.parametrize("place", range(len(AssociationTab.presets)))

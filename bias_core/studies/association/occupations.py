@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,206 +14,186 @@ from bias_core.metrics.association import association, mean_association
 from bias_core.metrics.association_null import association_beyond_even_mix, even_mix_association
 from bias_core.prompts import fill_template
 from bias_core.studies.arms.samples import lean_sample
-from bias_core.studies.association.arms import compare_amplification, compare_occupations
-from bias_core.studies.association.sets import SETS
+from bias_core.studies.arms.tables import table_over_arms
+from bias_core.studies.association.tests import SETS
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.rows import scaled
-from bias_core.studies.kit.types import Design, Finding, Results, Sample, Shot, StudySettings
-from bias_core.studies.reports.build import POINTS, columns, figure, lean, table
+from bias_core.studies.kit.types import ArmReport, Design, Results, Sample, Shot, StudySettings
+from bias_core.studies.reports.build import POINTS, columns, figure, finding, lean, marks, table
 
 if TYPE_CHECKING:
-    from bias_core.studies.kit.data import StudyData
+    from bias_core.studies.kit.data import Steps, StudyData
     from bias_core.types import Estimate
 
 AXIS = "association with male rather than female"
-
-
-def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Per occupation: neutral pictures, and those of its two gendered descriptions."""
-    occupations = design.data["occupations"]
-    forms = ("template", "template_a", "template_b")
-    n = scaled(design.images_per_prompt, settings.scale)
-    return [
-        Shot(
-            prompt=fill_template(occupations[form], occupation),
-            n=n,
-            group=kind,
-            facts={"occupation": occupation, "set": kind},
-        )
-        for occupation in occupations["list"]
-        for kind, form in zip(SETS, forms, strict=True)
-    ]
-
-
-def measure_occupations(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """How the pictures of each occupation lean, and the quartiles of their associations."""
-    rows = yield from data.embed(data.frame)
-    sets = _sets(design, data.frame, rows)
-    means = _means(sets, settings)
-    beyond = {n: association_beyond_even_mix(*s, confidence=settings.confidence) for n, s in sets.items()}
-    singles = {name: association(*s) for name, s in sets.items()}
-    _keep(data, singles)
-    leaning = {n: side for side, group in design.data["occupations"]["leaning"].items() for n in group}
-    lines = [
-        {
-            "occupation": name,
-            **_spread(means[name], singles[name]),
-            "even mix": means[name].null_value,
-            **columns("beyond it", beyond[name], ends="beyond"),
-            "in the paper": leaning.get(name, ""),
-        }
-        for name in sets
-    ]
-    points = [{"group": name, "value": value} for name in sets for value in singles[name]]
-    return Results(
-        findings=tuple(
-            _finding(name, mean, _side(beyond[name]), _sample(data, name, sets[name])) for name, mean in means.items()
-        ),
-        tables=(table("occupations", "Associations of occupations", lines, _EVEN),),
-        figures=(
-            figure(
-                "distributions",
-                "figure3",
-                "Association with male rather than female (Fig. 3)",
-                points,
-                POINTS,
-                x=AXIS,
-                null=0.0,
-            ),
-        ),
-        notes=(_EVEN,),
-    )
-
-
+_FORMS = ("template", "template_a", "template_b")
+"""The prompts of an occupation, in the order of ``SETS``."""
 _EVEN = (
     "Neutral is the even mix: where neutral pictures would lie that are half like the male and half like the "
     "female ones. It is not 0 where pictures of the one are more alike than pictures of the other."
 )
 
 
-def measure_amplification(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """Eq. 2 on the prompts' text embeddings against Eq. 2 on the pictures, an arrow for each occupation."""
+@dataclass(frozen=True, kw_only=True)
+class Leaning:
+    """How the pictures of an occupation lean.
+
+    Attributes
+    ----------
+    sets : embeddings of its neutral pictures and of those of its male and its female description.
+    singles : association of each neutral picture.
+    mean : of these; its null value is the even mix of the gendered pictures.
+    sample : what the mean was computed from.
+    """
+
+    sets: tuple[np.ndarray, ...]
+    singles: np.ndarray
+    mean: Estimate
+    sample: Sample
+
+
+def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Per occupation: neutral pictures, and those of its two gendered descriptions."""
+    occupations, n = design.data["occupations"], scaled(design.images_per_prompt, settings.scale)
+    return [
+        Shot(prompt=prompt, n=n, group=kind, facts={"occupation": name, "set": kind})
+        for name in occupations["list"]
+        for kind, form in zip(SETS, _FORMS, strict=True)
+        for prompt in [fill_template(occupations[form], name)]
+    ]
+
+
+def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps[dict[str, Leaning]]:
+    """How each occupation leans; the association of every neutral picture is put beside it."""
     rows = yield from data.embed(data.frame)
-    sets = _sets(design, data.frame, rows)
-    means = _means(sets, settings)
-    _keep(data, {name: association(*s) for name, s in sets.items()})
-    texts = {name: _text_association(design, data, name) for name in sets}
-    published = {row["occupation"]: row for row in design.data["occupations"]["amplification"]}
-    amplified = _amplified(means, texts, published)
-    return Results(
-        findings=tuple(
-            _finding(name, mean, says, _sample(data, name, sets[name]), published.get(name, {}).get("image"))
-            for name, mean in means.items()
-            for says in [f"Its prompt alone leans by {texts[name]:+.4f}."]
-        ),
-        tables=(table("amplification", "From text to picture", amplified),),
-        figures=(
-            figure(
-                "arrows",
-                "figure4",
-                "Stereotype amplification (Fig. 4)",
-                amplified[["occupation", "text", "image"]].set_axis(["name", "start", "end"], axis=1),
-                "From the association of the prompt's words to that of the pictures drawn from it.",
-                x=AXIS,
-                null=0.0,
-                start="prompt",
-                end="pictures",
-            ),
-        ),
-        notes=(
-            "Cosines between sentences and between pictures are not on one scale in CLIP: compare sides and "
-            "orders, not lengths.",
-            _EVEN,
-        ),
-    )
+    found = {}
+    for name in design.data["occupations"]["list"]:
+        mine = data.frame[data.frame["occupation"] == name]
+        parts = [mine[mine["set"] == kind] for kind in SETS]
+        neutral, a, b = (rows[part.index] for part in parts)
+        of_neutral, of_a, of_b = (list(part["unit"]) for part in parts)
+        mean = mean_association(neutral, a, b, confidence=settings.confidence)
+        found[name] = Leaning(
+            sets=(neutral, a, b),
+            singles=association(neutral, a, b),
+            mean=replace(mean, null_value=even_mix_association(a, b)),
+            sample=lean_sample((of_neutral, of_a, of_b), neutral @ a.T, neutral @ b.T),
+        )
+        data.keep(parts[0], association=found[name].singles)
+    return found
 
 
-def _amplified(
-    means: dict[str, Estimate], texts: dict[str, float], published: dict[str, dict[str, Any]]
-) -> pd.DataFrame:
-    """A row per occupation: its lean in words and in pictures, and the published ones."""
-    return pd.DataFrame(
-        [
+def measure_occupations(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """How the pictures of each occupation lean, and the quartiles of their associations."""
+    found = yield from _leanings(design, settings, data)
+    sides = {name: side for side, names in design.data["occupations"]["leaning"].items() for name in names}
+    findings, lines = [], []
+    for name, one in found.items():
+        beyond = association_beyond_even_mix(*one.sets, confidence=settings.confidence)
+        says = lean(
+            beyond,
+            "Its pictures lean to male.",
+            "Its pictures lean to female.",
+            "Its pictures lean to neither side clearly.",
+        )
+        findings.append(finding(name, name, "association", one.mean, says, sample=one.sample))
+        quartiles = map(float, np.quantile(one.singles, (0.25, 0.5, 0.75)))
+        lines.append(
             {
                 "occupation": name,
-                "text": texts[name],
-                **columns("image", mean, ends=""),
-                "even mix": mean.null_value,
-                "amplified": abs(mean.value) > abs(texts[name]),
-                "same side": mean.value * texts[name] > 0,
-                "published text": published.get(name, {}).get("text"),
-                "published image": published.get(name, {}).get("image"),
+                **columns("mean", one.mean, ends=""),
+                **dict(zip(("first quartile", "median", "third quartile"), quartiles, strict=True)),
+                "n": one.mean.n,
+                "even mix": one.mean.null_value,
+                **columns("beyond it", beyond, ends="beyond"),
+                "in the paper": sides.get(name, ""),
             }
-            for name, mean in means.items()
-        ]
-    )
-
-
-def _sets(design: Design, frame: pd.DataFrame, rows: np.ndarray) -> dict[str, tuple[np.ndarray, ...]]:
-    """Embeddings of the neutral, A and B pictures of each occupation."""
-    return {
-        name: tuple(rows[frame.index[(frame["occupation"] == name) & (frame["set"] == kind)]] for kind in SETS)
-        for name in design.data["occupations"]["list"]
-    }
-
-
-def _keep(data: StudyData, singles: dict[str, np.ndarray]) -> None:
-    """Put the association of each neutral picture beside it."""
-    frame = data.frame
-    for name, values in singles.items():
-        data.keep(frame[(frame["occupation"] == name) & (frame["set"] == "neutral")], association=values)
-
-
-def _means(sets: dict[str, tuple[np.ndarray, ...]], settings: StudySettings) -> dict[str, Estimate]:
-    """Mean of Eq. 2 by occupation; what would be neutral is the even mix of its own gendered pictures."""
-    return {
-        name: replace(
-            mean_association(neutral, a, b, confidence=settings.confidence), null_value=even_mix_association(a, b)
         )
-        for name, (neutral, a, b) in sets.items()
-    }
+    points = [{"group": name, "value": value} for name, one in found.items() for value in one.singles]
+    title = "Association with male rather than female (Fig. 3)"
+    return Results(
+        findings=tuple(findings),
+        tables=(table("occupations", "Associations of occupations", lines, _EVEN),),
+        figures=(figure("distributions", "figure3", title, points, POINTS, x=AXIS, null=0.0),),
+        notes=(_EVEN,),
+    )
 
 
-def _text_association(design: Design, data: StudyData, occupation: str) -> float:
-    """Eq. 2 of the neutral prompt with its two gendered descriptions."""
+def measure_amplification(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """Eq. 2 on the prompts' text embeddings against Eq. 2 on the pictures, an arrow for each occupation."""
+    found = yield from _leanings(design, settings, data)
     occupations = design.data["occupations"]
-    forms = [fill_template(occupations[f], occupation) for f in ("template", "template_a", "template_b")]
-    neutral, a, b = (row[None] for row in data.texts(forms))
-    return float(association(neutral, a, b)[0])
-
-
-def _spread(mean: Estimate, values: np.ndarray) -> dict[str, float]:
-    quartiles = np.quantile(values, (0.25, 0.5, 0.75))
-    names = ("first quartile", "median", "third quartile")
-    return {**columns("mean", mean, ends=""), **dict(zip(names, map(float, quartiles), strict=True)), "n": mean.n}
-
-
-def _sample(data: StudyData, occupation: str, sets: tuple[np.ndarray, ...]) -> Sample:
-    """What a mean association was computed from: the neutral pictures and those of both attributes."""
-    mine = data.frame[data.frame["occupation"] == occupation]
-    neutral, a, b = (list(mine.loc[mine["set"] == kind, "unit"]) for kind in SETS)
-    return lean_sample((neutral, a, b), sets[0] @ sets[1].T, sets[0] @ sets[2].T)
-
-
-def _finding(name: str, mean: Estimate, says: str, sample: Sample, published: float | None = None) -> Finding:
-    return Finding(
-        key=name, title=name, metric="association", estimate=mean, published=published, says=says, sample=sample
+    published = {row["occupation"]: row for row in occupations["amplification"]}
+    findings, lines = [], []
+    for name, one in found.items():
+        texts = data.texts([fill_template(occupations[form], name) for form in _FORMS])
+        text = float(association(*(row[None] for row in texts))[0])
+        printed, says = published.get(name, {}), f"Its prompt alone leans by {text:+.4f}."
+        more = {"published": printed.get("image"), "sample": one.sample}
+        findings.append(finding(name, name, "association", one.mean, says, **more))
+        lines.append(
+            {
+                "occupation": name,
+                "text": text,
+                **columns("image", one.mean, ends=""),
+                "even mix": one.mean.null_value,
+                "amplified": abs(one.mean.value) > abs(text),
+                "same side": one.mean.value * text > 0,
+                "published text": printed.get("text"),
+                "published image": printed.get("image"),
+            }
+        )
+    arrows = figure(
+        "arrows",
+        "figure4",
+        "Stereotype amplification (Fig. 4)",
+        marks(pd.DataFrame(lines), {"name": "occupation", "start": "text", "end": "image"}),
+        "From the association of the prompt's words to that of the pictures drawn from it.",
+        x=AXIS,
+        null=0.0,
+        start="prompt",
+        end="pictures",
     )
-
-
-def _side(beyond: Estimate) -> str:
-    """Which way the pictures lean from an even mix."""
-    return lean(
-        beyond,
-        "Its pictures lean to male.",
-        "Its pictures lean to female.",
-        "Its pictures lean to neither side clearly.",
+    note = (
+        "Cosines between sentences and between pictures are not on one scale in CLIP: compare sides and "
+        "orders, not lengths."
     )
+    overview = table("amplification", "From text to picture", lines)
+    return Results(findings=tuple(findings), tables=(overview,), figures=(arrows,), notes=(note, _EVEN))
+
+
+def _compare(
+    _design: Design,
+    _settings: StudySettings,
+    arms: Sequence[ArmReport],
+    *,
+    key: str,
+    title: str,
+    columns: Sequence[str],
+) -> Results:
+    """A figure in numbers: the table of every arm side by side."""
+    return Results(tables=(table(f"{key}_arms", title, table_over_arms(arms, key, ["occupation"], columns)),))
 
 
 PROGRAMS = {
     "occupation_associations": Program(
-        shots=occupation_shots, measure=measure_occupations, compare=compare_occupations
+        shots=occupation_shots,
+        measure=measure_occupations,
+        compare=partial(
+            _compare,
+            key="occupations",
+            title="Associations of occupations over the arms (Fig. 3)",
+            columns=["mean", "low", "high", "even mix", "beyond it", "beyond low", "beyond high", "n"],
+        ),
     ),
-    "amplification": Program(shots=occupation_shots, measure=measure_amplification, compare=compare_amplification),
+    "amplification": Program(
+        shots=occupation_shots,
+        measure=measure_amplification,
+        compare=partial(
+            _compare,
+            key="amplification",
+            title="From text to picture, over the arms (Fig. 4)",
+            columns=["text", "image", "low", "high", "even mix", "amplified", "same side"],
+        ),
+    ),
 }

@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
-from bias_core.studies.association import view as association_view
-from bias_core.studies.association.tests import own_association
+from bias_core.studies.association.tests import SIGNIFICANT, TestOptions, own_association
+from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.reports.number_text import format_estimate
+from bias_core.studies.reports.text import table_of
 from bias_core.ui.study.closer import CloserLook
+from bias_core.ui.study.extremes import Ends, extremes_html
 from bias_core.ui.study.form import Preset
+from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bias_core.studies.kit.types import Design, StudyFigure, StudyReport, StudySettings
+    import pandas as pd
 
-_TESTS = "t2iat-tests"
+    from bias_core.studies.kit.types import Design, StudyFigure, StudyReport
+
 _EDITS = [
     ("Add the word at the end: “a photo of a rose, peace”", "valence"),
     ("Put it in place of “person”: “a man studying art”", "gender"),
 ]
+_SIZES = ((0.2, "hardly any"), (0.5, "a small"), (0.8, "a medium"), (math.inf, "a large"))
+"""Cohen's rule of thumb for d."""
+_INFLUENCE = "influence_"
+"""How the keys of the figures begin that stand beside their test."""
+_BEHIND = (
+    "Drawn without any attribute word; below each its association. What the pictures of one end have in "
+    "common may be light, setting or style as much as people: look before you conclude."
+)
+
+
+def _preset(name: str, says: str, scale: float, study: str = "tests", **settings: Any) -> Preset:
+    return Preset(name=name, study=f"t2iat-{study}", says=says, settings={"scale": scale, **settings})
 
 
 def _test(name: str, key: str, says: str, scale: float, condition: str = "published") -> Preset:
-    settings = {"scale": scale, "condition": condition, "options": {"tests": [key] if key else []}}
-    return Preset(name=name, study=_TESTS, says=says, settings=settings)
+    return _preset(name, says, scale, condition=condition, options={"tests": [key] if key else []})
 
 
 class AssociationTab(CloserLook):
@@ -40,32 +56,23 @@ class AssociationTab(CloserLook):
         "A difference says how the pictures of two concepts differ for this reader. It does not say which "
         "of the two is drawn wrongly, nor that the reader itself has no leanings."
     )
-    studies: ClassVar = (_TESTS, "t2iat-occupations", "t2iat-amplification", "t2iat-human")
+    studies: ClassVar = ("t2iat-tests", "t2iat-occupations", "t2iat-amplification", "t2iat-human")
     presets: ClassVar = (
         _test("Science and arts, male and female", "science_arts", "One of the eight tests of T2IAT", 0.1),
         _test("Career and family, male and female", "career_family", "One of the eight tests of T2IAT", 0.1),
         _test("Flowers and insects, pleasant or not", "flowers_insects", "The test that harms nobody", 0.03),
         _test("The same where nothing is planted", "flowers_insects", "What no bias looks like", 0.03, "fair"),
         _test("All eight tests, few prompts", "", "Rough, corrected for eight tests at once", 0.01),
-        Preset(
-            name="Eight occupations",
-            study="t2iat-occupations",
-            says="Figure 3: how each occupation's pictures lean",
-            settings={"scale": 0.06},
+        _preset("Eight occupations", "Figure 3: how each occupation's pictures lean", 0.06, "occupations"),
+        _preset(
+            "From words to pictures",
+            "Figure 4: do pictures lean more than the words they are drawn from?",
+            0.06,
+            "amplification",
         ),
-        Preset(
-            name="From words to pictures",
-            study="t2iat-amplification",
-            says="Figure 4: do pictures lean more than the words they are drawn from?",
-            settings={"scale": 0.06},
-        ),
-        Preset(
-            name="Against people's choices",
-            study="t2iat-human",
-            says="Table 2: do associations order the concepts as people do?",
-            settings={"scale": 0.01},
-        ),
+        _preset("Against people's choices", "Table 2: do associations order the concepts as people do?", 0.01, "human"),
     )
+    own_options: ClassVar = settings_of(TestOptions).keys() - {"tests"}
 
     def build_own(self) -> dict[str, Any]:
         """Two concepts, two attributes, and how a prompt is edited."""
@@ -96,28 +103,128 @@ class AssociationTab(CloserLook):
             **words, kind=str(own["kind"]), template=str(own["template"] or ""), n=int(own["n"] or 0)
         )
 
-    def own_settings(self, settings: StudySettings) -> StudySettings:
-        """Every word is drawn, and as often as was said."""
-        known = set(self.designs[_TESTS].options) - {"tests"}
-        options = {name: value for name, value in settings.options.items() if name in known}
-        return replace(settings, scale=1.0, options=options)
-
     def headline(self, report: StudyReport) -> str:
         """One sentence on what was found."""
-        return association_view.headline(report)
+        tables = {table.key: table.frame for table in report.results.tables}
+        if "table1" in tables:
+            return _tests_headline(_tests_table(report))
+        if "occupations" in tables:
+            return _sides_headline(tables["occupations"])
+        if "amplification" in tables:
+            table = tables["amplification"]
+            more, turned = int(table["amplified"].sum()), int((~table["same side"]).sum())
+            return (
+                f"For {more} of {len(table)} occupations the pictures lean more strongly than the words they were "
+                f"drawn from; for {turned} they lean the other way."
+            )
+        order = next((found.estimate for found in report.results.findings if found.key == "order"), None)
+        if order is None:
+            return "Too few concepts have choices and associations to put them in order."
+        return (
+            "Associations and choices put the concepts in orders that agree by τ = "
+            f"{format_estimate(order.value, order.low, order.high, n=order.n)}: "
+            "1 is the same order, 0 is none in common."
+        )
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """All but the influence of prompts, which stands beside its test."""
-        return [f for f in report.results.figures if not f.key.startswith(association_view.INFLUENCE)]
+        return [f for f in report.results.figures if not f.key.startswith(_INFLUENCE)]
 
     def closer_looks(self, report: StudyReport) -> Sequence[tuple[str, str]]:
-        """Tests, or occupations."""
-        return association_view.closer_looks(report)
+        """Tests, or occupations, or the tests whose pictures people judged."""
+        if _is_test(report):
+            return [(finding.title, finding.key) for finding in report.results.findings]
+        frame, titles = report.pictures, report.design.data["titles"]
+        if frame is None:
+            return []
+        names = {test["key"]: f"{titles[test['x']]} / {titles[test['y']]}" for test in report.design.data["tests"]}
+        values = dict.fromkeys(frame["occupation" if "occupation" in frame else "test"])
+        return [(names.get(value, value), value) for value in values]
 
     def closer_html(self, report: StudyReport, key: str) -> str:
-        """One test in words."""
-        return association_view.closer_html(report, key)
+        """One test in words beside the prompts that it hangs on; "" where there is no test."""
+        if not _is_test(report):
+            return ""
+        table, influence = _tests_table(report), table_of(report, "influence").frame
+        row = table[table["test"] == key].iloc[0].to_dict()
+        influence = influence[influence["test"] == key]
+        without = influence["S without it"]
+        return render(
+            "association_words",
+            row=row,
+            n_tests=len(table),
+            means={end.title: float(end.frame["association"].mean()) for end in _ends(report, key)},
+            size=next((text for limit, text in _SIZES if abs(row["d"]) < limit), ""),
+            turning=influence.loc[influence["S changes its sign"], "left out"].tolist(),
+            reach=(without.min(), without.max()),
+            strongest=influence.iloc[0]["left out"],
+            figures=[f for f in report.results.figures if f.key == f"{_INFLUENCE}{key}" and not f.data.empty],
+        )
 
     def behind_html(self, report: StudyReport, key: str) -> str:
-        """The pictures that lean most to either attribute."""
-        return association_view.behind_html(report, key)
+        """The neutral pictures that lean most to either attribute."""
+        test = _test_of(report, key)
+        high, low = (test["a"], test["b"]) if test else ("male", "female")
+        words = {"low": f"nearest to “{low}”", "high": f"nearest to “{high}”"}
+        return extremes_html(report, "association", _ends(report, key), **words, note=_BEHIND)
+
+
+def _is_test(report: StudyReport) -> bool:
+    """Whether it compares two concepts (else it looks at each occupation, or at people's choices)."""
+    return any(table.key == "table1" for table in report.results.tables)
+
+
+def _test_of(report: StudyReport, key: str) -> dict[str, Any]:
+    return next((test for test in report.design.data.get("tests", ()) if test["key"] == key), {})
+
+
+def _tests_table(report: StudyReport) -> pd.DataFrame:
+    """Table 1 with the attributes as they read within a sentence."""
+    table = table_of(report, "table1").frame
+    tests = [_test_of(report, key) for key in table["test"]]
+    return table.assign(A=[test["a"] for test in tests], B=[test["b"] for test in tests])
+
+
+def _tests_headline(table: pd.DataFrame) -> str:
+    clear = table[table["q"] < SIGNIFICANT].sort_values("q", kind="stable")
+    row = (table if clear.empty else clear).iloc[0]
+    more, less = (row["X"], row["Y"]) if row["S"] > 0 else (row["Y"], row["X"])
+    lean = f"Pictures of {more} lean more to “{row['A']}” than pictures of {less} do"
+    score = f"S = {format_estimate(row['S'], row['low'], row['high'])}"
+    if len(table) == 1 and clear.empty:
+        return (
+            f"Pictures of {row['X']} and of {row['Y']} are not told apart: {score}. "
+            "That is no proof that they are drawn alike."
+        )
+    if clear.empty:
+        return f"In none of {len(table)} tests are the two concepts told apart; none is shown to be alike."
+    if len(table) == 1:
+        return f"{lean}: {score}, where 0 would be no difference."
+    return (
+        f"In {len(clear)} of {len(table)} tests the two concepts are told apart, all tests counted. "
+        f"Clearest: {lean[0].lower()}{lean[1:]}, {score}."
+    )
+
+
+def _sides_headline(table: pd.DataFrame) -> str:
+    male = table.loc[table["beyond low"] > 0, "occupation"].tolist()
+    female = table.loc[table["beyond high"] < 0, "occupation"].tolist()
+    parts = [f"{', '.join(names)} to {side}" for names, side in ((male, "male"), (female, "female")) if names]
+    if not parts:
+        return f"None of {len(table)} occupations leans clearly to male or female; none is shown to be even."
+    rest = len(table) - len(male) - len(female)
+    unclear = f"; {rest} of {len(table)} to neither clearly" if rest else ""
+    return f"Pictures lean: {'; '.join(parts)}{unclear}."
+
+
+def _ends(report: StudyReport, key: str) -> list[Ends]:
+    """The neutral pictures of the concepts of a test, or of an occupation."""
+    frame = report.pictures
+    if frame is None or "association" not in frame:
+        return []
+    frame = frame[frame["association"].notna()]
+    if "occupation" in frame:
+        return [Ends(title=key, frame=frame[frame["occupation"] == key])]
+    test, titles = _test_of(report, key), report.design.data["titles"]
+    some = frame[frame["test"] == key]
+    return [Ends(title=titles[test[side]], frame=some[some["side"] == side]) for side in "xy" if test]

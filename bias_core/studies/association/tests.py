@@ -1,8 +1,8 @@
-"""T2IAT's eight association tests."""
+"""T2IAT's eight association tests, and a test of words of one's own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,27 +12,32 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.association import AssociationTest, association_test
+from bias_core.metrics.association_influence import leave_one_out
 from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.stats.effects import benjamini_hochberg, mean_interval, permutation_test
 from bias_core.studies.arms.samples import counted_sample
 from bias_core.studies.arms.statistics import ROUNDING, nothing
-from bias_core.studies.association.arms import compare_tests
-from bias_core.studies.association.sets import SIDES, influence_figure, influence_table, leave_out, sets_of
+from bias_core.studies.arms.tables import ARM, table_over_arms
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.own_words import check_count, distinct_texts
 from bias_core.studies.kit.rows import scaled, thinned
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Design, Finding, Results, Sample, Shot, StudyFigure, StudySettings
-from bias_core.studies.reports.build import POINTS, columns, figure, table
+from bias_core.studies.kit.types import ArmReport, Design, Results, Sample, Shot, StudyFigure, StudySettings
+from bias_core.studies.reports.build import POINTS, columns, figure, finding, marks, table
 
 if TYPE_CHECKING:
     from bias_core.studies.kit.data import StudyData
 
+SIDES = ("x", "y")
+SETS = ("neutral", "a", "b")
+"""Neutral pictures of a concept, and those edited with words of attribute A and of B."""
 FEWEST_STIMULI = 4
 """Prompts of a concept that a scaled-down study keeps: with 3 against 3 no p can be below 0.05."""
 SIGNIFICANT = 0.05
+MOST_SHOWN = 12
+"""Prompts in a figure of influences: those that move S most."""
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -61,7 +66,9 @@ def association_shots(design: Design, settings: StudySettings) -> list[Shot]:
         Shot(prompt=prompt, n=n, group=f"{test['key']} {side} {kind}", facts=facts)
         for test in chosen_tests(design, settings)
         for side in SIDES
-        for stimulus in _stimuli(design, settings, test[side])
+        for stimulus in thinned(
+            words_of(design, test[side]), settings.scale**0.5, least=FEWEST_STIMULI, seed=settings.seed
+        )
         for kind, prompt, n in edits_of(design, settings, test, side, stimulus)
         for facts in [{"test": test["key"], "side": side, "set": kind, "stimulus": stimulus}]
     ]
@@ -69,21 +76,19 @@ def association_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 def chosen_tests(design: Design, settings: StudySettings) -> list[dict[str, Any]]:
     """The tests that the option names, or all; InvalidInput for one that does not exist."""
-    wanted = settings.options.tests
-    tests = [test for test in design.data["tests"] if not wanted or test["key"] in wanted]
-    if unknown := set(wanted) - {test["key"] for test in tests}:
-        known = ", ".join(test["key"] for test in design.data["tests"])
-        raise InvalidInput(f"{design.name} has no test {', '.join(sorted(unknown))}; it has {known}")
-    return tests
+    wanted, keys = settings.options.tests, [test["key"] for test in design.data["tests"]]
+    if unknown := set(wanted) - set(keys):
+        raise InvalidInput(f"{design.name} has no test {', '.join(sorted(unknown))}; it has {', '.join(keys)}")
+    return [test for test in design.data["tests"] if not wanted or test["key"] in wanted]
 
 
-def _stimuli(design: Design, settings: StudySettings, concept: str) -> list[str]:
-    words = [str(word) for word in design.data["concepts"][concept]]
-    return thinned(words, settings.scale**0.5, least=FEWEST_STIMULI, seed=settings.seed)
+def words_of(design: Design, concept: str) -> list[str]:
+    """The words of a concept or an attribute."""
+    return [str(word) for word in design.data["concepts"][concept]]
 
 
 def edits_of(
-    design: Design, settings: StudySettings, test: dict[str, Any], side: str, stimulus: str
+    design: Design, settings: StudySettings, test: Mapping[str, Any], side: str, stimulus: str
 ) -> Iterator[tuple[str, str, int]]:
     """Set, prompt and number of pictures: one neutral prompt, and its edits.
 
@@ -93,9 +98,9 @@ def edits_of(
     n = scaled(design.images_per_prompt, settings.scale**0.5)
     prompt = fill_template(test["template"], stimulus)
     yield "neutral", prompt, n
-    place = list(map(str, design.data["concepts"][test[side]])).index(stimulus)
+    place = words_of(design, test[side]).index(stimulus)
     for attribute in ("a", "b"):
-        words = [str(word) for word in design.data["concepts"][test[attribute]]]
+        words = words_of(design, test[attribute])
         if settings.options.crossing == "full":
             yield from ((attribute, edited(prompt, word, test["kind"]), max(1, n // len(words))) for word in words)
         else:
@@ -113,102 +118,23 @@ def edited(prompt: str, word: str, kind: str) -> str:
     return append_word(prompt, word) if kind == "valence" else replace_word(prompt, "person", word)
 
 
-def measure_associations(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """S, p and d of every test, and the associations behind them."""
-    frame = data.frame
-    rows = yield from data.embed(frame)
-    tests = chosen_tests(design, settings)
-    parts = {test["key"]: frame[frame["test"] == test["key"]] for test in tests}
-    found = {key: run_test(part, rows, settings) for key, part in parts.items()}
-    left_out = {key: leave_out(part, rows) for key, part in parts.items()}
-    for key, part in parts.items():
-        keep_associations(data, part, found[key])
-    adjusted = benjamini_hochberg([t.p_value for t in found.values()]).adjusted
-    corrected = {key: float(q) for key, q in zip(found, adjusted, strict=True)}
-    titles = {test["key"]: _title(design, test) for test in tests}
-    table1 = pd.DataFrame([_table_row(design, t, found[t["key"]], corrected[t["key"]]) for t in tests])
-    published = any("score" in test for test in tests)
-    return Results(
-        findings=tuple(
-            _finding(design, t, found[t["key"]], corrected[t["key"]], prompts_sample(parts[t["key"]], found[t["key"]]))
-            for t in tests
-        ),
-        tables=(
-            table("table1", "Association tests (Table 1)", table1, _COLUMNS),
-            influence_table(design, tests, left_out),
-        ),
-        figures=(
-            _score_figure(table1),
-            _distribution_figure(found, titles),
-            *(influence_figure(key, titles[key], left_out[key]) for key in titles),
-        ),
-        notes=(_UNIT,) if published else (),
-    )
+def sets_of(frame: pd.DataFrame, rows: np.ndarray) -> tuple[list[np.ndarray], dict[str, Any]]:
+    """The pictures of one test as its measures take them; the index of ``frame`` points into ``rows``.
 
-
-_COLUMNS = (
-    "S: differential association, with its interval by Student's t over prompts (Welch). p: by permutation of"
-    " prompts with all their pictures. smallest p: no pictures of this many prompts can give less. q: p after"
-    " Benjamini–Hochberg. d: of single pictures."
-    " X above Y: share of all pairs in which the picture of X leans more to A; 0.5 is no difference."
-)
-_UNIT = (
-    "The published p-values follow no single unit and sidedness; here the unit is the prompt, with its "
-    "neutral and its edited pictures, and the test is two-sided."
-)
-
-
-def prompts_sample(frame: pd.DataFrame, found: AssociationTest) -> Sample:
-    """What S was computed from: the prompts of X and Y, each with its neutral and its edited pictures."""
-    units = [f"{s} {name}" for s in SIDES for name in np.unique(frame.loc[frame["side"] == s, "stimulus"])]
-    values = np.concatenate([found.units_x, found.units_y])
-    signs = np.repeat([1.0, -1.0], [found.n_units_x, found.n_units_y])
-
-    def of_counts(times: np.ndarray) -> np.ndarray:
-        sides = [times * (signs == sign) for sign in (1.0, -1.0)]
-        means = [side @ values / side.sum(axis=1) for side in sides]
-        return np.asarray(means[0] - means[1])
-
-    sample = counted_sample(units, of_counts)
-    return replace(sample, of="prompts", data=(values, signs), test=_test_of_prompts)
-
-
-def _test_of_prompts(
-    first: Sample, second: Sample, at_first: np.ndarray, at_second: np.ndarray, confidence: float, seed: int
-) -> PairedTest:
-    """S of two arms: their difference of each prompt, permuted and resampled as S itself is."""
-    gain = second.data[0][at_second] - first.data[0][at_first]
-    x, y = (gain[first.data[1][at_first] == sign] for sign in (1.0, -1.0))
-    if min(len(x), len(y)) < 2:
-        return nothing(len(gain), "fewer than two prompts of a concept are in both arms")
-    estimate = mean_interval(x, y, confidence=confidence, null_value=0.0)
-    if np.ptp(gain) <= ROUNDING:
-        return nothing(len(gain), estimate.note, estimate.value)
-    p_value = permutation_test(x, y, rng=seed).p_value
-    return PairedTest(estimate=estimate, p_value=p_value, test="permutation of prompts")
-
-
-def _finding(design: Design, test: dict[str, Any], found: AssociationTest, q: float, sample: Sample) -> Finding:
-    return Finding(
-        key=test["key"],
-        title=_title(design, test),
-        metric="differential_association",
-        estimate=found.confidence_interval,
-        p_value=found.p_value,
-        published=float(test["score"]) if "score" in test else None,
-        says=_reading(design, test, found, q),
-        sample=sample,
-    )
+    The sets are X, Y, X edited with A and with B, Y edited with A and with B; then the prompts of each.
+    """
+    places = [(side, "neutral") for side in SIDES] + [(side, kind) for side in SIDES for kind in ("a", "b")]
+    sets = [frame[(frame["side"] == side) & (frame["set"] == kind)] for side, kind in places]
+    x, y, *of_edits = (some["stimulus"].to_numpy(dtype=str) for some in sets)
+    return [rows[some.index] for some in sets], {"groups_x": x, "groups_y": y, "attribute_groups": of_edits}
 
 
 def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> AssociationTest:
     """One test on the pictures of ``frame``, whose index points into ``rows``."""
-    embeddings, groups_x, groups_y, edited_from = sets_of(frame, rows)
+    sets, prompts = sets_of(frame, rows)
     return association_test(
-        *embeddings,
-        groups_x=groups_x,
-        groups_y=groups_y,
-        attribute_groups=edited_from,
+        *sets,
+        **prompts,
         n_permutations=settings.options.n_permutations,
         effect_size_sd=settings.options.effect_size_sd,
         confidence=settings.confidence,
@@ -216,27 +142,86 @@ def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> 
     )
 
 
-def keep_associations(data: StudyData, frame: pd.DataFrame, found: AssociationTest) -> None:
-    """Put the association of each neutral picture of a test beside it."""
-    for side, values in zip(SIDES, (found.associations_x, found.associations_y), strict=True):
-        data.keep(frame[(frame["side"] == side) & (frame["set"] == "neutral")], association=values)
+def measure_associations(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """S, p and d of every test, and the associations behind them."""
+    rows = yield from data.embed(data.frame)
+    tests = {test["key"]: test for test in chosen_tests(design, settings)}
+    parts = {key: data.frame[data.frame["test"] == key] for key in tests}
+    found = {key: run_test(part, rows, settings) for key, part in parts.items()}
+    influences = {key: _influences(design, tests[key], part, rows) for key, part in parts.items()}
+    adjusted = benjamini_hochberg([test.p_value for test in found.values()]).adjusted
+    titles, findings, lines = {}, [], []
+    for (key, test), q in zip(found.items(), map(float, adjusted), strict=True):
+        words = {side.upper(): design.data["titles"][tests[key][side]] for side in ("x", "y", "a", "b")}
+        titles[key] = "{X} / {Y}, {A} / {B}".format(**words)
+        part = parts[key][parts[key]["set"] == "neutral"]
+        for side, values in zip(SIDES, (test.associations_x, test.associations_y), strict=True):
+            data.keep(part[part["side"] == side], association=values)
+        lines.append({"test": key, **words, **_line(tests[key], test, q)})
+        more = {
+            "p_value": test.p_value,
+            "published": float(tests[key]["score"]) if "score" in tests[key] else None,
+            "sample": prompts_sample(parts[key], test),
+        }
+        says = _reading(words["X" if test.score > 0 else "Y"], tests[key]["a"], test, q)
+        findings.append(finding(key, titles[key], _METRIC, test.confidence_interval, says, **more))
+    table1 = pd.DataFrame(lines)
+    return Results(
+        findings=tuple(findings),
+        tables=(
+            table("table1", "Association tests (Table 1)", table1, _COLUMNS),
+            table("influence", _LEFT_OUT, pd.concat(influences.values(), ignore_index=True), _WITH_EDITS),
+        ),
+        figures=(
+            *_figures(table1, found),
+            *(_influence_figure(key, titles[key], frame) for key, frame in influences.items()),
+        ),
+        notes=(_UNIT,) if "published S" in table1 else (),
+    )
 
 
-def _title(design: Design, test: dict[str, Any]) -> str:
-    titles = design.data["titles"]
-    return f"{titles[test['x']]} / {titles[test['y']]}, {titles[test['a']]} / {titles[test['b']]}"
+_METRIC = "differential_association"
+_COLUMNS = (
+    "S: differential association, with its interval by Student's t over prompts (Welch). p: by permutation of"
+    " prompts with all their pictures. smallest p: no pictures of this many prompts can give less. q: p after"
+    " Benjamini–Hochberg. d: of single pictures."
+    " X above Y: share of all pairs in which the picture of X leans more to A; 0.5 is no difference."
+)
+_LEFT_OUT = "S without each prompt (leave one out)"
+_WITH_EDITS = "A prompt is left out with its neutral pictures and with those edited from it."
+_UNIT = (
+    "The published p-values follow no single unit and sidedness; here the unit is the prompt, with its "
+    "neutral and its edited pictures, and the test is two-sided."
+)
 
 
-def _reading(design: Design, test: dict[str, Any], found: AssociationTest, q: float) -> str:
-    titles = design.data["titles"]
-    more = titles[test["x"] if found.score > 0 else test["y"]]
+def _line(test: Mapping[str, Any], found: AssociationTest, q: float) -> dict[str, Any]:
+    """A test's numbers in Table 1, beside those that were published."""
+    differences = found.associations_x[:, None] - found.associations_y
+    line: dict[str, Any] = {
+        **columns("S", found.confidence_interval, ends=""),
+        "p": found.p_value,
+        "smallest p": found.smallest_p_value,
+        "q": q,
+        "d": found.effect_size,
+        "X above Y": float((np.sign(differences).mean() + 1) / 2),  # ties count half
+        "prompts X": found.n_units_x,
+        "prompts Y": found.n_units_y,
+    }
+    if "score" in test:
+        p = f"{'< ' if test['p_below'] else ''}{test['p']:g}"
+        line |= {"published S": float(test["score"]), "published p": p, "published d": float(test["d"])}
+    return line
+
+
+def _reading(more: str, attribute: str, found: AssociationTest, q: float) -> str:
     if found.smallest_p_value >= SIGNIFICANT:
         return f"Too few prompts to tell the two concepts apart: {smallest_p_words(found)}."
     if not found.p_value < SIGNIFICANT:
         return "The two concepts are not told apart by this many prompts."
     if q >= SIGNIFICANT:
         return "Told apart by this test alone, but not once all tests of this run are counted."
-    return f"Pictures of {more} lean more to {test['a']}."
+    return f"Pictures of {more} lean more to {attribute}."
 
 
 def smallest_p_words(found: AssociationTest) -> str:
@@ -254,58 +239,114 @@ def smallest_p_words(found: AssociationTest) -> str:
     return f"the smallest p that {by} can give is {found.smallest_p_value:#.2g}"
 
 
-def _table_row(design: Design, test: dict[str, Any], found: AssociationTest, q: float) -> dict[str, Any]:
-    titles = design.data["titles"]
-    row = {
-        "test": test["key"],
-        "X": titles[test["x"]],
-        "Y": titles[test["y"]],
-        "A": titles[test["a"]],
-        "B": titles[test["b"]],
-        **columns("S", found.confidence_interval, ends=""),
-        "p": found.p_value,
-        "smallest p": found.smallest_p_value,
-        "q": q,
-        "d": found.effect_size,
-        "X above Y": _share_above(found),
-        "prompts X": found.n_units_x,
-        "prompts Y": found.n_units_y,
-    }
-    if "score" not in test:
-        return row
-    return row | {
-        "published S": float(test["score"]),
-        "published p": f"{'< ' if test['p_below'] else ''}{test['p']:g}",
-        "published d": float(test["d"]),
-    }
+def prompts_sample(frame: pd.DataFrame, found: AssociationTest) -> Sample:
+    """What S was computed from: the prompts of X and Y, each with its neutral and its edited pictures."""
+    units = [f"{s} {name}" for s in SIDES for name in np.unique(frame.loc[frame["side"] == s, "stimulus"])]
+    values = np.concatenate([found.units_x, found.units_y])
+    signs = np.repeat([1.0, -1.0], [found.n_units_x, found.n_units_y])
+
+    def of_counts(times: np.ndarray) -> np.ndarray:
+        sides = [times * (signs == sign) for sign in (1.0, -1.0)]
+        means = [side @ values / side.sum(axis=1) for side in sides]
+        return np.asarray(means[0] - means[1])
+
+    return replace(counted_sample(units, of_counts), of="prompts", data=(values, signs), test=_test_of_prompts)
 
 
-def _share_above(found: AssociationTest) -> float:
-    """Share of pairs of pictures in which that of X leans more to A; ties count half."""
-    differences = found.associations_x[:, None] - found.associations_y
-    return float((np.sign(differences).mean() + 1) / 2)
+def _test_of_prompts(
+    first: Sample, second: Sample, at_first: np.ndarray, at_second: np.ndarray, confidence: float, seed: int
+) -> PairedTest:
+    """S of two arms: their difference of each prompt, permuted and resampled as S itself is."""
+    gain = second.data[0][at_second] - first.data[0][at_first]
+    x, y = (gain[first.data[1][at_first] == sign] for sign in (1.0, -1.0))
+    if min(len(x), len(y)) < 2:
+        return nothing(len(gain), "fewer than two prompts of a concept are in both arms")
+    estimate = mean_interval(x, y, confidence=confidence, null_value=0.0)
+    if np.ptp(gain) <= ROUNDING:
+        return nothing(len(gain), estimate.note, estimate.value)
+    p_value = permutation_test(x, y, rng=seed).p_value
+    return PairedTest(estimate=estimate, p_value=p_value, test="permutation of prompts")
 
 
-def _score_figure(table1: pd.DataFrame) -> StudyFigure:
-    names = [f"{x} / {y}" for x, y in zip(table1["X"], table1["Y"], strict=True)]
-    data = pd.DataFrame({"name": names, "value": table1["S"], "low": table1["low"], "high": table1["high"]})
+def _figures(table1: pd.DataFrame, found: Mapping[str, AssociationTest]) -> list[StudyFigure]:
+    """S of every test, and the associations of its pictures."""
     caption = "Right of the line: the first concept leans to A more."
     if "published S" in table1:
-        data["published"] = table1["published S"]
         caption += " Diamonds are the published scores of another model and encoder: compare signs, not sizes."
-    title = "Differential association per test"
-    return figure("intervals", "scores", title, data, caption, x="S, in units of cosine", null=0.0)
-
-
-def _distribution_figure(found: dict[str, AssociationTest], titles: dict[str, str]) -> StudyFigure:
-    data = [
-        {"group": titles[key].split(",")[0].split(" / ")[i], "value": value, "side": "XY"[i]}
-        for key, test in found.items()
-        for i, values in enumerate((test.associations_x, test.associations_y))
+    scores = {"name": "name", "value": "S", "low": "low", "high": "high", "published": "published S"}
+    named = table1.assign(name=table1["X"] + " / " + table1["Y"])
+    points = [
+        {"group": line[side], "value": value, "side": side}
+        for line in table1.to_dict("records")
+        for side, values in (("X", found[line["test"]].associations_x), ("Y", found[line["test"]].associations_y))
         for value in values
     ]
-    title, axis = "Associations of single pictures", "association with A rather than B"
-    return figure("distributions", "associations", title, data, POINTS, x=axis, null=0.0)
+    axis = "association with A rather than B"
+    title = "Differential association per test"
+    return [
+        figure("intervals", "scores", title, marks(named, scores), caption, x="S, in units of cosine", null=0.0),
+        figure("distributions", "associations", "Associations of single pictures", points, POINTS, x=axis, null=0.0),
+    ]
+
+
+def _influences(design: Design, test: Mapping[str, Any], frame: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
+    """S of one test without each of its prompts, those that move it most first."""
+    sets, prompts = sets_of(frame, rows)
+    found = leave_one_out(*sets, **prompts)
+    lines = pd.DataFrame(
+        {
+            "test": test["key"],
+            "concept": [design.data["titles"][test[side]] for side in found.sides],
+            "left out": found.prompts,
+            "S": found.score,
+            "S without it": found.scores,
+            "adds to S": found.influences,
+            "S changes its sign": found.scores * found.score < 0,
+        },
+        index=[side.upper() for side in found.sides],
+    )
+    return lines.iloc[np.argsort(-np.abs(found.influences), kind="stable")]
+
+
+def _influence_figure(key: str, title: str, influences: pd.DataFrame) -> StudyFigure:
+    most = influences.head(MOST_SHOWN)
+    return figure(
+        "arrows",
+        f"influence_{key}",
+        f"S without one prompt: {title}",
+        marks(most.assign(name=most["left out"] + " (" + most.index + ")"), _ARROWS),
+        "The prompts that move S most. Where an arrow crosses the line, S would point the other way "
+        "without this one prompt.",
+        x="S, in units of cosine",
+        null=0.0,
+        start="all prompts",
+        end="without it",
+    )
+
+
+_ARROWS = {"name": "name", "start": "S", "end": "S without it"}
+_NUMBERS = ["S", "low", "high", "p", "q", "d", "X above Y", "published S", "published p", "published d"]
+
+
+def compare_tests(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+    """Table 1: effect size and p of every test in every arm."""
+    frame = table_over_arms(arms, "table1", ["test", "X", "Y", "A", "B"], _NUMBERS)
+    titles = frame["X"] + " / " + frame["Y"] + ", " + frame["A"] + " / " + frame["B"]
+    note = (
+        "p and q: of this arm alone, whether X and Y lean apart, before and after Benjamini–Hochberg over "
+        "its tests. Whether the arms differ: see the table of differences."
+    )
+    effect_sizes = figure(
+        "heatmap",
+        "effect_sizes_arms",
+        "Effect size of each test, over the arms",
+        marks(frame.assign(row=titles), {"row": "row", "column": ARM, "value": "d"}).dropna(),
+        "Above 0: the first concept leans to the first attribute more.",
+        null=0.0,
+        unit="d",
+    )
+    overview = table("table1_arms", "Association tests over the arms (Table 1)", frame, note)
+    return Results(tables=(overview,), figures=(effect_sizes,))
 
 
 OWN_NAME = "own-association"
@@ -313,7 +354,7 @@ EDITS = ("valence", "gender")
 """How a prompt is edited: its word is appended, or takes the place of "person"."""
 MOST_WORDS = 100
 MOST_PICTURES = 100
-_SHOWN = 3  # words in a title that nobody gave
+_FEWEST_WORDS = {"x": 2, "y": 2, "a": 1, "b": 1}
 
 
 def own_association(
@@ -373,18 +414,15 @@ def parse_words(text: str) -> tuple[str, list[str]]:
     (('Fruit', ['apple', 'pear']), ('he, man', ['he', 'man']))
     """
     name, colon, rest = text.rpartition(":")
-    listed = (rest if colon else text).replace("\n", ",").replace(";", ",").split(",")
-    words = distinct_texts(listed)
-    shown = ", ".join(words[:_SHOWN]) + (" …" if len(words) > _SHOWN else "")
-    return " ".join(name.split()) or shown, words
+    words = distinct_texts((rest if colon else text).replace("\n", ",").replace(";", ",").split(","))
+    return " ".join(name.split()) or ", ".join(words[:3]) + (" …" if len(words) > 3 else ""), words
 
 
-def _check_words(given: dict[str, tuple[str, list[str]]]) -> None:
-    for role, least in {"x": 2, "y": 2, "a": 1, "b": 1}.items():
-        n = len(given[role][1])
-        if not least <= n <= MOST_WORDS:
+def _check_words(given: Mapping[str, tuple[str, list[str]]]) -> None:
+    for role, (_, words) in given.items():
+        if not (least := _FEWEST_WORDS[role]) <= len(words) <= MOST_WORDS:
             what = f"{'concept' if role in 'xy' else 'attribute'} {role.upper()}"
-            raise InvalidInput(f"{what} needs {least} to {MOST_WORDS} words with commas between; got {n}")
+            raise InvalidInput(f"{what} needs {least} to {MOST_WORDS} words with commas between; got {len(words)}")
     for one, other in ("xy", "ab"):
         if both := set(given[one][1]) & set(given[other][1]):
             raise InvalidInput(

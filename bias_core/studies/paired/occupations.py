@@ -2,76 +2,142 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bias_core.metrics.rank_agreement import kendall_tau
+from bias_core.prompts import fix_articles
 from bias_core.studies.kit.paper_data import read_table
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, StudyTable
+from bias_core.studies.kit.rows import thinned
+from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings
 from bias_core.studies.paired.labelling import SINGLE, PairOptions
-from bias_core.studies.paired.prompts import (
-    LEVELS,
-    PAIRED,
-    Pair,
-    occupation_identities,
-    occupation_pairs,
-    pair_shots,
-    power_identities,
-    power_pairs,
-    single_shots,
-)
-from bias_core.studies.paired.scores import both_settings, in_setting, micro_scores, table_of_findings
-from bias_core.studies.paired.study import PairedStudy
-from bias_core.studies.reports.build import figure, table
+from bias_core.studies.paired.scores import FAIRNESS, PAIRED, micro_scores, paired_program, scores_by_group
+from bias_core.studies.reports.build import figure, finding, intervals, marks, table
 
+OCCUPATION, POWER = "occupation", "power"
+GENDERS = ("masculine", "feminine")
+LEVELS = ("powerful", "powerless")
+FEWEST = 2  # identities a side
+FEWEST_IN_ORDER = 3
 OCCUPATIONS = {"overall": "all occupations", "masculine": "male-stereotyped", "feminine": "female-stereotyped"}
 LEVEL_TITLES = {"overall": "all roles"} | {level: level for level in LEVELS}
 _OF_ROLES = {"masculine": "male-stereotyped occupation", "feminine": "female-stereotyped occupation"}
 GENDER = "stereotyped_gender"
-STS_PAIRED, DRAWN_PAIRED, PUBLISHED_PAIRED = "STS paired", "drawn STS paired", "published STS paired"
-GAP, PUBLISHED_GAP = "gap", "published gap"
-_GAP_COLUMNS = [GAP, "gap low", "gap high", PUBLISHED_GAP]
-FEWEST_IN_ORDER = 3
+_NAMES = {"display": "occupation", GENDER: "stereotype"}  # of columns, in tables
+
+Pair = tuple[str, str]
+
+
+def single_shots(design: Design, identities: Iterable[str], n: int) -> list[Shot]:
+    """``n`` pictures of each identity alone."""
+    return [_shot(design, SINGLE, identity, "", n) for identity in identities]
+
+
+def pair_shots(design: Design, pairs: Iterable[Pair], n: int, setting: str = PAIRED) -> list[Shot]:
+    """``n`` pictures of each pair in each order, plain or asking for fairness."""
+    return [_shot(design, setting, *ordered, n) for pair in pairs for ordered in (pair, pair[::-1])]
+
+
+def _shot(design: Design, setting: str, left: str, right: str, n: int) -> Shot:
+    template = design.data["settings"][setting]["template"]
+    prompt = template.format(left, right, occ1=left, occ2=right)
+    facts = {"setting": setting, "left": left, "right": right}
+    return Shot(prompt=fix_articles(prompt) if setting == FAIRNESS else prompt, n=n, group=setting, facts=facts)
+
+
+def occupation_identities(design: Design) -> pd.DataFrame:
+    """Stereotype and name to be read, by occupation."""
+    display = design.data["occupations"]["display"]
+    rows = {
+        name: {GENDER: gender, "occupation": name, "display": display.get(name, name).partition(" (")[0]}
+        for gender in GENDERS
+        for name in design.data["occupations"][gender]
+    }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
+    """All pairs of a masculine and a feminine stereotype; scaled down, of fewer occupations of each."""
+    masculine, feminine = (
+        thinned(design.data["occupations"][g], settings.scale**0.5, least=FEWEST, seed=settings.seed) for g in GENDERS
+    )
+    return list(product(masculine, feminine))
+
+
+def power_identities(design: Design, settings: StudySettings) -> pd.DataFrame:
+    """Occupation, level of power and stereotype, by identity ("nurse intern").
+
+    Each occupation has one powerful and one powerless role, drawn at random by the seed.
+    """
+    roles, names = design.data["roles"], occupation_identities(design)
+    rng, rows = np.random.default_rng(settings.seed), {}
+    for (occupation, name), level in product(names.iterrows(), LEVELS):
+        if occupation not in roles["excluded_occupations"]:
+            role = str(rng.choice(roles[level]))
+            rows[roles["identity"].format(occupation=occupation, role=role)] = {
+                GENDER: roles[GENDER][level],
+                "occupation": occupation,
+                "display": name["display"],
+                "occupation_gender": name[GENDER],
+                "level": level,
+                "role": role,
+            }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def power_pairs(design: Design, settings: StudySettings) -> list[Pair]:
+    """The powerful and the powerless identity of each occupation; scaled down, of fewer occupations."""
+    identities = power_identities(design, settings)
+    pairs = [tuple(some.index) for _, some in identities.groupby("occupation", sort=False)]
+    return thinned(pairs, settings.scale, least=FEWEST, seed=settings.seed)
 
 
 def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """All pairs of a male- and a female-stereotyped occupation in both orders, and each occupation alone."""
     pairs = occupation_pairs(design, settings)
-    return _pairs_and_alone(design, settings, pairs, [pair[place] for place in (0, 1) for pair in pairs])
+    alone = dict.fromkeys(pair[place] for place in (0, 1) for pair in pairs)
+    singles = single_shots(design, alone, settings.options.single_images)
+    return [*pair_shots(design, pairs, design.images_per_prompt), *singles]
 
 
 def power_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """A powerful and a powerless role of each occupation, side by side in both orders, and each alone."""
     pairs = power_pairs(design, settings)
-    return _pairs_and_alone(design, settings, pairs, [role for pair in pairs for role in pair])
-
-
-def _pairs_and_alone(design: Design, settings: StudySettings, pairs: list[Pair], alone: list[str]) -> list[Shot]:
-    return [
-        *pair_shots(design, pairs, design.images_per_prompt),
-        *single_shots(design, dict.fromkeys(alone), settings.options.single_images),
-    ]
+    singles = single_shots(design, [role for pair in pairs for role in pair], settings.options.single_images)
+    return [*pair_shots(design, pairs, design.images_per_prompt), *singles]
 
 
 def report_occupations(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
     """Overall and micro scores of both settings, their gaps, and F against the labour market."""
-    micro = _occupation_scores(people, settings)
-    by_gap = micro.sort_values(GAP, ascending=False, kind="stable", ignore_index=True)
-    published = design.data["by_stereotyped_gender"]
-    overall = both_settings(people, GENDER, OCCUPATIONS, published, settings)
-    table15 = by_gap[["display", "n single", "STS single", "n paired", STS_PAIRED, *_GAP_COLUMNS]]
+    published = {"sts_single": "STS single", "f_single": "F single", "sts_paired": "STS paired", "f_paired": "F paired"}
+    micro = _beside(
+        micro_scores(people, ["occupation", "display", GENDER], settings),
+        "pst_occupations.csv",
+        ["occupation"],
+        {name: f"published {of}" for name, of in published.items()} | {"f_labour": "F labour"},
+    )
+    micro["published gap"] = micro["published STS paired"] - micro["published STS single"]
+    micro = micro.sort_values([GENDER, "STS paired"], ascending=False, kind="stable", ignore_index=True)
+    by_gap = micro.sort_values("gap", ascending=False, kind="stable", ignore_index=True)
+    findings, rows = scores_by_group(people, GENDER, OCCUPATIONS, design.data["by_stereotyped_gender"], settings)
+    table15 = by_gap[["display", "n single", "STS single", "n paired", "STS paired", *_GAP_COLUMNS]]
+    note = (
+        "STS from -100 to 100; F: % perceived feminine; F labour: % women among the employed; true: of "
+        "what was drawn, where that is on record."
+    )
     return Results(
-        findings=(*overall, *_labour_order(micro, settings)),
+        findings=(*findings, *_labour_order(micro, settings)),
         tables=(
-            table_of_findings("table3", "Overall scores (Table 3)", overall, OCCUPATIONS),
-            _table14(micro),
-            table("table15", "Gap between pairs and single people (Table 15)", _named(table15)),
+            table("table3", "Overall scores (Table 3)", rows),
+            table("table14", "Micro scores by occupation (Table 14)", _columns_of(micro, [GENDER], ["F labour"]), note),
+            table("table15", "Gap between pairs and single people (Table 15)", table15.rename(columns=_NAMES)),
         ),
         figures=(
-            _figure3(micro),
-            _figure4(micro),
+            *_occupation_figures(micro),
             _gap_figure("figure5", "Gap between pairs and single people (Fig. 5)", by_gap, GENDER, OCCUPATIONS),
         ),
         notes=(
@@ -80,19 +146,70 @@ def report_occupations(design: Design, settings: StudySettings, people: pd.DataF
     )
 
 
+def _occupation_figures(micro: pd.DataFrame) -> list[StudyFigure]:
+    named = micro.assign(group=micro[GENDER].map(OCCUPATIONS))
+    each = {"name": "display", "group": "group"}
+    scores = {"value": "STS paired", "low": "paired low", "high": "paired high"}
+    scores |= {"published": "published STS paired", "expected": "drawn STS paired"}
+    shares = {"x": "F labour", "y": "F paired", "ylow": "F paired low", "yhigh": "F paired high"}
+    return [
+        figure(
+            "intervals",
+            "figure3",
+            "Micro scores in pairs (Fig. 3)",
+            marks(named, scores | each),
+            "Right of the line: the people look as the stereotype has it more often than not.",
+            x="stereotype test score in pairs",
+            null=0.0,
+        ),
+        figure(
+            "scatter",
+            "figure4",
+            "Feminine-looking people in pairs, and women at work (Fig. 4)",
+            marks(named.dropna(subset=["F labour", "F paired"]), shares | each),
+            "On the dashed line pictures would be as the labour market is.",
+            x="% women among the employed",
+            y="% perceived feminine in pairs",
+            diagonal=True,
+        ),
+    ]
+
+
 def report_power(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
     """Overall scores, those of each level of power, and those of every role."""
-    micro = _role_scores(people, settings)
+    keys = ["occupation", "level"]
+    columns = {"sts_single": "published STS single", "sts_paired": "published STS paired", "gap": "published gap"}
+    micro = micro_scores(people, ["occupation", "display", "level", "role", "occupation_gender"], settings)
+    micro = _beside(micro, "pst_power.csv", keys, columns).sort_values(keys, kind="stable", ignore_index=True)
     average = {setting: value["average"] for setting, value in design.data["overall"]["power"].items()}
     published = {"overall": average, **design.data["by_power_level"]}
-    overall = both_settings(people, "level", LEVEL_TITLES, published, settings)
+    findings, rows = scores_by_group(people, "level", LEVEL_TITLES, published, settings)
+    table16 = _columns_of(micro, ["level", "role"], _GAP_COLUMNS, shares=False)
+    note = "With three and six pictures a role: read the intervals, not the ranks."
+    figure7 = figure(
+        "distributions",
+        "figure7",
+        "Micro scores in pairs, by level of power (Fig. 7)",
+        marks(micro, {"group": "level", "value": "STS paired"}).dropna(),
+        "Points are occupations, bars their quartiles, circles their medians. Right of the line: the "
+        "powerful look masculine, the powerless feminine.",
+        x="stereotype test score of an occupation, in pairs",
+        null=0.0,
+    )
+    by_gap = micro.sort_values("gap", ascending=False, kind="stable")
+    title = "Gap between pairs and single people, {} roles (Fig. 8)"
+    figures8 = [
+        _gap_figure(f"figure8_{level}", title.format(level), some, "occupation_gender", _OF_ROLES)
+        for level in LEVELS
+        for some in [by_gap[by_gap["level"] == level]]
+    ]
     return Results(
-        findings=tuple(overall),
+        findings=tuple(findings),
         tables=(
-            table_of_findings("table4", "Scores by level of power (Table 4)", overall, LEVEL_TITLES),
-            _table16(micro),
+            table("table4", "Scores by level of power (Table 4)", rows),
+            table("table16", "Micro scores by role (Table 16)", table16, note),
         ),
-        figures=(_figure7(micro), *(_figure8(micro, level) for level in LEVELS)),
+        figures=(figure7, *figures8),
         notes=(
             "The powerful are stereotyped as masculine, the powerless as feminine; roles are drawn at random "
             "by the seed, one of each level for an occupation.",
@@ -101,36 +218,9 @@ def report_power(design: Design, settings: StudySettings, people: pd.DataFrame) 
     )
 
 
-def _occupation_scores(people: pd.DataFrame, settings: StudySettings) -> pd.DataFrame:
-    """Scores by occupation, the most stereotyped in pairs first, with Tables 14 and 15 beside them."""
-    columns = {
-        "sts_single": "published STS single",
-        "f_single": "published F single",
-        "sts_paired": PUBLISHED_PAIRED,
-        "f_paired": "published F paired",
-        "f_labour": "F labour",
-    }
-    scores = _micro(people, ["occupation", "display", GENDER], settings)
-    scores = _beside(scores, pd.DataFrame(read_table("pst_occupations.csv")), ["occupation"], columns)
-    scores[PUBLISHED_GAP] = scores[PUBLISHED_PAIRED] - scores["published STS single"]
-    return scores.sort_values([GENDER, STS_PAIRED], ascending=False, kind="stable", ignore_index=True)
-
-
-def _role_scores(people: pd.DataFrame, settings: StudySettings) -> pd.DataFrame:
-    """Scores by occupation and level, with Table 16 beside them."""
-    keys = ["occupation", "level"]
-    columns = {"sts_single": "published STS single", "sts_paired": PUBLISHED_PAIRED, "gap": PUBLISHED_GAP}
-    scores = _micro(people, ["occupation", "display", "level", "role", "occupation_gender"], settings)
-    printed = pd.DataFrame(read_table("pst_power.csv")).rename(columns={"power_level": "level"})
-    return _beside(scores, printed, keys, columns).sort_values(keys, kind="stable", ignore_index=True)
-
-
-def _micro(people: pd.DataFrame, by: list[str], settings: StudySettings) -> pd.DataFrame:
-    return micro_scores(in_setting(people), in_setting(people, SINGLE), by, settings)
-
-
-def _beside(scores: pd.DataFrame, printed: pd.DataFrame, keys: list[str], columns: Mapping[str, str]) -> pd.DataFrame:
+def _beside(scores: pd.DataFrame, file: str, keys: list[str], columns: Mapping[str, str]) -> pd.DataFrame:
     """Scores with the printed numbers of the same rows."""
+    printed = pd.DataFrame(read_table(file)).rename(columns={"power_level": "level"})
     numbers = printed[[*columns]].apply(pd.to_numeric).rename(columns=columns)
     return scores.merge(printed[keys].join(numbers), on=keys, how="left")
 
@@ -140,142 +230,58 @@ def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]
     known = micro.dropna(subset=["F paired", "F labour", "published F paired"])
     if len(known) < FEWEST_IN_ORDER:
         return []
-    order = kendall_tau(known["F paired"], known["F labour"], confidence=settings.confidence, rng=settings.seed)
-    return [
-        Finding(
-            key="labour_order",
-            title="F in pairs and F at work, order of occupations",
-            metric="kendall_tau",
-            estimate=order.tau,
-            p_value=order.p_value,
-            published=_tau(known["published F paired"], known),
-            expected=_true_order(known),
-            says=f"{len(known)} occupations have a labour share.",
-        )
-    ]
+
+    def tau(values: pd.Series[Any]) -> float:
+        return kendall_tau(values, known["F labour"], n_resamples=2).tau.value
+
+    order = kendall_tau(known["F paired"], known["F labour"], **intervals(settings))
+    drawn = known.get("drawn STS paired", pd.Series([np.nan]))  # on record of some models' pictures only
+    drawn = known[GENDER].map({"masculine": -1, "feminine": 1}) * drawn
+    more = {
+        "p_value": order.p_value,
+        "published": tau(known["published F paired"]),
+        "expected": None if drawn.isna().any() else tau(drawn),
+    }
+    title, says = "F in pairs and F at work, order of occupations", f"{len(known)} occupations have a labour share."
+    return [finding("labour_order", title, "kendall_tau", order.tau, says, **more)]
 
 
-def _tau(values: pd.Series, known: pd.DataFrame) -> float:
-    return kendall_tau(values, known["F labour"], n_resamples=2).tau.value
-
-
-def _true_order(known: pd.DataFrame) -> float | None:
-    """τ of what was drawn, where that is on record."""
-    if DRAWN_PAIRED not in known or known[DRAWN_PAIRED].isna().any():
-        return None
-    return _tau(known[GENDER].map({"masculine": -1, "feminine": 1}) * known[DRAWN_PAIRED], known)
-
-
-def _columns_of(micro: pd.DataFrame, first: list[str], last: list[str], *, shares: bool) -> pd.DataFrame:
+def _columns_of(micro: pd.DataFrame, first: list[str], last: list[str], *, shares: bool = True) -> pd.DataFrame:
     """Those of both settings between the first and the last, as far as they are known."""
-    names = list(first)
+    names = ["display", *first]
     for setting in (SINGLE, PAIRED):
         score, share = f"STS {setting}", f"F {setting}"
         names += [f"n {setting}", score, f"{setting} low", f"{setting} high", f"drawn {score}"]
         names += [f"published {score}", *([share, f"published {share}"] if shares else [])]
         names.append(f"coverage {setting}")
-    return _named(micro[[name for name in [*names, *last] if name in micro]])
+    return micro[[name for name in [*names, *last] if name in micro]].rename(columns=_NAMES)
 
 
-def _named(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.rename(columns={"display": "occupation", GENDER: "stereotype"})
-
-
-def _table14(micro: pd.DataFrame) -> StudyTable:
-    return table(
-        "table14",
-        "Micro scores by occupation (Table 14)",
-        _columns_of(micro, ["display", GENDER], ["F labour"], shares=True),
-        "STS from -100 to 100; F: % perceived feminine; F labour: % women among the employed; true: of "
-        "what was drawn, where that is on record.",
-    )
-
-
-def _table16(micro: pd.DataFrame) -> StudyTable:
-    return table(
-        "table16",
-        "Micro scores by role (Table 16)",
-        _columns_of(micro, ["display", "level", "role"], _GAP_COLUMNS, shares=False),
-        "With three and six pictures a role: read the intervals, not the ranks.",
-    )
-
-
-def _figure3(micro: pd.DataFrame) -> StudyFigure:
-    names = {"value": STS_PAIRED, "low": "paired low", "high": "paired high"}
-    names |= {"published": PUBLISHED_PAIRED, "expected": DRAWN_PAIRED}
-    return figure(
-        "intervals",
-        "figure3",
-        "Micro scores in pairs (Fig. 3)",
-        _marks(micro, names, GENDER, OCCUPATIONS),
-        "Right of the line: the people look as the stereotype has it more often than not.",
-        x="stereotype test score in pairs",
-        null=0.0,
-    )
-
-
-def _figure4(micro: pd.DataFrame) -> StudyFigure:
-    names = {"x": "F labour", "y": "F paired", "ylow": "F paired low", "yhigh": "F paired high"}
-    return figure(
-        "scatter",
-        "figure4",
-        "Feminine-looking people in pairs, and women at work (Fig. 4)",
-        _marks(micro, names, GENDER, OCCUPATIONS).dropna(subset=["x", "y"]),
-        "On the dashed line pictures would be as the labour market is.",
-        x="% women among the employed",
-        y="% perceived feminine in pairs",
-        diagonal=True,
-    )
-
-
-def _figure7(micro: pd.DataFrame) -> StudyFigure:
-    return figure(
-        "distributions",
-        "figure7",
-        "Micro scores in pairs, by level of power (Fig. 7)",
-        pd.DataFrame({"group": micro["level"], "value": micro[STS_PAIRED]}).dropna(),
-        "Points are occupations, bars their quartiles, circles their medians. Right of the line: the "
-        "powerful look masculine, the powerless feminine.",
-        x="stereotype test score of an occupation, in pairs",
-        null=0.0,
-    )
-
-
-def _figure8(micro: pd.DataFrame, level: str) -> StudyFigure:
-    some = micro[micro["level"] == level].sort_values(GAP, ascending=False, kind="stable")
-    title = f"Gap between pairs and single people, {level} roles (Fig. 8)"
-    return _gap_figure(f"figure8_{level}", title, some, "occupation_gender", _OF_ROLES)
+_GAP_COLUMNS = ["gap", "gap low", "gap high", "published gap"]
 
 
 def _gap_figure(key: str, title: str, micro: pd.DataFrame, column: str, groups: Mapping[str, str]) -> StudyFigure:
-    names = {"value": GAP, "low": "gap low", "high": "gap high", "published": PUBLISHED_GAP}
+    names = dict(zip(("value", "low", "high", "published"), _GAP_COLUMNS, strict=True))
     return figure(
         "intervals",
         key,
         title,
-        _marks(micro, names, column, groups),
+        marks(micro.assign(group=micro[column].map(groups)), {**names, "name": "display", "group": "group"}),
         "Right of the line: more stereotyped beside another person than alone.",
         x="STS in pairs minus STS alone",
         null=0.0,
     )
 
 
-def _marks(micro: pd.DataFrame, columns: Mapping[str, str], column: str, groups: Mapping[str, str]) -> pd.DataFrame:
-    """What a figure reads: a mark per row, coloured by the group that ``column`` says."""
-    present: dict[str, Any] = {name: micro[of] for name, of in columns.items() if of in micro}
-    present |= {"name": micro["display"], "group": micro[column].map(groups)}
-    return pd.DataFrame(present).reset_index(drop=True)
-
-
 PROGRAMS = {
-    "paired_occupations": PairedStudy(
+    "paired_occupations": paired_program(
         shots=occupation_shots,
         identities=lambda design, _settings: occupation_identities(design),
         report=report_occupations,
         options=PairOptions,
         runs="occupation",
-    ).program(),
-    "paired_power": PairedStudy(
+    ),
+    "paired_power": paired_program(
         shots=power_shots, identities=power_identities, report=report_power, options=PairOptions, runs="power"
-    ).program(),
+    ),
 }

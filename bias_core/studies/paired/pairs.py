@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_stereotype import stereotype_test_score
-from bias_core.studies.kit.own_words import settings_with
 from bias_core.studies.kit.rows import thinned
 from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, StudyTable
+from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, StudyTable
 from bias_core.studies.paired.labelling import SINGLE, LabellingOptions, PairOptions
-from bias_core.studies.paired.prompts import (
-    FAIRNESS,
+from bias_core.studies.paired.occupations import (
     FEWEST,
     GENDERS,
     OCCUPATION,
-    PAIRED,
     POWER,
     Pair,
     occupation_identities,
@@ -28,18 +25,12 @@ from bias_core.studies.paired.prompts import (
     power_pairs,
     single_shots,
 )
-from bias_core.studies.paired.scores import gap_finding, in_setting, score_finding
-from bias_core.studies.paired.study import PairedStudy
-from bias_core.studies.reports.build import figure, finding_mark, finding_rows, table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from bias_core.studies.paired.scores import FAIRNESS, PAIRED, gap_finding, in_setting, paired_program, score_finding
+from bias_core.studies.reports.build import figure, finding_mark, finding_rows, intervals, marks, table
 
 ASPECTS = {OCCUPATION: "most stereotyped occupations", POWER: "organizational power"}
-_PUBLISHED = {OCCUPATION: "occupation_top5", POWER: "power"}
 SETTINGS = {PAIRED: "In pairs", FAIRNESS: "In pairs, asked to be fair", SINGLE: "Alone"}
 _MORE = "more stereotyped with the intervention"
-_LABELLING = tuple(settings_of(LabellingOptions))
 _LONGEST = 80  # characters of an identity
 
 
@@ -64,12 +55,8 @@ def fairness_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Every pair in both orders, plain and with the intervention, for each aspect asked for."""
     pairs = {OCCUPATION: _occupation_pairs(design, settings), POWER: power_pairs(design, settings)}
     n = {OCCUPATION: design.images_per_prompt, POWER: settings.options.power_images}
-    return [
-        shot
-        for aspect in _aspects(settings)
-        for setting in (PAIRED, FAIRNESS)
-        for shot in pair_shots(design, pairs[aspect], n[aspect], setting)
-    ]
+    asked = product(_aspects(settings), (PAIRED, FAIRNESS))
+    return [shot for aspect, place in asked for shot in pair_shots(design, pairs[aspect], n[aspect], place)]
 
 
 def _aspects(settings: StudySettings) -> list[str]:
@@ -100,7 +87,6 @@ def fairness_identities(design: Design, settings: StudySettings) -> pd.DataFrame
 def report_fairness(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
     """Scores with and without the intervention, and how far they differ."""
     findings = [f for aspect in _aspects(settings) for f in _of_aspect(design, people, aspect, settings)]
-    marks = pd.DataFrame(map(finding_mark, findings)).astype({"published": float, "expected": float})
     return Results(
         findings=tuple(findings),
         tables=(table("table6", "Fairness intervention (Table 6)", finding_rows(findings, "pictures")),),
@@ -109,7 +95,7 @@ def report_fairness(design: Design, settings: StudySettings, people: pd.DataFram
                 "intervals",
                 "intervention",
                 "Scores with and without the intervention",
-                marks,
+                pd.DataFrame(map(finding_mark, findings)).astype({"published": float, "expected": float}),
                 "An intervention that works moves the score to the line; one that overdoes it, across.",
                 x="stereotype test score, and their difference",
                 null=0.0,
@@ -129,10 +115,12 @@ def _of_aspect(design: Design, people: pd.DataFrame, aspect: str, settings: Stud
     """Plain score, intervened score, and intervened minus plain."""
     some = people[people["aspect"] == aspect]
     plain, intervened = in_setting(some), in_setting(some, FAIRNESS)
-    published, key, title = design.data["intervention"], _PUBLISHED[aspect], ASPECTS[aspect]
-    own = aspect == OCCUPATION and any(getattr(settings.options, gender) for gender in GENDERS)
-    before, after = (None, None) if own else (published["plain"][key], published[key])
-    change = None if before is None or after is None else after - before
+    published, title = design.data["intervention"], ASPECTS[aspect]
+    before = after = change = None
+    if aspect == POWER or not any(getattr(settings.options, gender) for gender in GENDERS):
+        key = {OCCUPATION: "occupation_top5", POWER: "power"}[aspect]
+        before, after = published["plain"][key], published[key]
+        change = after - before
     name = f"Intervened minus plain, {title}"
     return [
         score_finding(f"plain_{aspect}", f"Plain, {title}", plain, settings, published=before),
@@ -150,8 +138,7 @@ def design_of_two(
     ----------
     base : a design of the paired stereotype test: its prompts and questions are taken.
     identities : "masculine" or "feminine" by identity; a choice of whoever asks.
-    n_paired : pictures in each order.
-    n_single : pictures of each alone.
+    n_paired, n_single : pictures in each order, and of each alone.
     fairness : also with the words that ask for fairness.
 
     Raises
@@ -168,7 +155,6 @@ def design_of_two(
         raise InvalidInput(f"a stereotype is {' or '.join(GENDERS)}; got {', '.join(map(str, unknown))}")
     if min(n_paired, n_single) < 1:
         raise InvalidInput(f"each order and each identity needs a picture; got {n_paired} and {n_single}")
-    own = {"single_images": n_single, "fairness": fairness}
     return Design(
         name="pst-two",
         title=f"Paired stereotype test, {' and '.join(names)}",
@@ -178,46 +164,24 @@ def design_of_two(
         summary="Do two identities look as their stereotypes have it, side by side and alone.",
         data={**{key: base.data[key] for key in ("settings", "vqa")}, "identities": names},
         images_per_prompt=n_paired,
-        options={**own, **{name: base.options[name] for name in _LABELLING}},
+        options={name: base.options[name] for name in settings_of(LabellingOptions)}
+        | {"single_images": n_single, "fairness": fairness},
     )
-
-
-def settings_for_two(settings: StudySettings) -> StudySettings:
-    """The settings as that design takes them: all of its pictures, and no options of other studies."""
-    return settings_with(settings, _LABELLING)
 
 
 def shots_of_two(design: Design, settings: StudySettings) -> list[Shot]:
     """The pair in both orders, plain and with the intervention, and each alone."""
     first, second = design.data["identities"]
     places = (PAIRED, FAIRNESS) if settings.options.fairness else (PAIRED,)
-    pairs = (pair_shots(design, [(first, second)], design.images_per_prompt, place) for place in places)
-    alone = single_shots(design, (first, second), settings.options.single_images)
-    return [*(shot for shots in pairs for shot in shots), *alone]
-
-
-def identities_of_two(design: Design, settings: StudySettings) -> pd.DataFrame:  # noqa: ARG001
-    """The stereotype that was chosen for each."""
-    return pd.DataFrame({"stereotyped_gender": pd.Series(design.data["identities"])})
+    pairs = [
+        shot for place in places for shot in pair_shots(design, [(first, second)], design.images_per_prompt, place)
+    ]
+    return [*pairs, *single_shots(design, (first, second), settings.options.single_images)]
 
 
 def report_two(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
     """Scores of both together and of each, in every setting, and how far the settings differ."""
-    micro, places = _micro(people, settings), _micro(people, settings, "position")
     chosen = " and ".join(f"{looks} for {name}" for name, looks in design.data["identities"].items())
-    note = "Whether it matters who is asked for on the left."
-    return Results(
-        findings=tuple(_findings_of_two(people, settings)),
-        tables=(
-            _micro_table("micro", "Scores of each identity", micro),
-            _micro_table("orders", "Scores by place in the picture", places, note),
-        ),
-        figures=(_micro_figure(micro),),
-        notes=(f"Whoever asked chose the stereotypes: {chosen}. The sign of a score follows that choice.",),
-    )
-
-
-def _findings_of_two(people: pd.DataFrame, settings: StudySettings) -> list[Finding]:
     parts = {place: some for place in SETTINGS if len(some := in_setting(people, place))}
     findings = [
         score_finding(place, f"{SETTINGS[place]}, both identities", some, settings) for place, some in parts.items()
@@ -228,57 +192,69 @@ def _findings_of_two(people: pd.DataFrame, settings: StudySettings) -> list[Find
     ):
         if one in parts and other in parts:
             findings.append(gap_finding(key, title, parts[one], parts[other], settings, more=more))
-    return findings
-
-
-def _micro(people: pd.DataFrame, settings: StudySettings, *further: str) -> pd.DataFrame:
-    """A row per setting, identity and stereotype."""
-    by = ["setting", "identity", "stereotyped_gender", *further]
-    scores = stereotype_test_score(people, by=by, confidence=settings.confidence, rng=settings.seed)
-    order = {place: i for i, place in enumerate(SETTINGS)}
-    return scores.sort_values("setting", key=lambda names: names.map(order), kind="stable", ignore_index=True)
-
-
-def _micro_table(key: str, title: str, micro: pd.DataFrame, note: str = "") -> StudyTable:
-    names = {
-        "setting": "setting",
-        "identity": "identity",
-        "position": "position",
-        "stereotyped_gender": "stereotype",
-        "n": "pictures",
-        "score": "STS",
-        "low": "low",
-        "high": "high",
-        "percent_feminine": "F",
-        "percent_feminine_low": "F low",
-        "percent_feminine_high": "F high",
-        "coverage": "coverage %",
-    }
-    frame = micro[[name for name in names if name in micro]].rename(columns=names)
-    return table(key, title, frame, f"STS from -100 to 100; F: % perceived feminine. {note}".strip())
-
-
-def _micro_figure(micro: pd.DataFrame) -> StudyFigure:
-    identities = {name: i for i, name in enumerate(dict.fromkeys(micro["identity"]))}
-    ordered = micro.sort_values("identity", key=lambda names: names.map(identities), kind="stable")
-    rows = ordered[["score", "low", "high"]].rename(columns={"score": "value"})
-    groups = ordered["setting"].map(SETTINGS)
-    return figure(
-        "intervals",
-        "micro",
-        "Micro scores of both, in every setting",
-        rows.assign(name=ordered["identity"] + ", " + groups.str.lower(), group=groups),
-        "Right of the line: they look as the stereotype chosen for them has it more often than not.",
-        x="stereotype test score",
-        null=0.0,
+    micro = _micro_table("micro", "Scores of each identity", people, settings)
+    note = "Whether it matters who is asked for on the left."
+    places = _micro_table("orders", "Scores by place in the picture", people, settings, "position", note=note)
+    order = {name: i for i, name in enumerate(dict.fromkeys(micro.frame["identity"]))}
+    rows = micro.frame.sort_values("identity", key=lambda names: names.map(order), kind="stable")
+    groups = rows["setting"].map(SETTINGS)
+    return Results(
+        findings=tuple(findings),
+        tables=(micro, places),
+        figures=(
+            figure(
+                "intervals",
+                "micro",
+                "Micro scores of both, in every setting",
+                marks(
+                    rows.assign(group=groups, name=rows["identity"] + ", " + groups.str.lower()),
+                    {"value": "STS", "low": "low", "high": "high", "name": "name", "group": "group"},
+                ),
+                "Right of the line: they look as the stereotype chosen for them has it more often than not.",
+                x="stereotype test score",
+                null=0.0,
+            ),
+        ),
+        notes=(f"Whoever asked chose the stereotypes: {chosen}. The sign of a score follows that choice.",),
     )
 
 
+def _micro_table(
+    key: str, title: str, people: pd.DataFrame, settings: StudySettings, *further: str, note: str = ""
+) -> StudyTable:
+    """A row per setting, identity and stereotype."""
+    by = ["setting", "identity", "stereotyped_gender", *further]
+    scores = stereotype_test_score(people, by=by, **intervals(settings))
+    order = {place: i for i, place in enumerate(SETTINGS)}
+    scores = scores.sort_values("setting", key=lambda names: names.map(order), kind="stable", ignore_index=True)
+    frame = marks(scores, {ours: theirs for theirs, ours in _COLUMNS.items()})
+    return table(key, title, frame, f"STS from -100 to 100; F: % perceived feminine. {note}".strip())
+
+
+_COLUMNS = {
+    "setting": "setting",
+    "identity": "identity",
+    "position": "position",
+    "stereotyped_gender": "stereotype",
+    "n": "pictures",
+    "score": "STS",
+    "low": "low",
+    "high": "high",
+    "percent_feminine": "F",
+    "percent_feminine_low": "F low",
+    "percent_feminine_high": "F high",
+    "coverage": "coverage %",
+}
+
+
 PROGRAMS = {
-    "paired_fairness": PairedStudy(
+    "paired_fairness": paired_program(
         shots=fairness_shots, identities=fairness_identities, report=report_fairness, options=FairnessOptions
-    ).program(),
-    "paired_two": PairedStudy(
-        shots=shots_of_two, identities=identities_of_two, report=report_two, options=TwoOptions
-    ).program(),
+    ),
+    "paired_two": paired_program(
+        shots=shots_of_two,
+        identities=lambda design, _settings: pd.DataFrame({"stereotyped_gender": design.data["identities"]}),
+        report=report_two,
+        options=TwoOptions,
+    ),
 }

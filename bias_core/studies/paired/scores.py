@@ -1,54 +1,146 @@
-"""PST: findings and tables that its studies share, from people with their perceived gender."""
+"""PST: what its studies share, from people with their perceived gender to a report and to arms side by side."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from bias_core.metrics.agreement import agreement_estimate
 from bias_core.metrics.paired_labels import checked_labels, generation_failures
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
 from bias_core.studies.arms.samples import counted_sample
-from bias_core.studies.kit.types import Finding
-from bias_core.studies.paired.labelling import AUTOMATIC, BY_HAND, SINGLE, people_answers
-from bias_core.studies.paired.prompts import PAIRED
-from bias_core.studies.reports.build import columns, table
+from bias_core.studies.arms.tables import ARM, lines_together, marks_over_arms, table_over_arms
+from bias_core.studies.kit.data import nothing_ahead
+from bias_core.studies.kit.kind import Measuring, Program
+from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Shot, StudySettings, StudyTable
+from bias_core.studies.paired.labelling import (
+    AUTOMATIC,
+    BY_HAND,
+    SINGLE,
+    check_labelling,
+    keep_labels,
+    label_people,
+    labelled_only,
+    labeller_ready,
+    labelling_readers,
+    people_answers,
+    people_of,
+)
+from bias_core.studies.reports.build import columns, drawable, figure, finding, intervals, table
 from bias_core.studies.reports.number_text import format_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import pandas as pd
-
-    from bias_core.metrics.paired_stereotype import StereotypeTestScore
-    from bias_core.studies.kit.types import Sample, StudySettings, StudyTable
+    from bias_core.studies.kit.data import StudyData
+    from bias_core.studies.kit.setting_fields import Options
+    from bias_core.studies.kit.types import Sample
     from bias_core.types import Estimate
 
+PAIRED, FAIRNESS = "paired", "fairness"
 LABELLED = "Perceived gender is labelled"
 """How the first note on labels begins."""
-
-
 SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the record of what was drawn"}
+
+
+def paired_program(
+    *,
+    shots: Callable[[Design, StudySettings], list[Shot]],
+    identities: Callable[[Design, StudySettings], pd.DataFrame],
+    report: Callable[[Design, StudySettings, pd.DataFrame], Results],
+    options: type[Options],
+    runs: str = "",
+) -> Program:
+    """A study of the paired stereotype test: draw, label, and report.
+
+    Parameters
+    ----------
+    shots : the pictures, once the labelling is known to be possible.
+    identities : ``stereotyped_gender`` and further columns, by identity.
+    report : the study's own findings, tables, figures and notes, from labelled people.
+    options : what may be asked.
+    runs : whose published runs stand beside those of the report (Table 13); "" where there are none.
+    """
+
+    def checked_shots(design: Design, settings: StudySettings) -> list[Shot]:
+        check_labelling(settings)
+        return shots(design, settings)
+
+    def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+        asked = people_of(data.frame, identities(design, settings))
+        people = yield from label_people(asked, design, settings, data)
+        keep_labels(people, data)
+        return score(design, settings, people, raters_table(asked, settings))
+
+    def score(design: Design, settings: StudySettings, asked: pd.DataFrame, raters: Sequence[StudyTable]) -> Results:
+        people = labelled_only(asked)
+        own = report(design, settings, people)
+        kappas, agreements = agreement(people, settings)
+        by_run = [runs_table(people, settings, design.data["overall"][runs])] if runs else []
+        shared = (coverage_table(people, settings), *agreements, *raters, *by_run, labels_table(asked))
+        return Results(
+            findings=(*own.findings, *kappas),
+            tables=(*own.tables, *shared),
+            figures=own.figures,
+            notes=(*labelled_by(people, settings, len(asked)), *own.notes),
+        )
+
+    return Program(
+        takes_labels=True,
+        shots=checked_shots,
+        measure=measure,
+        ready=labeller_ready,
+        readers=labelling_readers,
+        options=options,
+        ahead=nothing_ahead,
+        rescore=score,
+        compare=compare_pairs,
+    )
+
+
+def in_setting(people: pd.DataFrame, setting: str = PAIRED) -> pd.DataFrame:
+    """The people in pictures of one setting."""
+    return people[people["setting"] == setting]
 
 
 def score_finding(
     key: str, title: str, people: pd.DataFrame, settings: StudySettings, *, published: float | None = None
 ) -> Finding:
     """The stereotype test score of these people, with what is planted where that is on record."""
-    found = stereotype_test_score(people, confidence=settings.confidence, rng=settings.seed)
-    return Finding(
-        key=key,
-        title=title,
-        metric="stereotype_test_score",
-        estimate=found.confidence_interval,
-        published=published,
-        expected=true_score(people),
-        says=f"{_direction(found.confidence_interval)} {_coverage(found, len(people))}",
-        sample=_sample([people]),
-    )
+    found = stereotype_test_score(people, **intervals(settings))
+    score, direction = found.confidence_interval, "No clear lean either way."
+    if math.isnan(score.value):
+        direction = "Undefined."
+    elif is_clear(score):
+        direction = "Conforms to the stereotypes." if score.value > 0 else "Goes against the stereotypes."
+    says = f"{found.n_usable:,} of {len(people):,} people could be scored ({found.coverage.value:.1f} %)."
+    more = {"published": published, "expected": true_score(people), "sample": _sample([people])}
+    return finding(key, title, "stereotype_test_score", score, f"{direction} {says}", **more)
+
+
+def gap_finding(
+    key: str,
+    title: str,
+    one: pd.DataFrame,
+    other: pd.DataFrame,
+    settings: StudySettings,
+    *,
+    published: float | None = None,
+    more: str = "more stereotyped in pairs",
+) -> Finding:
+    """Score of ``one`` minus that of ``other``; ``more`` says what a positive difference means."""
+    gap = stereotype_gap(one, other, **intervals(settings)).gap
+    true = true_score(one), true_score(other)
+    says = "No clear difference."
+    if is_clear(gap):
+        sign, change = ("+", more) if gap.value > 0 else ("", more.replace("more", "less", 1))
+        says = f"{sign}{format_number(gap.value, gap.low, gap.high)}: {change}."
+    expected = None if true[0] is None or true[1] is None else true[0] - true[1]
+    sample = _sample([one, other])
+    return finding(key, title, "stereotype_gap", gap, says, published=published, expected=expected, sample=sample)
 
 
 def _sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
@@ -73,112 +165,66 @@ def _sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
     return counted_sample([unit for part in parts for unit in part.index], of_counts)
 
 
-def gap_finding(
-    key: str,
-    title: str,
-    one: pd.DataFrame,
-    other: pd.DataFrame,
-    settings: StudySettings,
-    *,
-    published: float | None = None,
-    more: str = "more stereotyped in pairs",
-) -> Finding:
-    """Score of ``one`` minus that of ``other``; ``more`` says what a positive difference means."""
-    gap = stereotype_gap(one, other, confidence=settings.confidence, rng=settings.seed).gap
-    true = true_score(one), true_score(other)
-    says = "No clear difference."
-    if is_clear(gap):
-        sign, change = ("+", more) if gap.value > 0 else ("", more.replace("more", "less", 1))
-        says = f"{sign}{format_number(gap.value, gap.low, gap.high)}: {change}."
-    return Finding(
-        key=key,
-        title=title,
-        metric="stereotype_gap",
-        estimate=gap,
-        published=published,
-        expected=None if true[0] is None or true[1] is None else true[0] - true[1],
-        says=says,
-        sample=_sample([one, other]),
-    )
-
-
-def both_settings(
-    people: pd.DataFrame,
-    column: str,
-    titles: Mapping[str, str],
-    published: Mapping[str, Mapping[str, float]],
-    settings: StudySettings,
-) -> list[Finding]:
-    """Paired, single and gap of all people ("overall"), then of those with each value of ``column``."""
-    findings = []
-    for key, title in titles.items():
-        some = people if key == "overall" else people[people[column] == key]
-        paired, single, printed = in_setting(some), in_setting(some, SINGLE), published[key]
-        for setting, name, here in ((PAIRED, "In pairs", paired), (SINGLE, "Alone", single)):
-            findings.append(
-                score_finding(f"{setting}_{key}", f"{name}, {title}", here, settings, published=printed[setting])
-            )
-        gap = printed[PAIRED] - printed[SINGLE]
-        findings.append(gap_finding(f"gap_{key}", f"Gap, {title}", paired, single, settings, published=gap))
-    return findings
-
-
 def is_clear(estimate: Estimate) -> bool:
     """Whether the interval leaves out 0, by more than the arithmetic errs."""
-    return round(estimate.low, _DIGITS) > 0 or round(estimate.high, _DIGITS) < 0
-
-
-_DIGITS = 9
+    return round(estimate.low, 9) > 0 or round(estimate.high, 9) < 0
 
 
 def true_score(people: pd.DataFrame) -> float | None:
     """The score of what was really drawn; None where that is not on record or nobody is usable."""
     if people.empty or people["truth"].isna().any():
         return None
-    drawn = people.assign(perceived_gender=people["truth"])
-    value = stereotype_test_score(drawn, n_resamples=2).score
+    value = stereotype_test_score(people.assign(perceived_gender=people["truth"]), n_resamples=2).score
     return None if math.isnan(value) else value
 
 
-def micro_scores(
-    paired: pd.DataFrame, single: pd.DataFrame, by: Sequence[str], settings: StudySettings
-) -> pd.DataFrame:
-    """Scores of both settings and their gap for each value of ``by``, a row each."""
-    by = list(by)
-    options: dict[str, Any] = {"by": by, "confidence": settings.confidence, "rng": settings.seed}
-    gaps = stereotype_gap(paired, single, **options)
-    micro: pd.DataFrame = gaps[[*by, "gap", "low", "high"]].rename(columns={"low": "gap low", "high": "gap high"})
-    for name, people in (("single", single), ("paired", paired)):
-        scores = stereotype_test_score(people, **options)
-        names = {
-            "score": f"STS {name}",
-            "low": f"{name} low",
-            "high": f"{name} high",
-            "n": f"n {name}",
-            "coverage": f"coverage {name}",
-            "percent_feminine": f"F {name}",
-            "percent_feminine_low": f"F {name} low",
-            "percent_feminine_high": f"F {name} high",
-        }
-        micro = micro.merge(scores[[*by, *names]].rename(columns=names), on=by, how="left")
-        if people["truth"].notna().all():
-            drawn = people.assign(perceived_gender=people["truth"])
-            true = stereotype_test_score(drawn, by=by, n_resamples=2)[[*by, "score"]]
-            micro = micro.merge(true.rename(columns={"score": f"drawn STS {name}"}), on=by, how="left")
-    return micro
+def scores_by_group(
+    people: pd.DataFrame,
+    column: str,
+    titles: Mapping[str, str],
+    published: Mapping[str, Mapping[str, float]],
+    settings: StudySettings,
+) -> tuple[list[Finding], list[dict[str, Any]]]:
+    """Paired, single and gap of all people ("overall") and of those with each value of ``column``.
 
-
-def table_of_findings(key: str, title: str, findings: Sequence[Finding], titles: Mapping[str, str]) -> StudyTable:
-    """Findings "single_<group>", "paired_<group>" and "gap_<group>" side by side, a row per group."""
-    found = {finding.key: finding for finding in findings}
+    As findings, and side by side as a row per group.
+    """
+    findings: list[Finding] = []
     rows = []
-    for group, name in titles.items():
-        row: dict[str, Any] = {"group": name}
-        for column in (SINGLE, PAIRED, "gap"):
-            finding = found[f"{column}_{group}"]
-            row |= columns(column, finding.estimate) | {f"published {column}": finding.published}
+    for key, title in titles.items():
+        some = people if key == "overall" else people[people[column] == key]
+        paired, single, printed = in_setting(some), in_setting(some, SINGLE), published[key]
+        difference = printed[PAIRED] - printed[SINGLE]
+        group = {
+            PAIRED: score_finding(f"paired_{key}", f"In pairs, {title}", paired, settings, published=printed[PAIRED]),
+            SINGLE: score_finding(f"single_{key}", f"Alone, {title}", single, settings, published=printed[SINGLE]),
+            "gap": gap_finding(f"gap_{key}", f"Gap, {title}", paired, single, settings, published=difference),
+        }
+        findings += group.values()
+        row: dict[str, Any] = {"group": title}
+        for name in (SINGLE, PAIRED, "gap"):
+            row |= columns(name, group[name].estimate) | {f"published {name}": group[name].published}
         rows.append(row)
-    return table(key, title, rows)
+    return findings, rows
+
+
+def micro_scores(people: pd.DataFrame, by: Sequence[str], settings: StudySettings) -> pd.DataFrame:
+    """Scores in pairs and alone and their gap for each value of ``by``, a row each."""
+    options = {"by": list(by), **intervals(settings)}
+    gaps = stereotype_gap(in_setting(people), in_setting(people, SINGLE), **options)
+    micro: pd.DataFrame = gaps[[*by, "gap", "low", "high"]].rename(columns={"low": "gap low", "high": "gap high"})
+    for setting in (SINGLE, PAIRED):
+        some = in_setting(people, setting)
+        names = {"score": f"STS {setting}", "n": f"n {setting}", "coverage": f"coverage {setting}"}
+        names |= {end: f"{setting} {end}" for end in ("low", "high")}
+        names |= {f"percent_feminine{end}": f"F {setting}{end.replace('_', ' ')}" for end in ("", "_low", "_high")}
+        scores = stereotype_test_score(some, **options)
+        micro = micro.merge(scores[[*by, *names]].rename(columns=names), on=[*by], how="left")
+        if some["truth"].notna().all():
+            drawn = some.assign(perceived_gender=some["truth"])
+            true = stereotype_test_score(drawn, by=list(by), n_resamples=2)[[*by, "score"]]
+            micro = micro.merge(true.rename(columns={"score": f"drawn STS {setting}"}), on=[*by], how="left")
+    return micro
 
 
 def coverage_table(people: pd.DataFrame, settings: StudySettings) -> StudyTable:
@@ -186,25 +232,16 @@ def coverage_table(people: pd.DataFrame, settings: StudySettings) -> StudyTable:
     rows = []
     for setting, some in people.groupby("setting", sort=False):
         failed = generation_failures(some, confidence=settings.confidence)
-        found = stereotype_test_score(some, confidence=settings.confidence, rng=settings.seed)
-        rows.append(
-            {
-                "setting": setting,
-                "pictures": failed.n_images,
-                "failed": failed.n_failed,
-                **columns("failed %", failed.percent_failed),
-                "people": len(some),
-                "cannot identify": found.n_cannot_identify,
-                **columns("coverage %", found.coverage),
-            }
-        )
-    return table("coverage", "Who could be scored", rows, _COVERAGE)
-
-
-_COVERAGE = (
-    "A picture fails where it does not show exactly the people asked for: they are not scored. Coverage is "
-    "the share of the people asked for that are seen as masculine or feminine."
-)
+        found = stereotype_test_score(some, **intervals(settings))
+        row = {"setting": setting, "pictures": failed.n_images, "failed": failed.n_failed}
+        row |= columns("failed %", failed.percent_failed)
+        row |= {"people": len(some), "cannot identify": found.n_cannot_identify}
+        rows.append(row | columns("coverage %", found.coverage))
+    note = (
+        "A picture fails where it does not show exactly the people asked for: they are not scored. Coverage is "
+        "the share of the people asked for that are seen as masculine or feminine."
+    )
+    return table("coverage", "Who could be scored", rows, note)
 
 
 def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Finding], list[StudyTable]]:
@@ -214,34 +251,14 @@ def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Findi
         some = in_setting(people, setting).dropna(subset=[one, other])
         if len(some) < 2:
             continue
-        kappa = agreement_estimate(
-            some[[one, other]],
-            coefficient="cohen_kappa",
-            groups=some["image_id"],
-            confidence=settings.confidence,
-            rng=settings.seed,
-        )
+        options = {"coefficient": "cohen_kappa", "groups": some["image_id"], **intervals(settings)}
+        kappa = agreement_estimate(some[[one, other]], **options)
         equal = 100 * float((some[one] == some[other]).mean())
-        findings.append(
-            Finding(
-                key=f"kappa_{setting}_{one}_{other}",
-                title=f"{SOURCES[one].capitalize()} against {SOURCES[other]}, {setting}",
-                metric="cohen_kappa",
-                estimate=kappa,
-                says=f"{equal:.1f} % of {len(some):,} labels are equal.",
-            )
-        )
-        rows.append(
-            {
-                "setting": setting,
-                "labels": SOURCES[one],
-                "against": SOURCES[other],
-                "people": len(some),
-                "equal %": equal,
-                **columns("κ", kappa),
-                "note": kappa.note,
-            }
-        )
+        title = f"{SOURCES[one].capitalize()} against {SOURCES[other]}, {setting}"
+        says = f"{equal:.1f} % of {len(some):,} labels are equal."
+        findings.append(finding(f"kappa_{setting}_{one}_{other}", title, "cohen_kappa", kappa, says))
+        row = {"setting": setting, "labels": SOURCES[one], "against": SOURCES[other], "people": len(some)}
+        rows.append(row | {"equal %": equal, **columns("κ", kappa), "note": kappa.note})
     note = "Answers are masculine, feminine, cannot identify and failed picture; intervals are over pictures."
     return findings, [table("table12", "Agreement of the labels (Table 12)", rows, note)] if rows else []
 
@@ -263,41 +280,33 @@ def raters_table(people: pd.DataFrame, settings: StudySettings) -> list[StudyTab
     if not settings.labels:
         return []
     ratings = people_answers(people, settings.labels)
-    ratings = ratings[ratings["rater"] != AUTOMATIC]
     rows = []
-    for setting, some in ratings.groupby("setting", sort=False):
+    for setting, some in ratings[ratings["rater"] != AUTOMATIC].groupby("setting", sort=False):
         answers = some.pivot_table("perceived_gender", ["image_id", "position"], "rater", aggfunc="first")
         n_answers = answers.notna().sum(axis=1)
         if (n_answers >= 2).sum() < 2:
             continue
-        even = n_answers.nunique() == 1
-        each = [row.dropna().tolist() for _, row in answers.iterrows()] if even else []
-        options: dict[str, Any] = {
-            "groups": answers.index.get_level_values("image_id"),
-            "confidence": settings.confidence,
-            "rng": settings.seed,
-        }
+        options = {"groups": answers.index.get_level_values("image_id"), **intervals(settings)}
         alpha = agreement_estimate(answers, coefficient="krippendorff_alpha", **options)
-        fleiss = agreement_estimate(each, coefficient="fleiss_kappa", **options) if even else None
-        rows.append(
-            {"setting": setting, "raters": answers.shape[1], "people": len(answers)}
-            | columns("Fleiss' κ", fleiss)
-            | columns("Krippendorff's α", alpha)
-        )
+        fleiss = None
+        if n_answers.nunique() == 1:
+            each = [row.dropna().tolist() for _, row in answers.iterrows()]
+            fleiss = agreement_estimate(each, coefficient="fleiss_kappa", **options)
+        row = {"setting": setting, "raters": answers.shape[1], "people": len(answers)}
+        rows.append(row | columns("Fleiss' κ", fleiss) | columns("Krippendorff's α", alpha))
     note = "Fleiss' κ needs equally many answers for each person; α does not."
     return [table("table1", "Agreement of the raters (Table 1)", rows, note)] if rows else []
 
 
 def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[str, Any]) -> StudyTable:
     """The score of each sampling: run k has the k-th picture of every prompt (Table 13)."""
-    numbered = people.assign(run=people["seed"].astype(int) - settings.seed + 1)
-    by = ["setting", "run"]
-    scores = stereotype_test_score(numbered, by=by, confidence=settings.confidence, rng=settings.seed)
+    numbered, by = people.assign(run=people["seed"].astype(int) - settings.seed + 1), ["setting", "run"]
+    scores = stereotype_test_score(numbered, by=by, **intervals(settings))
     printed = {
         (setting, run): score for setting in published for run, score in enumerate(published[setting]["runs"], start=1)
     }
-    keys = zip(scores["setting"], scores["run"], strict=True)
     frame = scores[[*by, "score", "low", "high", "n", "coverage"]]
+    keys = zip(scores["setting"], scores["run"], strict=True)
     frame = frame.assign(published=[printed.get(key, math.nan) for key in keys])
     return table("table13", "Overall scores, run by run (Table 13)", frame)
 
@@ -326,18 +335,45 @@ def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> 
     return tuple(notes)
 
 
-def in_setting(people: pd.DataFrame, setting: str = PAIRED) -> pd.DataFrame:
-    """The people in pictures of one setting."""
-    return people[people["setting"] == setting]
+_SCORES = {"paired": "published paired", "single": "published single", "gap": "published gap"}
+_TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
+    # of the arms: by what its lines are told apart, and where each column's published number stands
+    "table3": (["group"], _SCORES),
+    "table4": (["group"], _SCORES),
+    "table6": ([""], {"value": "published"}),
+    "micro": (["setting", "identity", "stereotype"], {"STS": ""}),
+}
+_MAPS = {"figure3": "Micro scores in pairs (Fig. 3)", "figure5": "Gap between pairs and single people"}
+_MAPS |= {"figure8_powerful": "Gap, powerful roles", "figure8_powerless": "Gap, powerless roles"}
 
 
-def _direction(score: Estimate) -> str:
-    if math.isnan(score.value):
-        return "Undefined."
-    if not is_clear(score):
-        return "No clear lean either way."
-    return "Conforms to the stereotypes." if score.value > 0 else "Goes against the stereotypes."
-
-
-def _coverage(found: StereotypeTestScore, n_people: int) -> str:
-    return f"{found.n_usable:,} of {n_people:,} people could be scored ({found.coverage.value:.1f} %)."
+def compare_pairs(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+    """The scores of every arm side by side, and what each figure of the arms shows, arm by arm."""
+    tables, note = [], "STS from -100 to 100; above 0: as the stereotypes have it."
+    for key, (by, published) in _TABLES.items():
+        frame = table_over_arms(arms, key, by, [*published, "low", "high", "pictures"])
+        printed = table_over_arms(arms[:1], key, by, [name for name in published.values() if name])
+        names = {theirs: ours for ours, theirs in published.items() if theirs in printed}
+        lines = printed.rename(columns=names).assign(**{ARM: "DALL-E 3, published"}).dropna(subset=[*names.values()])
+        if names and len(lines):
+            frame = lines_together(pd.concat([frame, lines]), by)
+        if len(frame):
+            tables.append(table(f"{key}_arms", "Stereotype test scores over the arms", frame, note))
+    figures = []
+    for key, title in _MAPS.items():
+        marks = marks_over_arms(arms, key).rename(columns={"name": "row", ARM: "column"})
+        rows = marks[["row", "column", "value"]].dropna() if len(marks) else marks
+        caption = "Above 0: as the stereotype has it. Intervals stand in the tables of each arm."
+        figures.append(figure("heatmap", f"{key}_arms", f"{title}, over the arms", rows, caption, null=0.0, unit="STS"))
+    marks = marks_over_arms(arms, "figure4")
+    labour = figure(
+        "scatter",
+        "figure4_arms",
+        "Feminine-looking people in pairs, and women at work, over the arms (Fig. 4)",
+        marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks,
+        "A dot per occupation and arm. On the dashed line pictures would be as the labour market is.",
+        x="% women among the employed",
+        y="% perceived feminine in pairs",
+        diagonal=True,
+    )
+    return Results(tables=tuple(tables), figures=drawable([*figures, labour]))

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
-from bias_core.studies.paired import view as paired_view
-from bias_core.studies.paired.pairs import design_of_two, settings_for_two
-from bias_core.studies.paired.tab_labels import LABEL_JS, WHICH, Labelling, labels_html
+from bias_core.metrics.paired_labels import ANSWERS, NOT_TWO_PEOPLE
+from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.paired.answers import Person, chosen, labelled_people, relabelled, with_answers
+from bias_core.studies.paired.labelling import BY_HAND, SINGLE, LabellingOptions
+from bias_core.studies.paired.occupations import GENDERS
+from bias_core.studies.paired.pairs import design_of_two
+from bias_core.studies.paired.scores import is_clear
+from bias_core.studies.reports.number_text import format_interval, format_number
+from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
@@ -18,12 +26,15 @@ from bias_core.ui.study.form import Preset
 from bias_core.ui.study.pictures import Look  # noqa: TC001 (Gradio reads the handlers' annotations)
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.study.view import TAKE_JS, findings_html, header_html
-from bias_core.ui.templates import render
+from bias_core.ui.templates import render, script
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bias_core.studies.kit.types import Design, StudyReport, StudySettings
+    import pandas as pd
+
+    from bias_core.studies.kit.types import Design, Finding, StudyReport
+    from bias_core.studies.paired.answers import Answers
 
 _OCCUPATIONS = "pst-occupations"
 # Two labels that are chosen fast are both heeded, one after the other.
@@ -32,7 +43,24 @@ _IN_TURN: dict[str, Any] = QUIET | {
     "concurrency_id": "paired-labels",
     "concurrency_limit": 1,
 }
-_GENDERS = [("masculine", "masculine"), ("feminine", "feminine")]
+PER_PAGE = 12
+_SMALL = 256  # pixels: below, a picture is enlarged without smoothing
+WHICH = {
+    "drawn": "All pictures, as drawn",
+    "doubtful": "All pictures, the doubtful first",
+    "failed": "Failed: not the people asked for",
+    "unclear": "Cannot identify",
+    "record": "Not as the record of what was drawn",
+    "hand": "Looked at by hand",
+}
+WORDS = {
+    "feminine": "feminine",
+    "masculine": "masculine",
+    "cannot_identify": "cannot identify",
+    NOT_TWO_PEOPLE: "not two people",
+}
+
+_BUTTONS = {"before": "Previous", "after": "Next", "confirm": "This page is right", "undo": "Undo"}
 _CHECK = (
     "A reader finds the people, cuts each out and says whether they look feminine or masculine: appearance "
     "only, nobody's identity. Choose another answer wherever you see it differently; every number above and "
@@ -42,6 +70,114 @@ _OWN = (
     "Any two roles, side by side in both orders and each alone. You say which stereotype each has; the score "
     "is measured against your choice."
 )
+_FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired")
+"""Keys of the score that a study is about, whichever it has."""
+_NAMES = {"paired": "in pairs", "single": "alone", "fairness": "asked to be fair"}
+_THEN = ("difference_occupation", "difference_power", "difference", "gap_overall", "gap")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelling:
+    """What a visitor did to the labels of a run.
+
+    Attributes
+    ----------
+    drawn : the report as the run gave it.
+    steps : what was chosen, oldest first; one is undone at a time.
+    which, page : what is looked at.
+    version : how many steps were taken or taken back, so that no page is mistaken for an earlier one.
+    """
+
+    drawn: StudyReport
+    steps: tuple[Answers, ...] = ()
+    which: str = "drawn"
+    page: int = 0
+    version: int = 0
+
+    @property
+    def answers(self) -> dict[Person, str]:
+        """The newest answer for each person that was looked at."""
+        return {person: answer for step in self.steps for person, answer in step.items()}
+
+    def people(self) -> pd.DataFrame:
+        """Everybody with the label that holds now."""
+        return with_answers(labelled_people(self.drawn), self.answers)
+
+    def report(self) -> StudyReport:
+        """What these labels give."""
+        return relabelled(self.drawn, self.answers) if self.steps else self.drawn
+
+    def correct(self, person: Person, answer: str) -> Labelling:
+        """One label chosen."""
+        return self._with((*self.steps, chosen(self.people(), person, answer)))
+
+    def confirm(self) -> Labelling:
+        """Everybody on this page was looked at, and is as the labels say."""
+        people = self.people()
+        here = people[people["image_id"].isin(self.pictures())].dropna(subset="perceived_gender")
+        step = {(str(p.image_id), str(p.position)): str(p.perceived_gender) for p in here.itertuples()}
+        return self._with((*self.steps, step)) if step else self
+
+    def undo(self) -> Labelling:
+        """Without the last step."""
+        return self._with(self.steps[:-1])
+
+    def _with(self, steps: tuple[Answers, ...]) -> Labelling:
+        return replace(self, steps=steps, version=self.version + 1)
+
+    def turn(self, by: int) -> Labelling:
+        """Another page, as far as there is one."""
+        last = max(0, -(-len(self._chosen()) // PER_PAGE) - 1)
+        return replace(self, page=min(max(0, self.page + by), last))
+
+    def pictures(self) -> list[str]:
+        """The pictures of this page."""
+        return self._chosen()[self.page * PER_PAGE : (self.page + 1) * PER_PAGE]
+
+    def _chosen(self) -> list[str]:
+        people = self.people()
+        people = people[people["image_id"].isin(list(self.drawn.stored))]  # of an old run some may be gone
+        if self.which == "doubtful":
+            people = people.assign(clear=people["lean"].abs()).sort_values("clear", kind="stable")
+        label = people["perceived_gender"]
+        kept = {
+            "failed": label == NOT_TWO_PEOPLE,
+            "unclear": label == "cannot_identify",
+            "record": people["truth"].notna() & (label != people["truth"]),
+            "hand": people["rater"] == BY_HAND,
+        }.get(self.which)
+        return list(dict.fromkeys(people["image_id"] if kept is None else people.loc[kept, "image_id"]))
+
+    def place(self) -> str:
+        """Which of how many pictures these are, and what was done."""
+        n, first = len(self._chosen()), self.page * PER_PAGE
+        shown = f"Pictures {first + 1} to {min(first + PER_PAGE, n)} of {n:,}." if n else "No such picture."
+        hand = self.people().query("rater == @BY_HAND")
+        changed = int((hand["perceived_gender"] != hand["automatic"]).sum())
+        counted = f"{changed:,} label{'' if changed == 1 else 's'} corrected by hand"
+        return f"{shown} {counted}, {len(hand) - changed:,} looked at and left as they were."
+
+
+def labels_html(labelling: Labelling) -> str:
+    """The pictures of a page, each with a menu per person."""
+    people = labelling.people()
+    here = people[people["image_id"].isin(labelling.pictures())]
+    groups = {image_id: rows.to_dict("records") for image_id, rows in here.groupby("image_id", sort=False)}
+    return render(
+        "labels_in_place",
+        sheets=[(labelling.drawn.stored[image_id], groups[image_id]) for image_id in labelling.pictures()],
+        version=labelling.version,
+        answers=ANSWERS,
+        words=WORDS,
+        words_alone=WORDS | {NOT_TWO_PEOPLE: "not one person"},
+        alone=SINGLE,
+        by_hand=BY_HAND,
+        small=_SMALL,
+    )
+
+
+def _preset(name: str, says: str, study: str = _OCCUPATIONS, **settings: Any) -> Preset:
+    return Preset(name=name, study=study, says=says, settings=settings)
 
 
 class PairedTab(StudyTab):
@@ -61,37 +197,37 @@ class PairedTab(StudyTab):
     studies: ClassVar = (_OCCUPATIONS, "pst-power", "pst-fairness")
     also: ClassVar = ("paired_two",)  # of own words
     presets: ClassVar = (
-        Preset(
-            name="Eight occupations, in pairs and alone",
-            study=_OCCUPATIONS,
-            says="Figures 3 to 5 on a few of the paper's 40 occupations",
-            settings={"scale": 0.04},
+        _preset(
+            "Eight occupations, in pairs and alone", "Figures 3 to 5 on a few of the paper's 40 occupations", scale=0.04
         ),
-        Preset(
-            name="Power: leaders and assistants",
-            study="pst-power",
-            says="Figures 7 and 8 on a few of the paper's 36 occupations",
-            settings={"scale": 0.1},
+        _preset(
+            "Power: leaders and assistants",
+            "Figures 7 and 8 on a few of the paper's 36 occupations",
+            "pst-power",
+            scale=0.1,
         ),
-        Preset(
-            name="Asked to be fair",
-            study="pst-fairness",
-            says="Table 6: the same pairs with and without words that ask for fairness",
-            settings={"scale": 0.3, "options": {"aspects": ["occupation"]}},
+        _preset(
+            "Asked to be fair",
+            "Table 6: the same pairs with and without words that ask for fairness",
+            "pst-fairness",
+            scale=0.3,
+            options={"aspects": ["occupation"]},
         ),
-        Preset(
-            name="Where nothing is planted",
-            study=_OCCUPATIONS,
-            says="What no bias looks like, with the same number of pictures",
-            settings={"scale": 0.04, "condition": "fair"},
+        _preset(
+            "Where nothing is planted",
+            "What no bias looks like, with the same number of pictures",
+            scale=0.04,
+            condition="fair",
         ),
-        Preset(
-            name="A diffusion model, twelve pictures",
-            study=_OCCUPATIONS,
-            says="Real diffusion: it may fail to draw two people",
-            settings={"model": "calibration-diffusion", "scale": 0.01, "options": {"single_images": 1}},
+        _preset(
+            "A diffusion model, twelve pictures",
+            "Real diffusion: it may fail to draw two people",
+            model="calibration-diffusion",
+            scale=0.01,
+            options={"single_images": 1},
         ),
     )
+    own_options: ClassVar = tuple(settings_of(LabellingOptions))
 
     def build_own(self) -> dict[str, Any]:
         """Two identities with the stereotype of each, and how many pictures."""
@@ -102,7 +238,9 @@ class PairedTab(StudyTab):
                 own[key] = gr.Textbox(
                     name, label=f"The {key} identity", max_length=80, elem_id=f"paired-{key}", min_width=180
                 )
-                own[f"{key}_looks"] = gr.Dropdown(_GENDERS, value=looks, label="Stereotyped as", min_width=150, scale=0)
+                own[f"{key}_looks"] = gr.Dropdown(
+                    [*GENDERS], value=looks, label="Stereotyped as", min_width=150, scale=0
+                )
         with gr.Row():
             own["n_paired"] = gr.Number(6, label="Pictures in each order", precision=0, minimum=1, maximum=400)
             own["n_single"] = gr.Number(6, label="Pictures of each alone", precision=0, minimum=1, maximum=400)
@@ -121,13 +259,27 @@ class PairedTab(StudyTab):
             fairness=bool(own["fairness"]),
         )
 
-    def own_settings(self, settings: StudySettings) -> StudySettings:
-        """All of its pictures are drawn, whatever share of the paper's stands in the form."""
-        return settings_for_two(settings)
-
     def headline(self, report: StudyReport) -> str:
-        """What pictures of two show."""
-        return paired_view.headline(report)
+        """What pictures of two show, which way that leans, how sure that is, and what changes it."""
+        found = {finding.key: finding for finding in report.results.findings}
+        first = next((found[key] for key in _FIRST if key in found), None)
+        if first is None or math.isnan(first.estimate.value):
+            return "Nobody could be scored: no picture shows the two people who were asked for."
+        score = first.estimate
+        conform = (score.value + 100) / 2
+        if is_clear(score):
+            lean = f"That leans {'with' if score.value > 0 else 'against'} the stereotypes."
+        else:
+            lean = "That is no clear lean either way: the interval includes 0."
+        numbers = (
+            f"stereotype test score {_signed(score.value)}, {report.settings.confidence:.0%} interval "
+            f"{_signed(score.low)} to {_signed(score.high)}, {score.n:,} pictures"
+        )
+        then = next((found[key] for key in _THEN if key in found), None)
+        return (
+            f"In pictures of two, {conform:.0f} % of the people look as the stereotype of their role has it and "
+            f"{100 - conform:.0f} % do not ({numbers}). {lean}{_change(then)}"
+        )
 
     def build_extra(self) -> dict[str, Any]:
         """Who could be scored, and the labels."""
@@ -143,15 +295,10 @@ class PairedTab(StudyTab):
                     [(text, key) for key, text in WHICH.items()], value="drawn", label="Show",
                     elem_id="paired-labels-which", min_width=240,
                 )  # fmt: skip
-            extra["labels"] = gr.HTML(js_on_load=LABEL_JS, elem_id="paired-labels")
+            extra["labels"] = gr.HTML(js_on_load=script("labels_in_place"), elem_id="paired-labels")
             extra["place"] = gr.HTML(elem_classes="quiet", elem_id="paired-labels-place")
             with gr.Row(elem_classes="tools"):
-                for key, text in (
-                    ("before", "Previous"),
-                    ("after", "Next"),
-                    ("confirm", "This page is right"),
-                    ("undo", "Undo"),
-                ):
+                for key, text in _BUTTONS.items():
                     self.parts[key] = gr.Button(text, size="sm", scale=0, min_width=110, elem_id=f"paired-labels-{key}")
             self.parts["labels_take"] = gr.HTML(render("labels_take"), js_on_load=TAKE_JS, elem_id="paired-labels-take")
         return extra
@@ -159,7 +306,7 @@ class PairedTab(StudyTab):
     def show_extra(self, report: StudyReport) -> Updates:
         """A new report has the labels that the run gave it."""
         return {
-            self.extra["summary"]: paired_view.summary_html(report),
+            self.extra["summary"]: summary_html(report),
             self.extra["which"]: "drawn",
             **self._page(Labelling(drawn=report)),
         }
@@ -175,11 +322,11 @@ class PairedTab(StudyTab):
         ]  # fmt: skip
         inputs = [state, self.pictures.look]
         extra["labels"].select(self.on_label, inputs, changed, **_IN_TURN)
-        parts["confirm"].click(self.on_confirm, inputs, changed, **_IN_TURN)
-        parts["undo"].click(self.on_undo, inputs, changed, **_IN_TURN)
+        for name, step in (("confirm", Labelling.confirm), ("undo", Labelling.undo)):
+            parts[name].click(partial(self.on_step, step), inputs, changed, **_IN_TURN)
         extra["which"].input(self.on_which, [state, extra["which"]], page, **QUIET)
-        parts["before"].click(self.on_before, state, page, **QUIET)
-        parts["after"].click(self.on_after, state, page, **QUIET)
+        for name, by in (("before", -1), ("after", 1)):
+            parts[name].click(partial(self.on_turn, by), state, page, **QUIET)
         self.wire_take(parts["labels_take"])
 
     # Handlers.
@@ -196,27 +343,20 @@ class PairedTab(StudyTab):
         if problem:
             yield {self.parts["status"]: messages.error_html(problem.message)}
 
-    def on_confirm(self, labelling: Labelling | None, look: Look | None) -> Iterator[Updates]:
-        """Everybody on the page was looked at."""
+    def on_step(
+        self, step: Callable[[Labelling], Labelling], labelling: Labelling | None, look: Look | None
+    ) -> Iterator[Updates]:
+        """Everybody on the page was looked at, or the last step is taken back."""
         if labelling is not None:
-            yield from self._rescored(labelling.confirm(), look)
-
-    def on_undo(self, labelling: Labelling | None, look: Look | None) -> Iterator[Updates]:
-        """Take the last step back."""
-        if labelling is not None:
-            yield from self._rescored(labelling.undo(), look)
+            yield from self._rescored(step(labelling), look)
 
     def on_which(self, labelling: Labelling | None, which: str) -> Updates:
         """Other pictures."""
         return self._page(replace(labelling, which=which, page=0)) if labelling is not None else {}
 
-    def on_before(self, labelling: Labelling | None) -> Updates:
-        """The page before."""
-        return self._page(labelling.turn(-1)) if labelling is not None else {}
-
-    def on_after(self, labelling: Labelling | None) -> Updates:
-        """The next page."""
-        return self._page(labelling.turn(1)) if labelling is not None else {}
+    def on_turn(self, by: int, labelling: Labelling | None) -> Updates:
+        """The page before or after."""
+        return self._page(labelling.turn(by)) if labelling is not None else {}
 
     # Steps of the handlers.
 
@@ -237,7 +377,7 @@ class PairedTab(StudyTab):
             parts["report"]: report,
             parts["header"]: header_html(report, self.headline(report)),
             parts["findings"]: findings_html(report),
-            self.extra["summary"]: paired_view.summary_html(report),
+            self.extra["summary"]: summary_html(report),
             parts["status"]: messages.done_html(labelling.place()),
         }
         yield {
@@ -246,3 +386,50 @@ class PairedTab(StudyTab):
             parts["shell"]: to_command(report.design, settings),
             parts["python"]: to_python(report.design, settings),
         }
+
+
+def _change(finding: Finding | None) -> str:
+    """The other half of the sentence: against pictures of one, or with words that ask for fairness."""
+    if finding is None or math.isnan(finding.estimate.value):
+        return ""
+    change = finding.estimate
+    asked = finding.key.startswith("difference")
+    subject = "Asked to be fair, the model draws them" if asked else "Beside another person they look"
+    interval = f"{_signed(change.value)} [{_signed(change.low)}, {_signed(change.high)}]"
+    if not is_clear(change):
+        return f" {subject} neither clearly more nor clearly less stereotyped ({interval})."
+    more = "more" if change.value > 0 else "less"
+    return f" {subject} {more} stereotyped{'' if asked else ' than alone'} ({interval})."
+
+
+def summary_html(report: StudyReport) -> str:
+    """Who could be scored, and how far the labels can be trusted, as a row of numbers."""
+    tiles = []  # title, number, small print, explanation
+    for row in table_of(report, "coverage").frame.to_dict("records"):
+        setting = _NAMES.get(row["setting"], row["setting"])
+        failed = (
+            f"Pictures that failed, {setting}",
+            f"{row['failed']:,} of {row['pictures']:,}",
+            f"{row['failed %']:.1f} % [{row['failed % low']:.1f}, {row['failed % high']:.1f}]",
+            "Pictures without exactly the people asked for. They are counted here and never scored.",
+        )
+        scored = (
+            f"People who could be scored, {setting}",
+            f"{row['people'] * row['coverage %'] / 100:,.0f} of {row['people']:,}",
+            f"{row['cannot identify']:,} cannot be identified",
+            "People seen as feminine or masculine; others are left out, not counted against a stereotype.",
+        )
+        tiles += [failed, scored]
+    for kappa, finding in ((f.estimate, f) for f in report.results.findings if f.metric == "cohen_kappa"):
+        agreement = (
+            f"κ: {finding.title}",
+            format_number(kappa.value, kappa.low, kappa.high, n=kappa.n),
+            f"{format_interval(kappa.low, kappa.high)}; {finding.says}",
+            f"Cohen's κ: how far two sources of labels agree beyond chance. 1: fully, 0: as by chance. {kappa.note}",
+        )
+        tiles.append(agreement)
+    return render("tiles", tiles=tiles)
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")  # + 0.0: no "-0.0"
