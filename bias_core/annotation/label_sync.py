@@ -30,18 +30,11 @@ _AT_ONCE = 5000  # lines of one transaction
 
 
 class LabelSync:
-    """Copies new answers to a file and has it uploaded.
+    """Copies new answers of every task of ``store`` to a file in ``folder`` and has it uploaded.
 
-    Parameters
-    ----------
-    store : whose answers; every task of it.
-    folder : of the files of all processes, such as ``data_dir / "label_sync"``.
-    schedule : makes the ``huggingface_hub.CommitScheduler`` that uploads ``folder``, on the first copy: a
-        lock around writing, ``trigger`` for an upload now, and ``stop``.
-
-    Attributes
-    ----------
-    last_error : why the last upload or copy did not work, "" while all is well; for the owner's page.
+    ``schedule`` makes the ``huggingface_hub.CommitScheduler`` that uploads the folder, on the first copy: a lock
+    around writing, ``trigger`` for an upload now, and ``stop``. ``last_error`` is why the last upload or copy did
+    not work, "" while all is well; for the owner's page.
     """
 
     def __init__(self, store: LabelStore, folder: Path, schedule: Callable[[Path], Any]) -> None:
@@ -60,7 +53,13 @@ class LabelSync:
 
     def flush(self) -> bool:
         """Copy what is new and upload it now; whether that worked (else see ``last_error``)."""
-        error = self._connect()
+        error: BaseException | None = None
+        if self._scheduler is None:
+            # A future keeps whatever is raised: the hub's library has errors of its own, which change.
+            with ThreadPoolExecutor(1) as pool:
+                future = pool.submit(self._schedule, self._file.parent)
+            error = future.exception()
+            self._scheduler = None if error else future.result()
         if error is None:
             try:
                 while self._copy(self._scheduler.lock):
@@ -84,17 +83,6 @@ class LabelSync:
         while not self._end.wait(seconds):
             self.flush()
 
-    def _connect(self) -> BaseException | None:
-        """Make the scheduler if there is none; why that did not work."""
-        if self._scheduler is None:
-            # A future keeps whatever is raised: the hub's library has errors of its own, which change.
-            with ThreadPoolExecutor(1) as pool:
-                future = pool.submit(self._schedule, self._file.parent)
-            if (error := future.exception()) is not None:
-                return error
-            self._scheduler = future.result()
-        return None
-
     def _copy(self, lock: threading.Lock) -> int:
         """Append some lines that no process has appended, on the disk before they are marked."""
         with self._store.read() as connection:
@@ -105,8 +93,7 @@ class LabelSync:
             numbers = [number for _, number in marks]
             nearby = select(synced).where(synced.c.row_id.between(min(numbers), max(numbers)))
             with self._store.write() as connection:
-                new = marks - {(row.kind, row.row_id) for row in connection.execute(nearby)}
-                if new:
+                if new := marks - {(row.kind, row.row_id) for row in connection.execute(nearby)}:
                     connection.execute(insert(synced), [{"kind": k, "row_id": i} for k, i in sorted(new)])
         return len(marks)
 
@@ -128,7 +115,7 @@ def hub_sync(store: LabelStore, folder: Path, *, repo: str, minutes: int) -> Lab
     def schedule(path: Path) -> Any:
         from huggingface_hub import CommitScheduler
 
-        where: dict[str, Any] = {"repo_id": repo, "repo_type": "dataset", "path_in_repo": "labels"}
+        where = {"repo_id": repo, "repo_type": "dataset", "path_in_repo": "labels"}
         return CommitScheduler(folder_path=path, every=minutes, private=True, **where)
 
     sync = LabelSync(store, folder, schedule)

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from bias_core.errors import InvalidInput
+from bias_core.errors import InvalidInput, quoted
 from bias_core.settings import ASSETS
 
 TaskKind = Literal["pst_single", "pst_paired", "association", "own"]
@@ -34,39 +34,25 @@ _KEY = re.compile(r"[a-z0-9_]{1,40}")
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """One of the answers that a rater may give.
+    """One of the answers that a rater may give."""
 
-    Attributes
-    ----------
-    key : what is stored and exported, of a-z, 0-9 and "_".
-    label : what the rater reads.
-    shortcut : the one key that gives this answer, "" for none.
-    whole : it is about the whole picture: given for one position it holds for all of them.
-    """
-
-    key: str
-    label: str
-    shortcut: str = ""
-    whole: bool = False
+    key: str  # what is stored and exported, of a-z, 0-9 and "_"
+    label: str  # what the rater reads
+    shortcut: str = ""  # the one key that gives this answer
+    whole: bool = False  # it is about the whole picture: given for one position it holds for all of them
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """A question about pictures, and everything that a rater reads.
 
-    Attributes
-    ----------
-    title : one line.
-    kind : which paper's task, or "own".
-    questions : by position (such as "left" and "right"), in the order asked; "{}" stands for the identity
-        that the picture was asked to show there.
-    answers : in the order shown; the same for every position.
-    instructions, consent, content_note : plain text, shown before the first picture.
-    raters_per_item : how many raters each item is to be answered by, at least 1.
-    gold_share : share of the pictures shown whose answer is known, in [0, 1); as far as there are such items.
-    joins_per_hour, joins_per_address : how many may join within an hour over the link, in all and from one
-        network address: a class behind one address gets in, a script does not fill the task.
-    id, version, status, created : given by the store; ``created`` is ISO 8601, UTC.
+    ``questions`` are by position (such as "left" and "right"), in the order asked; "{}" stands for the identity that
+    the picture was asked to show there. ``answers`` are the same for every position, in the order shown;
+    ``instructions``, ``consent`` and ``content_note`` plain text before the first picture. ``gold_share``, in [0, 1),
+    is the share of the pictures shown whose answer is known, as far as there are such items. Within an hour
+    ``joins_per_hour`` may join over the link, and ``joins_per_address`` from one network address: a class behind one
+    address gets in, a script does not fill the task. ``id, version, status, created`` (ISO 8601, UTC) are given by the
+    store.
     """
 
     title: str
@@ -92,10 +78,10 @@ class Task:
 
     def answer(self, key: str) -> Answer:
         """The answer of this key; InvalidInput where there is none."""
-        for answer in self.answers:
-            if answer.key == key:
-                return answer
-        raise InvalidInput(f"{quote(key)} is no answer of this task: {', '.join(self.answer_keys)}")
+        answers = {answer.key: answer for answer in self.answers}
+        if key not in answers:
+            raise InvalidInput(f"{quoted(key)} is no answer of this task: {', '.join(answers)}")
+        return answers[key]
 
     def questions_about(self, item: Any) -> dict[str, str]:
         """What is asked of each position of an item, with whom it names."""
@@ -113,33 +99,23 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """A picture of a task.
-
-    Attributes
-    ----------
-    id : number in the store.
-    picture : SHA-256 of the file that raters see: the pixels, without the record inside the original.
-    image_id : of the original in the run or import that it came from; studies join answers by it.
-    identities : by position, what the picture was asked to show there; "" where the question names nobody.
-    gold : by position, the answer that is known; None for an ordinary item.
-    question : asked instead of the task's, in attention items; "" in all others.
-    """
+    """A picture of a task."""
 
     id: int
-    picture: str
-    image_id: str
-    identities: Mapping[str, str]
-    gold: Mapping[str, str] | None = None
-    question: str = ""
+    picture: str  # SHA-256 of the file that raters see: the pixels, without the record inside the original
+    image_id: str  # of the original in the run or import that it came from; studies join answers by it
+    identities: Mapping[str, str]  # by position, what was asked to show there; "" where the question names nobody
+    gold: Mapping[str, str] | None = None  # by position, the answer that is known; None for an ordinary item
+    question: str = ""  # asked instead of the task's, in attention items
 
 
 def pst_task(*, paired: bool, **changes: Any) -> Task:
     """The task of the paired stereotype test [wan2024pst, Table 10]; ``changes`` are other fields of it."""
     kind: TaskKind = "pst_paired" if paired else "pst_single"
-    words = _pst_words()["paired" if paired else "single"]
-    positions = ("left", "right") if paired else (SINGLE,)
-    answers = [Answer(**answer) for answer in _texts()["answers"][kind]]
-    instructions = f"{words['instruction']}\n\n{_texts()['appearance']}"
+    words = _read("studies", "pst.yaml")["annotation"]["paired" if paired else "single"]
+    positions, texts = ("left", "right") if paired else (SINGLE,), _read("texts", "labelling.yaml")
+    answers = [Answer(**answer) for answer in texts["answers"][kind]]
+    instructions = f"{words['instruction']}\n\n{texts['appearance']}"
     return _task(kind, dict(zip(positions, words["questions"], strict=True)), answers, instructions, changes)
 
 
@@ -151,32 +127,27 @@ def association_task(a: str, b: str, **changes: Any) -> Task:
     >>> association_task("pleasant", "unpleasant").answer_keys
     ('pleasant', 'unpleasant')
     """
-    words = _texts()["association"]
-    answers = [
-        Answer(key=answer_key(label), label=label, shortcut=shortcut)
-        for label, shortcut in zip((a, b), words["shortcuts"], strict=True)
-    ]
-    return _task("association", {PICTURE: words["question"]}, answers, words["instructions"], changes)
+    words = _read("texts", "labelling.yaml")["association"]
+    return _task("association", {PICTURE: words["question"]}, _numbered((a, b)), words["instructions"], changes)
 
 
 def own_task(question: str, answers: Sequence[str], **changes: Any) -> Task:
     """A question and its answers, numbered 1 to 9 on the keyboard; ``changes`` as above."""
-    numbered = [
-        Answer(key=answer_key(label), label=label, shortcut=str(i) if i < 10 else "")
-        for i, label in enumerate(answers, start=1)
-    ]
-    return _task("own", {PICTURE: question}, numbered, "", changes)
+    return _task("own", {PICTURE: question}, _numbered(answers), "", changes)
+
+
+def _numbered(labels: Sequence[str]) -> list[Answer]:
+    shortcuts = [*"123456789", *[""] * len(labels)]
+    return [Answer(key=answer_key(label), label=label, shortcut=shortcuts[i]) for i, label in enumerate(labels)]
 
 
 def _task(
     kind: TaskKind, questions: Mapping[str, str], answers: Sequence[Answer], instructions: str, changes: dict[str, Any]
 ) -> Task:
-    texts = _texts()
-    fields_of_kind = {
-        "title": texts["titles"][kind], "kind": kind, "questions": questions, "answers": tuple(answers),
-        "instructions": instructions, "consent": texts["consent"], "content_note": texts["content_note"],
-    }  # fmt: skip
-    return Task(**fields_of_kind | changes)
+    texts = _read("texts", "labelling.yaml")
+    same = {name: texts[name] for name in ("consent", "content_note")} | {"title": texts["titles"][kind]}
+    own = {"kind": kind, "questions": questions, "answers": tuple(answers), "instructions": instructions}
+    return Task(**{**same, **own, **changes})
 
 
 def answer_key(label: str) -> str:
@@ -189,21 +160,18 @@ def answer_key(label: str) -> str:
     """
     key = re.sub(r"[^a-z0-9]+", "_", unicodedata.normalize("NFKD", label).lower()).strip("_")[:40]
     if not key:
-        raise InvalidInput(f"an answer needs a letter or digit of the Latin alphabet; got {quote(label)}")
+        raise InvalidInput(f"an answer needs a letter or digit of the Latin alphabet; got {quoted(label)}")
     return key
 
 
 def checked_task(task: Task) -> Task:
     """``task`` if it can be asked.
 
-    Raises
-    ------
-    InvalidInput
-        A text is missing, too long or holds control characters, two answers share a key, a shortcut or a
-        label, or a number is out of its range.
+    InvalidInput where a text is missing, too long or holds control characters, two answers share a key, a shortcut or
+    a label, or a number is out of its range.
     """
     if task.kind not in KINDS:
-        raise InvalidInput(f"kind is one of {', '.join(KINDS)}; got {quote(task.kind)}")
+        raise InvalidInput(f"kind is one of {', '.join(KINDS)}; got {quoted(task.kind)}")
     checked_text("title", task.title, MAX_LINE, required=True)
     for name in ("instructions", "consent", "content_note"):
         checked_text(name, getattr(task, name), MAX_TEXT, required=name == "consent")
@@ -213,25 +181,20 @@ def checked_task(task: Task) -> Task:
         _checked_key("position", position)
         checked_text(f"question of {position}", question, MAX_LINE, required=True)
     _check_answers(task.answers)
-    if not (type(task.raters_per_item) is int and 1 <= task.raters_per_item <= MAX_RATERS_PER_ITEM):
-        raise InvalidInput(f"raters per item are 1 to {MAX_RATERS_PER_ITEM}; got {quote(task.raters_per_item)}")
-    for name in ("joins_per_hour", "joins_per_address"):
-        if not (type(joins := getattr(task, name)) is int and 1 <= joins <= MAX_JOINS):
-            raise InvalidInput(f"{name.replace('_', ' ')} are 1 to {MAX_JOINS:,}; got {quote(joins)}")
+    limits = {"raters_per_item": MAX_RATERS_PER_ITEM, "joins_per_hour": MAX_JOINS, "joins_per_address": MAX_JOINS}
+    for name, most in limits.items():
+        if not (type(n := getattr(task, name)) is int and 1 <= n <= most):
+            raise InvalidInput(f"{name.replace('_', ' ')} are 1 to {most:,}; got {quoted(n)}")
     if not 0 <= task.gold_share < 1:
-        raise InvalidInput(f"the share of gold items is in [0, 1); got {quote(task.gold_share)}")
+        raise InvalidInput(f"the share of gold items is in [0, 1); got {quoted(task.gold_share)}")
     return task
 
 
 def checked_choices(task: Task, choices: Mapping[str, str]) -> dict[str, str]:
     """One answer for every position of ``task``, in its order.
 
-    An answer about the whole picture holds for all positions: a picture fails as a whole.
-
-    Raises
-    ------
-    InvalidInput
-        A position is missing or unknown, or an answer is none of the task's.
+    An answer about the whole picture holds for all positions: a picture fails as a whole. InvalidInput where a
+    position is missing or unknown, or an answer is none of the task's.
 
     Examples
     --------
@@ -239,7 +202,7 @@ def checked_choices(task: Task, choices: Mapping[str, str]) -> dict[str, str]:
     {'left': 'not_two_people', 'right': 'not_two_people'}
     """
     if strange := [position for position in choices if position not in task.questions]:
-        raise InvalidInput(f"{quote(strange[0])} is no position of this task: {', '.join(task.positions)}")
+        raise InvalidInput(f"{quoted(strange[0])} is no position of this task: {', '.join(task.positions)}")
     whole = [key for key in choices.values() if task.answer(key).whole]
     if whole:
         return dict.fromkeys(task.positions, whole[0])
@@ -248,12 +211,10 @@ def checked_choices(task: Task, choices: Mapping[str, str]) -> dict[str, str]:
     return {position: choices[position] for position in task.positions}
 
 
-_OF_THE_STORE = ("id", "version", "status", "created")
-
-
 def task_texts(task: Task) -> dict[str, Any]:
     """Everything of a version but id, version, status and time, as plain values."""
-    return {name: value for name, value in asdict(task).items() if name not in _OF_THE_STORE}
+    texts = asdict(task)
+    return {name: texts[name] for name in texts if name not in ("id", "version", "status", "created")}
 
 
 def task_from(texts: Mapping[str, Any], **of_the_store: Any) -> Task:
@@ -277,12 +238,6 @@ def checked_text(name: str, text: str, limit: int, *, required: bool = False) ->
     return text
 
 
-def quote(value: object) -> str:
-    """What came, short enough for a message."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
 def _check_answers(answers: Sequence[Answer]) -> None:
     if not 2 <= len(answers) <= MAX_ANSWERS:
         raise InvalidInput(f"a question has 2 to {MAX_ANSWERS} answers; got {len(answers)}")
@@ -291,26 +246,19 @@ def _check_answers(answers: Sequence[Answer]) -> None:
         checked_text("answer", answer.label, MAX_LINE, required=True)
         shortcut = checked_text("shortcut", answer.shortcut, 1)
         if shortcut and not (shortcut.isprintable() and shortcut.strip()):
-            raise InvalidInput(f"a shortcut is one visible character; got {quote(shortcut)}")
+            raise InvalidInput(f"a shortcut is one visible character; got {quoted(shortcut)}")
     for name in ("key", "label", "shortcut"):
         values = [value for answer in answers if (value := getattr(answer, name).lower())]
         if twice := [value for value in values if values.count(value) > 1]:
-            raise InvalidInput(f"two answers have the {name} {quote(twice[0])}")
+            raise InvalidInput(f"two answers have the {name} {quoted(twice[0])}")
 
 
 def _checked_key(name: str, key: str) -> None:
     if not (isinstance(key, str) and _KEY.fullmatch(key)):
-        raise InvalidInput(f"{name} is 1 to 40 of a-z, 0-9 and _; got {quote(key)}")
+        raise InvalidInput(f"{name} is 1 to 40 of a-z, 0-9 and _; got {quoted(key)}")
 
 
 @cache
-def _texts() -> dict[str, Any]:
-    texts: dict[str, Any] = yaml.safe_load((ASSETS / "texts" / "labelling.yaml").read_text(encoding="utf-8"))
+def _read(*path: str) -> dict[str, Any]:
+    texts: dict[str, Any] = yaml.safe_load(ASSETS.joinpath(*path).read_text(encoding="utf-8"))
     return texts
-
-
-@cache
-def _pst_words() -> dict[str, Any]:
-    study = yaml.safe_load((ASSETS / "studies" / "pst.yaml").read_text(encoding="utf-8"))
-    words: dict[str, Any] = study["annotation"]
-    return words

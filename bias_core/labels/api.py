@@ -64,7 +64,6 @@ from bias_core.ui.visitor import network_of
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from bias_core.annotation.collected import TaskProgress
     from bias_core.annotation.label_store import LabelStore
     from bias_core.annotation.rating import Turn
     from bias_core.annotation.tasks import Task
@@ -111,38 +110,28 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, str_max_length=64)
 
 
-class JoinBody(_Body):
-    """Consent is given by a rater who read the text, never by default."""
-
+class _Join(_Body):
     task: str
-    agreed: bool
+    agreed: bool  # given by a rater who read the text, never by default
     page: str = ""
 
 
-class UndoBody(_Body):
-    """``id`` is made by the screen for each act; sent again, nothing happens twice."""
-
-    answer_id: str = Field(alias="id")
+class _Undo(_Body):
+    answer_id: str = Field(alias="id")  # made by the screen for each act; sent again, nothing happens twice
 
 
-class SkipBody(UndoBody):
-    """An item is known by its token."""
-
-    item: str
+class _Skip(_Undo):
+    item: str  # its token
 
 
-class AnswerBody(SkipBody):
-    """The key of an answer for each position."""
-
-    choices: dict[str, str] = Field(max_length=8)
+class _Answer(_Skip):
+    choices: dict[str, str] = Field(max_length=8)  # the key of an answer for each position
     duration_ms: int = 0
 
 
-class ExcludeBody(_Body):
-    """``rater`` is a random name; ``excluded`` false takes the rater back in."""
-
-    rater: str
-    excluded: bool
+class _Exclusion(_Body):
+    rater: str  # a random name
+    excluded: bool  # false takes the rater back in
 
 
 class _Refused(BiasCoreError):
@@ -170,10 +159,10 @@ class LabelDoor:
             ("GET", "/label/mine", code, task_of, None, lambda task_and_status: _task_json(*task_and_status)),
             ("DELETE", "/label/mine", code, delete_my_answers, None, _deleted),
             ("GET", "/label/next", code, next_item, None, _turn_json),
-            ("POST", "/label/answer", code, give_answer, AnswerBody, _turn_json),
-            ("POST", "/label/skip", code, skip, SkipBody, _turn_json),
-            ("POST", "/label/undo", code, undo, UndoBody, _turn_json),
-            ("POST", "/label/exclude", key, _exclude, ExcludeBody, _raters_json),
+            ("POST", "/label/answer", code, give_answer, _Answer, _turn_json),
+            ("POST", "/label/skip", code, skip, _Skip, _turn_json),
+            ("POST", "/label/undo", code, undo, _Undo, _turn_json),
+            ("POST", "/label/exclude", key, _exclude, _Exclusion, dict),
             ("DELETE", "/label/task", key, delete_task, None, _deleted),
         )
         handlers = (
@@ -199,12 +188,11 @@ class LabelDoor:
 
     async def _task(self, request: Request) -> Response:
         code = request.path_params["code"]
-        task, status = await self._alone(lambda store: task_to_join(store, code))
-        page = await self._alone(lambda store: pass_to_join(store, code))
+        (task, status), page = await self._alone(lambda store: (task_to_join(store, code), pass_to_join(store, code)))
         return _json(_task_json(task, status) | {"page": page})
 
     async def _join(self, request: Request) -> Response:
-        body = await _read(request, JoinBody)
+        body = await _read(request, _Join)
         if not body.agreed:
             raise InvalidInput("agreed: who joins has read the consent text and agrees to it")
         task, _ = await self._alone(lambda store: task_to_join(store, body.task))
@@ -234,8 +222,7 @@ class LabelDoor:
 
     async def _alone(self, act: Callable[[LabelStore], T]) -> T:
         """Off the event loop: the disk may be slow."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, lambda: act(self._services.labels))
+        return await asyncio.wrap_future(self._pool.submit(lambda: act(self._services.labels)))
 
     def _code(self, request: Request) -> str:
         code: str = request.headers.get(CODE_HEADER, "")
@@ -279,14 +266,10 @@ def page_routes() -> list[Route]:
     return [Route(path, partial(send, name=name), methods=["GET"]) for path, name in _PAGE_FILES.items()]
 
 
-def _exclude(store: LabelStore, key: OwnerKey, *, rater: str, excluded: bool) -> TaskProgress:
+def _exclude(store: LabelStore, key: OwnerKey, *, rater: str, excluded: bool) -> dict[str, Any]:
     exclude_rater(store, key, rater, excluded=excluded)
-    return task_progress(store, key)
-
-
-def _raters_json(progress: TaskProgress) -> dict[str, Any]:
     names = ("rater", "n_answered", "n_skipped", "excluded")
-    return {"raters": [{name: getattr(one, name) for name in names} for one in progress.raters]}
+    return {"raters": [{name: getattr(one, name) for name in names} for one in task_progress(store, key).raters]}
 
 
 def _deleted(n: int) -> dict[str, Any]:
@@ -302,12 +285,11 @@ def _guarded(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except (_Refused, NotAllowed, InvalidInput) as error:
-            status = getattr(error, "status", 403 if isinstance(error, NotAllowed) else 400)
-            return _json({"error": str(error)}, status, {"Retry-After": "1"} if status == 429 else {})
+            status, text = getattr(error, "status", 403 if isinstance(error, NotAllowed) else 400), str(error)
         except StorageError as error:
             _log.warning("labels: %s", error)
-            text = "this could not be stored or read just now; send it again. What was saved is safe."
-            return _json({"error": text}, 503, {"Retry-After": "1"})
+            status, text = 503, "this could not be stored or read just now; send it again. What was saved is safe."
+        return _json({"error": text}, status, {"Retry-After": "1"} if status in (429, 503) else {})
 
     return handle
 
@@ -333,8 +315,8 @@ async def _read(request: Request, model: type[B]) -> B:
         raise InvalidInput(f"{where or 'the body'}: {first['msg']}") from error
 
 
-def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return JSONResponse(content, status, headers={**_PRIVATE, **(headers or {})})
+def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] = {}) -> Response:
+    return JSONResponse(content, status, headers={**_PRIVATE, **headers})
 
 
 def _task_json(task: Task, status: str) -> dict[str, Any]:

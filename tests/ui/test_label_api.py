@@ -371,7 +371,7 @@ def test_every_route_is_in_the_table_of_routes(fakes: FakeServices) -> None:
 def test_a_server_that_is_told_to_stop_copies_and_closes_first(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from types import SimpleNamespace\n"
-        "from bias_core.ui import build; from tests.ui.fakes import FakeServices\n"
+        "from bias_core.app import build; from tests.ui.fakes import FakeServices\n"
         "def serve(**_): print('serving', flush=True); time.sleep(60)\n"
         "build.build_app = lambda _: SimpleNamespace(launch=serve)\n"
         "services = FakeServices(Path(sys.argv[1])); services.close = lambda: print('closed', flush=True)\n"
