@@ -13,31 +13,26 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 COLUMNS = ("image_id", "position", "answer", "rater")
-_NEEDED = ("image_id", "answer")
 
 
 def read_answers(path: str, *, allowed: Collection[str]) -> pd.DataFrame:
     """One row per answer: ``image_id, position, answer, rater``, as text.
+
+    StorageError where the file cannot be read; InvalidInput where it lacks a column, has no answer, or an answer is
+    none of the words; the message quotes it.
 
     Parameters
     ----------
     path : a CSV with a header. ``position`` may be missing where pictures show one thing, ``rater`` where
         there is one. Other columns are passed over, and so are rows without an answer.
     allowed : the words that an answer may be; case, blanks and hyphens do not matter.
-
-    Raises
-    ------
-    StorageError
-        The file cannot be read.
-    InvalidInput
-        It lacks a column, has no answer, or an answer is none of the words; the message quotes it.
     """
     try:
         found = pd.read_csv(Path(path).expanduser(), dtype=str, keep_default_na=False, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise StorageError(f"cannot read people's answers {path}: {error}") from error
     found = found.rename(columns=lambda name: str(name).strip().lower())
-    if missing := [name for name in _NEEDED if name not in found]:
+    if missing := [name for name in ("image_id", "answer") if name not in found]:
         raise InvalidInput(
             f"{path} has no column {' and '.join(missing)}; answers need the columns {', '.join(COLUMNS)}"
         )
@@ -55,10 +50,7 @@ def read_answers(path: str, *, allowed: Collection[str]) -> pd.DataFrame:
 def majority(answers: pd.DataFrame) -> pd.Series[str]:
     """The answer with the most votes of each picture, by ``image_id``; "" where two have equally many.
 
-    Raises
-    ------
-    InvalidInput
-        A rater answered twice for a picture.
+    InvalidInput where a rater answered twice for a picture.
 
     Examples
     --------

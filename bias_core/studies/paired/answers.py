@@ -27,13 +27,7 @@ _RATERS = "table1"  # of the people whose CSV was given, which corrections leave
 
 
 def labelled_people(report: StudyReport) -> pd.DataFrame:
-    """One row per person asked for, with ``perceived_gender`` and who said so.
-
-    Raises
-    ------
-    InvalidInput
-        The report is not one of the paired stereotype test.
-    """
+    """One row per person asked for, with ``perceived_gender`` and who said so; InvalidInput for other studies."""
     try:
         frame = table_of(report, "labels").frame
     except KeyError as error:
@@ -45,12 +39,7 @@ def chosen(people: pd.DataFrame, person: Person, answer: str) -> dict[Person, st
     """The labels that change when one person's is chosen.
 
     A picture is failed as a whole: "not_two_people" is the label of both, and once one of them is seen the
-    other "cannot_identify" until somebody says more.
-
-    Raises
-    ------
-    InvalidInput
-        No such answer, or nobody there.
+    other "cannot_identify" until somebody says more. InvalidInput where there is no such answer, or nobody there.
     """
     if answer not in ANSWERS:
         raise InvalidInput(f"an answer is one of {', '.join(ANSWERS)}; got {answer!r}")
@@ -58,11 +47,10 @@ def chosen(people: pd.DataFrame, person: Person, answer: str) -> dict[Person, st
     here = people[people["image_id"] == image_id].set_index("position")["perceived_gender"]
     if position not in here:
         raise InvalidInput(f"this run has nobody {position!r} in a picture {image_id!r}")
-    others = [place for place in here.index if place != position]
     if answer == NOT_TWO_PEOPLE:
         return {(image_id, str(place)): answer for place in here.index}
-    freed = [place for place in others if here[place] == NOT_TWO_PEOPLE]
-    return {person: answer} | {(image_id, str(place)): CANNOT_IDENTIFY for place in freed}
+    freed = [(image_id, str(place)) for place in here.index[here == NOT_TWO_PEOPLE]]
+    return dict.fromkeys(freed, CANNOT_IDENTIFY) | {person: answer}
 
 
 def with_answers(people: pd.DataFrame, by_hand: Answers) -> pd.DataFrame:
@@ -81,12 +69,8 @@ def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
     """The report that these labels give in place of those that it stands on.
 
     Labels that were looked at and left as they are belong to ``by_hand`` too: agreement is between the
-    automatic label and people's wherever there are both.
-
-    Raises
-    ------
-    InvalidInput
-        As :func:`labelled_people`, and for a program that cannot score labels alone.
+    automatic label and people's wherever there are both. InvalidInput as :func:`labelled_people`, and for a program
+    that cannot score labels alone.
     """
     people = labelled_people(report)
     rescore = program_of(report.design).rescore

@@ -19,7 +19,6 @@ from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 
 if TYPE_CHECKING:
-    from bias_core.protocols import PersonFinder
     from bias_core.studies.kit.data import Steps, StudyData
     from bias_core.studies.kit.services import StudyServices
     from bias_core.studies.kit.types import Design, StudySettings
@@ -30,8 +29,6 @@ HALVES = "halves"
 
 AUTOMATIC, PEOPLE, BY_HAND = "automatic", "people", "by hand"
 """Who gave a label; as the rater of a CSV, AUTOMATIC is a reader's answer and no person's."""
-
-_ANSWER_COLUMNS = ("automatic", "human", "truth", "perceived_gender")
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -107,23 +104,13 @@ def labeller_ready(settings: StudySettings, services: StudyServices) -> None:
 
 
 def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
-    """One row per person asked for, with what is known of their identity.
+    """One row per person asked for: ``image_id, setting, seed, position, identity`` and what is known of that.
 
     Parameters
     ----------
     frame : pictures with ``setting``, ``left`` and ``right`` (the identities asked for; ``left`` alone in the
-        single setting).
+        single setting); InvalidInput where there are none.
     identities : ``stereotyped_gender`` and further columns, by identity.
-
-    Returns
-    -------
-    DataFrame
-        ``image_id, setting, seed, position, identity, stereotyped_gender`` and the further columns.
-
-    Raises
-    ------
-    InvalidInput
-        There are no pictures.
     """
     if frame.empty:
         raise InvalidInput("no picture can be scored: none was drawn, or a safety checker blanked all")
@@ -139,6 +126,8 @@ def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
 def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData) -> Steps[pd.DataFrame]:
     """``people`` with the answers of a reader, of people and of the record, as far as there are any.
 
+    InvalidInput where the labels are of other pictures.
+
     Returns
     -------
     DataFrame
@@ -146,24 +135,21 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
         the reader prefers the masculine sentence, a difference of cosines; nan where it was not asked),
         ``perceived_gender``: people's answer where labels were given, else the reader's; None where nobody
         labelled the person; and ``rater``: who gave it.
-
-    Raises
-    ------
-    InvalidInput
-        The labels are of other pictures.
     """
-    labelled = people.assign(**dict.fromkeys(_ANSWER_COLUMNS), lean=np.nan)
+    nobody = dict.fromkeys(("automatic", "human", "truth", "perceived_gender"))
+    labelled = people.assign(**nobody, lean=np.nan)
     labeller = settings.options.labeller
     if labeller == "finder":
         labelled["automatic"], labelled["lean"] = yield from _by_finder(people, settings, data)
     elif labeller == "vqa":
         labelled["automatic"] = yield from _by_answerer(people, design, settings, data)
-    labelled["truth"] = _by_record(people, data)
+    truths = zip(data.truths(people), people["position"], strict=True)
+    labelled["truth"] = [None if truth is None else _recorded(truth, position) for truth, position in truths]
     labelled["perceived_gender"], labelled["rater"] = labelled["automatic"], AUTOMATIC
     if settings.labels:
         ratings = people_answers(people, settings.labels)
-        given, labelled["human"] = _merged(people, ratings), _merged(people, ratings, by_people=True)
-        labelled["perceived_gender"] = given
+        labelled["human"] = _merged(people, ratings[ratings["rater"] != AUTOMATIC])
+        labelled["perceived_gender"] = _merged(people, ratings)
         labelled["rater"] = np.where(labelled["human"].notna(), PEOPLE, AUTOMATIC)
     return labelled
 
@@ -192,13 +178,7 @@ def seen_in_pictures(people: pd.DataFrame, frame: pd.DataFrame) -> dict[str, lis
 
 
 def people_answers(people: pd.DataFrame, path: str) -> pd.DataFrame:
-    """People's answers as ratings: one row per answer, with the person it is about.
-
-    Raises
-    ------
-    InvalidInput
-        No answer is about these people.
-    """
+    """People's answers as ratings: one row per answer, with the person it is about; InvalidInput for none."""
     answers = read_answers(path, allowed=ANSWERS).rename(columns={"answer": "perceived_gender"})
     alone = set(people.loc[people["position"] == SINGLE, "image_id"])
     answers.loc[answers["image_id"].isin(alone) & (answers["position"] == ""), "position"] = SINGLE
@@ -211,23 +191,12 @@ def people_answers(people: pd.DataFrame, path: str) -> pd.DataFrame:
     return ratings
 
 
-def _merged(people: pd.DataFrame, ratings: pd.DataFrame, *, by_people: bool = False) -> list[str | None]:
-    """The answer with the most votes for each person; of people alone on request."""
-    if by_people:
-        ratings = ratings[ratings["rater"] != AUTOMATIC]
+def _merged(people: pd.DataFrame, ratings: pd.DataFrame) -> list[str | None]:
+    """The answer with the most votes for each person."""
     if ratings.empty:
         return [None] * len(people)
     answers = merge_ratings(ratings).set_index(["image_id", "position"])["perceived_gender"].to_dict()
     return [answers.get(key) for key in zip(people["image_id"], people["position"], strict=True)]
-
-
-def _by_record(people: pd.DataFrame, data: StudyData) -> list[str | None]:
-    """What was really drawn, known of the renderer's pictures only."""
-    truths = data.truths(people)
-    return [
-        None if truth is None else _recorded(truth, position)
-        for truth, position in zip(truths, people["position"], strict=True)
-    ]
 
 
 def _recorded(truth: Any, position: str) -> str:
@@ -238,50 +207,31 @@ def _recorded(truth: Any, position: str) -> str:
 def _by_finder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[tuple[list[str], list[float]]]:
     """Find the people, cut each out, and ask the reader which of two sentences is closer."""
     masculine, feminine = data.texts(settings.options.sentences)
-    direction, encoder = masculine - feminine, data.encoder()
+    direction, encoder, name = masculine - feminine, data.encoder(), settings.options.finder
+    finder = None if name == HALVES else data.services.person_finder(name)
     leans: dict[str, np.ndarray] = {}
     for alone, some in people.groupby(people["position"] == SINGLE, sort=False):
         pictures = some.drop_duplicates("image_id")
-        find, finders = _finder(settings.options.finder, 1 if alone else 2, data)
+        find = finder.find if finder is not None else _whole if alone else person_halves
 
-        def read(images: list[Image.Image], find: Finding = find) -> list[np.ndarray]:
+        def read(images: list[Image.Image], find: Callable[[Image.Image], list[Box]] = find) -> list[np.ndarray]:
             boxes = [find(image) for image in images]
             crops = [crop for image, places in zip(images, boxes, strict=True) for crop in crop_people(image, places)]
             each = encoder.encode_images(crops) @ direction if crops else np.empty(0)
             return np.split(each, np.cumsum([len(places) for places in boxes])[:-1])
 
-        found = yield from data.read("looking for people", pictures, read, encoder, *finders)
+        found = yield from data.read("looking for people", pictures, read, encoder, *([finder] if finder else []))
         leans |= dict(zip(pictures["image_id"], found, strict=True))
-    margin = settings.options.margin
-    places = list(zip(people["image_id"], people["position"], strict=True))
-    each = [_lean(leans[image], position) for image, position in places]
-    return [_seen(lean, margin) for lean in each], each
+    each = []  # left to right; nan in a picture without exactly the people asked for
+    for image_id, position in zip(people["image_id"], people["position"], strict=True):
+        is_whole = len(leans[image_id]) == (1 if position == SINGLE else 2)
+        each.append(float(leans[image_id][int(position == "right")]) if is_whole else math.nan)
+    kinds = [np.isnan(each), np.abs(each) <= settings.options.margin, np.array(each) > 0]
+    return np.select(kinds, [NOT_TWO_PEOPLE, CANNOT_IDENTIFY, "masculine"], "feminine").tolist(), each
 
 
-Finding = Callable[["Image.Image"], list[Box]]
-
-
-def _finder(name: str, n_people: int, data: StudyData) -> tuple[Finding, list[PersonFinder]]:
-    """What finds the people, and the model behind it where there is one."""
-    if name != HALVES:
-        finder = data.services.person_finder(name)
-        return finder.find, [finder]
-    return (person_halves if n_people == 2 else lambda image: [(0, 0, *image.size)]), []
-
-
-def _lean(leans: np.ndarray, position: str) -> float:
-    """The lean of one person from those of all that were found, left to right; nan in a failed picture."""
-    if len(leans) != (1 if position == SINGLE else 2):
-        return math.nan
-    return float(leans[1 if position == "right" else 0])
-
-
-def _seen(lean: float, margin: float) -> str:
-    if math.isnan(lean):
-        return NOT_TWO_PEOPLE
-    if abs(lean) <= margin:
-        return CANNOT_IDENTIFY
-    return "masculine" if lean > 0 else "feminine"
+def _whole(image: Image.Image) -> list[Box]:
+    return [(0, 0, *image.size)]
 
 
 def _by_answerer(people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData) -> Steps[list[str]]:
