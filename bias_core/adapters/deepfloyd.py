@@ -71,20 +71,18 @@ class DeepFloydPipeline(DiffusionPipeline):
             watermarker=None,
             requires_safety_checker=safety_checker is not None,
         )
+        for method in ("load_lora_weights", "unload_lora_weights", "set_adapters", "get_list_adapters"):
+            setattr(self, method, getattr(self.first, method))  # stage I decides what is drawn
 
     @classmethod
     def of(cls, first: IFPipeline, second: IFSuperResolutionPipeline) -> DeepFloydPipeline:
         """Both stages, with the text encoder and the checker of the first."""
+        parts = {name: part for name, part in first.components.items() if name != "watermarker"}
         return cls(
-            tokenizer=first.tokenizer,
-            text_encoder=first.text_encoder,
-            unet=first.unet,
-            scheduler=first.scheduler,
+            **parts,
             upscaler=second.unet,
             upscaler_scheduler=second.scheduler,
             image_noising_scheduler=second.image_noising_scheduler,
-            safety_checker=first.safety_checker,
-            feature_extractor=first.feature_extractor,
         )
 
     def __call__(
@@ -106,12 +104,8 @@ class DeepFloydPipeline(DiffusionPipeline):
         positive, negative = self.first.encode_prompt(
             list(prompt), negative_prompt=list(negative_prompt), clean_caption=False
         )
-        shared = {
-            "prompt_embeds": positive,
-            "negative_prompt_embeds": negative,
-            "generator": generator,
-            "callback": callback,
-        }
+        shared = {"prompt_embeds": positive, "negative_prompt_embeds": negative}
+        shared |= {"generator": generator, "callback": callback}
         small = self.first(
             **shared,
             num_inference_steps=num_inference_steps,
@@ -132,21 +126,5 @@ class DeepFloydPipeline(DiffusionPipeline):
 
     def set_progress_bar_config(self, **how: Any) -> None:
         """Of both stages."""
-        self.first.set_progress_bar_config(**how)
-        self.second.set_progress_bar_config(**how)
-
-    def load_lora_weights(self, *args: Any, **how: Any) -> None:
-        """Into stage I, which decides what is drawn."""
-        self.first.load_lora_weights(*args, **how)
-
-    def unload_lora_weights(self) -> None:
-        """From stage I."""
-        self.first.unload_lora_weights()
-
-    def set_adapters(self, *args: Any, **how: Any) -> None:
-        """Of stage I."""
-        self.first.set_adapters(*args, **how)
-
-    def get_list_adapters(self) -> dict[str, list[str]]:
-        """Of stage I, by component."""
-        return self.first.get_list_adapters()
+        for stage in (self.first, self.second):
+            stage.set_progress_bar_config(**how)

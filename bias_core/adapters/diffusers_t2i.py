@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from bias_core.adapters import loras as lora_files
 from bias_core.adapters import pipeline_call as calls
-from bias_core.adapters.family_facts import drawn_size, drawn_size_at, facts_at, facts_of, other_size, unused_settings
+from bias_core.adapters.family_facts import (
+    drawn_size,
+    drawn_size_at,
+    facts_at,
+    facts_of,
+    other_size,
+    prompt_limits,
+    unused_settings,
+)
 from bias_core.adapters.pipeline_loader import first_batch_size, load_pipeline
-from bias_core.adapters.prompt_limits import prompt_limits, readers_at, readers_of
 from bias_core.adapters.weights import Weights
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.models.catalogue import split_revision
@@ -23,14 +30,13 @@ from bias_core.types import GeneratedImage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    import numpy as np
-
     from bias_core.adapters.family_facts import PipelineFacts
     from bias_core.protocols import StepCallback
     from bias_core.types import Attribute, ImageRow, ModelInfo, PromptLimit, Step
 
 _log = logging.getLogger(__name__)
 _LORA_FILE = "pytorch_lora_weights.safetensors"
+_FLAGS = ("nsfw_content_detected", "nsfw_detected", "watermark_detected")
 
 
 class DiffusersTextToImage:
@@ -70,14 +76,10 @@ class DiffusersTextToImage:
         compiled: bool = False,
         unchanged: Callable[[], None] = lambda: None,
     ) -> None:
-        self.info = info
-        self.source = source
-        self.loras = loras
-        self.offline = offline
-        self.compiled = compiled
+        self.info, self.source, self.loras = info, source, loras
+        self.offline, self.compiled = offline, compiled
         self.batch_size = first_batch_size(info, this_machine(), device)
-        self._wanted_device = device
-        self._unchanged = unchanged
+        self._wanted_device, self._unchanged = device, unchanged
         self._weights: Weights[Any] = Weights(info.id, source, self._load, unchanged)
         self._texts = calls.TextCache()
         self._condition = self._base = str(info.options.get("base_condition", ""))
@@ -112,8 +114,9 @@ class DiffusersTextToImage:
     ) -> Iterator[Step]:
         """Yield every denoising step of ``row`` with the velocities towards each attribute.
 
-        The trajectory is that of the plain generation of ``row``. All texts run in one batch; the pipeline
-        waits while the reader is busy, and stops when the reader leaves.
+        The trajectory is that of the plain generation of ``row``. All texts run in one batch, whose latents can
+        differ from a generation's in their last bits; the pipeline waits while the reader is busy, and stops
+        when the reader leaves.
 
         Parameters
         ----------
@@ -123,7 +126,6 @@ class DiffusersTextToImage:
             conditional ones.
         predicted : decode the picture that each step is heading for, a pass of the VAE a step. No safety
             checker looks at it.
-        on_step : called after each step.
 
         Raises
         ------
@@ -133,10 +135,6 @@ class DiffusersTextToImage:
             Weights missing or corrupt, or out of memory.
         Cancelled
             From ``on_step``, at that step.
-
-        Notes
-        -----
-        The batch has another size than a generation's, so latents can differ in their last bits.
         """
         import torch
 
@@ -167,9 +165,7 @@ class DiffusersTextToImage:
 
         Empty where the model is not on this machine.
         """
-        pipeline = self._weights.value
-        readers = readers_of(pipeline, self.info) if pipeline else readers_at(self.info, self.source)
-        return prompt_limits(readers, prompts)
+        return prompt_limits(self.info, self.source, self._weights.value, prompts)
 
     def check_settings(self, row: ImageRow) -> tuple[str, ...]:
         """A sentence on each setting of the row that has no effect, or not the usual one; loads no weights.
@@ -191,13 +187,7 @@ class DiffusersTextToImage:
         return drawn_size_at(self.info, self.source, width, height)
 
     def check_traceable(self) -> None:
-        """Refuse a model whose steps cannot be traced; loads no weights.
-
-        Raises
-        ------
-        InvalidInput
-            As :meth:`trace`; nothing is raised where the model is not on this machine yet.
-        """
+        """Refuse, by InvalidInput, a model that is here and whose steps cannot be traced; loads no weights."""
         from bias_core.adapters.diffusers_trace import velocity_space
 
         if (facts := self._facts()) is not None:
@@ -263,17 +253,17 @@ class DiffusersTextToImage:
             call.enter_context(torch.inference_mode())
             output = pipeline(**arguments)
         notes = calls.records(pipeline, arguments, output, warnings, rows)
-        return [
-            self._generated(row, pixels, blocked, drawn)
-            for row, pixels, blocked, drawn in zip(
-                rows, calls.pictures_of(output), calls.blocked_flags(output, len(rows)), notes, strict=False
-            )
-        ]
+        return [self._generated(row, output, i, drawn) for i, (row, drawn) in enumerate(zip(rows, notes, strict=False))]
 
-    def _generated(self, row: ImageRow, pixels: np.ndarray, blocked: bool, drawn: dict[str, Any]) -> GeneratedImage:
-        image = calls.to_image(pixels, self.info.id)
-        if not blocked:
-            calls.check_not_black(image, self.info.id)
+    def _generated(self, row: ImageRow, output: Any, i: int, drawn: dict[str, Any]) -> GeneratedImage:
+        pictures = output.images if hasattr(output, "images") else output.image  # (n, h, w, channels)
+        image = calls.to_image(pictures[i], self.info.id)
+        blocked = any(flags[i] for flags in (getattr(output, name, None) for name in _FLAGS) if flags)
+        if not blocked and not image.getbbox():
+            raise ModelUnavailable(
+                f"{self.info.id} drew a picture that is black all over: numbers overflowed (set its dtype option to "
+                "float32), or a checker of its own blanked it; it is not counted as a picture"
+            )
         width, height = image.size
         row = replace(row, width=width, height=height)  # by a rule of the family's that is not known here
         return GeneratedImage(row=row, image=image, blocked=blocked, drawn=drawn | {"width": width, "height": height})
@@ -289,10 +279,8 @@ class DiffusersTextToImage:
         pipeline = load_pipeline(self.info, self.source, device=device, offline=self.offline, compiled=compiled)
         if lora := str(self.info.options.get("lora", "")):
             source, revision = split_revision(lora)
-            weight = float(self.info.options.get("lora_weight", 1.0))
-            lora_files.put_on(
-                pipeline, self.info.id, source, name="lora", revision=revision, weight=weight, offline=self.offline
-            )
+            how = {"revision": revision, "weight": float(self.info.options.get("lora_weight", 1.0))}
+            lora_files.put_on(pipeline, self.info.id, source, name="lora", offline=self.offline, **how)
         self._start_over()
         return pipeline
 
@@ -306,23 +294,21 @@ class DiffusersTextToImage:
         condition = condition or self._base
         if condition == self._condition:
             return
-        self._texts.clear()  # an adapter may change the text encoders too
+        pipeline = self._weights()
         if self._condition != self._base:
-            self._weights().unload_lora_weights()
-            self._condition = self._base
-        if condition != self._base:
-            folder = (self.loras or Path()) / condition
-            if not (folder / _LORA_FILE).is_file():
-                raise ModelUnavailable(
-                    f"{self.info.id}: the adapter for {condition!r} is missing ({folder / _LORA_FILE})"
-                )
-            pipeline = self._weights()
-            self._weights.drop()  # a half-loaded adapter must not stay in use
-            model = f"{self.info.id}, condition {condition}"
-            lora_files.put_on(pipeline, model, str(folder), name=condition, file=_LORA_FILE)
-            self._unchanged()
-            self._weights.keep(pipeline)
-            self._condition = condition
+            pipeline.unload_lora_weights()
+        self._start_over()  # an adapter may change the text encoders too
+        if condition == self._base:
+            return
+        folder = (self.loras or Path()) / condition
+        if not (folder / _LORA_FILE).is_file():
+            raise ModelUnavailable(f"{self.info.id}: the adapter for {condition!r} is missing ({folder / _LORA_FILE})")
+        self._weights.drop()  # a half-loaded adapter must not stay in use
+        model = f"{self.info.id}, condition {condition}"
+        lora_files.put_on(pipeline, model, str(folder), name=condition, file=_LORA_FILE)
+        self._unchanged()
+        self._weights.keep(pipeline)
+        self._condition = condition
 
 
 def _as_drawn(pipeline: Any, row: ImageRow) -> ImageRow:

@@ -7,10 +7,13 @@ the denoiser keep all of the batch on the trajectory of the prompt, and read wha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import diffusers
 import numpy as np
+import torch
 
 from bias_core.adapters.family_facts import denoiser_of
 from bias_core.adapters.pipeline_call import after_each_step
@@ -43,13 +46,8 @@ _TRACEABLE = _SHIFTED | {
 def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
     """What the denoiser of a pipeline predicts.
 
-    Raises
-    ------
-    InvalidInput
-        This family, or its scheduler, has no velocity that could be compared over prompts.
+    InvalidInput: this family, or its scheduler, has no velocity that could be compared over prompts.
     """
-    import diffusers
-
     family, config = facts.name, facts.scheduler
     scheduler = str(config.get("_class_name"))
     if family not in _TRACEABLE:
@@ -67,9 +65,12 @@ def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
     return "flow" if scheduler.startswith("FlowMatch") else spaces[prediction]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Tracer:
     """Runs one pipeline call and hands out its steps.
+
+    Under guidance a pipeline's batch is n times the negative prompt, then the n texts. The negative prompt
+    is the same n times: it runs once, and its prediction is handed back n times.
 
     Attributes
     ----------
@@ -87,31 +88,49 @@ class Tracer:
     to_image: Callable[[np.ndarray], Image.Image]
     guided: bool
     predicted: bool
+    _index: int = field(default=0, init=False)
+    _passed: bool = field(default=False, init=False)
+    _doubled: bool = field(default=False, init=False)
 
     def steps(self, on_step: StepCallback | None) -> Iterator[Step]:
         """Yield every step while the pipeline waits."""
-        return one_at_a_time(lambda hand: self._run(hand, on_step))
+        return one_at_a_time(partial(self._run, on_step))
 
-    def _run(self, hand: Callable[[Step], None], on_step: StepCallback | None) -> None:
-        import torch
-
-        pipeline, watch = self.pipeline, _Watch(self, hand)
+    def _run(self, on_step: StepCallback | None, hand: Callable[[Step], None]) -> None:
+        pipeline, denoiser = self.pipeline, denoiser_of(self.pipeline)
 
         def done() -> None:
-            watch.step_done()
+            self._index, self._passed = self._index + 1, False
             if on_step is not None:
-                on_step(watch.index, len(pipeline.scheduler.timesteps))
+                on_step(self._index, len(pipeline.scheduler.timesteps))
 
-        denoiser = denoiser_of(pipeline)
         with (
             torch.inference_mode(),
-            denoiser.register_forward_pre_hook(watch.before, with_kwargs=True),
-            denoiser.register_forward_hook(watch.after, with_kwargs=True),
+            denoiser.register_forward_pre_hook(self._before, with_kwargs=True),
+            denoiser.register_forward_hook(partial(self._after, hand), with_kwargs=True),
             after_each_step(pipeline, done) as callbacks,
         ):
             pipeline(**self.arguments, **callbacks)
 
-    def step(self, index: int, xt: Any, output: Any, unconditional: Any) -> Step:
+    def _before(self, _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        if self._passed:
+            raise InvalidInput("more than one pass of the denoiser a step cannot be traced (true_cfg_scale?)")
+        n, n_rows = len(self.arguments["prompt"]), len(_latent_input(args, kwargs))
+        self._passed, self._doubled = True, n_rows == 2 * n
+        if not self._doubled:
+            return args, kwargs
+        rows = [0, *range(n, n_rows)]
+        return tuple(_pick(value, rows, n_rows) for value in args), _pick(kwargs, rows, n_rows)
+
+    def _after(
+        self, hand: Callable[[Step], None], _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> tuple[Any]:
+        (predictions,), start, n = output, int(self._doubled), len(self.arguments["prompt"])
+        unconditional = predictions[:1] if self._doubled else None
+        hand(self._step(_latent_input(args, kwargs)[:1], predictions[start:], unconditional))
+        return (predictions[[0] * n * start + [start] * n],)
+
+    def _step(self, xt: Any, output: Any, unconditional: Any) -> Step:
         """What one pass of the denoiser says: ``xt`` (1, ...), ``output`` (n, ...), and without text."""
         n_attributes = (len(output) - 1) // 2
         conditional = self._velocities(output, xt)
@@ -121,9 +140,9 @@ class Tracer:
             guidance = away + float(self.arguments["guidance_scale"]) * (conditional - away)
         guided = self.guided and unconditional is not None
         velocities = guidance if guided else conditional
-        latent, sigma = self._latents(xt)[0], self._noise(index)
+        latent, sigma = self._latents(xt)[0], self._noise()
         return Step(
-            index=index,
+            index=self._index,
             sigma=sigma,
             xt=latent,
             velocity=velocities[0],
@@ -136,8 +155,7 @@ class Tracer:
 
     def _velocities(self, output: Any, xt: Any) -> np.ndarray:
         """What was predicted at ``xt``; some networks say the variance too, in as many channels again."""
-        packed = type(self.pipeline).__name__ in _PACKED
-        return self._latents(output if packed else output[:, : xt.shape[1]])
+        return self._latents(output if type(self.pipeline).__name__ in _PACKED else output[:, : xt.shape[1]])
 
     def _latents(self, tensor: Any) -> np.ndarray:
         """float32 ``(n, c, h, w)``; FLUX packs squares of 2 x 2 latent pixels into a token each."""
@@ -148,9 +166,9 @@ class Tracer:
             tensor = squares.reshape(len(tensor), -1, 2 * h, 2 * w)
         return tensor.float().cpu().numpy()
 
-    def _noise(self, index: int) -> float:
-        """Standard deviation of the noise in what the denoiser sees at a step."""
-        scheduler = self.pipeline.scheduler
+    def _noise(self) -> float:
+        """Standard deviation of the noise in what the denoiser sees at this step."""
+        scheduler, index = self.pipeline.scheduler, self._index
         if self.space == "flow":
             return float(scheduler.sigmas[index])
         if hasattr(scheduler, "sigmas"):  # of noise in units of the signal
@@ -159,9 +177,7 @@ class Tracer:
         return math.sqrt(1 - float(scheduler.alphas_cumprod[int(scheduler.timesteps[index])]))
 
     def _picture(self, xt: np.ndarray, velocity: np.ndarray, sigma: float) -> Image.Image:
-        import torch
-
-        pipeline, vae = self.pipeline, self.pipeline.vae
+        vae = self.pipeline.vae
         x0 = predicted_sample(xt, velocity, sigma, space=self.space)[np.newaxis]
         latents = self._unscaled(torch.from_numpy(x0))
         overflows = vae.dtype == torch.float16 and vae.config.get("force_upcast")
@@ -172,58 +188,18 @@ class Tracer:
         finally:
             if overflows:
                 vae.to(torch.float16)
-        return self.to_image(pipeline.image_processor.postprocess(pixels, output_type="np")[0])
+        return self.to_image(self.pipeline.image_processor.postprocess(pixels, output_type="np")[0])
 
     def _unscaled(self, x0: Any) -> Any:
         """Latents as the VAE takes them: by channel, where it names means and deviations."""
         family, config = type(self.pipeline).__name__, self.pipeline.vae.config
         mean, deviation = config.get("latents_mean"), config.get("latents_std")
         if family in _BY_CHANNEL and mean is not None and deviation is not None:
-            import torch
-
             by_channel = (1, len(mean), 1, 1)
             spread = torch.tensor(deviation).view(by_channel) / config.scaling_factor
             return x0 * spread + torch.tensor(mean).view(by_channel)
         shift = (config.get("shift_factor") or 0.0) if family in _SHIFTED else 0.0
         return x0 / config.scaling_factor + shift
-
-
-class _Watch:
-    """The hooks on the denoiser, and which step they are in.
-
-    Under guidance a pipeline's batch is n times the negative prompt, then the n texts. The negative prompt
-    is the same n times: it runs once, and its prediction is handed back n times.
-    """
-
-    def __init__(self, tracer: Tracer, hand: Callable[[Step], None]) -> None:
-        self.tracer = tracer
-        self.hand = hand
-        self.n = len(tracer.arguments["prompt"])
-        self.index = 0
-        self._passed = False
-
-    def before(self, _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        if self._passed:
-            raise InvalidInput("more than one pass of the denoiser a step cannot be traced (true_cfg_scale?)")
-        self._passed = True
-        n_rows = len(_latent_input(args, kwargs))
-        self.doubled = n_rows == 2 * self.n
-        if not self.doubled:
-            return args, kwargs
-        rows = [0, *range(self.n, n_rows)]
-        return tuple(_pick(value, rows, n_rows) for value in args), _pick(kwargs, rows, n_rows)
-
-    def after(self, _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> tuple[Any]:
-        (predictions,) = output
-        start = int(self.doubled)
-        unconditional = predictions[:1] if self.doubled else None
-        xt = _latent_input(args, kwargs)[:1]
-        self.hand(self.tracer.step(self.index, xt, predictions[start:], unconditional))
-        return (predictions[[0] * self.n * start + [start] * self.n],)
-
-    def step_done(self) -> None:
-        self.index += 1
-        self._passed = False
 
 
 def _latent_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

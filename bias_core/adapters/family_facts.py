@@ -1,9 +1,10 @@
-"""What a pipeline's own files and code say of it: how it is guided, its defaults, the size that it draws."""
+"""What a pipeline's own files and code say of it: how it is guided, its defaults, its sizes, how much text it reads."""
 
 from __future__ import annotations
 
 import inspect
 import math
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,10 +12,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import ModelUnavailable
-from bias_core.models.catalogue import read_json
+from bias_core.models.catalogue import read_json, split_revision
+from bias_core.types import PromptLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bias_core.types import ImageRow, ModelInfo
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     Rule = Callable[[Any, int, int], Size]
 
 INDEX = "model_index.json"
+KANDINSKY_PRIOR = "kandinsky-community/kandinsky-2-2-prior"
+DEEPFLOYD_UPSCALER = "DeepFloyd/IF-II-L-v1.0"
 _DENOISERS = ("transformer", "unet", "prior", "decoder")
 _SCALES = ("guidance_scale", "true_cfg_scale", "distilled_guidance_scale", "prior_guidance_scale")
 # z + g (z - z0) where others compute z0 + g (z - z0): the weight of the text is 1 + g.
@@ -39,6 +43,9 @@ _IN_BATCHES = {
 _STRUCTURED = {"BriaFiboPipeline", "BriaFibo2Pipeline", "Ideogram4Pipeline"}
 _DECODERS = ("vae", "movq")
 _MOST_ROUNDS = 64
+_DEEPFLOYD_LIMIT = 77  # written in its pipeline: the model was trained on so many
+_ENDLESS = 1_000_000  # what a tokenizer without a limit of its own says is larger
+_FROM_LOWER_CASE = ("PixArt", "IF", "DeepFloyd", "Sana")  # their pipelines change the prompt so
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +78,7 @@ class PipelineFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Guidance:
-    """How a family is guided towards its prompt.
+    """How a family is guided towards its prompt; as it stands here, not at all.
 
     Attributes
     ----------
@@ -81,9 +88,9 @@ class Guidance:
     why : what the family is, in words, where the scale or the negative prompt does nothing.
     """
 
-    argument: str
-    least: float = 1.0
-    negative: bool = True
+    argument: str = ""
+    least: float = math.inf
+    negative: bool = False
     why: str = ""
 
 
@@ -114,8 +121,8 @@ def facts_at(info: ModelInfo, source: str) -> PipelineFacts | None:
     import diffusers
 
     index = read_config(info, source, INDEX)
-    name = str(index.get("_class_name"))
-    kind = getattr(diffusers, _COMBINED.get(name, name), None)
+    name = str(index.get("_class_name")).replace("KandinskyV22Pipeline", "KandinskyV22CombinedPipeline")
+    kind = getattr(diffusers, name, None)
     denoiser = read_config(info, source, f"{next((p for p in _DENOISERS if p in index), 'unet')}/config.json")
     if not isinstance(kind, type) or not denoiser:
         return None
@@ -128,76 +135,53 @@ def facts_at(info: ModelInfo, source: str) -> PipelineFacts | None:
     )
 
 
-_COMBINED = {"KandinskyV22Pipeline": "KandinskyV22CombinedPipeline"}
+def read_index(source: str, file: str = INDEX, *, revision: str | None, local_files_only: bool) -> Mapping[str, Any]:
+    """A file of a folder or a hub id, first of all that with the classes of the pipeline and its components."""
+    from huggingface_hub import hf_hub_download
 
-
-def read_index(source: str, *, revision: str | None, local_files_only: bool) -> Mapping[str, Any]:
-    """``model_index.json`` of a folder or a hub id: the class of the pipeline and of its components."""
-    return _read(source, INDEX, revision=revision, local_files_only=local_files_only)
+    if Path(source).is_dir():
+        return read_json(Path(source, file))
+    return read_json(Path(hf_hub_download(source, file, revision=revision, local_files_only=local_files_only)))
 
 
 def read_config(info: ModelInfo, source: str, file: str) -> Mapping[str, Any]:
     """A file of a pipeline that is on this machine; {} where it is not."""
-    try:
-        return _read(source, file, revision=info.revision or None, local_files_only=True)
-    except (OSError, ValueError):
-        return {}  # the loader says what is wrong with it
-
-
-def _read(source: str, file: str, **how: Any) -> Mapping[str, Any]:
-    from huggingface_hub import hf_hub_download
-
-    return read_json(Path(source, file) if Path(source).is_dir() else Path(hf_hub_download(source, file, **how)))
+    with suppress(OSError, ValueError):  # the loader says what is wrong with it
+        return read_index(source, file, revision=info.revision or None, local_files_only=True)
+    return {}
 
 
 def guidance_of(facts: PipelineFacts, call: Mapping[str, Any] | None = None) -> Guidance:
     """How this pipeline is guided; ``call`` are further arguments of its call."""
-    parameters, name = accepted(facts.kind), facts.name
-    negative = "negative_prompt" in parameters
+    parameters, name, weights = accepted(facts.kind), facts.name, facts.denoiser
+    embeds = weights.get("guidance_embeds")
+    embedded = Guidance(why="its weights have no guidance embedding (guidance_embeds is false)")
+    if embeds or weights.get("time_cond_proj_dim") or (name == "Flux2Pipeline" and embeds is None):
+        why = "guidance is an input of its network, which has no pass without the prompt"
+        embedded = Guidance(argument="guidance_scale", least=-math.inf, why=why)
     if facts.index.get("is_distilled") and name == "Flux2KleinPipeline":
-        return _unguided("its weights are distilled to draw without guidance")
+        return Guidance(why="its weights are distilled to draw without guidance")
     if "distilled_guidance_scale" in parameters:
-        return _hunyuan(facts)
+        if embeds:
+            return replace(embedded, argument="distilled_guidance_scale")
+        why = "its folder has no guider, and its weights have no guidance embedding"
+        return Guidance(argument=_GUIDER, least=1.0, negative=True) if facts.guided else Guidance(why=why)
     if "true_cfg_scale" in parameters:
-        return _true_cfg(facts, parameters, call or {})
-    if name == "Flux2Pipeline":
-        return _embedded(facts.denoiser.get("guidance_embeds", True))
-    if name in {"SanaSprintPipeline", "LatentConsistencyModelPipeline"}:
-        return _embedded(facts.denoiser.get("guidance_embeds") or facts.denoiser.get("time_cond_proj_dim"))
-    if facts.denoiser.get("time_cond_proj_dim") is not None:
-        return _embedded(True)
+        return _true_cfg(embedded, parameters, call or {})
+    distilled = {"Flux2Pipeline", "SanaSprintPipeline", "LatentConsistencyModelPipeline"}
+    if name in distilled or weights.get("time_cond_proj_dim") is not None:
+        return embedded
     argument = next((scale for scale in _SCALES if scale in parameters), "")
     if not argument:
-        return _unguided(f"{name} takes no guidance scale")
+        return Guidance(why=f"{name} takes no guidance scale")
     least = 0.0 if name in _COUNTS_FROM_0 else -math.inf if name in _ALWAYS_TWO_PASSES else 1.0
-    return Guidance(argument=argument, least=least, negative=negative, why=f"{name} takes none")
+    return Guidance(argument=argument, least=least, negative="negative_prompt" in parameters, why=f"{name} takes none")
 
 
-def _unguided(why: str) -> Guidance:
-    return Guidance(argument="", least=math.inf, negative=False, why=why)
-
-
-def _embedded(has: object) -> Guidance:
-    if not has:
-        return _unguided("its weights have no guidance embedding (guidance_embeds is false)")
-    why = "guidance is an input of its network, which has no pass without the prompt"
-    return Guidance(argument="guidance_scale", least=-math.inf, negative=False, why=why)
-
-
-def _hunyuan(facts: PipelineFacts) -> Guidance:
-    if facts.denoiser.get("guidance_embeds"):
-        return replace(_embedded(True), argument="distilled_guidance_scale")
-    if facts.guided:
-        return Guidance(argument=_GUIDER)
-    return _unguided("its folder has no guider, and its weights have no guidance embedding")
-
-
-def _true_cfg(facts: PipelineFacts, parameters: Mapping[str, Any], call: Mapping[str, Any]) -> Guidance:
+def _true_cfg(embedded: Guidance, parameters: Mapping[str, Any], call: Mapping[str, Any]) -> Guidance:
     """Qwen-Image is guided by this argument alone; FLUX by an embedding, unless this is asked for, too."""
-    embeds = facts.denoiser.get("guidance_embeds")
-    if parameters.get("guidance_scale") is None and not embeds:
-        return Guidance(argument="true_cfg_scale")
-    embedded = _embedded(embeds)
+    if parameters.get("guidance_scale") is None and not embedded.argument:
+        return Guidance(argument="true_cfg_scale", least=1.0, negative=True)
     if float(call.get("true_cfg_scale", 1.0)) > 1:
         return replace(embedded, negative=True)
     how = "set call: {true_cfg_scale: 4.0} in its options for one with a negative prompt"
@@ -206,42 +190,36 @@ def _true_cfg(facts: PipelineFacts, parameters: Mapping[str, Any], call: Mapping
 
 def unused_settings(facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]) -> tuple[str, ...]:
     """A sentence on each setting of the row that this model's pictures do not depend on, or not as usual."""
-    guidance, sentences = guidance_of(facts, call), []
-    scale = row.guidance_scale
-    if not guidance.argument and scale > 1:
-        sentences.append(f"The guidance scale ({scale:g}) has no effect on {row.model}: {guidance.why}.")
-    if guidance.least == 0 and scale > 0:
-        sentences.append(f"{row.model} counts guidance from 0: {scale:g} is what others call {1 + scale:g}.")
-    if row.negative_prompt and not guidance.negative:
-        sentences.append(f"The negative prompt has no effect on {row.model}: {guidance.why}.")
-    elif row.negative_prompt and scale <= guidance.least:
-        sentences.append(
-            f"The negative prompt has no effect on {row.model}: its pictures are drawn without guidance at a "
-            f"scale of {scale:g}; set the guidance above {guidance.least:g}."
-        )
-    if facts.name in _STRUCTURED:
-        sentences.append(
-            f"{row.model} ({facts.name}) was trained on long structured captions (JSON); a plain sentence is "
-            "drawn as it is, and may be drawn worse."
-        )
-    if facts.name == "Ideogram4Pipeline":
-        sentences.append(
-            f"{row.model} is guided by {scale:g} at every step; its makers' schedule ends with 3 steps of 3."
-        )
-    return tuple(sentences)
+    guidance, model, scale = guidance_of(facts, call), row.model, row.guidance_scale
+    sentences = {
+        f"The guidance scale ({scale:g}) has no effect on {model}: {guidance.why}.": (
+            not guidance.argument and scale > 1
+        ),
+        f"{model} counts guidance from 0: {scale:g} is what others call {1 + scale:g}.": (
+            guidance.least == 0 and scale > 0
+        ),
+        f"The negative prompt has no effect on {model}: {guidance.why}.": (
+            row.negative_prompt and not guidance.negative
+        ),
+        f"The negative prompt has no effect on {model}: its pictures are drawn without guidance at a "
+        f"scale of {scale:g}; set the guidance above {guidance.least:g}.": (
+            row.negative_prompt and guidance.negative and scale <= guidance.least
+        ),
+        f"{model} ({facts.name}) was trained on long structured captions (JSON); a plain sentence is "
+        "drawn as it is, and may be drawn worse.": facts.name in _STRUCTURED,
+        f"{model} is guided by {scale:g} at every step; its makers' schedule ends with 3 steps of 3.": (
+            facts.name == "Ideogram4Pipeline"
+        ),
+    }
+    return tuple(sentence for sentence, holds in sentences.items() if holds)
 
 
 def check_parts(facts: PipelineFacts, parts: Mapping[str, Any], model: str) -> None:
-    """Refuse a pipeline without a component that its family cannot draw without.
+    """Refuse, by ModelUnavailable, a pipeline without a component that its family cannot draw without.
 
     Parameters
     ----------
     parts : components by name; None for those that are absent.
-
-    Raises
-    ------
-    ModelUnavailable
-        Which are missing.
     """
     optional = {"safety_checker", "feature_extractor", "image_encoder", "watermarker", "tokenizer_3"}
     optional |= {"text_encoder_3", _GUIDER, "ocr_guider", "pe", "pe_tokenizer", "prompt_enhancer_head"}
@@ -270,41 +248,36 @@ def own_defaults(class_name: str, index: Mapping[str, Any]) -> dict[str, float]:
     kind = getattr(diffusers, class_name, None)
     if not isinstance(kind, type) or "prompt" not in (parameters := accepted(kind)):
         return {}
-    scales = (parameters.get(scale) for scale in _SCALES)
-    schedule = parameters.get("guidance_schedule")
+    scales, schedule = (parameters.get(scale) for scale in _SCALES), parameters.get("guidance_schedule")
     scale = next((value for value in scales if isinstance(value, (int, float))), None)
     if isinstance(schedule, tuple):
         scale = schedule[0]
     if index.get("is_distilled"):
         scale = 0.0 if class_name in _COUNTS_FROM_0 else 1.0
-    defaults = {
-        "steps": parameters.get("num_inference_steps"),
-        "guidance": scale,
-        "size": index.get("default_sample_size") or parameters.get("height"),
-    }
+    size = index.get("default_sample_size") or parameters.get("height")
+    defaults = {"steps": parameters.get("num_inference_steps"), "guidance": scale, "size": size}
     return {name: value for name, value in defaults.items() if isinstance(value, (int, float))}
-
-
-def _rounded(multiple: int, sides: tuple[float, float], way: Callable[[float], int]) -> Size:
-    width, height = (way(side / multiple) * multiple for side in sides)
-    return width, height
 
 
 def _multiples(way: Callable[[float], int], side: Callable[[Any], int]) -> Rule:
     """Multiples of what ``side`` says of a pipeline, in pixels: those below (floor) or above (ceil)."""
-    return lambda pipeline, width, height: _rounded(side(pipeline), (width, height), way)
+
+    def rule(pipeline: Any, width: float, height: float) -> Size:
+        multiple = side(pipeline)
+        return way(width / multiple) * multiple, way(height / multiple) * multiple
+
+    return rule
 
 
 def _nearest_shape(pipeline: Any, width: int, height: int) -> Size:
-    shape = width / height
-    return min(pipeline.resolutions, key=lambda size: abs(size[0] / size[1] - shape))
+    return min(pipeline.resolutions, key=lambda size: abs(size[0] / size[1] - width / height))
 
 
 def _own_area(pipeline: Any, width: int, height: int) -> Size:
     """Every shape at the area that it was trained at."""
     factor = pipeline.vae_scale_factor
     scale = math.sqrt((pipeline.default_sample_size * factor) ** 2 / (width * height))
-    return _rounded(2 * factor, (width * scale, height * scale), math.floor)
+    return _whole_patches(pipeline, width * scale, height * scale)  # type: ignore[arg-type]
 
 
 # Latents are packed two by two, and what is left over is not drawn.
@@ -348,21 +321,11 @@ def drawn_size(pipeline: Any, width: int, height: int) -> Size:
 
 def drawn_size_at(info: ModelInfo, source: str, width: int, height: int) -> Size:
     """The same of a pipeline that is not loaded; what is asked for where its files are not here."""
-    if read_config(info, source, INDEX).get("_class_name") not in _RULES:
-        return width, height
-    if (facts := facts_at(info, source)) is None:
-        return width, height
-    try:
-        return drawn_size(_without_weights(facts, info, source), width, height)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        return width, height  # its files are damaged: the loader says how
-
-
-class _Network:
-    """A denoiser that has its configuration alone; of a class, as diffusers looks for its module."""
-
-    def __init__(self, config: SimpleNamespace) -> None:
-        self.config = config
+    if read_config(info, source, INDEX).get("_class_name") in _RULES and (facts := facts_at(info, source)):
+        # Of damaged files the loader says what is wrong.
+        with suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            return drawn_size(_without_weights(facts, info, source), width, height)
+    return width, height
 
 
 def _without_weights(facts: PipelineFacts, info: ModelInfo, source: str) -> Any:
@@ -372,18 +335,22 @@ def _without_weights(facts: PipelineFacts, info: ModelInfo, source: str) -> Any:
 
     kind = getattr(diffusers, str(facts.index["_class_name"]))
     parameters = inspect.signature(kind.__init__).parameters
+    # Of a class, as diffusers looks for the module of a network.
+    network = type("Network", (), {"config": SimpleNamespace(**facts.denoiser)})
     parts: dict[str, Any] = {}
     for name in list(parameters)[1:]:
         value, default = facts.index.get(name), parameters[name].default
-        is_setting = name in facts.index and not isinstance(value, list)
-        parts[name] = value if is_setting else None if default is inspect.Parameter.empty else default
-    for name in {"transformer", "unet"} & set(parts):
-        parts[name] = _Network(SimpleNamespace(**facts.denoiser))
-    for name in [name for name in _DECODERS if name in parts and isinstance(facts.index.get(name), list)]:
-        if not (config := read_config(info, source, f"{name}/config.json")):
-            raise LookupError(f"{name} has no configuration")
-        with torch.device("meta"):
-            parts[name] = getattr(diffusers, str(facts.index[name][1])).from_config(config)
+        if name in ("transformer", "unet"):
+            parts[name] = network()
+        elif name in facts.index and not isinstance(value, list):
+            parts[name] = value
+        elif name in _DECODERS and isinstance(value, list):
+            if not (config := read_config(info, source, f"{name}/config.json")):
+                raise LookupError(f"{name} has no configuration")
+            with torch.device("meta"):
+                parts[name] = getattr(diffusers, str(value[1])).from_config(config)
+        else:
+            parts[name] = None if default is inspect.Parameter.empty else default
     pipeline = kind.__new__(kind)
     with suppress(AttributeError):  # from one that goes on to read its tokenizer: factors are set before
         pipeline.__init__(**parts)
@@ -394,5 +361,110 @@ def other_size(model: str, size: Size, drawn: Size) -> tuple[str, ...]:
     """A sentence where a model draws another size than was asked for."""
     if size == drawn:
         return ()
-    sizes = [f"{width}x{height}" for width, height in (drawn, size)]
-    return (f"{model} draws {sizes[0]} pixels where {sizes[1]} were asked for, and is recorded with them.",)
+    asked, now = (f"{width}x{height}" for width, height in (size, drawn))
+    return (f"{model} draws {now} pixels where {asked} were asked for, and is recorded with them.",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextReader:
+    """One tokenizer of a pipeline.
+
+    Attributes
+    ----------
+    name : of the text encoder behind it: "CLIP", "T5", ...
+    tokenizer : of transformers.
+    limit : tokens of a prompt that are read, with those that mark its start and end.
+    before : text that the pipeline puts before every prompt.
+    lower : the pipeline takes prompts in lower case, without spaces around them.
+    """
+
+    name: str
+    tokenizer: Any
+    limit: int
+    before: str = ""
+    lower: bool = False
+
+    def reads(self, prompt: str) -> PromptLimit:
+        """How much of one prompt is read."""
+        text = self.before + (prompt.lower().strip() if self.lower else prompt)
+        n_before = len(self.tokenizer.encode(self.before)) - 2 if self.before else 0
+        n_tokens, cut = len(self.tokenizer(text, verbose=False).input_ids) - n_before, ""
+        how = {"truncation": True, "max_length": self.limit + n_before}
+        if n_tokens > self.limit and self.tokenizer.is_fast:
+            offsets = self.tokenizer(text, return_offsets_mapping=True, **how).offset_mapping
+            cut = text[max(end for _, end in offsets) :].strip()
+        elif n_tokens > self.limit:
+            read = self.tokenizer.decode(self.tokenizer(text, **how).input_ids, skip_special_tokens=True)
+            cut = text[len(read) :].strip()
+        return PromptLimit(prompt=prompt, reader=self.name, n_tokens=n_tokens, limit=self.limit, cut=cut)
+
+
+def prompt_limits(info: ModelInfo, source: str, pipeline: Any, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
+    """For each prompt, in order, what each text encoder takes of it; no weights are read.
+
+    The pipeline is None where it is not loaded: its files are read then, and nothing is said without them.
+    """
+    readers = list(_readers_of(pipeline, info) if pipeline else _readers_at(info, source))
+    return tuple(reader.reads(prompt) for prompt in prompts for reader in readers)
+
+
+def _readers_of(pipeline: Any, info: ModelInfo) -> Iterator[TextReader]:
+    parts = pipeline.components
+    encoders = {name: type(part).__name__ for name, part in parts.items() if "text_encoder" in name}
+    return _readers(info, type(pipeline), encoders, {name: parts.get(_tokenizer_of(name, parts)) for name in encoders})
+
+
+def _readers_at(info: ModelInfo, source: str) -> Iterator[TextReader]:
+    import diffusers
+    from transformers import AutoTokenizer
+
+    revision = info.revision
+    if info.family == "kandinsky" and not (Path(source) / "prior_tokenizer").is_dir():
+        source, revision = split_revision(str(info.options.get("prior", KANDINSKY_PRIOR)))
+    try:
+        index = read_index(source, revision=revision or None, local_files_only=True)
+        classes = {name: value[1] for name, value in index.items() if isinstance(value, list) and len(value) > 1}
+        encoders = {name: kind for name, kind in classes.items() if "text_encoder" in name and isinstance(kind, str)}
+        tokenizers = {}
+        for name in encoders:
+            place: dict[str, Any] = {"subfolder": _tokenizer_of(name, index), "revision": revision or None}
+            folder = source
+            if Path(source).is_dir():
+                folder, place = str(Path(source, place["subfolder"])), {}
+            tokenizers[name] = AutoTokenizer.from_pretrained(folder, local_files_only=True, **place)
+    except (OSError, ValueError):
+        return iter(())
+    return _readers(info, getattr(diffusers, str(index.get("_class_name")), None), encoders, tokenizers)
+
+
+def _tokenizer_of(encoder: str, parts: Mapping[str, Any]) -> str:
+    """The component that cuts texts for an encoder: its tokenizer, or a processor that holds one."""
+    name = encoder.replace("text_encoder", "tokenizer")
+    return name if name in parts else "processor"
+
+
+def _readers(
+    info: ModelInfo, kind: Any, encoders: Mapping[str, str], tokenizers: Mapping[str, Any]
+) -> Iterator[TextReader]:
+    inputs = accepted(kind) if kind else {}
+    before = inputs.get("complex_human_instruction")
+    for name, encoder in encoders.items():
+        tokenizer = getattr(tokenizers[name], "tokenizer", tokenizers[name])  # of a processor
+        if tokenizer is None:
+            continue
+        limit = int(tokenizer.model_max_length)
+        if not encoder.startswith("CLIP"):
+            if "max_sequence_length" in inputs:
+                limit = int(info.options.get("call", {}).get("max_sequence_length", inputs["max_sequence_length"]))
+            elif info.family == "deepfloyd":
+                limit = _DEEPFLOYD_LIMIT
+        if limit < _ENDLESS:
+            # What people call it: CLIP of CLIPTextModelWithProjection, T5 of T5EncoderModel.
+            short = re.match(r"(U?M?T5|CLIP|[A-Z][a-z]+\d*)", encoder)
+            yield TextReader(
+                name=short[0] if short else encoder,
+                tokenizer=tokenizer,
+                limit=limit - 2 if before else limit,
+                before="\n".join(before or ()),
+                lower=bool(kind) and kind.__name__.startswith(_FROM_LOWER_CASE),
+            )

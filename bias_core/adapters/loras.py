@@ -10,14 +10,14 @@ from bias_core.errors import ModelUnavailable
 from bias_core.models.catalogue import read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 # How peft and torch say that layers are missing or have other sizes.
 _MISFITS = ("size mismatch", "Target modules", "loading state_dict")
 _STANDARD = "pytorch_lora_weights.safetensors"
 _PEFT, _PEFT_CONFIG = "adapter_model.safetensors", "adapter_config.json"
-HUB_PATTERNS = ([_STANDARD, _PEFT, _PEFT_CONFIG], ["*.safetensors"])
-"""Files that a LoRA of a hub may be, the usual names first."""
+# Files that a LoRA of a hub may be, the usual names first.
+_HUB_PATTERNS = ([_STANDARD, _PEFT, _PEFT_CONFIG], ["*.safetensors"])
 
 
 def put_on(
@@ -53,25 +53,29 @@ def put_on(
     if path.is_file():
         source, file = str(path.parent), path.name
     place = str(path) if path.exists() else source
+    loader = getattr(pipeline, "first", pipeline)  # of two stages the one that decides what is drawn
+    misfit = f"{model}: the LoRA {place} does not fit this model; it was made for another"
     with loading(f"{model}: the LoRA", place):
         folder = Path(source) if Path(source).is_dir() else hub_folder(source, revision, offline=offline)
         file = file or _only_file(folder)
-        loader = getattr(pipeline, "first", pipeline)  # of two stages the one that decides what is drawn
         try:
-            keys = _load(loader, folder, file, name)
+            if file == _PEFT and (folder / _PEFT_CONFIG).is_file():
+                keys = _load_peft(loader, folder, name)
+            else:
+                keys = _load(loader, folder, file, name)
         except (RuntimeError, ValueError) as error:
             if any(words in str(error) for words in _MISFITS):
-                raise ModelUnavailable(_misfit(model, place)) from error
+                raise ModelUnavailable(misfit) from error
             raise
-        _check_whole(loader, keys, name, f"{model}: the LoRA {place}", _misfit(model, place))
-        pipeline.set_adapters([name], adapter_weights=[weight])
+        _check_whole(loader, keys, name, f"{model}: the LoRA {place}", misfit)
+        loader.set_adapters([name], adapter_weights=[weight])
 
 
 def hub_folder(repo: str, revision: str, *, offline: bool = False) -> Path:
     """Where the LoRA of a hub lies, downloaded where that is allowed."""
     from huggingface_hub import snapshot_download
 
-    for patterns in HUB_PATTERNS:
+    for patterns in _HUB_PATTERNS:
         folder = Path(
             snapshot_download(repo, revision=revision or None, allow_patterns=patterns, local_files_only=offline)
         )
@@ -80,25 +84,22 @@ def hub_folder(repo: str, revision: str, *, offline: bool = False) -> Path:
     return folder
 
 
-def _load(loader: Any, folder: Path, file: str, name: str) -> dict[str, set[str]]:
-    """Put it on; the keys that should be there now, by component, and under "" those of no component."""
-    if file == _PEFT and (folder / _PEFT_CONFIG).is_file():
-        return _load_peft(loader, folder, name)
-    state = loader.lora_state_dict(str(folder), weight_name=file, use_safetensors=True, local_files_only=True)
+def _load(loader: Any, folder: Path, file: str, name: str) -> set[str]:
+    """Put it on; the keys that should be there now."""
+    how = {"weight_name": file, "use_safetensors": True, "local_files_only": True}
+    state = loader.lora_state_dict(str(folder), **how)
     tensors = state[0] if isinstance(state, tuple) else state
-    loader.load_lora_weights(
-        str(folder), weight_name=file, adapter_name=name, use_safetensors=True, local_files_only=True
-    )
-    keys_of: dict[str, set[str]] = {"": set(tensors)}
-    for part in _networks(loader):
-        keys = {key for key in tensors if key.startswith(f"{part}.")}
-        keys_of[""] -= keys
-        of_part = {key.removeprefix(f"{part}."): tensors[key] for key in keys}
-        keys_of[part] = set(_in_peft_words(of_part, getattr(loader, part), part))
-    return keys_of
+    loader.load_lora_weights(str(folder), adapter_name=name, **how)
+    keys, left = set[str](), set(tensors)
+    for part, network in _networks(loader).items():
+        of_part = {key for key in tensors if key.startswith(f"{part}.")}
+        left -= of_part
+        named = {key.removeprefix(f"{part}."): tensors[key] for key in of_part}
+        keys |= {f"{part}.{key}" for key in _in_peft_words(named, network, part)}
+    return keys | left
 
 
-def _load_peft(loader: Any, folder: Path, name: str) -> dict[str, set[str]]:
+def _load_peft(loader: Any, folder: Path, name: str) -> set[str]:
     """Put on what peft's ``save_pretrained`` wrote of one component; it does not say of which."""
     from peft import LoraConfig
     from safetensors.torch import load_file
@@ -107,69 +108,59 @@ def _load_peft(loader: Any, folder: Path, name: str) -> dict[str, set[str]]:
     if kind != "LORA":
         raise ModelUnavailable(f"{folder} is an adapter of the kind {kind}, and only LoRA is taken")
     tensors = {key.removeprefix("base_model.model."): value for key, value in load_file(folder / _PEFT).items()}
-    parts = _networks(loader)
-    fitting = {part: _in_peft_words(tensors, getattr(loader, part), part) for part in parts}
-    n_fitting = {part: _n_with_layer(keys, getattr(loader, part)) for part, keys in fitting.items()}
-    best = max(parts, key=n_fitting.__getitem__)
-    same = [part for part in parts if n_fitting[part] == n_fitting[best]]
-    if n_fitting[best] == 0:
-        return {"": set(tensors)}
-    if len(same) > 1:
+    networks = _networks(loader)
+    fitting = {part: _in_peft_words(tensors, network, part) for part, network in networks.items()}
+    n_fitting: dict[str, int] = {}
+    for part, network in networks.items():
+        layers = {layer for layer, _ in network.named_modules()}
+        n_fitting[part] = sum(key.rsplit(".lora_", 1)[0] in layers for key in fitting[part])
+    most = max(n_fitting.values())
+    best, *others = [part for part, n in n_fitting.items() if n == most]
+    if most == 0:
+        return set(tensors)
+    if others:
         raise ModelUnavailable(
-            f"{folder} fits {' and '.join(same)} alike and does not say which it is for; save it with "
+            f"{folder} fits {' and '.join((best, *others))} alike and does not say which it is for; save it with "
             "save_lora_weights of the diffusers pipeline"
         )
     config = LoraConfig.from_pretrained(str(folder)).to_dict()
     metadata = {f"{best}.{key}": value for key, value in config.items()}
     state = {f"{best}.{key}": value for key, value in fitting[best].items()}
-    how = {"adapter_name": name, "metadata": metadata, "_pipeline": loader}
-    part = getattr(loader, best)
+    how = {"prefix": best, "adapter_name": name, "metadata": metadata, "_pipeline": loader}
     if best.startswith("text_encoder"):
-        loader.load_lora_into_text_encoder(state, None, part, prefix=best, **how)
+        loader.load_lora_into_text_encoder(state, None, networks[best], **how)
     else:
-        part.load_lora_adapter(state, prefix=best, **how)
-    return {best: set(fitting[best])}
+        networks[best].load_lora_adapter(state, **how)
+    return set(state)
 
 
-def _networks(loader: Any) -> list[str]:
+def _networks(loader: Any) -> dict[str, Any]:
     import torch
 
     kinds = ("unet", "transformer", "text_encoder")
-    networks = [name for name, part in loader.components.items() if isinstance(part, torch.nn.Module)]
-    return [name for name in networks if name.startswith(kinds)]
+    parts = loader.components.items()
+    return {name: part for name, part in parts if isinstance(part, torch.nn.Module) and name.startswith(kinds)}
 
 
 def _in_peft_words(tensors: Mapping[str, Any], part: Any, name: str) -> dict[str, Any]:
     """The tensors of one component under the names that peft gives them there."""
-    from diffusers.utils.state_dict_utils import (
-        convert_state_dict_to_diffusers,
-        convert_state_dict_to_peft,
-        convert_unet_state_dict_to_peft,
-    )
+    from diffusers.utils import state_dict_utils as convert
 
     words, of_text = dict(tensors), name.startswith("text_encoder")
     if words and not any("lora_A" in key for key in words):
         if of_text:
-            words = convert_state_dict_to_peft(convert_state_dict_to_diffusers(words))
+            words = convert.convert_state_dict_to_peft(convert.convert_state_dict_to_diffusers(words))
         else:
-            words = convert_unet_state_dict_to_peft(words)
+            words = convert.convert_unet_state_dict_to_peft(words)
     if of_text and not hasattr(part, "text_model"):  # older transformers had one level more
         words = {key.removeprefix("text_model."): value for key, value in words.items()}
     return words
 
 
-def _n_with_layer(keys: Iterable[str], part: Any) -> int:
-    layers = {name for name, _ in part.named_modules()}
-    return sum(key.rsplit(".lora_", 1)[0] in layers for key in keys)
-
-
-def _check_whole(loader: Any, keys_of: Mapping[str, set[str]], name: str, what: str, misfit: str) -> None:
+def _check_whole(loader: Any, keys: set[str], name: str, what: str, misfit: str) -> None:
     """Refuse a LoRA that is not in the pipeline as a whole: diffusers only warns of what it left out.
 
-    Raises
-    ------
-    ModelUnavailable
-        No layer of it fits, or some do not, or a layer lacks one of its halves, or has NaN.
+    ModelUnavailable: no layer of it fits, or some do not, or a layer lacks one of its halves, or has NaN.
     """
     from peft import get_peft_model_state_dict
 
@@ -178,39 +169,28 @@ def _check_whole(loader: Any, keys_of: Mapping[str, set[str]], name: str, what: 
         if name in names:
             module = getattr(loader, part)
             check_finite(module, what)
-            keys = get_peft_model_state_dict(module, adapter_name=name)
-            there |= {f"{part}.{key.removesuffix('.weight')}" for key in keys}
+            of_part = get_peft_model_state_dict(module, adapter_name=name)
+            there |= {f"{part}.{key.removesuffix('.weight')}" for key in of_part}
     if not there:
         raise ModelUnavailable(misfit)
-    expected = {
-        f"{part}.{key.removesuffix('.weight')}".lstrip(".")
-        for part, keys in keys_of.items()
-        for key in keys
-        if not key.endswith(".alpha")
+    expected = {key.removesuffix(".weight") for key in keys if not key.endswith(".alpha")}
+    wrong = {
+        "{} of its {} weights have no place in this model": expected - there,
+        "{} weights are missing beside its {}": there - expected,
     }
-    wrong = (
-        ("{} of its {} weights have no place in this model", expected - there),
-        ("{} weights are missing beside its {}", there - expected),
-    )
-    for words, keys in wrong:
-        if keys:
+    for words, some in wrong.items():
+        if some:
             raise ModelUnavailable(
-                f"{what} fits only in part: {words.format(len(keys), len(expected))} ({some_of(keys)}); it "
+                f"{what} fits only in part: {words.format(len(some), len(expected))} ({some_of(some)}); it "
                 "was made for another model, or is damaged"
             )
 
 
-def _misfit(model: str, place: str) -> str:
-    return f"{model}: the LoRA {place} does not fit this model; it was made for another"
-
-
 def _only_file(folder: Path) -> str:
     files = sorted(path.name for path in folder.glob("*.safetensors"))
-    for usual in (_STANDARD, _PEFT):
+    for usual in (_STANDARD, _PEFT, *(files if len(files) == 1 else ())):
         if usual in files:
             return usual
-    if len(files) == 1:
-        return files[0]
     if files:
         raise ModelUnavailable(
             f"{folder} has {len(files)} .safetensors files ({', '.join(files[:4])}); name one of them"

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bias_core.adapters.family_facts import DEEPFLOYD_UPSCALER, KANDINSKY_PRIOR
 from bias_core.adapters.loras import hub_folder
-from bias_core.adapters.pipeline_loader import DEEPFLOYD_UPSCALER, KANDINSKY_PRIOR
 from bias_core.adapters.weights import loading, pick_device
 from bias_core.errors import ModelUnavailable
 from bias_core.models.catalogue import is_hub_id, split_revision

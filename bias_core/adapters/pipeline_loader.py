@@ -7,14 +7,22 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bias_core.adapters.family_facts import INDEX, PipelineFacts, accepted, check_parts, read_index
+from bias_core.adapters.family_facts import (
+    DEEPFLOYD_UPSCALER,
+    INDEX,
+    KANDINSKY_PRIOR,
+    PipelineFacts,
+    accepted,
+    check_parts,
+    read_index,
+)
 from bias_core.adapters.weights import check_json, drop_longest_unused, load_whole, pick_device
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.models.catalogue import read_json, split_revision
 from bias_core.models.machine import free_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from bias_core.models.machine import Machine
     from bias_core.types import ModelInfo
@@ -33,26 +41,28 @@ _GB = 1e9
 _MOST_AT_ONCE = 8  # larger batches are hardly quicker, and Stop and progress come per batch
 
 _log = logging.getLogger(__name__)
-KANDINSKY_PRIOR = "kandinsky-community/kandinsky-2-2-prior"
-DEEPFLOYD_UPSCALER = "DeepFloyd/IF-II-L-v1.0"
 
 # Inputs of pipelines that edit a picture, or make a film or a sound.
 _NOT_FROM_TEXT = {
     *("image", "mask_image", "control_image", "num_frames", "video_length", "audio_length_in_s"),
     "source_prompt",
 }
-_NO_INPUTS = {"self", "prompt", "args", "kwargs"}
 # Parts of the names of classes that want a picture even where it may be None, or draw something else.
 _OTHER_WORK = (
     *("Img2Img", "Inpaint", "Edit", "Control", "Refiner", "Upscale", "Instruct", "Fill", "Super"),
     *("Video", "Adapter", "3D", "Pix2Pix", "GLIGEN", "Blip"),
 )
+_SLOWER: Mapping[Placement, str] = {
+    "tiled": "pictures are decoded in tiles",
+    "offload": "its components take turns on the GPU, which is slower",
+    "sequential": "its layers take turns on the GPU, which is many times slower",
+}
 
 
 def load_pipeline(
     info: ModelInfo, source: str, *, device: str = "auto", offline: bool = False, compiled: bool = False
 ) -> Any:
-    """The pipeline of ``source`` on the device, ready to be called.
+    """The pipeline of ``source`` on the device, ready to be called; NotEnoughMemory where it does not fit.
 
     Parameters
     ----------
@@ -61,11 +71,6 @@ def load_pipeline(
     device : "auto", "cpu", "cuda" or "mps".
     offline : never ask the hub.
     compiled : compile the denoiser's blocks on a GPU that holds the model as a whole.
-
-    Raises
-    ------
-    NotEnoughMemory
-        It does not fit this machine; the message says what is needed and what there is.
     """
     import torch
     from diffusers.utils import logging as diffusers_logging
@@ -74,13 +79,12 @@ def load_pipeline(
     place, folder = pick_device(device), Path(source)
     check_memory(info, folder)
     check_json(folder)
-    dtype = getattr(torch, dtype_name(info, place))
     pipeline = pipeline_of(
         info,
         source,
         revision=info.revision or None,
         variant=info.options.get("variant") if place != "cpu" else None,
-        dtype=dtype,
+        dtype=getattr(torch, dtype_name(info, place)),
         use_safetensors=True,
         local_files_only=offline or folder.is_dir(),
     )
@@ -95,24 +99,15 @@ def dtype_name(info: ModelInfo, device: str) -> str:
 
     Families that are not listed are newer ones: trained in bfloat16, whose range float16 does not have.
     """
-    if device == "cpu":
-        return "float32"
     older = {"sd1", "sd2", "sdxl", "kandinsky", "deepfloyd", "pixart"}
     half = "float16" if info.family in older else "bfloat16"
-    return str(info.options.get("dtype", half))
+    return "float32" if device == "cpu" else str(info.options.get("dtype", half))
 
 
 def check_memory(info: ModelInfo, folder: Path) -> None:
-    """Refuse before reading what this machine could not hold; weights pass through its main memory.
-
-    Raises
-    ------
-    NotEnoughMemory
-        They do not fit.
-    """
-    needed = sum(path.stat().st_size for path in folder.glob("**/*.safetensors")) if folder.is_dir() else 0
+    """Refuse before reading what this machine could not hold; weights pass through its main memory."""
+    needed, free = sum(path.stat().st_size for path in folder.glob("**/*.safetensors")), free_memory()
     needed = needed or round(info.download_gb * _GB)
-    free = free_memory()
     if needed > free:
         raise NotEnoughMemory(
             f"{info.id} needs {needed / _GB:.1f} GB of memory to load, and this machine has "
@@ -136,8 +131,7 @@ def first_batch_size(info: ModelInfo, machine: Machine, device: str) -> int:
     if device not in ("auto", "cuda") or not machine.gpu_memory or not info.memory_gb:
         return 1
     spare = machine.gpu_memory - info.memory_gb * _GB
-    more = int(spare / (info.width * info.height * WORKING_BYTES_PER_PIXEL))
-    return max(1, min(_MOST_AT_ONCE, 1 + more))
+    return max(1, min(_MOST_AT_ONCE, 1 + int(spare / (info.width * info.height * WORKING_BYTES_PER_PIXEL))))
 
 
 def plan_placement(parts: Mapping[str, int], *, free: int, pixels: int) -> Placement | None:
@@ -153,14 +147,14 @@ def plan_placement(parts: Mapping[str, int], *, free: int, pixels: int) -> Place
     >>> [plan_placement(sizes, free=gb * 10**9, pixels=1024 * 1024) for gb in (40, 24, 14, 6, 1)]
     ['resident', 'tiled', 'offload', 'sequential', None]
     """
-    weights, largest = sum(parts.values()), max(parts.values(), default=0)
-    if weights + max(TILED_BYTES, pixels * WORKING_BYTES_PER_PIXEL) <= free:
-        return "resident"
-    if weights + TILED_BYTES <= free:
-        return "tiled"
-    if largest + TILED_BYTES <= free:
-        return "offload"
-    return "sequential" if free >= _LAYER_BYTES + TILED_BYTES else None
+    weights = sum(parts.values())
+    needs: dict[Placement, int] = {
+        "resident": weights + max(TILED_BYTES, pixels * WORKING_BYTES_PER_PIXEL),
+        "tiled": weights + TILED_BYTES,
+        "offload": max(parts.values(), default=0) + TILED_BYTES,
+        "sequential": _LAYER_BYTES + TILED_BYTES,
+    }
+    return next((placement for placement, needed in needs.items() if needed <= free), None)
 
 
 def component_sizes(pipeline: Any) -> dict[str, int]:
@@ -174,10 +168,7 @@ def component_sizes(pipeline: Any) -> dict[str, int]:
 def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
     """Place the pipeline so that it fits, others let go first, and say in the log where that makes it slower.
 
-    Raises
-    ------
-    NotEnoughMemory
-        The device has not even room for a layer at a time.
+    NotEnoughMemory is raised where the device has not even room for a layer at a time.
     """
     if device != "cuda":
         pipeline.to(device)
@@ -203,24 +194,11 @@ def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
     else:
         pipeline.enable_sequential_cpu_offload()
     if placement != "resident":
-        _tile(pipeline)
+        for decoder in (getattr(pipeline, name, None) for name in ("vae", "movq")):
+            for method in ("enable_slicing", "enable_tiling"):
+                getattr(decoder, method, lambda: None)()
         _log.warning("%s does not fit the GPU as a whole (%.1f GB free): %s", info.id, free / _GB, _SLOWER[placement])
     return placement
-
-
-_SLOWER: Mapping[Placement, str] = {
-    "tiled": "pictures are decoded in tiles",
-    "offload": "its components take turns on the GPU, which is slower",
-    "sequential": "its layers take turns on the GPU, which is many times slower",
-}
-
-
-def _tile(pipeline: Any) -> None:
-    for name in ("vae", "movq"):
-        decoder = getattr(pipeline, name, None)
-        for method in ("enable_slicing", "enable_tiling"):
-            if hasattr(decoder, method):
-                getattr(decoder, method)()
 
 
 def speed_up(pipeline: Any, *, compiled: bool) -> None:
@@ -231,53 +209,39 @@ def speed_up(pipeline: Any, *, compiled: bool) -> None:
         if isinstance(part := getattr(pipeline, name, None), torch.nn.Module):
             part.to(memory_format=torch.channels_last)
     denoiser = getattr(pipeline, "transformer", None) or getattr(pipeline, "unet", None)
-    if compiled and denoiser is not None and getattr(denoiser, "_repeated_blocks", None):
+    if compiled and getattr(denoiser, "_repeated_blocks", None):
         denoiser.compile_repeated_blocks()  # one block is compiled, all of its kind gain
 
 
 def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
     """The pipeline of a hub id or folder, with what belongs to it from elsewhere.
 
+    ModelUnavailable is raised where it is not one that draws from text, or needs code of its own.
+
     Parameters
     ----------
     info : its ``options`` may hold ``prior`` (Kandinsky) and ``upscaler`` (DeepFloyd IF), as hub ids, with
         "@revision" where that is pinned, or folders.
     how : arguments of ``from_pretrained``.
-
-    Raises
-    ------
-    ModelUnavailable
-        It is not a pipeline that draws from text, or needs code of its own.
     """
-    config = _config(source, how)
-    name, kind = _pipeline_class(info, config)
-    check_parts(PipelineFacts(kind=kind), _absent(config), info.id)
+    index = read_index(source, revision=how["revision"], local_files_only=how["local_files_only"])
+    name, kind = _pipeline_class(info, index)
+    check_parts(
+        PipelineFacts(kind=kind), {part: None for part, value in index.items() if value == [None, None]}, info.id
+    )
     if name == "KandinskyV22Pipeline":
         return _with_prior(info, source, how)
     if name == "IFPipeline":
-        return _with_upscaler(info, source, how)
+        return _with_upscaler(info, source, index, how)
     if "add_watermarker" in inspect.signature(kind.__init__).parameters:
         how["add_watermarker"] = False  # else pixels would depend on whether a package is installed
-    return _load(info, source, how)
+    return load_components(source, info.id, **how)
 
 
-def _config(source: str, how: dict[str, Any]) -> Mapping[str, Any]:
-    return read_index(source, revision=how["revision"], local_files_only=how["local_files_only"])
-
-
-def _load(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
-    """Load it without the components that its index says were never there; diffusers must be told each."""
-    return load_components(source, info.id, **_absent(_config(source, how)) | how)
-
-
-def _absent(config: Mapping[str, Any]) -> dict[str, None]:
-    return {part: None for part, value in config.items() if value == [None, None]}
-
-
-def _pipeline_class(info: ModelInfo, config: Mapping[str, Any]) -> tuple[str, Any]:
+def _pipeline_class(info: ModelInfo, index: Mapping[str, Any]) -> tuple[str, Any]:
     import diffusers
 
-    name = config.get("_class_name")
+    name = index.get("_class_name")
     if not isinstance(name, str) or not hasattr(diffusers, name):
         raise ModelUnavailable(
             f"{info.id} is a {name}, which this version of diffusers does not have; code that comes with a "
@@ -293,86 +257,88 @@ def _pipeline_class(info: ModelInfo, config: Mapping[str, Any]) -> tuple[str, An
             f"{info.id} is a {name}, a prior alone: what it draws is the embedding of a picture; choose the "
             "decoder that belongs to it, such as kandinsky-community/kandinsky-2-2-decoder"
         )
-    if name != "KandinskyV22Pipeline" and not _draws_from_text(name, kind):
+    inputs = accepted(kind)  # a prompt and a size have to be all that is needed; a picture may be optional
+    others = {part for part in _NOT_FROM_TEXT & set(inputs) if part != "image" or inputs[part] is not None}
+    others |= {part for part, default in inputs.items() if default is inspect.Parameter.empty}
+    others -= {"self", "prompt", "args", "kwargs"}
+    from_text = {"prompt", "height"} <= set(inputs) and not others and not any(word in name for word in _OTHER_WORK)
+    if name != "KandinskyV22Pipeline" and not from_text:
         raise ModelUnavailable(
             f"{info.id} is a {name}, which does not draw pictures from a text alone; choose a text-to-image model"
         )
     return name, kind
 
 
-def _draws_from_text(name: str, kind: Any) -> bool:
-    """Whether a prompt and a size are all that a class needs; a picture may be optional."""
-    inputs = accepted(kind)
-    others = {part for part in _NOT_FROM_TEXT & set(inputs) if part != "image" or inputs[part] is not None}
-    others |= {part for part, default in inputs.items() if default is inspect.Parameter.empty} - _NO_INPUTS
-    return {"prompt", "height"} <= set(inputs) and not others and not any(w in name for w in _OTHER_WORK)
-
-
-def _other_part(info: ModelInfo, option: str, default: str, how: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _load_other(info: ModelInfo, option: str, default: str, how: dict[str, Any]) -> Any:
+    """The second pipeline, that an option names."""
     source = str(info.options.get(option, default))
-    if Path(source).expanduser().is_dir():
-        return str(Path(source).expanduser()), how | {"revision": None, "local_files_only": True}
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        return load_components(str(folder), info.id, **how | {"revision": None, "local_files_only": True})
     repo, revision = split_revision(source)
-    return repo, how | {"revision": revision or None}
+    return load_components(repo, info.id, **how | {"revision": revision or None})
 
 
 def _with_prior(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
     """Kandinsky 2.2: the prior, which draws the embedding of a picture, and the decoder in one."""
     from diffusers import KandinskyV22CombinedPipeline
 
-    decoder = _load(info, source, how)
-    prior = _load(info, *_other_part(info, "prior", KANDINSKY_PRIOR, how))
+    decoder = load_components(source, info.id, **how)
+    prior = _load_other(info, "prior", KANDINSKY_PRIOR, how)
     parts = {f"prior_{name}": part for name, part in prior.components.items()}
     return KandinskyV22CombinedPipeline(**decoder.components, **parts)
 
 
-def _with_upscaler(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
+def _with_upscaler(info: ModelInfo, source: str, index: Mapping[str, Any], how: dict[str, Any]) -> Any:
     """DeepFloyd IF: stage I, and stage II without the text encoder and the checker, which they share."""
     from bias_core.adapters.deepfloyd import DeepFloydPipeline, SafetyChecker
 
     checker = None
-    if _config(source, how).get("safety_checker", [None])[0]:
-        named = f"{info.id}: safety_checker"
-        checker = load_whole(SafetyChecker, source, name=named, subfolder="safety_checker", **how)
-    first = _load(info, source, how | {"watermarker": None, "safety_checker": checker})
-    other, how = _other_part(info, "upscaler", DEEPFLOYD_UPSCALER, how)
+    if index.get("safety_checker", [None])[0]:
+        name = f"{info.id}: safety_checker"
+        checker = load_whole(SafetyChecker, source, name=name, subfolder="safety_checker", **how)
+    first = load_components(source, info.id, **how | {"watermarker": None, "safety_checker": checker})
     shared = ("tokenizer", "text_encoder", "safety_checker", "feature_extractor", "watermarker")
-    second = _load(info, other, how | dict.fromkeys(shared) | {"requires_safety_checker": False})
-    return DeepFloydPipeline.of(first, second)
+    without = dict.fromkeys(shared) | {"requires_safety_checker": False}
+    return DeepFloydPipeline.of(first, _load_other(info, "upscaler", DEEPFLOYD_UPSCALER, how | without))
 
 
 def load_components(source: str, name: str, **how: Any) -> Any:
     """The pipeline of a hub id or a folder, as ``DiffusionPipeline.from_pretrained`` gives it.
 
-    Each network is loaded here, with its weights checked, and handed in.
+    Each network is loaded here, with its weights checked, and handed in. ModelUnavailable is raised where a
+    component is missing, of a class that is not known, or its weights are not whole.
 
     Parameters
     ----------
     name : of the model, for messages.
     how : arguments of ``from_pretrained``; components among them are taken as they are, None for without.
-
-    Raises
-    ------
-    ModelUnavailable
-        A component is missing, of a class that is not known, or its weights are not whole.
     """
+    import torch
     from diffusers import DiffusionPipeline
+    from transformers import PreTrainedModel
 
-    folder = Path(source)
-    if not folder.is_dir():
-        folder = _downloaded(source, how)
+    folder = Path(source) if Path(source).is_dir() else _downloaded(source, how)
     index = read_json(folder / INDEX)
+    # Diffusers must be told of each component that was never there.
+    how = {part: None for part, value in index.items() if value == [None, None]} | how
     variant, dtype = how.pop("variant", None), how.get("dtype")
-    for part, kind in _loadable_networks(folder, index, name, how):
-        how[part] = load_whole(
-            kind,
-            str(folder / part),
-            name=f"{name}: {part}",
-            stem=_stem(kind),
-            variant=variant,
-            local_files_only=True,
-            **({"dtype": dtype} if dtype is not None else {}),
-        )
+    for part, entry in index.items():
+        # Others are settings, be they lists of two numbers, or null.
+        names_class = isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], str)
+        if part.startswith("_") or part in how or not names_class:
+            continue
+        kind = _component_class(folder, part, str(entry[0]), entry[1], name)
+        if isinstance(kind, type) and issubclass(kind, torch.nn.Module):
+            how[part] = load_whole(
+                kind,
+                str(folder / part),
+                name=f"{name}: {part}",
+                stem="model" if issubclass(kind, PreTrainedModel) else "diffusion_pytorch_model",
+                variant=variant,
+                local_files_only=True,
+                **({"dtype": dtype} if dtype is not None else {}),
+            )
     return DiffusionPipeline.from_pretrained(folder, **how | {"revision": None, "local_files_only": True})
 
 
@@ -389,48 +355,20 @@ def _downloaded(repo: str, how: Mapping[str, Any]) -> Path:
     return Path(DiffusionPipeline.download(repo, **options | {"variant": "fp16"}))
 
 
-def _names_class(entry: object) -> bool:
-    """Whether an entry of the index is a library and a class; a setting may be a list of two numbers."""
-    return isinstance(entry, list) and len(entry) == 2 and not any(isinstance(x, int) for x in entry)
-
-
-def _loadable_networks(
-    folder: Path, index: Mapping[str, Any], name: str, given: Mapping[str, Any]
-) -> Iterator[tuple[str, Any]]:
-    """Name and class of each component that has weights; all others are only looked at."""
-    import torch
-
-    for part, entry in index.items():
-        if part.startswith("_") or part in given or not _names_class(entry):
-            continue
-        library, class_name = entry
-        if class_name is None:
-            continue
-        if not (folder / part).is_dir():
-            raise ModelUnavailable(f"{name} has no folder {part}, which its {INDEX} names; download the model again")
-        kind = _class(str(library), str(class_name))
-        if kind is None:
-            raise ModelUnavailable(
-                f"{name}: {part} is a {class_name} of {library}, which this version does not have; update "
-                "diffusers and transformers, or choose another model"
-            )
-        check_json(folder / part)
-        if isinstance(kind, type) and issubclass(kind, torch.nn.Module):
-            yield part, kind
-
-
-def _class(library: str, name: str) -> Any:
-    """The class of a component: of diffusers, of transformers, or of one of diffusers' pipelines."""
+def _component_class(folder: Path, part: str, library: str, class_name: str, name: str) -> Any:
+    """The class of a component, whose files are there: of diffusers, of transformers, or of a pipeline."""
     import diffusers
     import transformers
     from diffusers import pipelines
 
+    if not (folder / part).is_dir():
+        raise ModelUnavailable(f"{name} has no folder {part}, which its {INDEX} names; download the model again")
     places = {"diffusers": diffusers, "transformers": transformers}
-    place = places.get(library) or getattr(pipelines, library, None)
-    return getattr(place, name, None)
-
-
-def _stem(kind: Any) -> str:
-    from transformers import PreTrainedModel
-
-    return "model" if issubclass(kind, PreTrainedModel) else "diffusion_pytorch_model"
+    kind = getattr(places.get(library) or getattr(pipelines, library, None), class_name, None)
+    if kind is None:
+        raise ModelUnavailable(
+            f"{name}: {part} is a {class_name} of {library}, which this version does not have; update "
+            "diffusers and transformers, or choose another model"
+        )
+    check_json(folder / part)
+    return kind
