@@ -22,8 +22,7 @@ from bias_core.engine.turns import ReadersTurn
 from bias_core.errors import ModelUnavailable
 from bias_core.exchange.imports import IMPORTED
 from bias_core.models.catalogue import Catalogue, ToolInfo, load_catalogue
-from bias_core.models.fit import fitting_readers, model_fit
-from bias_core.models.hub import download_gb, free_disk, is_cached
+from bias_core.models.fit import download_gb, fitting_readers, free_disk, is_cached, model_fit
 from bias_core.models.machine import this_machine
 from bias_core.protocols import ChecksSettings, ReadsPrompts
 from bias_core.settings import Settings

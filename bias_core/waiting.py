@@ -1,9 +1,8 @@
 """How anything waits: for its turn, for what another prepares or hands over. Every wait can be stopped."""
 
-from __future__ import annotations
-
 import threading
 import time
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import ExitStack
@@ -11,13 +10,10 @@ from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from types import TracebackType
+from typing import Any, Protocol, TypeVar, cast
 
 from bias_core.errors import Cancelled, ModelUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-    from types import TracebackType
 
 T = TypeVar("T")
 R = TypeVar("R")

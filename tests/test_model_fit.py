@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from bias_core.models import hub
-from bias_core.models.fit import ModelFit, model_fit
+from bias_core.models.fit import ModelFit, download_gb, free_disk, is_cached, model_fit
 from bias_core.models.machine import Machine
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -96,8 +95,8 @@ def test_a_hub_that_cannot_be_asked_leaves_the_size_open(monkeypatch: pytest.Mon
         raise LocalEntryNotFoundError("no network")
 
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", no_network)
-    assert hub.download_gb("org/name") == 0
-    assert hub.download_gb("no id") == 0
+    assert download_gb("org/name") == 0
+    assert download_gb("no id") == 0
 
 
 def test_without_a_network_the_size_is_not_known(monkeypatch):
@@ -107,7 +106,7 @@ def test_without_a_network_the_size_is_not_known(monkeypatch):
         raise HTTPError("Name or service not known")
 
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", no_network)
-    assert hub.download_gb("org/name") == 0
+    assert download_gb("org/name") == 0
 
 
 def test_the_cache_and_its_disk_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,8 +116,8 @@ def test_the_cache_and_its_disk_are_found(tmp_path: Path, monkeypatch: pytest.Mo
     (snapshot.parent.parent / "refs").mkdir()
     (snapshot.parent.parent / "refs" / "main").write_text("abc")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    assert hub.is_cached("org/name")
-    assert not hub.is_cached("org/other")
-    assert not hub.is_cached("org/name", "def")
+    assert is_cached("org/name")
+    assert not is_cached("org/other")
+    assert not is_cached("org/name", "def")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "not" / "yet"))
-    assert hub.free_disk() > 0
+    assert free_disk() > 0

@@ -1,27 +1,22 @@
 """The calibration world drawn exactly at its planted rates, with the truth of every picture."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from PIL import Image
 
 from bias_core.errors import InvalidInput
+from bias_core.protocols import StepCallback
 from bias_core.store.images import RECORD_KEY
 from bias_core.types import GeneratedImage, ImageRow
 from bias_core.world import captions
 from bias_core.world.grammar import parse
 from bias_core.world.planted import sample_scene
 from bias_core.world.render import render
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from PIL import Image
-
-    from bias_core.protocols import StepCallback
-    from bias_core.world.scene import Scene
+from bias_core.world.scene import Scene
 
 MODEL = "calibration-renderer"
 _parse_once = lru_cache(maxsize=1024)(parse)

@@ -1,17 +1,11 @@
 """DeepFloyd IF as one pipeline: 64 x 64 pixels from the text, enlarged four times by a second model."""
 
-from __future__ import annotations
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+import torch
 from diffusers import DiffusionPipeline, IFPipeline, IFSuperResolutionPipeline
-from diffusers.pipelines.deepfloyd_if import IFSafetyChecker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import torch
-    from diffusers.pipelines.deepfloyd_if import IFPipelineOutput
+from diffusers.pipelines.deepfloyd_if import IFPipelineOutput, IFSafetyChecker
 
 _ENLARGED = 4  # times, by the second stage
 
@@ -75,7 +69,7 @@ class DeepFloydPipeline(DiffusionPipeline):
             setattr(self, method, getattr(self.first, method))  # stage I decides what is drawn
 
     @classmethod
-    def of(cls, first: IFPipeline, second: IFSuperResolutionPipeline) -> DeepFloydPipeline:
+    def of(cls, first: IFPipeline, second: IFSuperResolutionPipeline) -> "DeepFloydPipeline":
         """Both stages, with the text encoder and the checker of the first."""
         parts = {name: part for name, part in first.components.items() if name != "watermarker"}
         return cls(

@@ -1,17 +1,16 @@
 """Any text-to-image pipeline of diffusers, with one CPU generator per picture."""
 
-from __future__ import annotations
-
 import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bias_core.adapters import loras as lora_files
 from bias_core.adapters import pipeline_call as calls
 from bias_core.adapters.family_facts import (
+    PipelineFacts,
     drawn_size,
     drawn_size_at,
     facts_at,
@@ -20,19 +19,14 @@ from bias_core.adapters.family_facts import (
     prompt_limits,
     unused_settings,
 )
+from bias_core.adapters.loras import put_on
 from bias_core.adapters.pipeline_loader import first_batch_size, load_pipeline
 from bias_core.adapters.weights import Weights
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.models.catalogue import split_revision
 from bias_core.models.machine import this_machine
-from bias_core.types import GeneratedImage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from bias_core.adapters.family_facts import PipelineFacts
-    from bias_core.protocols import StepCallback
-    from bias_core.types import Attribute, ImageRow, ModelInfo, PromptLimit, Step
+from bias_core.protocols import StepCallback
+from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, PromptLimit, Step
 
 _log = logging.getLogger(__name__)
 _LORA_FILE = "pytorch_lora_weights.safetensors"
@@ -279,8 +273,8 @@ class DiffusersTextToImage:
         pipeline = load_pipeline(self.info, self.source, device=device, offline=self.offline, compiled=compiled)
         if lora := str(self.info.options.get("lora", "")):
             source, revision = split_revision(lora)
-            how = {"revision": revision, "weight": float(self.info.options.get("lora_weight", 1.0))}
-            lora_files.put_on(pipeline, self.info.id, source, name="lora", offline=self.offline, **how)
+            weight, model = float(self.info.options.get("lora_weight", 1.0)), self.info.id
+            put_on(pipeline, model, source, name="lora", revision=revision, weight=weight, offline=self.offline)
         self._start_over()
         return pipeline
 
@@ -305,7 +299,7 @@ class DiffusersTextToImage:
             raise ModelUnavailable(f"{self.info.id}: the adapter for {condition!r} is missing ({folder / _LORA_FILE})")
         self._weights.drop()  # a half-loaded adapter must not stay in use
         model = f"{self.info.id}, condition {condition}"
-        lora_files.put_on(pipeline, model, str(folder), name=condition, file=_LORA_FILE)
+        put_on(pipeline, model, str(folder), name=condition, file=_LORA_FILE)
         self._unchanged()
         self._weights.keep(pipeline)
         self._condition = condition

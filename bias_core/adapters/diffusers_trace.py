@@ -4,32 +4,24 @@ The pipeline runs its own loop, with the prompt and the sentences of the attribu
 the denoiser keep all of the batch on the trajectory of the prompt, and read what is predicted there.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import diffusers
 import numpy as np
 import torch
+from PIL import Image
 
-from bias_core.adapters.family_facts import denoiser_of
+from bias_core.adapters.family_facts import PipelineFacts, denoiser_of
 from bias_core.adapters.pipeline_call import after_each_step
 from bias_core.errors import InvalidInput
 from bias_core.metrics.propagation import predicted_sample
-from bias_core.types import Step
+from bias_core.protocols import StepCallback
+from bias_core.types import Step, VelocitySpace
 from bias_core.waiting import one_at_a_time
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from PIL import Image
-
-    from bias_core.adapters.family_facts import PipelineFacts
-    from bias_core.protocols import StepCallback
-    from bias_core.types import VelocitySpace
 
 _PACKED = {"FluxPipeline"}
 _SHIFTED = {"StableDiffusion3Pipeline", "FluxPipeline"}  # the others ignore the VAE's shift

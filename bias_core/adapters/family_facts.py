@@ -1,27 +1,21 @@
 """What a pipeline's own files and code say of it: how it is guided, its defaults, its sizes, how much text it reads."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bias_core.errors import ModelUnavailable
 from bias_core.models.catalogue import read_json, split_revision
-from bias_core.types import PromptLimit
+from bias_core.types import ImageRow, ModelInfo, PromptLimit
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from bias_core.types import ImageRow, ModelInfo
-
-    Size = tuple[int, int]
-    Rule = Callable[[Any, int, int], Size]
+Size = tuple[int, int]
+Rule = Callable[[Any, int, int], Size]
 
 INDEX = "model_index.json"
 KANDINSKY_PRIOR = "kandinsky-community/kandinsky-2-2-prior"

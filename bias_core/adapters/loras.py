@@ -1,16 +1,12 @@
 """Adapters (LoRA) put whole on a diffusers pipeline, and taken off again without a trace."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bias_core.adapters.weights import check_finite, loading, some_of
 from bias_core.errors import ModelUnavailable
 from bias_core.models.catalogue import read_json
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # How peft and torch say that layers are missing or have other sizes.
 _MISFITS = ("size mismatch", "Target modules", "loading state_dict")

@@ -1,29 +1,21 @@
 """Where the weights of a name are, and which weights those are now."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bias_core.adapters.family_facts import DEEPFLOYD_UPSCALER, KANDINSKY_PRIOR
 from bias_core.adapters.loras import hub_folder
 from bias_core.adapters.weights import loading, pick_device
 from bias_core.errors import ModelUnavailable
-from bias_core.models.catalogue import is_hub_id, split_revision
-from bias_core.models.hub import download_gb, is_cached
-from bias_core.settings import ASSETS
+from bias_core.models.catalogue import ToolInfo, is_hub_id, split_revision
+from bias_core.models.fit import download_gb, is_cached
+from bias_core.settings import ASSETS, Settings
+from bias_core.store.file_hashes import FileHashes
+from bias_core.types import ModelInfo
 from bias_core.waiting import HUB_SECONDS, WEIGHTS_SECONDS, BuiltOnce
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bias_core.models.catalogue import ToolInfo
-    from bias_core.settings import Settings
-    from bias_core.store.file_hashes import FileHashes
-    from bias_core.types import ModelInfo
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _COMPANIONS = {"kandinsky": ("prior", KANDINSKY_PRIOR), "deepfloyd": ("upscaler", DEEPFLOYD_UPSCALER)}

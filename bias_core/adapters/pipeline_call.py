@@ -1,16 +1,15 @@
 """A call of a diffusers pipeline: what goes in, what comes out, and what it says of it."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -18,12 +17,8 @@ from PIL import Image
 from bias_core.adapters.family_facts import accepted, facts_of, guidance_of
 from bias_core.adapters.weights import TROUBLES
 from bias_core.errors import BiasCoreError, InvalidInput, ModelUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from bias_core.protocols import StepCallback
-    from bias_core.types import ImageRow, ModelInfo
+from bias_core.protocols import StepCallback
+from bias_core.types import ImageRow, ModelInfo
 
 # Some pipelines would draw at another size and cut, have a language model rewrite the prompt, or clean it
 # where certain packages are installed: what is asked for is drawn, unless a model's options say otherwise.

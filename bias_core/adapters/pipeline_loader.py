@@ -1,11 +1,10 @@
 """Loads a diffusers pipeline: safetensors only, whole, and as much of it at a time as the device holds."""
 
-from __future__ import annotations
-
 import inspect
 import logging
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from bias_core.adapters.family_facts import (
     DEEPFLOYD_UPSCALER,
@@ -19,13 +18,8 @@ from bias_core.adapters.family_facts import (
 from bias_core.adapters.weights import check_json, drop_longest_unused, load_whole, pick_device
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.models.catalogue import read_json, split_revision
-from bias_core.models.machine import free_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bias_core.models.machine import Machine
-    from bias_core.types import ModelInfo
+from bias_core.models.machine import Machine, free_memory
+from bias_core.types import ModelInfo
 
 Placement = Literal["resident", "tiled", "offload", "sequential"]
 """All weights on the device; the same, with the VAE working in tiles; one component at a time; layer by
@@ -208,7 +202,7 @@ def speed_up(pipeline: Any, *, compiled: bool) -> None:
     for name in ("unet", "vae", "movq"):
         if isinstance(part := getattr(pipeline, name, None), torch.nn.Module):
             part.to(memory_format=torch.channels_last)
-    denoiser = getattr(pipeline, "transformer", None) or getattr(pipeline, "unet", None)
+    denoiser: Any = getattr(pipeline, "transformer", None) or getattr(pipeline, "unet", None)
     if compiled and getattr(denoiser, "_repeated_blocks", None):
         denoiser.compile_repeated_blocks()  # one block is compiled, all of its kind gain
 
@@ -226,9 +220,8 @@ def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
     """
     index = read_index(source, revision=how["revision"], local_files_only=how["local_files_only"])
     name, kind = _pipeline_class(info, index)
-    check_parts(
-        PipelineFacts(kind=kind), {part: None for part, value in index.items() if value == [None, None]}, info.id
-    )
+    absent = {part: None for part, value in index.items() if value == [None, None]}
+    check_parts(PipelineFacts(kind=kind), absent, info.id)
     if name == "KandinskyV22Pipeline":
         return _with_prior(info, source, how)
     if name == "IFPipeline":

@@ -1,27 +1,22 @@
 """Weights: where they run, whole or not at all, loaded on first use, and let go of when others need the room."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import re
 import struct
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable, NotEnoughMemory
 from bias_core.models.catalogue import is_hub_id, read_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 T = TypeVar("T")
 X = TypeVar("X")
@@ -33,7 +28,7 @@ TROUBLES = (
 )
 """What code of others raises where a model's files, or what is asked of it, are not what it expects."""
 
-_last_used: WeakKeyDictionary[Weights[Any], int] = WeakKeyDictionary()
+_last_used: "WeakKeyDictionary[Weights[Any], int]" = WeakKeyDictionary()
 _clock = count()
 _OF_READERS = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
 _SHOWN = 3  # keys named in a message

@@ -8,26 +8,20 @@ and takes nothing of them, weights are downloaded before the clock runs, and a c
 such calls took before.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import os
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bias_core.errors import BiasCoreError, Interrupted, ModelUnavailable
+from bias_core.protocols import StepCallback
+from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, Step
 from bias_core.waiting import one_at_a_time
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bias_core.protocols import StepCallback
-    from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, Step
 
 _LEAST_SECONDS, _MOST_SECONDS = 10, 120
 _MARGIN = 1.4  # over what the calls before took: one that takes longer than it asked for is killed

@@ -1,7 +1,5 @@
 """What can be asked for by name: ``assets/models.yaml``, hub ids, folders and files."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping

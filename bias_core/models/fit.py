@@ -1,20 +1,22 @@
-"""What choosing a model would mean on this machine, before anything is downloaded or loaded."""
-
-from __future__ import annotations
+"""What choosing a model would mean on this machine, and what a hub or its cache says of it; no weights are read."""
 
 import math
+import shutil
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from bias_core.models.catalogue import ToolInfo
-    from bias_core.models.machine import Machine
-    from bias_core.types import ModelInfo
+from bias_core.models.catalogue import ToolInfo
+from bias_core.models.machine import Machine
+from bias_core.types import ModelInfo
 
 _GB = 1e9
 _ON_CPU = 2.2  # single precision takes twice the half-precision weights, and some to work with
+_PATIENCE_SECONDS = 5.0
+_GATED = (
+    " Its makers ask for consent: accept their terms on its page, and give your own token (HF_TOKEN, or "
+    "`hf auth login`)."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,32 +49,46 @@ def model_fit(
     free_disk : bytes that a download may take; counts only where one is needed.
     on_cpu : the GPU is not to be used.
     """
+    size = info.download_gb
     if info.embedded:
         return ModelFit(here=True, works=True, short="", says="Comes with the program.")
     if not here and offline:
         says = "Its weights are not on this machine, and BIAS_OFFLINE forbids to download them."
         return ModelFit(here=False, works=False, short="not on this machine", says=says)
-    size = info.download_gb
     if not here and size * _GB > free_disk:
         says = (
             f"Its weights take {size:g} GB, and the disk has {free_disk / _GB:.0f} GB free; make room, "
             "or set HF_HOME to a larger disk."
         )
         return ModelFit(here=False, works=False, short=f"no room for {size:g} GB", says=says)
-    weights = "on this machine" if here else f"downloads {size:g} GB" if size else "size unknown"
-    sentence = {
-        "on this machine": "Its weights are on this machine.",
-        "size unknown": "What it downloads on first use is not known here.",
-    }.get(weights, f"Downloads {size:g} GB on first use.")
+    weights, sentence = "size unknown", "What it downloads on first use is not known here."
+    if here:
+        weights, sentence = "on this machine", "Its weights are on this machine."
+    elif size:
+        weights, sentence = f"downloads {size:g} GB", f"Downloads {size:g} GB on first use."
     if info.gated and not here:
         weights, sentence = f"{weights}, gated", sentence + _GATED
     works, room, advice = _memory(info, machine, on_cpu=on_cpu)
-    return ModelFit(
-        here=here,
-        works=works,
-        short=", ".join(filter(None, (weights, room))),
-        says=" ".join(filter(None, (sentence, advice))),
-    )
+    short, says = ", ".join(filter(None, (weights, room))), " ".join(filter(None, (sentence, advice)))
+    return ModelFit(here=here, works=works, short=short, says=says)
+
+
+def _memory(info: ModelInfo, machine: Machine, *, on_cpu: bool) -> tuple[bool, str, str]:
+    """Whether it can run, in a few words and a sentence; nothing is said where nothing is known."""
+    needed, gpu = info.memory_gb, 0.0 if on_cpu else machine.gpu_memory / _GB
+    if gpu and needed <= gpu:
+        return True, "", f"It needs {needed:g} GB of the GPU's {gpu:.0f}." if needed else ""
+    if gpu:
+        says = f"It needs {needed:g} GB and the GPU has {gpu:.0f}: its parts take turns there, which is slower."
+        return True, "slow here: larger than the GPU", says
+    memory, on_cpu_gb = machine.memory / _GB, needed * _ON_CPU
+    if math.isfinite(on_cpu_gb) and on_cpu_gb > memory:
+        says = (
+            f"Without a GPU it needs about {on_cpu_gb:.0f} GB of memory, and this machine has {memory:.0f} "
+            "GB; choose a smaller model or a machine with a GPU."
+        )
+        return False, "too large for this machine", says
+    return True, "slow without a GPU", "Without a GPU a picture takes minutes."
 
 
 def fitting_readers(
@@ -86,34 +102,60 @@ def fitting_readers(
     here : whether the weights of a path of the catalogue are on this machine.
     free_disk : bytes that a download may take.
     """
-    general = [info for info in listed if not info.world]
-    sizes = {info.id: info.download_gb * _GB for info in general}
-    there = {info.id: here(info.path) for info in general}
-    fits = [
-        name for name, size in sizes.items() if size * _ON_CPU <= machine.memory and (there[name] or size <= free_disk)
-    ]
-    return tuple(sorted(fits, key=lambda name: not there[name]))
+    general = [(info.id, info.download_gb * _GB, here(info.path)) for info in listed if not info.world]
+    fits = {
+        name: there
+        for name, size, there in general
+        if size * _ON_CPU <= machine.memory and (there or size <= free_disk)
+    }
+    return tuple(sorted(fits, key=lambda name: not fits[name]))
 
 
-_GATED = (
-    " Its makers ask for consent: accept their terms on its page, and give your own token (HF_TOKEN, or "
-    "`hf auth login`)."
-)
+def is_cached(repo: str, revision: str = "", file: str = "model_index.json") -> bool:
+    """Whether ``file`` of the repository is on this machine; its weights come right after it."""
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(repo, file, revision=revision or None), str)
 
 
-def _memory(info: ModelInfo, machine: Machine, *, on_cpu: bool) -> tuple[bool, str, str]:
-    """Whether it can run, in a few words and a sentence; nothing is said where nothing is known."""
-    needed, gpu = info.memory_gb, 0.0 if on_cpu else machine.gpu_memory / _GB
-    if gpu:
-        if not needed or needed <= gpu:
-            return True, "", f"It needs {needed:g} GB of the GPU's {gpu:.0f}." if needed else ""
-        says = f"It needs {needed:g} GB and the GPU has {gpu:.0f}: its parts take turns there, which is slower."
-        return True, "slow here: larger than the GPU", says
-    memory, on_cpu_gb = machine.memory / _GB, needed * _ON_CPU
-    if needed and math.isfinite(on_cpu_gb) and on_cpu_gb > memory:
-        says = (
-            f"Without a GPU it needs about {on_cpu_gb:.0f} GB of memory, and this machine has {memory:.0f} "
-            "GB; choose a smaller model or a machine with a GPU."
-        )
-        return False, "too large for this machine", says
-    return True, "slow without a GPU", "Without a GPU a picture takes minutes."
+def free_disk() -> int:
+    """Bytes that are free where downloads go."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    folder = Path(HF_HUB_CACHE).absolute()
+    while not folder.is_dir():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def download_gb(repo: str, revision: str = "") -> float:
+    """Gigabytes of weights that a repository would download; 0 where the hub does not say.
+
+    Raises nothing: without a network, or without the right to read, the size is simply not known.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
+
+    try:
+        info = HfApi().model_info(repo, revision=revision or None, files_metadata=True, timeout=_PATIENCE_SECONDS)
+    except (HTTPError, HFValidationError, OfflineModeIsEnabled, OSError, ValueError):
+        return 0.0
+    return weights_gb((file.rfilename, file.size or 0) for file in info.siblings or ())
+
+
+def weights_gb(files: Iterable[tuple[str, int]]) -> float:
+    """Gigabytes of those (path, bytes) that are loaded: plain weights of components, else a model's own.
+
+    Examples
+    --------
+    >>> weights_gb([("model.safetensors", 9), ("unet/diffusion_pytorch_model.safetensors", 2 * 10**9),
+    ...             ("unet/diffusion_pytorch_model.fp16.safetensors", 10**9), ("unet/config.json", 5)])
+    2.0
+    """
+    of_components, on_top = 0, 0
+    for path, size in files:
+        folder, _, name = path.rpartition("/")
+        if "/" not in folder and len(name.split(".")) == 2 and name.endswith(".safetensors"):
+            of_components += size if folder else 0
+            on_top += 0 if folder else size
+    return (of_components or on_top) / 1e9

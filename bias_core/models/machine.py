@@ -1,15 +1,14 @@
 """What this machine has: memory for models, without loading anything that would use it."""
 
-from __future__ import annotations
-
 import ctypes
 import os
-import shutil
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+import psutil
 
 _CGROUP = Path("/sys/fs/cgroup")
 _LIMITS = ("memory.max", "memory/memory.limit_in_bytes")  # of containers, version 2 and 1
@@ -39,17 +38,16 @@ class Machine:
 @lru_cache(maxsize=1)
 def this_machine() -> Machine:
     """Asked of the system once; torch is not imported for it."""
+    total = int(psutil.virtual_memory().total)
+    memory = min(total, _cgroup(_LIMITS) or total)
     if os.environ.get("SPACES_ZERO_GPU"):
-        return Machine(memory=_memory(), gpu_memory=ZERO_GPU_BYTES, gpu="ZeroGPU")
-    gpus = sorted(_gpus())
-    memory, name = gpus[-1] if gpus else (0, "")
-    return Machine(memory=_memory(), gpu_memory=memory, gpu=name)
+        return Machine(memory=memory, gpu_memory=ZERO_GPU_BYTES, gpu="ZeroGPU")
+    gpu_memory, name = max(_gpus(), default=(0, ""))
+    return Machine(memory=memory, gpu_memory=gpu_memory, gpu=name)
 
 
 def free_memory() -> int:
     """Bytes that a program can still take before the system, or the container's limit, refuses."""
-    import psutil
-
     available = int(psutil.virtual_memory().available)
     limit, used = _cgroup(_LIMITS), _cgroup(_USED)
     return min(available, limit - used) if limit and used else available
@@ -64,12 +62,6 @@ def share_freed_memory() -> None:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
-def _memory() -> int:
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
-    limit = _cgroup(_LIMITS)
-    return min(total, limit) if limit and total else total
-
-
 def _cgroup(names: tuple[str, ...]) -> int:
     """A number of this container's bounds; 0 where there are none ("max")."""
     for name in names:
@@ -80,10 +72,7 @@ def _cgroup(names: tuple[str, ...]) -> int:
 
 def _gpus() -> list[tuple[int, str]]:
     """(bytes, name) of each NVIDIA GPU, from the driver's own tool."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return []
-    command = [tool, "--query-gpu=memory.total,name", "--format=csv,noheader,nounits"]
+    command = ["nvidia-smi", "--query-gpu=memory.total,name", "--format=csv,noheader,nounits"]
     try:
         output = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True).stdout
     except (OSError, subprocess.SubprocessError):

@@ -1,15 +1,11 @@
 """Readers of pictures and of texts, by role and library; each loads nothing before its first use."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bias_core.models.catalogue import Role, ToolInfo
-    from bias_core.settings import Settings
+from bias_core.models.catalogue import Role, ToolInfo
+from bias_core.settings import Settings
 
 
 def build_reader(

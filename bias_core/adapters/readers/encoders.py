@@ -1,23 +1,18 @@
 """Image and text encoders: of open_clip, by the names that the papers give them, and of transformers."""
 
-from __future__ import annotations
-
 import os
 from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
+from PIL import Image
 
 from bias_core.adapters.weights import Batches, Reader, check_finite, load_whole, loading, not_here, pick_device
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models.catalogue import read_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from PIL import Image
 
 T = TypeVar("T")
 R = TypeVar("R")

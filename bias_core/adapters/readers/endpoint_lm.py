@@ -1,23 +1,19 @@
 """A language model behind an OpenAI-compatible server: a company's, or one's own vLLM or llama.cpp."""
 
-from __future__ import annotations
-
 import logging
 import re
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
+
 from bias_core.errors import InvalidInput, ModelUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import httpx
 
 _BATCH = 32  # prefixes in one request
 _FEWER = (20, 5)  # how many likeliest tokens vLLM and OpenAI show at most

@@ -1,21 +1,17 @@
 """Models of transformers that write: captions and answers (BLIP), next tokens and whole answers (any causal one)."""
 
-from __future__ import annotations
-
 import inspect
+from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from PIL import Image
 
 from bias_core.adapters.readers.encoders import as_rgb
 from bias_core.adapters.weights import Reader, load_whole, pick_device
 from bias_core.errors import InvalidInput, ModelUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from PIL import Image
 
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 

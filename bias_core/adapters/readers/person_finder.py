@@ -1,20 +1,16 @@
 """Where the people in a picture are: in the calibration world by its reader, in photographs by a detector."""
 
-from __future__ import annotations
-
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from PIL import Image
 
 from bias_core.adapters.weights import Reader, loading, not_here, pick_device
-from bias_core.crops import person_halves
+from bias_core.crops import Box, person_halves
 from bias_core.errors import ModelUnavailable
-
-if TYPE_CHECKING:
-    import numpy as np
-    from PIL import Image
-
-    from bias_core.crops import Box
-    from bias_core.protocols import ImageTextEncoder
+from bias_core.protocols import ImageTextEncoder
 
 _PERSON = 1  # label of people in COCO
 
@@ -32,15 +28,16 @@ class CalibrationPersonFinder:
 
     def __init__(self, encoder: ImageTextEncoder) -> None:
         self.encoder = encoder
-        self._sentences: np.ndarray | None = None
+
+    @cached_property
+    def _sentences(self) -> np.ndarray:
+        from bias_core.world.lexicon import book
+
+        things = [f"a photo of a {thing}" for thing in book()["things"]]
+        return self.encoder.encode_texts(["a photo of a person", "a photo of two people", *things])
 
     def find(self, image: Image.Image) -> list[Box]:
         """No box, one, or two from left to right."""
-        if self._sentences is None:
-            from bias_core.world.lexicon import book
-
-            things = [f"a photo of a {thing}" for thing in book()["things"]]
-            self._sentences = self.encoder.encode_texts(["a photo of a person", "a photo of two people", *things])
         closest = int((self._sentences @ self.encoder.encode_images([image])[0]).argmax())
         if closest == 0:
             return [(0, 0, *image.size)]
