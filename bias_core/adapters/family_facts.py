@@ -355,8 +355,8 @@ def other_size(model: str, size: Size, drawn: Size) -> tuple[str, ...]:
     """A sentence where a model draws another size than was asked for."""
     if size == drawn:
         return ()
-    asked, now = (f"{width}x{height}" for width, height in (size, drawn))
-    return (f"{model} draws {now} pixels where {asked} were asked for, and is recorded with them.",)
+    own, other = (f"{width}x{height}" for width, height in (drawn, size))
+    return (f"{model} draws {own} pixels where {other} were asked for, and is recorded with them.",)
 
 
 @dataclass(frozen=True, kw_only=True)
