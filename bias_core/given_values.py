@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -122,3 +123,27 @@ def _check_text(name: str, text: str, longest: int) -> None:
         raise InvalidInput(f"{name} has {len(text):,} characters; at most {longest:,} are allowed")
     if wrong := next((c for c in text if c not in _WHITE and unicodedata.category(c) in ("Cc", "Cs")), ""):
         raise InvalidInput(f"{name} holds the character U+{ord(wrong):04X}, which is no text; got {quoted(text)}")
+
+
+def as_text(value: Any) -> str:
+    """A form's value as text; nothing is ""."""
+    return "" if value is None else str(value).strip()
+
+
+def as_number(value: Any, what: str) -> float:
+    """A finite number; InvalidInput quotes what is none."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError) as error:  # a whole number of 400 digits is no float
+        raise InvalidInput(f"the {what} is a number, got {value!r:.80}") from error
+    if not math.isfinite(number):
+        raise InvalidInput(f"the {what} is a number, got {value!r}")
+    return number
+
+
+def as_whole(value: Any, what: str) -> int:
+    """A whole number; InvalidInput quotes what is none."""
+    number = as_number(value, what)
+    if number != int(number):
+        raise InvalidInput(f"the {what} is a whole number, got {value!r}")
+    return int(number)

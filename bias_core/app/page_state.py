@@ -15,7 +15,7 @@ from gradio.blocks import BlocksConfig
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.saved import is_saved, open_report
 from bias_core.ui.messages import user_errors
-from bias_core.ui.study.open import by_name
+from bias_core.ui.study.view import by_name
 from bias_core.ui.visitor import Newest
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from bias_core.annotation.collected import export_labels, labelled_items, task_p
 from bias_core.annotation.task_owner import change_task, create_task, delete_task, exclude_rater, owned_task, set_status
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.exchange.export import csv_bytes
+from bias_core.given_values import as_text
 from bias_core.labels import tab_parts
 from bias_core.labels.report import COVERAGE, RATERS, label_report
 from bias_core.labels.rescore import automatic_answers, people_labels, psi_with_labels, score_with_labels
@@ -40,7 +41,6 @@ from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study.downloads import take
-from bias_core.ui.study.form import as_text
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, Updates
 from bias_core.ui.study.view import figures_html, tables_html
 from bias_core.ui.templates import render, script

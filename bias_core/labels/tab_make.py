@@ -10,6 +10,7 @@ import gradio as gr
 
 from bias_core.annotation.tasks import MAX_JOINS, PICTURE, Task, association_task, checked_choices, own_task, pst_task
 from bias_core.errors import InvalidInput
+from bias_core.given_values import as_number, as_text, as_whole
 from bias_core.labels.sources import (
     candidates,
     gold_from_lines,
@@ -25,9 +26,8 @@ from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.history import list_runs, open_run
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
-from bias_core.ui.study.form import as_number, as_text, as_whole
-from bias_core.ui.study.open import when
 from bias_core.ui.study.study_tab import QUIET, Updates
+from bias_core.ui.study.view import when
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
 

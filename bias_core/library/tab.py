@@ -25,7 +25,6 @@ from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.run_turns import RUN, in_line
-from bias_core.ui.study.open import Opening
 from bias_core.ui.study.pictures import wire_pictures
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
 from bias_core.ui.templates import render, script
@@ -65,7 +64,7 @@ class RunsTab(StudyTab):
         """
         self.tabs = tabs
         self.label: LabelTab = others["label"]
-        self.others = [tab for tab in others.values() if isinstance(tab, Opening) and tab is not self]
+        self.others = [tab for tab in others.values() if isinstance(tab, StudyTab) and tab is not self]
         parts, visitor = self.parts, self.parts["visitor"]
         everywhere = [tabs, parts["list"], *self.outputs()]
         for tab in self.others:

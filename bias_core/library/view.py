@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bias_core.ui.study.open import when
+from bias_core.ui.study.view import when
 from bias_core.ui.templates import render, script
 
 if TYPE_CHECKING:

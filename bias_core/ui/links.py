@@ -14,7 +14,6 @@ from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.arms import arm_text, parse_arms
 from bias_core.studies.running.export import is_shipped
 from bias_core.ui.messages import user_errors
-from bias_core.ui.study.form import OPTION
 from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 Tabs = Mapping[str, Sequence[str]]
 """Keys of the tabs, each with the names of its studies."""
 EXPLORE = "explore"
+OPTION = "option."
+"""An option is called so in addresses and forms, and then by its name."""
 _LONGEST = 200  # characters of a value
 _SHOWN = 60
 _ALWAYS = ("model", "condition", "scale", "seed")

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 import gradio as gr
 
-from bias_core.ui.links import LINK_NAMES
-from bias_core.ui.study.form import OPTION
+from bias_core.ui.links import LINK_NAMES, OPTION
 from bias_core.ui.templates import STATIC, render, script
 
 CSS, FAVICON = STATIC / "app.css", STATIC / "favicon.svg"

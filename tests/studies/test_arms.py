@@ -84,8 +84,7 @@ def test_one_manifest_holds_the_rows_of_all_arms(services, objects):
 
 def test_a_comparison_is_shown_alike_in_every_tab_and_an_arm_can_be_taken_along(objects, tmp_path):
     from bias_core.ui.study.downloads import take
-    from bias_core.ui.study.view import arms_html, findings_html
-    from bias_core.ui.study.words import headline
+    from bias_core.ui.study.view import arms_html, findings_html, headline
 
     assert headline(objects) == summary(objects)
     assert "no difference reads" in findings_html(objects, "no difference reads")

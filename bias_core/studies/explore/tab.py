@@ -19,9 +19,8 @@ from bias_core.studies.explore.tab_pairs import Pairs
 from bias_core.studies.kit.setting_fields import changed_settings
 from bias_core.studies.kit.types import Arm, StudyReport, StudySettings
 from bias_core.ui import messages
-from bias_core.ui.study import form as study_form
 from bias_core.ui.study import view as study_html
-from bias_core.ui.study.form import Preset
+from bias_core.ui.study.form import Preset, build_take
 from bias_core.ui.study.pictures import Look, build_pictures, show_only
 from bias_core.ui.study.study_tab import QUIET, Updates
 from bias_core.ui.templates import render, script
@@ -124,7 +123,7 @@ class ExploreTab(ExploreForm):
             with gr.Column(elem_classes="card"):
                 parts["tables"] = gr.HTML(elem_id=f"{key}-tables", **take)
                 parts["notes"] = gr.HTML()
-            parts.update(study_form.build_take(key))
+            parts.update(build_take(key))
 
     # Wiring.
 

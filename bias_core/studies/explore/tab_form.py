@@ -90,15 +90,7 @@ class ExploreForm(StudyTab):
             gr.Markdown(TABLE_NOTE, elem_classes="quiet")
         with gr.Accordion("Prompt, sampling, reading", open=False, elem_id="options"):
             self._build_options()
-        self.arms = ArmsForm(self.key, self.services, self._build_presets)
-
-    def _build_presets(self) -> None:
-        with gr.Row(elem_classes="chips"):
-            self.parts["chips"] = [
-                gr.Button(preset.name, size="sm", min_width=0, scale=0, elem_id=f"{self.key}-preset-{i}")
-                for i, preset in enumerate(self.presets)
-            ]
-            self.build_examples()
+        self.arms = ArmsForm(self.key, self.services, self._build_chips)
 
     def _build_question(self) -> None:
         parts, menu = self.parts, [(item.title, item.key) for item in self.sets.values()]

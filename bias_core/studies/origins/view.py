@@ -17,7 +17,7 @@ from bias_core.studies.reports.number_text import format_estimate, format_given,
 from bias_core.studies.reports.text import table_of
 from bias_core.types import Estimate
 from bias_core.ui.study.svg import N_COLOURS
-from bias_core.ui.study.words import headline
+from bias_core.ui.study.view import headline
 from bias_core.ui.templates import render, script
 
 if TYPE_CHECKING:

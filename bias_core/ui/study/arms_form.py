@@ -13,7 +13,7 @@ from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.running.arms import MOST_ARMS
 from bias_core.ui import messages
-from bias_core.ui.messages import user_errors
+from bias_core.ui.messages import QUIET, user_errors
 from bias_core.ui.model_menu import model_choices, model_hint
 from bias_core.ui.templates import render, script
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from bias_core.types import ModelInfo
 
 Updates = dict[Any, Any]
-_QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 _FIELDS = settings_of(Arm)
 _AS_ABOVE = "Empty: as above"
 _HINTS: Mapping[str, str] = {
@@ -100,12 +99,12 @@ class ArmsForm:
     def wire(self, model: Any) -> None:
         """Adding, removing, presets for the ``model`` of the form, and the conditions of an arm's model."""
         fields, shown = list(self.fields.values()), self.outputs()
-        self.add.click(self.on_add, [self.chosen, *fields], [*shown, *fields], **_QUIET)
-        self.listed.select(self.on_remove, self.chosen, shown, **_QUIET)
+        self.add.click(self.on_add, [self.chosen, *fields], [*shown, *fields], **QUIET)
+        self.listed.select(self.on_remove, self.chosen, shown, **QUIET)
         if self.presets:
-            gr.on([button.click for button in self.presets], self.on_preset, model, shown, **_QUIET)
+            gr.on([button.click for button in self.presets], self.on_preset, model, shown, **QUIET)
         menus = [self.fields["condition"], self.fields["model"], self.status]
-        self.fields["model"].input(self.on_model, self.fields["model"], menus, **_QUIET)
+        self.fields["model"].input(self.on_model, self.fields["model"], menus, **QUIET)
 
     def on_add(self, chosen: tuple[Arm, ...], *values: Any) -> Updates:
         """Put the arm of the form to the others, and empty the form; empty fields are as the settings above."""

@@ -2,39 +2,53 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
-from bias_core.errors import InvalidInput
-from bias_core.studies.kit.designs import option_settings
+from bias_core.studies.kit.designs import find_design, option_settings, program_of
+from bias_core.studies.kit.own_words import settings_with
 from bias_core.studies.kit.setting_fields import Setting, is_nothing, option_values, settings_of
 from bias_core.studies.kit.types import StudySettings
-from bias_core.ui.model_menu import HINT, encoder_choices, force_box, model_choices
+from bias_core.studies.running.arms import MOST_ARMS, each_arm
+from bias_core.studies.running.run import with_options
+from bias_core.studies.running.size import check_number
+from bias_core.ui import messages
+from bias_core.ui.links import OPTION, query_of, read_link
+from bias_core.ui.messages import QUIET, user_errors
+from bias_core.ui.model_menu import HINT, encoder_choices, force_box, model_choices, model_hint
+from bias_core.ui.study.arms_form import ArmsForm, apart
 from bias_core.ui.templates import render, script
 
 if TYPE_CHECKING:
     from bias_core.services import Services
     from bias_core.studies.kit.types import Design
 
+Updates = dict[Any, Any]
 FORM: Mapping[str, Setting] = {
     one.key: one for one in settings_of(StudySettings).values() if one.name not in ("options", "arms")
 }
 """The settings that stand in the form, by the names of their components."""
 FIELDS = ("study", *FORM)
 """The form's components in the order in which handlers receive them; the options of the tab's studies come
-after them, and then the tab's own inputs."""
+after them, called :data:`OPTION` and their name, and then the tab's own inputs."""
 LINKED = tuple(key for key in FIELDS if key == "study" or FORM[key].may_be_linked)
 """Those that an address may fill."""
-OPTION = "option."
-"""The component of an option is called so, and then by its name."""
 _ABOVE = ("model", "condition", "percent")
 _READING = ("encoder", "force")
-_FILES = ("images", "labels")
+_FILES = {"images": ".zip", "labels": ".csv"}
 REMEMBERED = ("model", "condition", "encoder")
+_SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret
+_LOOKS: Mapping[str, Mapping[str, Any]] = {
+    "model": {"info": HINT, "allow_custom_value": True, "scale": 4, "min_width": 240},
+    "condition": {"info": "Bias planted in this world", "scale": 2, "min_width": 150},
+    "encoder": {"allow_custom_value": True, "min_width": 220},
+    # Of the full size, a first click draws a tenth.
+    "percent": {"minimum": 1, "maximum": 100, "value": 10, "step": 1, "info": None, "scale": 3, "min_width": 200},
+}
+"""What is otherwise of a component than its setting declares."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,18 +69,10 @@ class Preset:
     settings: Mapping[str, Any]
 
 
-def option_names(form: Mapping[str, Any]) -> list[str]:
-    """The names of the components of options, in their order."""
-    return [name for name in form if name.startswith(OPTION)]
-
-
 def read_settings(form: Mapping[str, Any], design: Design) -> StudySettings:
     """The settings that the form asks for; of the options, those that the design has and that are not empty.
 
-    Raises
-    ------
-    InvalidInput
-        A value that is none; the message quotes it.
+    InvalidInput quotes a value that is none.
     """
     given = {one.name: one.read_shown(form[key]) for key, one in FORM.items()}
     options = {
@@ -75,12 +81,6 @@ def read_settings(form: Mapping[str, Any], design: Design) -> StudySettings:
         if not is_nothing(form.get(OPTION + name))
     }
     return StudySettings(**given, options=options)
-
-
-def form_values(design: Design, settings: StudySettings) -> dict[str, Any]:
-    """What the form shows for these settings; files do not come back into it."""
-    shown = {key: one.shown(getattr(settings, one.name)) for key, one in FORM.items() if not one.local}
-    return {"study": design.name} | shown | option_updates(design, settings.options)
 
 
 def option_updates(design: Design, chosen: Any = None) -> dict[str, Any]:
@@ -92,125 +92,6 @@ def option_updates(design: Design, chosen: Any = None) -> dict[str, Any]:
         )
         for name, one in option_settings(design).items()
     }
-
-
-def build_form(key: str, designs: Sequence[Design], services: Services) -> dict[str, Any]:
-    """The row of the form that every study tab has in sight."""
-    form: dict[str, Any] = {}
-    with gr.Row(equal_height=True, elem_classes="line"):
-        form["study"] = gr.Dropdown(
-            [(design.title, design.name) for design in designs],
-            value=designs[0].name,
-            label="Study",
-            info="As the paper designed it",
-            elem_id=f"{key}-study",
-            scale=4,
-            min_width=240,
-        )
-        for name in _ABOVE:
-            form[name] = _component(key, name, FORM[name], services)
-    return form
-
-
-def build_more(key: str, form: dict[str, Any], designs: Sequence[Design], services: Services) -> None:
-    """Sampling, reading, options and one's own files: what most visitors leave alone."""
-    title = "Sampling, options, your own pictures"
-    with gr.Accordion(title, open=False, elem_classes="more", elem_id=f"{key}-more"):
-        apart = (*_ABOVE, *_READING, *_FILES)
-        for names in ([name for name in FORM if name not in apart], _READING):
-            with gr.Row():
-                for name in names:
-                    form[name] = _component(key, name, FORM[name], services)
-        with gr.Row(elem_id=f"{key}-options"):
-            for design in designs:
-                for name, one in option_settings(design).items():
-                    if OPTION + name not in form:
-                        form[OPTION + name] = _component(key, OPTION + name, one, services)
-                        form[OPTION + name].visible = design is designs[0]
-        with gr.Row():
-            for name in _FILES:
-                form[name] = _component(key, name, FORM[name], services)
-
-
-def _component(key: str, name: str, one: Setting, services: Services) -> Any:
-    """The component that holds a setting: for some their own, for all others after the kind of value."""
-    if name in _OWN:
-        return _OWN[name](key, one, services)
-    more: dict[str, Any] = {
-        "value": one.shown(one.default),
-        "label": f"{one.label}, %" if one.percent else one.label,
-        "info": one.info,
-        "elem_id": f"{key}-{name.replace(OPTION, 'option-')}",
-        "min_width": 160,
-    }
-    if one.choices:
-        return gr.Dropdown(list(one.choices), **more)
-    if one.kind is bool:
-        return gr.Checkbox(**more)
-    if one.kind in (int, float) and not one.may_be_left_out:
-        return gr.Number(precision=0 if one.kind is int and not one.percent else None, **more)
-    # A gr.Number that holds nothing says 0 in the browser, so what may be left out is written as text.
-    return gr.Textbox(max_lines=3, placeholder="left out" if one.may_be_left_out else None, **more)
-
-
-def _model(key: str, one: Setting, services: Services) -> Any:
-    return gr.Dropdown(
-        model_choices(services),
-        value=one.default,
-        label=one.label,
-        info=HINT,
-        allow_custom_value=True,
-        scale=4,
-        elem_id=f"{key}-model",
-        min_width=240,
-    )
-
-
-def _condition(key: str, one: Setting, services: Services) -> Any:
-    return gr.Dropdown(
-        list(services.model_info(StudySettings().model).conditions),
-        value=one.default,
-        scale=2,
-        label=one.label,
-        info="Bias planted in this world",
-        elem_id=f"{key}-condition",
-        min_width=150,
-    )
-
-
-def _encoder(key: str, one: Setting, services: Services) -> Any:
-    return gr.Dropdown(
-        encoder_choices(services),
-        value=one.default,
-        min_width=220,
-        label=one.label,
-        info=one.info,
-        allow_custom_value=True,
-        elem_id=f"{key}-encoder",
-    )
-
-
-def _percent(key: str, one: Setting, _services: Services) -> Any:
-    return gr.Slider(
-        1, 100, _PERCENT, step=1, label=f"{one.label}, %", elem_id=f"{key}-percent", scale=3, min_width=200
-    )
-
-
-def _file(key: str, one: Setting, ending: str) -> Any:
-    label = f"{one.label} ({ending[1:]})"
-    return gr.File(label=label, file_types=[ending], height=110, elem_id=f"{key}-{one.key}", min_width=240)
-
-
-_PERCENT = 10  # of the full size: what a first click draws
-_OWN: Mapping[str, Callable[[str, Setting, Services], Any]] = {
-    "model": _model,
-    "condition": _condition,
-    "encoder": _encoder,
-    "percent": _percent,
-    "force": lambda key, _one, _services: force_box(key),
-    "images": lambda key, one, _services: _file(key, one, ".zip"),
-    "labels": lambda key, one, _services: _file(key, one, ".csv"),
-}
 
 
 def build_take(key: str) -> dict[str, Any]:
@@ -227,25 +108,255 @@ def build_take(key: str) -> dict[str, Any]:
     return parts
 
 
-def as_text(value: Any) -> str:
-    """A form's value as text; nothing is ""."""
-    return "" if value is None else str(value).strip()
+class StudyForm:
+    """The form of a tab: its components, what fills them, and the run that they ask for.
 
+    Attributes
+    ----------
+    key : prefix of its element ids, and its name in links.
+    studies : names of its designs, the first one chosen.
+    remembered : components whose values the browser keeps.
+    own_options : which of the form's options hold for words of one's own, too.
+    """
 
-def as_number(value: Any, what: str) -> float:
-    """A finite number; InvalidInput quotes what is none."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError) as error:  # a whole number of 400 digits is no float
-        raise InvalidInput(f"the {what} is a number, got {value!r:.80}") from error
-    if not math.isfinite(number):
-        raise InvalidInput(f"the {what} is a number, got {value!r}")
-    return number
+    key: ClassVar[str]
+    studies: ClassVar[Sequence[str]] = ()
+    remembered: ClassVar[Sequence[str]] = REMEMBERED
+    own_options: ClassVar[Collection[str]] = ()
+    arms: ArmsForm
 
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.designs = {name: find_design(name) for name in self.studies}
+        self.form: dict[str, Any] = {}
+        self.own: dict[str, Any] = {}
+        self.parts: dict[str, Any] = {}
 
-def as_whole(value: Any, what: str) -> int:
-    """A whole number; InvalidInput quotes what is none."""
-    number = as_number(value, what)
-    if number != int(number):
-        raise InvalidInput(f"the {what} is a whole number, got {value!r}")
-    return int(number)
+    # What a tab adds.
+
+    def build_own(self) -> dict[str, Any]:
+        """Inputs for words of one's own, by name; called inside of an accordion. Without: no accordion.
+
+        They are used once the box above them is ticked, which typing does and a preset undoes.
+        """
+        return {}
+
+    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:  # noqa: ARG002
+        """The design with the visitor's own words in it; ``own`` has the values of ``build_own``."""
+        return design
+
+    def own_settings(self, settings: StudySettings) -> StudySettings:
+        """The form's settings as they suit that design: all of its pictures, and those of its options."""
+        return settings_with(settings, self.own_options)
+
+    # Layout.
+
+    def build_memory(self) -> None:
+        """What this browser chose last time; outside of the tabs, for a closed tab's is not read."""
+        self.parts["remembered"] = gr.BrowserState({}, storage_key=f"t2i-bias-{self.key}", secret=_SECRET)
+
+    def build_form(self) -> None:
+        """The study and its model in sight; the rest, which most visitors leave alone, below."""
+        designs = list(self.designs.values())
+        with gr.Row(equal_height=True, elem_classes="line"):
+            self.form["study"] = gr.Dropdown(
+                [(design.title, design.name) for design in designs],
+                value=designs[0].name,
+                label="Study",
+                info="As the paper designed it",
+                elem_id=f"{self.key}-study",
+                scale=4,
+                min_width=240,
+            )
+            self.form |= {name: self._component(name, FORM[name]) for name in _ABOVE}
+        if type(self).build_own is not StudyForm.build_own:
+            with gr.Accordion("Your own words", open=False, elem_classes="more", elem_id=f"{self.key}-own"):
+                label, key = "Run with these instead of the study above", f"{self.key}-use-own"
+                self.parts["use_own"] = gr.Checkbox(False, label=label, elem_id=key, container=False)
+                self.own = self.build_own()
+        title = "Sampling, options, your own pictures"
+        with gr.Accordion(title, open=False, elem_classes="more", elem_id=f"{self.key}-more"):
+            for names in ([name for name in FORM if name not in (*_ABOVE, *_READING, *_FILES)], _READING):
+                with gr.Row():
+                    self.form |= {name: self._component(name, FORM[name]) for name in names}
+            with gr.Row(elem_id=f"{self.key}-options"):
+                for design in designs:
+                    for name, one in option_settings(design).items():
+                        if OPTION + name not in self.form:
+                            self.form[OPTION + name] = self._component(OPTION + name, one)
+                            self.form[OPTION + name].visible = design is designs[0]
+            with gr.Row():
+                self.form |= {name: self._component(name, FORM[name]) for name in _FILES}
+        self.arms = ArmsForm(self.key, self.services)
+
+    def _component(self, name: str, one: Setting) -> Any:
+        """The component that holds a setting, after the kind of value."""
+        services, elem_id = self.services, f"{self.key}-{name.replace(OPTION, 'option-')}"
+        if name == "force":
+            return force_box(self.key)
+        if name in _FILES:
+            label, endings = f"{one.label} ({_FILES[name][1:]})", [_FILES[name]]
+            return gr.File(label=label, file_types=endings, height=110, elem_id=elem_id, min_width=240)
+        more = {
+            "value": one.shown(one.default),
+            "label": f"{one.label}, %" if one.percent else one.label,
+            "info": one.info,
+            "elem_id": elem_id,
+            "min_width": 160,
+            **_LOOKS.get(name, {}),
+        }
+        menus = {
+            "model": model_choices,
+            "condition": lambda _services: list(services.model_info(StudySettings().model).conditions),
+            "encoder": encoder_choices,
+        }
+        if name in menus or one.choices:
+            return gr.Dropdown(menus[name](services) if name in menus else list(one.choices), **more)
+        if name == "percent":
+            return gr.Slider(**more)
+        if one.kind is bool:
+            return gr.Checkbox(**more)
+        if one.kind in (int, float) and not one.may_be_left_out:
+            return gr.Number(precision=0 if one.kind is int and not one.percent else None, **more)
+        # A gr.Number that holds nothing says 0 in the browser, so what may be left out is written as text.
+        return gr.Textbox(max_lines=3, placeholder="left out" if one.may_be_left_out else None, **more)
+
+    # Wiring.
+
+    def options(self) -> list[str]:
+        """The names of the components of options, in their order."""
+        return [name for name in self.form if name.startswith(OPTION)]
+
+    def fields(self) -> list[str]:
+        """The names of the form's components, in the order in which handlers receive their values."""
+        return [*FIELDS, *self.options()]
+
+    def inputs(self) -> list[Any]:
+        """The form's components in their order, the arms, then the tab's own and whether to use them."""
+        own = [*self.own.values(), self.parts["use_own"]] if self.own else []
+        return [*(self.form[name] for name in self.fields()), self.arms.chosen, *own]
+
+    def filled(self) -> list[Any]:
+        """Everything that :meth:`form_of` changes."""
+        use_own = [self.parts["use_own"]] if self.own else []
+        return [*self.form.values(), *use_own, *self.arms.outputs()]
+
+    def linked(self) -> list[Any]:
+        """Everything that :meth:`on_load` changes."""
+        names = dict.fromkeys((*self.remembered, *LINKED, *self.options()))
+        return [*(self.form[name] for name in names), *self.arms.outputs(), self.parts["count"]]
+
+    def wire_form(self) -> None:
+        """What changes the form itself."""
+        parts, form = self.parts, self.form
+        changed = [form[name] for name in (*self.options(), "steps", "guidance")]
+        form["study"].input(self.on_study, form["study"], changed, **QUIET)
+        form["model"].input(self.on_model, form["model"], [form["condition"], form["model"], parts["status"]], **QUIET)
+        counted = [form["study"], form["percent"], *self.inputs()[len(FIELDS) :]]
+        self.on_any("change", counted, self.on_count, self.inputs(), parts["count"])
+        for component in self.own.values():  # typing one's own words chooses them; another study chooses that study
+            # Text that is pasted with the mouse is a change but no input to Gradio.
+            typed = component.change if isinstance(component, gr.Textbox) else component.input
+            typed(None, None, parts["use_own"], js="() => true", **QUIET)
+        if self.own:
+            form["study"].input(None, None, parts["use_own"], js="() => false", **QUIET)
+
+    def on_any(self, event: str, components: Sequence[Any], fn: Any, inputs: Any, outputs: Any, **options: Any) -> Any:
+        """One quiet listener for an event of several components; the page starts faster than with many."""
+        triggers = [getattr(component, event) for component in components]
+        return gr.on(triggers, fn, inputs, outputs, **QUIET, **options)
+
+    # Handlers.
+
+    def on_study(self, name: str) -> Updates:
+        """The options of another study."""
+        return self.options_of(name) | {self.form["steps"]: None, self.form["guidance"]: None}
+
+    def on_model(self, name: str) -> Updates:
+        """The conditions of another model, and what choosing it means here."""
+        with user_errors() as problem:
+            return {
+                self.form["condition"]: self._conditions(name, ""),
+                self.form["model"]: gr.update(info=model_hint(self.services, name)),
+                self.parts["status"]: messages.READY,
+            }
+        return {self.parts["status"]: messages.error_html(problem.message)}
+
+    def on_count(self, *values: Any) -> str:
+        """How many pictures these settings ask for; nothing is said of settings that cannot be used."""
+        with user_errors():
+            design, settings = self.asked(values)
+            arms = each_arm(with_options(design, settings))
+            drawn = [arm for arm in arms if not (arm.images and arms[1:])]
+            shots = [shot for arm in drawn for shot in program_of(design).shots(design, arm)]
+            n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
+            with user_errors() as too_many:
+                self.check_number(values)
+            count = f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
+            if arms[1:]:
+                brought = len(arms) - len(drawn)
+                beside = f", {brought} of them of pictures brought along" if brought else ""
+                most = f"{self.services.settings.max_images:,} pictures in {MOST_ARMS} arms"
+                count += f" in {len(arms)} arms{beside}; a run has at most {most}"
+            return messages.warning_html(too_many.message) or count
+        return ""
+
+    def on_remember(self, *values: Any) -> dict[str, Any]:
+        """What this browser should know next time."""
+        return dict(zip(self.remembered, values, strict=True))
+
+    def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
+        """Put back what this browser chose last time, or fill in what the address asks for."""
+        kept = {k: str(v) for k, v in (remembered or {}).items() if k in REMEMBERED}
+        link = read_link(query_of(request), {self.key: self.studies}, self.services).values
+        kept |= {k: v for k, v in link.items() if k in FIELDS}
+        with user_errors():
+            filled: Updates = {self.form[k]: v for k, v in kept.items()}
+            if "study" in kept or "options" in link:
+                filled |= self.options_of(kept.get("study", next(iter(self.designs))), link.get("options"))
+            model = kept.get("model", self.form["model"].value)
+            filled[self.form["condition"]] = self._conditions(model, kept.get("condition", "published"))
+            return filled | (self.arms.show(link["arms"]) if "arms" in link else {})
+        return {self.parts["count"]: ""}
+
+    # Steps of the handlers.
+
+    def check_number(self, values: Sequence[Any]) -> None:
+        """Refuse more pictures than one run may have, before it waits in line."""
+        design, settings = self.asked(values)
+        check_number(design, with_options(design, settings), self.services.settings)
+
+    def asked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
+        """The design and the settings that stand in the form; InvalidInput where they cannot be used."""
+        names = self.fields()
+        form = dict(zip(names, values, strict=False))
+        design = self.designs[str(form["study"])]
+        arms, *own = values[len(names) :]
+        settings = replace(read_settings(form, design), arms=tuple(arms or ()))
+        *own, use_own = own or (False,)
+        if not use_own:
+            return design, settings
+        return self.own_design(design, dict(zip(self.own, own, strict=True))), self.own_settings(settings)
+
+    def form_of(self, design: Design, settings: StudySettings) -> Updates:
+        """The form for these settings; files do not come back into it."""
+        above, arms = apart(settings)
+        values = {key: one.shown(getattr(above, one.name)) for key, one in FORM.items() if key not in _FILES}
+        values |= {"study": design.name, "condition": self._conditions(above.model, above.condition)}
+        return {
+            **{self.form[name]: value for name, value in (values | dict.fromkeys(_FILES)).items()},
+            **self.options_of(design.name, above.options),
+            **({self.parts["use_own"]: False} if self.own else {}),
+            **self.arms.show(arms),
+        }
+
+    def options_of(self, name: str, chosen: Any = None) -> Updates:
+        """The options of a study in the form, and no others."""
+        shown, hidden = option_updates(self.designs[name], chosen), gr.update(visible=False)
+        return {self.form[key]: shown.get(key, hidden) for key in self.options()}
+
+    def _conditions(self, model: str, condition: str) -> Any:
+        """The menu of a model's conditions."""
+        info = self.services.model_info(model)
+        chosen = condition if condition in info.conditions else next(iter(info.conditions), None)
+        return gr.update(choices=list(info.conditions), value=chosen, visible=bool(info.conditions))

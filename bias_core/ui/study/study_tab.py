@@ -6,33 +6,30 @@ A tab is a subclass that says its question, presets and studies, and adds what o
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
-from bias_core.studies.kit.designs import designs_in, find_design, program_of
-from bias_core.studies.kit.own_words import settings_with
+from bias_core.studies.kit.designs import designs_in, find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.reports.text import further_tables
-from bias_core.studies.running.arms import MOST_ARMS, each_arm
+from bias_core.studies.running.examples import list_examples, open_example
 from bias_core.studies.running.export import to_command, to_python
-from bias_core.studies.running.run import followed, run_study, with_options
-from bias_core.studies.running.size import check_number
+from bias_core.studies.running.run import followed, run_study
 from bias_core.ui import messages
 from bias_core.ui.links import address_of
 from bias_core.ui.messages import user_errors
 from bias_core.ui.page import ABSOLUTE_JS
 from bias_core.ui.run_turns import RUN, in_line
-from bias_core.ui.study import form as study_form
 from bias_core.ui.study import view as study_html
-from bias_core.ui.study.arms_form import ArmsForm
+from bias_core.ui.study.arms_form import apart
 from bias_core.ui.study.downloads import take
-from bias_core.ui.study.open import Opening, by_name
+from bias_core.ui.study.form import StudyForm, build_take
 from bias_core.ui.study.pictures import build_pictures, show_pictures, wire_pictures
-from bias_core.ui.study.words import headline
+from bias_core.ui.study.view import by_name, headline
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
 
 if TYPE_CHECKING:
@@ -41,53 +38,45 @@ if TYPE_CHECKING:
     from bias_core.services import Services
     from bias_core.studies.kit.progress import Progress
     from bias_core.studies.kit.types import Design, StudyFigure, StudyTable
+    from bias_core.studies.reports.saved import SavedReport
+    from bias_core.studies.running.examples import Example
     from bias_core.ui.study.form import Preset
 
 Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
+QUIET = messages.QUIET
 _AFTER_STUDIES = 60  # place of a tab that a study does not have itself
 EQUAL = "no difference reads"
-QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 SHOWN = (
     "report", "status", "run", "stop", "results", "extra", "header", "findings", "figures", "tables", "notes",
     "shell", "python", "link",
 )  # fmt: skip
 
 
-class StudyTab(Opening):
+class StudyTab(StudyForm):
     """A tab that runs studies.
 
     Attributes
     ----------
-    key : prefix of its element ids, and its name in links.
     title : on the tab.
     place : among the tabs, from left to right.
     question : one sentence: what this screen answers.
     caution : what not to conclude from it.
-    studies : names of its designs, the first one chosen; those of its folder need not be named.
+    also : kinds of designs whose reports it shows beside those of its studies; those of its folder are its own.
     presets : one click each.
     null_words : heading of the column of null values.
-    remembered : components whose values the browser keeps.
-    own_options : which of the form's options hold for words of one's own, too.
     """
 
-    key: ClassVar[str]
     title: ClassVar[str]
     place: ClassVar[int]
     question: ClassVar[str]
     caution: ClassVar[str] = ""
-    studies: ClassVar[Sequence[str]] = ()
+    also: ClassVar[Sequence[str]] = ()
     presets: ClassVar[Sequence[Preset]] = ()
     null_words: ClassVar[str] = study_html.NULL
-    remembered: ClassVar[Sequence[str]] = study_form.REMEMBERED
-    own_options: ClassVar[Collection[str]] = ()
 
     def __init__(self, services: Services) -> None:
-        self.services = services
-        self.designs = {name: find_design(name) for name in self.studies}
-        self.form: dict[str, Any] = {}
-        self.own: dict[str, Any] = {}
-        self.parts: dict[str, Any] = {}
+        super().__init__(services)
         self.extra: dict[str, Any] = {}
 
     def __init_subclass__(cls) -> None:
@@ -98,21 +87,6 @@ class StudyTab(Opening):
 
     def build_top(self) -> None:
         """What stands between the question and the form."""
-
-    def build_own(self) -> dict[str, Any]:
-        """Inputs for words of one's own, by name; called inside of an accordion. Without: no accordion.
-
-        They are used once the box above them is ticked, which typing does and a preset undoes.
-        """
-        return {}
-
-    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:  # noqa: ARG002
-        """The design with the visitor's own words in it; ``own`` has the values of ``build_own``."""
-        return design
-
-    def own_settings(self, settings: StudySettings) -> StudySettings:
-        """The form's settings as they suit that design: all of its pictures, and those of its options."""
-        return settings_with(settings, self.own_options)
 
     def build_extra(self) -> dict[str, Any]:
         """Components between the numbers and the figures, by name; hidden until there is a report."""
@@ -172,33 +146,29 @@ class StudyTab(Opening):
         self._wire(demo)
 
     def _build_ask(self) -> None:
+        self._build_chips()
+        self.build_form()
+        key, place = self.key, {"scale": 0, "min_width": 200}
+        with gr.Row(elem_classes="tools"):
+            self.parts["run"] = gr.Button("Run and measure", variant="primary", elem_id=f"{key}-run", **place)
+            self.parts["stop"] = gr.Button("Stop", variant="stop", elem_id=f"{key}-stop", visible=False, **place)
+            self.parts["count"] = gr.HTML(elem_classes="quiet", elem_id=f"{key}-count")
+
+    def _build_chips(self) -> None:
+        """A button for each preset, and a quiet one for each shipped example."""
+        look: dict[str, Any] = {"size": "sm", "min_width": 0, "scale": 0}
         with gr.Row(elem_classes="chips"):
-            chips = [
-                gr.Button(preset.name, size="sm", min_width=0, scale=0, elem_id=f"{self.key}-preset-{i}")
+            self.parts["chips"] = [
+                gr.Button(preset.name, elem_id=f"{self.key}-preset-{i}", **look)
                 for i, preset in enumerate(self.presets)
             ]
-            self.build_examples()
-        self.parts["chips"] = chips
-        self.form |= study_form.build_form(self.key, list(self.designs.values()), self.services)
-        if type(self).build_own is not StudyTab.build_own:
-            with gr.Accordion("Your own words", open=False, elem_classes="more", elem_id=f"{self.key}-own"):
-                self.parts["use_own"] = gr.Checkbox(
-                    False,
-                    label="Run with these instead of the study above",
-                    elem_id=f"{self.key}-use-own",
-                    container=False,
+            self.parts["examples"] = {
+                example: gr.Button(
+                    f"Open an example: {example.title}", variant="secondary", elem_classes="example",
+                    elem_id=f"{self.key}-example-{i}", **look,
                 )
-                self.own = self.build_own()
-        study_form.build_more(self.key, self.form, list(self.designs.values()), self.services)
-        self.arms = ArmsForm(self.key, self.services)
-        with gr.Row(elem_classes="tools"):
-            self.parts["run"] = gr.Button(
-                "Run and measure", variant="primary", elem_id=f"{self.key}-run", scale=0, min_width=200
-            )
-            self.parts["stop"] = gr.Button(
-                "Stop", variant="stop", elem_id=f"{self.key}-stop", scale=0, min_width=200, visible=False
-            )
-            self.parts["count"] = gr.HTML(elem_classes="quiet", elem_id=f"{self.key}-count")
+                for i, example in enumerate(list_examples(self.key, self.example_folder))
+            }  # fmt: skip
 
     def _build_results(self) -> None:
         key, parts = self.key, self.parts
@@ -213,22 +183,17 @@ class StudyTab(Opening):
             with gr.Column(elem_classes="card"):
                 parts["tables"] = gr.HTML(js_on_load=study_html.TAKE_JS, elem_id=f"{key}-tables")
                 parts["notes"] = gr.HTML()
-            parts.update(study_form.build_take(key))
+            parts.update(build_take(key))
 
     # Wiring.
-
-    def inputs(self) -> list[Any]:
-        """The form's components in their order, the arms, then the tab's own and whether to use them."""
-        own = [*self.own.values(), self.parts["use_own"]] if self.own else []
-        return [*(self.form[name] for name in self.fields()), self.arms.chosen, *own]
-
-    def fields(self) -> list[str]:
-        """The names of the form's components, in the order in which handlers receive their values."""
-        return [*study_form.FIELDS, *study_form.option_names(self.form)]
 
     def outputs(self) -> list[Any]:
         """Everything that a finished run changes."""
         return [*(self.parts[n] for n in SHOWN), *self.pictures.outputs(), *self.extra.values()]
+
+    def opened_outputs(self) -> list[Any]:
+        """Everything that :meth:`opened` changes."""
+        return [*self.outputs(), *self.filled()]
 
     def _wire(self, demo: gr.Blocks) -> None:
         parts = self.parts
@@ -244,30 +209,9 @@ class StudyTab(Opening):
         parts["link"].change(None, parts["link"], parts["link"], js=ABSOLUTE_JS, **QUIET)
         wire_pictures(self.pictures, self.picture_html)
         self.arms.wire(self.form["model"])
-        self.wire_examples()
-        self._wire_own()
+        for example, button in parts["examples"].items():
+            button.click(partial(self.on_example, example), None, self.opened_outputs(), **QUIET)
         self.wire_extra()
-
-    def wire_form(self) -> None:
-        """What changes the form itself."""
-        parts, form = self.parts, self.form
-        options = [form[name] for name in study_form.option_names(form)]
-        changed = [*options, form["steps"], form["guidance"]]
-        form["study"].input(self.on_study, form["study"], changed, **QUIET)
-        form["model"].input(self.on_model, form["model"], self.suited(), **QUIET)
-        counted = [*(form[name] for name in ("study", "percent")), *self.inputs()[len(study_form.FIELDS) :]]
-        self.on_any("change", counted, self.on_count, self.inputs(), parts["count"])
-
-    def linked(self) -> list[Any]:
-        """Everything that :meth:`on_load` changes."""
-        options = [self.form[name] for name in study_form.option_names(self.form)]
-        fields = [self.form[name] for name in dict.fromkeys((*self.remembered, *study_form.LINKED))]
-        return [*fields, *options, *self.arms.outputs(), self.parts["count"]]
-
-    def on_any(self, event: str, components: Sequence[Any], fn: Any, inputs: Any, outputs: Any, **options: Any) -> Any:
-        """One quiet listener for an event of several components; the page starts faster than with many."""
-        triggers = [getattr(component, event) for component in components]
-        return gr.on(triggers, fn, inputs, outputs, **QUIET, **options)
 
     def wire_take(self, *components: Any) -> None:
         """Let the take buttons inside of each ``gr.HTML`` with ``TAKE_JS`` work."""
@@ -278,30 +222,12 @@ class StudyTab(Opening):
         save = f"() => setTimeout(() => document.querySelector('#{self.key}-file')?.click(), 300)"
         written.success(None, js=save, **QUIET)
 
-    def _wire_own(self) -> None:
-        """Typing one's own words chooses them; another study chooses that study."""
-        for component in self.own.values():
-            # Text that is pasted with the mouse is a change but no input to Gradio.
-            changed = component.change if isinstance(component, gr.Textbox) else component.input
-            changed(None, None, self.parts["use_own"], js="() => true", **QUIET)
-        if self.own:
-            self.form["study"].input(None, None, self.parts["use_own"], js="() => false", **QUIET)
-
     def _wire_run(self, trigger: Any) -> None:
         parts = self.parts
-        asked = trigger(
-            self.on_click, parts["visitor"], [parts["status"], parts["run"], parts["stop"]], queue=False, **QUIET
-        )
-        run = asked.then(
-            self.on_run,
-            [parts["visitor"], *self.inputs()],
-            self.outputs(),
-            show_progress="hidden",
-            trigger_mode="multiple",
-            **RUN,
-            **PRIVATE,
-        )
-        run.failure(self.on_crash, None, [parts["status"], parts["run"], parts["stop"]], **QUIET)
+        changed = [parts["status"], parts["run"], parts["stop"]]
+        asked = trigger(self.on_click, parts["visitor"], changed, queue=False, **QUIET)
+        inputs, how = [parts["visitor"], *self.inputs()], {**QUIET, **RUN, "trigger_mode": "multiple"}
+        asked.then(self.on_run, inputs, self.outputs(), **how).failure(self.on_crash, None, changed, **QUIET)
 
     # Handlers.
 
@@ -369,62 +295,39 @@ class StudyTab(Opening):
             problem.message = messages.NOTHING_DONE
         return {self.parts["status"]: messages.error_html(problem.message)}
 
-    def on_study(self, name: str) -> Updates:
-        """The options of another study."""
-        return self.options_of(name) | {self.form["steps"]: None, self.form["guidance"]: None}
-
-    def on_model(self, name: str) -> Updates:
-        """The conditions of another model."""
+    def on_example(self, example: Example) -> Updates:
+        """Show the report of an example; nothing is run."""
         with user_errors() as problem:
-            return self.suited_to(name)
+            saved = open_example(example, self.example_folder)
+            return self.opened(saved, study_html.example_html(saved))
         return {self.parts["status"]: messages.error_html(problem.message)}
 
-    def on_count(self, *values: Any) -> str:
-        """How many pictures these settings ask for; nothing is said of settings that cannot be used."""
-        with user_errors():
-            design, settings = self.asked(values)
-            arms = each_arm(with_options(design, settings))
-            drawn = [arm for arm in arms if not (arm.images and arms[1:])]
-            shots = [shot for arm in drawn for shot in program_of(design).shots(design, arm)]
-            n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
-            with user_errors() as too_many:
-                self.check_number(values)
-            count = f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
-            return messages.warning_html(too_many.message) or f"{count}{self._of_arms(arms)}"
-        return ""
-
-    def _of_arms(self, arms: Sequence[StudySettings]) -> str:
-        """How many arms are drawn, and what one run may have; "" of a single one."""
-        if len(arms) < 2:
-            return ""
-        brought = sum(bool(arm.images) for arm in arms)
-        beside = f", {brought} of them of pictures brought along" if brought else ""
-        limit = f"{self.services.settings.max_images:,} pictures in {MOST_ARMS} arms"
-        return f" in {len(arms)} arms{beside}; a run has at most {limit}"
-
     # Steps of the handlers.
+
+    @property
+    def example_folder(self) -> Path:
+        """Where examples come from."""
+        return self.services.settings.assets_dir / "examples"
+
+    def claims(self, design: Design) -> bool:
+        """Whether this tab shows reports of such a design."""
+        return design.kind in {*self.also, *(known.kind for known in self.designs.values())}
+
+    def opened(self, saved: SavedReport, banner: str = "") -> Updates:
+        """A saved report with its settings in the form, where they can stand there."""
+        report, parts = saved.report, self.parts
+        shown = self.finished(report)
+        shown[parts["header"]] = banner + shown[parts["header"]]
+        what = "an example" if banner else "a run"
+        shown[parts["status"]] = messages.done_html(f"Opened: {what} of {study_html.when(saved.created)}.")
+        if report.design.name in self.designs and not apart(report.settings)[0].images:
+            shown |= self.form_of(self.designs[report.design.name], report.settings)
+        return shown
 
     def steps(self, visitor: Visitor, values: Sequence[Any]) -> Generator[Progress, None, StudyReport]:
         """The run that the form asks for; it ends when this visitor stops it."""
         design, settings = self.asked(values)
         return run_study(design, settings, self.services, cancelled=visitor.stop.is_set, session=visitor.key)
-
-    def check_number(self, values: Sequence[Any]) -> None:
-        """Refuse more pictures than one run may have, before it waits in line."""
-        design, settings = self.asked(values)
-        check_number(design, with_options(design, settings), self.services.settings)
-
-    def asked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
-        """The design and the settings that stand in the form; InvalidInput where they cannot be used."""
-        names = self.fields()
-        form = dict(zip(names, values, strict=False))
-        design = self.designs[str(form["study"])]
-        arms, *own = values[len(names) :]
-        settings = replace(study_form.read_settings(form, design), arms=tuple(arms or ()))
-        *own, use_own = own or (False,)
-        if not use_own:
-            return design, settings
-        return self.own_design(design, dict(zip(self.own, own, strict=True))), self.own_settings(settings)
 
     def finished(self, report: StudyReport) -> Updates:
         """All of a report."""

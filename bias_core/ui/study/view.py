@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bias_core.metrics.cards import METRICS, load_references
+from bias_core.studies.arms.results import summary
 from bias_core.studies.kit.types import StudyTable
+from bias_core.studies.reports.number_text import format_estimate, format_given
 from bias_core.studies.reports.text import (
     LIMITS,
     arms_overview,
@@ -26,7 +31,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from bias_core.studies.kit.types import StudyFigure, StudyReport
+    from bias_core.studies.kit.types import StudyFigure, StudyReport, StudySettings
+    from bias_core.studies.reports.saved import SavedReport
 
 NULL = "no bias reads"
 FEW, FEW_DIFFERENCES = 14, 6  # findings that are shown without being asked for
@@ -121,3 +127,65 @@ def notes_html(report: StudyReport) -> str:
     if report.unknown_words:
         notes.append(f"This world does not know: {', '.join(report.unknown_words)}. It was drawn without it.")
     return render("notes", notes=notes, limits=LIMITS)
+
+
+def headline(report: StudyReport) -> str:
+    """What stands out of a report: how many findings exclude their null value, and the clearest of them."""
+    if report.arms:
+        return summary(report)
+    rows = [row for row in finding_rows(report) if _testable(row)]
+    if not rows:
+        return f"{report.n_images:,} pictures were measured; the figures and tables show what was found."
+    away = [row for row in rows if not row["low"] <= row["null_value"] <= row["high"]]
+    if not away:
+        which = "The number is" if len(rows) == 1 else f"All {len(rows)} numbers are"
+        return f"{which} compatible with “no bias”: no departure is shown, none is ruled out."
+    lead = max(away, key=_clearance)
+    if len(rows) == 1:
+        return _spoken(lead)
+    verb = "departs" if len(away) == 1 else "depart"
+    return f"{len(away)} of {len(rows)} numbers {verb} clearly from “no bias”. Clearest: {_spoken(lead)}"
+
+
+def _spoken(row: dict[str, Any]) -> str:
+    number = format_estimate(row["value"], row["low"], row["high"], n=row["n"])
+    null = format_given(row["null_value"])
+    return f"{row['finding']}, {number}, where {null} would be no bias. {row['says']}".strip()
+
+
+def _clearance(row: dict[str, Any]) -> float:
+    """How far the null value lies outside of the interval, in widths of it."""
+    outside = max(row["low"] - row["null_value"], row["null_value"] - row["high"])
+    width = row["high"] - row["low"]
+    return math.inf if width == 0 else outside / width
+
+
+def _testable(row: dict[str, Any]) -> bool:
+    values = (row["low"], row["high"], row["null_value"])
+    return all(value is not None and math.isfinite(value) for value in values)
+
+
+def by_name(report: StudyReport) -> StudyReport:
+    """The report as a visitor may see it: where the server keeps an upload is nobody's business."""
+    arms = tuple(replace(arm, settings=_by_name(arm.settings)) for arm in report.arms)
+    return replace(report, settings=_by_name(report.settings), arms=arms)
+
+
+def _by_name(settings: StudySettings) -> StudySettings:
+    arms = tuple(replace(arm, images=arm.images and Path(arm.images).name) for arm in settings.arms)
+    return replace(settings, images=settings.images and Path(settings.images).name, arms=arms)
+
+
+def example_html(saved: SavedReport) -> str:
+    """What an example is, in place of a run of one's own."""
+    report = saved.report
+    settings, versions = report.settings, report.versions
+    model = " · ".join(filter(None, (settings.model, settings.condition, versions.get("model_revision", ""))))
+    names = ("bias_core", "torch", "diffusers", "transformers")
+    shown = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
+    return render("example_note", created=when(saved.created), model=model, versions=shown)
+
+
+def when(seconds: float) -> str:
+    """A time of day in UTC, as 2026-11-21 09:30."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
