@@ -25,7 +25,6 @@ from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.run_turns import RUN, in_line
-from bias_core.ui.study.pictures import wire_pictures
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, keep_upload
@@ -177,7 +176,7 @@ class RunsTab(StudyTab):
         parts["upload"].clear(self.on_forget, None, seen, **QUIET)
         parts["stop"].click(self.on_stop, visitor, parts["status"], queue=False, **QUIET)
         self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")))
-        wire_pictures(self.pictures)
+        self.pictures.wire()
 
     # Handlers.
 

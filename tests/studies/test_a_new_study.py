@@ -75,7 +75,7 @@ DOORS = """
 import json, sys
 from typer.testing import CliRunner
 from bias_core.app.build import TABS, build_app
-from bias_core.app.api_studies import StudyTools
+from bias_core.app.api import Tools
 from bias_core.cli import app
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -86,14 +86,14 @@ def told(*words):
     return result.output
 
 services = Services(Settings(data_dir=sys.argv[1]))
-report = StudyTools(services).run_study("hats", scale=0.5, options=["least=0.1"])
+report = Tools(services).run_study("hats", scale=0.5, options=["least=0.1"])
 page = build_app(services).get_config_file()
 print(json.dumps({
     "list": told("study", "list"),
     "show": told("study", "show", "hats"),
     "run": told("study", "run", "hats", "--scale", "0.5", "--option", "least=0.2"),
     "docs": told("study", "list", "--markdown"),
-    "api": [one for one in StudyTools(services).list_studies() if one["name"] == "hats"],
+    "api": [one for one in Tools(services).list_studies() if one["name"] == "hats"],
     "report": report,
     "tabs": [[tab.key, tab.title, list(tab.studies)] for tab in TABS if getattr(tab, "studies", ())],
     "page": [one["props"].get("label") for one in page["components"] if one["type"] == "tabitem"],

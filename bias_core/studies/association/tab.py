@@ -11,8 +11,7 @@ from bias_core.studies.association.tests import SIGNIFICANT, TestOptions, own_as
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.reports.number_text import format_estimate
 from bias_core.studies.reports.text import table_of
-from bias_core.ui.study.closer import CloserLook
-from bias_core.ui.study.extremes import Ends, extremes_html
+from bias_core.ui.study.closer import CloserLook, Ends, extremes_html
 from bias_core.ui.study.form import Preset
 from bias_core.ui.templates import render
 

@@ -21,7 +21,7 @@ from bias_core.studies.kit.types import Arm, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.study import view as study_html
 from bias_core.ui.study.form import Preset, build_take
-from bias_core.ui.study.pictures import Look, build_pictures, show_only
+from bias_core.ui.study.pictures import Look, Pictures
 from bias_core.ui.study.study_tab import QUIET, Updates
 from bias_core.ui.templates import render, script
 
@@ -110,7 +110,7 @@ class ExploreTab(ExploreForm):
         with gr.Row(visible=False, elem_id="pictures") as parts["shown"]:
             with gr.Column(scale=6, min_width=340):
                 extra["groups"] = gr.HTML(elem_id="groups", visible=False, elem_classes="card", **brush)
-                self.pictures = build_pictures(key)
+                self.pictures = Pictures(key)
             with gr.Column(scale=5, min_width=340, elem_classes="card") as parts["extra"]:
                 extra["shares"] = gr.HTML(elem_id="shares", **take)
                 extra["map"] = gr.HTML(elem_id="map", **brush)
@@ -152,7 +152,7 @@ class ExploreTab(ExploreForm):
         group = int(event.group)
         which = f"group={CONCEPT}" if group == view.ALL else f"looks_like={group_name(group)}"
         return {
-            **show_only(self.pictures, Look(report=report, which=which)),
+            **self.pictures.show_only(Look(report=report, which=which)),
             self.extra["groups"]: view.group_buttons(seen, group),
             chart: view.map_html(seen, group),
         }
@@ -189,7 +189,7 @@ class ExploreTab(ExploreForm):
             several = report.pictures is not None and report.pictures["group"].nunique() > 1
             look = Look(report=report, which=f"group={CONCEPT}" if several else "")
             menu = updates[self.pictures.which] | {"value": look.which}
-            updates |= show_only(self.pictures, look) | {self.pictures.which: menu}
+            updates |= self.pictures.show_only(look) | {self.pictures.which: menu}
         return updates | {
             parts["welcome"]: gr.update(visible=False),
             parts["shown"]: gr.update(visible=True),

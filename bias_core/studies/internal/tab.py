@@ -9,8 +9,7 @@ import gradio as gr
 from bias_core.studies.internal.study import InternalBiasOptions, own_targets
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.reports.text import table_of
-from bias_core.ui.study.closer import CloserLook
-from bias_core.ui.study.extremes import Ends, extremes_html
+from bias_core.ui.study.closer import CloserLook, Ends, extremes_html
 from bias_core.ui.study.form import Preset
 from bias_core.ui.templates import render
 

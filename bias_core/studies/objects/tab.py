@@ -12,7 +12,7 @@ from bias_core.studies.kit.types import StudyReport  # noqa: TC001 (Gradio reads
 from bias_core.studies.objects.study import design_of_prompts, settings_for_prompts
 from bias_core.ui.messages import heading_html
 from bias_core.ui.study.form import Preset
-from bias_core.ui.study.pictures import Look, show_only
+from bias_core.ui.study.pictures import Look
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.study.view import TAKE_JS
 from bias_core.ui.templates import render
@@ -125,7 +125,7 @@ class ObjectsTab(StudyTab):
 
     def on_object(self, report: StudyReport | None, event: gr.EventData) -> Updates:
         """The pictures in which an object is."""
-        return show_only(self.pictures, Look(report=report, which=f"objects={event.object}")) if report else {}
+        return self.pictures.show_only(Look(report=report, which=f"objects={event.object}")) if report else {}
 
 
 APART = ("figure2", "figure4", "top_objects")

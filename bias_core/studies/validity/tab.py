@@ -17,8 +17,8 @@ from bias_core.studies.validity.report import NOT_HERE, STUDIES, load_shipped
 from bias_core.studies.validity.summary import RULE
 from bias_core.ui.messages import heading_html, user_errors
 from bias_core.ui.study.form import Preset
-from bias_core.ui.study.view import example_html
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
+from bias_core.ui.study.view import example_html
 from bias_core.ui.templates import render
 
 if TYPE_CHECKING:

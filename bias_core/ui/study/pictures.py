@@ -12,7 +12,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from bias_core.studies.reports.number_text import format_number
-from bias_core.ui.messages import heading_html
+from bias_core.ui.messages import QUIET, heading_html
 from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
@@ -80,89 +80,78 @@ def order_choices(report: StudyReport) -> list[tuple[str, str]]:
     return [("As drawn", ""), *((f"{c}, {text}", f"{c} {way}") for c in numbers for text, way in ways)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PictureParts:
-    """The components."""
+class Pictures:
+    """The part of a tab that shows pictures; invisible until there are some.
 
-    box: Any
-    which: Any
-    order: Any
-    gallery: Any
-    picture: Any
-    look: Any
+    Attributes
+    ----------
+    gallery, picture : the pictures, and one of them large.
+    which, order : menus.
+    look : the state that holds a :class:`Look`.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.look = gr.State(None)
+        with gr.Column(visible=False, elem_classes="card", elem_id=f"{key}-pictures") as self.box:
+            gr.HTML(heading_html("The pictures"))
+            with gr.Row():
+                self.which = gr.Dropdown(label="Show", filterable=True, elem_id=f"{key}-which", min_width=220)
+                self.order = gr.Dropdown(label="Order by", elem_id=f"{key}-order", min_width=180)
+            self.gallery = gr.Gallery(
+                format="png", columns=10, height="auto", object_fit="contain", label="Pictures", show_label=False,
+                allow_preview=False, buttons=[], elem_id=f"{key}-grid", elem_classes="grid", interactive=False,
+            )  # fmt: skip
+            self.picture = gr.HTML(elem_id=f"{key}-picture")
 
     def outputs(self) -> list[Any]:
         """Everything that an update may touch."""
         return [self.box, self.which, self.order, self.gallery, self.picture, self.look]
 
+    def wire(self, opened: Opened = lambda _report, _row: "") -> None:
+        """Choosing and opening; ``opened`` shows a picture large in the tab's own way, where it returns any."""
+        shown = [self.gallery, self.picture, self.look]
+        gr.on([self.which.input, self.order.input], self.on_choose, [self.look, self.which, self.order], shown, **QUIET)
 
-def build_pictures(key: str) -> PictureParts:
-    """The part of a tab that shows pictures; invisible until there are some."""
-    look = gr.State(None)
-    with gr.Column(visible=False, elem_classes="card", elem_id=f"{key}-pictures") as box:
-        gr.HTML(heading_html("The pictures"))
-        with gr.Row():
-            which = gr.Dropdown(label="Show", filterable=True, elem_id=f"{key}-which", min_width=220)
-            order = gr.Dropdown(label="Order by", elem_id=f"{key}-order", min_width=180)
-        gallery = gr.Gallery(
-            format="png", columns=10, height="auto", object_fit="contain", label="Pictures", show_label=False,
-            allow_preview=False, buttons=[], elem_id=f"{key}-grid", elem_classes="grid", interactive=False,
-        )  # fmt: skip
-        picture = gr.HTML(elem_id=f"{key}-picture")
-    return PictureParts(box=box, which=which, order=order, gallery=gallery, picture=picture, look=look)
+        def on_open(look: Look | None, event: gr.SelectData) -> str:
+            """One picture large."""
+            if look is None or int(event.index) >= len(rows := look.rows()):
+                return ""
+            row = rows.iloc[int(event.index)]
+            return opened(look.report, row) or picture_html(look.report, row)
 
+        self.gallery.select(on_open, self.look, self.picture, **QUIET)
 
-def wire_pictures(parts: PictureParts, opened: Opened | None = None) -> None:
-    """Choosing and opening; ``opened`` shows a picture large in the tab's own way, where it returns any."""
-    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-    shown = [parts.gallery, parts.picture, parts.look]
-    menus = [parts.which.input, parts.order.input]
-    gr.on(menus, _on_choose, [parts.look, parts.which, parts.order], shown, **quiet)
-    parts.gallery.select(_opener(opened), parts.look, parts.picture, **quiet)
+    def on_choose(self, look: Look | None, which: str | None, order: str | None) -> dict[Any, Any]:
+        """Other pictures, or another order."""
+        if look is None:
+            return {self.picture: ""}
+        return self._shown(replace(look, which=which or ALL, order=order or ""))
 
+    def show(self, report: StudyReport | None) -> dict[Any, Any]:
+        """The pictures of a new report; none hides the part."""
+        if report is None or _frame(report).empty:
+            return {self.box: gr.update(visible=False), self.look: None}
+        return {
+            self.box: gr.update(visible=True),
+            self.which: gr.update(choices=which_choices(report), value=ALL),
+            self.order: gr.update(choices=order_choices(report), value=""),
+            **self._shown(Look(report=report)),
+        }
 
-def show_pictures(parts: PictureParts, report: StudyReport | None) -> dict[Any, Any]:
-    """The pictures of a new report; none hides the part."""
-    if report is None or _frame(report).empty:
-        return {parts.box: gr.update(visible=False), parts.look: None}
-    look = Look(report=report)
-    return {
-        parts.box: gr.update(visible=True),
-        parts.which: gr.update(choices=which_choices(report), value=ALL),
-        parts.order: gr.update(choices=order_choices(report), value=""),
-        parts.gallery: _gallery(look),
-        parts.picture: "",
-        parts.look: look,
-    }
+    def show_only(self, look: Look) -> dict[Any, Any]:
+        """A choice that was made elsewhere, such as on a figure."""
+        return {self.which: look.which, self.order: look.order, **self._shown(look)}
 
-
-def show_only(parts: PictureParts, look: Look) -> dict[Any, Any]:
-    """A choice that was made elsewhere, such as on a figure."""
-    return {
-        parts.which: look.which,
-        parts.order: look.order,
-        parts.gallery: _gallery(look),
-        parts.picture: "",
-        parts.look: look,
-    }
-
-
-def _on_choose(look: Look | None, which: str | None, order: str | None) -> tuple[Any, str, Look | None]:
-    if look is None:
-        return gr.skip(), "", None
-    look = replace(look, which=which or ALL, order=order or "")
-    return _gallery(look), "", look
-
-
-def _opener(opened: Opened | None) -> Callable[[Look | None, gr.SelectData], str]:
-    def on_open(look: Look | None, event: gr.SelectData) -> str:
-        """One picture large."""
-        if look is None or int(event.index) >= len(rows := look.rows()):
-            return ""
-        row = rows.iloc[int(event.index)]
-        return (opened(look.report, row) if opened else "") or picture_html(look.report, row)
-
-    return on_open
+    def _shown(self, look: Look) -> dict[Any, Any]:
+        rows, by = look.rows(), look.order.rpartition(" ")[0]
+        images = []
+        for i, row in enumerate(rows.to_dict("records"), start=1):
+            numbered = not math.isnan(row.get("number", math.nan))
+            caption = f"Picture {row['number']:.0f}" if numbered else f"{i}"
+            caption += f" · {format_number(float(row[by]))}" if by in row else ""
+            caption = f"{row['arm']} · {caption}" if look.report.arms and "arm" in row else caption
+            images.append((str(look.report.stored[row["image_id"]].path), caption))
+        return {self.gallery: gr.update(value=images, selected_index=None), self.picture: "", self.look: look}
 
 
 def _some_of_each_arm(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
@@ -173,36 +162,14 @@ def _some_of_each_arm(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
     return pd.concat([part.head(MOST_SHOWN // len(parts)) for part in parts]) if parts else frame
 
 
-def _gallery(look: Look) -> Any:
-    rows = look.rows()
-    by = look.order.rpartition(" ")[0]
-    captions = [
-        _caption(row, i) + (f" · {format_number(float(row[by]))}" if by in rows else "")
-        for i, (_, row) in enumerate(rows.iterrows())
-    ]
-    if look.report.arms and "arm" in rows:
-        captions = [f"{arm} · {caption}" for arm, caption in zip(rows["arm"], captions, strict=True)]
-    paths = [str(look.report.stored[image_id].path) for image_id in rows["image_id"]]
-    return gr.update(value=list(zip(paths, captions, strict=True)), selected_index=None)
-
-
-def _caption(row: pd.Series[Any], place: int) -> str:
-    numbered = "number" in row and not math.isnan(row["number"])
-    return f"Picture {row['number']:.0f}" if numbered else f"{place + 1}"
-
-
 def picture_html(report: StudyReport, row: pd.Series[Any]) -> str:
     """One picture large, with everything that is known of it."""
     stored = report.stored[row["image_id"]]
     facts = {"Prompt": stored.row.prompt, "Seed": str(stored.row.seed), "Model": stored.row.model}
-    facts |= {str(k): _text(v) for k, v in row.items() if k not in ("prompt", "seed") and _text(v)}
+    for name, value in row.items():
+        if name not in ("prompt", "seed") and pd.notna(value) and value != "":
+            facts[str(name)] = format_number(value) if isinstance(value, float) else str(value)
     return render("picture", stored=stored, facts=facts, small=_SMALL)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else format_number(value)
-    return "" if value is None else str(value)
 
 
 def _frame(report: StudyReport) -> pd.DataFrame:

@@ -28,7 +28,7 @@ from bias_core.ui.study import view as study_html
 from bias_core.ui.study.arms_form import apart
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.form import StudyForm, build_take
-from bias_core.ui.study.pictures import build_pictures, show_pictures, wire_pictures
+from bias_core.ui.study.pictures import Pictures
 from bias_core.ui.study.view import by_name, headline
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
 
@@ -179,7 +179,7 @@ class StudyTab(StudyForm):
             with gr.Column() as parts["extra"]:
                 self.extra = self.build_extra()
             parts["figures"] = gr.HTML(js_on_load=study_html.TAKE_JS, elem_id=f"{key}-figures")
-            self.pictures = build_pictures(key)
+            self.pictures = Pictures(key)
             with gr.Column(elem_classes="card"):
                 parts["tables"] = gr.HTML(js_on_load=study_html.TAKE_JS, elem_id=f"{key}-tables")
                 parts["notes"] = gr.HTML()
@@ -207,7 +207,7 @@ class StudyTab(StudyForm):
         self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], queue=False)
         demo.load(self.on_load, parts["remembered"], self.linked(), **QUIET)
         parts["link"].change(None, parts["link"], parts["link"], js=ABSOLUTE_JS, **QUIET)
-        wire_pictures(self.pictures, self.picture_html)
+        self.pictures.wire(self.picture_html)
         self.arms.wire(self.form["model"])
         for example, button in parts["examples"].items():
             button.click(partial(self.on_example, example), None, self.opened_outputs(), **QUIET)
@@ -338,7 +338,7 @@ class StudyTab(StudyForm):
             parts["status"]: messages.done_html(text),
             parts["results"]: gr.update(visible=True),
             **self.told(report),
-            **show_pictures(self.pictures, report),
+            **self.pictures.show(report),
             parts["extra"]: gr.update(visible=not report.arms),
             **({} if report.arms else self.show_extra(report)),
         }
