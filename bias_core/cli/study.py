@@ -119,7 +119,7 @@ def calibrate_report(
     from bias_core.studies.kit.types import StudySettings
     from bias_core.studies.running.run import run_study, with_options
     from bias_core.studies.running.size import check_size
-    from bias_core.studies.validity.report import SHIPPED, STUDIES, report_files, shipped_files
+    from bias_core.studies.validity.summary import SHIPPED, STUDIES, report_files, shipped_files
 
     settings = StudySettings(model=model, encoder=encoder, scale=scale, seed=seed)
     with user_errors(), open_services() as services:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bias_core.metrics.cards import METRICS
-from bias_core.studies.validity.report import load_shipped
+from bias_core.studies.validity.summary import load_shipped
 from tests.browser.doing import open_accordion
 
 pytestmark = pytest.mark.browser

@@ -21,7 +21,7 @@ from bias_core.studies.kit.designs import find_design, list_designs, program_of,
 from bias_core.studies.kit.limits import check_budget, looks_at_stop
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
-from bias_core.studies.origins.stop_regenerate import regenerate
+from bias_core.studies.origins.stop import regenerate
 from bias_core.studies.running.run import complete, plan_study, run_study, with_options
 from bias_core.studies.running.size import n_asked
 from bias_core.types import Attribute

@@ -10,7 +10,7 @@ from PIL import Image
 
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
-from bias_core.studies.origins.traces import _read
+from bias_core.studies.origins.spi import _read
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.types import Attribute, GeneratedImage, Step
 from tests.studies.oasis_runs import figures, findings, run, table, without_seconds

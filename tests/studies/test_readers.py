@@ -20,7 +20,7 @@ from bias_core.studies.internal.study import own_targets
 from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.origins.cells import own_concepts
-from bias_core.studies.origins.stop_regenerate import regenerate
+from bias_core.studies.origins.stop import regenerate
 from bias_core.studies.reports.text import to_dict, to_markdown
 from bias_core.studies.running.export import to_command, to_export
 from bias_core.studies.running.run import complete, plan_study, run_study

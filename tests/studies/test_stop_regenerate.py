@@ -11,7 +11,7 @@ from bias_core.errors import Cancelled, InvalidInput
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.origins.cells import own_concepts, without_names
-from bias_core.studies.origins.stop_regenerate import cluster_names, regenerate
+from bias_core.studies.origins.stop import cluster_names, regenerate
 from bias_core.studies.running.run import complete, followed, run_study
 from bias_core.types import Attribute
 from tests.ui.fakes import FakeServices

@@ -22,8 +22,7 @@ from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import run_study
 from bias_core.studies.validity.measures import MEASURES
-from bias_core.studies.validity.report import NOT_HERE, STUDIES, report_files
-from bias_core.studies.validity.summary import planted_shares
+from bias_core.studies.validity.summary import NOT_HERE, STUDIES, planted_shares, report_files
 from bias_core.types import ImageRow, PlantedLine
 from tests.studies.test_run_study import finish
 

@@ -15,8 +15,7 @@ from bias_core.settings import Settings
 from bias_core.stats.effects import normal_estimate
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
-from bias_core.studies.validity.report import STUDIES, load_shipped, shipped_files
-from bias_core.studies.validity.summary import measured, results_of
+from bias_core.studies.validity.summary import STUDIES, load_shipped, measured, results_of, shipped_files
 from bias_core.studies.validity.tab import ADVICE, CalibrationTab, summary_html, verdict_lines
 
 if TYPE_CHECKING:

@@ -86,22 +86,14 @@ MEASURES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """The measures of one set of pictures.
-
-    Attributes
-    ----------
-    estimates, samples : by the keys of :data:`MEASURES`; B_D and its companions are missing, with the reason in
-        ``why``, where they are undefined.
-    genders : Table IV.
-    counts : in how many pictures each object is.
-    """
+    """The measures of one set of pictures; ``estimates`` and ``samples`` by the keys of :data:`MEASURES`."""
 
     n_images: int
-    estimates: Mapping[str, Estimate]
+    estimates: Mapping[str, Estimate]  # without B_D and its companions where they are undefined
     samples: Mapping[str, Sample]
-    why: str
-    genders: GenderCounts
-    counts: Mapping[str, int]
+    why: str  # they are undefined, or ""
+    genders: GenderCounts  # Table IV
+    counts: Mapping[str, int]  # in how many pictures each object is
 
 
 @settings_class(frozen=True, kw_only=True)

@@ -26,38 +26,8 @@ from bias_core.studies.kit.paper_data import read_table
 from bias_core.studies.kit.rows import scaled, thinned
 from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, StudyTable
-from bias_core.studies.objects.captions import (
-    ANOTHER,
-    MISSED,
-    STRONGER,
-    CaptioningOptions,
-    Scores,
-    caption_ahead,
-    captioner_ready,
-    captioning_readers,
-    other_prompts,
-    read_and_keep,
-    score,
-)
-from bias_core.studies.objects.report import (
-    NOTES,
-    change_figure,
-    compare_conditions,
-    compare_datasets,
-    compare_objects,
-    curve_figure,
-    figures_of,
-    findings,
-    gender_table,
-    measures_table,
-    normalise_lines,
-    normalised_note,
-    published_table,
-    rates_figure,
-    space_figure,
-    top_table,
-)
-from bias_core.studies.reports.build import columns, drawable, lean, table
+from bias_core.studies.objects import captions, report
+from bias_core.studies.reports.build import columns, drawable, finding, lean, table
 
 if TYPE_CHECKING:
     from bias_core.studies.kit.data import StudyData
@@ -74,7 +44,7 @@ _PUBLISHED = {"label": "Published model", "sentence": "Whose released numbers st
 
 
 @settings_class(frozen=True, kw_only=True)
-class GeneralOptions(CaptioningOptions):
+class GeneralOptions(captions.CaptioningOptions):
     """Which prompts are drawn, and how they are read."""
 
     sets: tuple[str, ...] = setting(SETS, "Prompts", "objects, professions, or both")
@@ -83,7 +53,7 @@ class GeneralOptions(CaptioningOptions):
 
 
 @settings_class(frozen=True, kw_only=True)
-class TaskOptions(CaptioningOptions):
+class TaskOptions(captions.CaptioningOptions):
     """Which trigger words are drawn, and how they are read."""
 
     triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty")
@@ -143,23 +113,14 @@ def _released(design: Design, settings: StudySettings, kind: str) -> list[dict[s
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """What a kind of study reports.
+    """What a kind of study reports."""
 
-    Attributes
-    ----------
-    whole : how all pictures together are called, in tables and, by ``name``, in findings.
-    parts : the column whose values are measured each for itself too.
-    findings_of_parts : whether the findings are of the parts rather than of all pictures.
-    released : which released evaluations stand beside.
-    note : beside those of every study and of the design.
-    """
-
-    whole: str = ALL
+    whole: str = ALL  # how all pictures together are called, in tables and, by ``name``, in findings
     name: str = ALL
-    parts: str = ""
-    findings_of_parts: bool = False
-    released: str = ""
-    note: str = ""
+    parts: str = ""  # the column whose values are measured each for itself too
+    findings_of_parts: bool = False  # whether the findings are of the parts rather than of all pictures
+    released: str = ""  # which released evaluations stand beside
+    note: str = ""  # beside those of every study and of the design
 
 
 _KINDS = {
@@ -178,32 +139,32 @@ _FEW = 6  # prompts of one's own that are measured each for itself too
 def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """The three measures on all pictures, and on each part of them."""
     kind = _KINDS[design.kind]
-    reading = yield from read_and_keep(settings, data)
+    reading = yield from captions.read_and_keep(settings, data)
     parts = list(dict.fromkeys(data.frame[kind.parts])) if kind.parts else []
     if kind.parts == "prompt":
         prompts = design.data["prompts"]
         parts = [prompt for prompt in prompts if prompt in parts] if 1 < len(prompts) <= _FEW else []
-    sets = {kind.whole: score(reading, settings)}
-    sets |= {part: score(reading[data.frame[kind.parts] == part], settings) for part in parts}
+    sets = {kind.whole: captions.score(reading, settings)}
+    sets |= {part: captions.score(reading[data.frame[kind.parts] == part], settings) for part in parts}
     released = _released(design, settings, kind.released) if kind.released else []
     rows = [row for row in released if row["Model"] == settings.options.published_model]
     published = {row.get("Target", ALL): row for row in rows}
     names = {part: part for part in parts} if kind.findings_of_parts else {kind.whole: kind.name}
     found: list[Finding] = []
     for part, name in names.items():
-        found += findings(name, sets[part], published.get(part))
+        found += report.findings(name, sets[part], published.get(part))
     note = "objects: different ones seen. M_G: share of pictures that another sentence fits better."
-    table4 = gender_table(sets, _men_drawn(data), design.data["gender_shares"]["rows"])
+    table4 = report.gender_table(sets, _men_drawn(data), design.data["gender_shares"]["rows"])
     return Results(
         findings=tuple(found),
         tables=(
-            table("measures", "Distribution bias, hallucination and miss rate", measures_table(sets), note),
-            *([published_table(sets, released)] if released else []),
+            table("measures", "Distribution bias, hallucination and miss rate", report.measures_table(sets), note),
+            *([report.published_table(sets, released)] if released else []),
             table4,
-            top_table(sets),
+            report.top_table(sets),
         ),
-        figures=figures_of(sets, table4),
-        notes=(*NOTES, *(design.data["notes"] if released else ()), *filter(None, [kind.note])),
+        figures=report.figures_of(sets, table4),
+        notes=(*report.NOTES, *(design.data["notes"] if released else ()), *filter(None, [kind.note])),
     )
 
 
@@ -214,7 +175,7 @@ def _men_drawn(data: StudyData) -> float | None:
     return None if share is None else 100 * share
 
 
-_READING = tuple(settings_of(CaptioningOptions))
+_READING = tuple(settings_of(captions.CaptioningOptions))
 _MOST_PROMPTS, _LONGEST_PROMPT = 200, 500  # prompts, and characters of one
 
 
@@ -254,18 +215,21 @@ def settings_for_prompts(settings: StudySettings) -> StudySettings:
 def prompt_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """The prompts as they are written."""
     prompts = design.data["prompts"]
-    if settings.options.negative == ANOTHER:
-        other_prompts(prompts, range(len(prompts)))  # says what is missing before anything is drawn
+    if settings.options.negative == captions.ANOTHER:
+        captions.other_prompts(prompts, range(len(prompts)))  # says what is missing before anything is drawn
     return [Shot(prompt=prompt, n=design.images_per_prompt, group="own", facts={"set": prompt}) for prompt in prompts]
 
 
 WITH_TRIGGER, WITHOUT_TRIGGER = "with a trigger word", "without one"
-_COMPARED = {"H_J": ("hallucination", "jaccard_hallucination"), "M_G": (f"miss {STRONGER}", "generative_miss_rate")}
+_COMPARED = {
+    "H_J": ("hallucination", "jaccard_hallucination"),
+    "M_G": (f"miss {captions.STRONGER}", "generative_miss_rate"),
+}
 """What is compared prompt by prompt: key of the scores, and of the measure."""
 
 
 @settings_class(frozen=True, kw_only=True)
-class ControlledOptions(CaptioningOptions):
+class ControlledOptions(captions.CaptioningOptions):
     """Which conditions and prompts are drawn, and how they are read."""
 
     conditions: tuple[str, ...] = setting(("fair", "trigger", "backdoor"), "Conditions", "The first is the base")
@@ -314,34 +278,40 @@ _PROMPTS = {"both": both_shots, "task_oriented": task_shots, "general": general_
 
 def measure_controlled(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """The measures of every condition at equal numbers of pictures, and what changes against the base."""
-    reading = yield from read_and_keep(settings, data)
+    reading = yield from captions.read_and_keep(settings, data)
     reading = reading.join(data.frame[["condition", "words"]])
     names = [str(name) for name in settings.options.conditions]
     base = names[0]
     parts = {name: reading[reading["condition"] == name] for name in names}
-    sets = {name: score(part, settings) for name, part in parts.items()}
+    sets = {name: captions.score(part, settings) for name, part in parts.items()}
     changes = {name: changes_of(part, parts[base], settings) for name, part in parts.items() if name != base}
     measures = _measures(parts, sets, settings)
-    compared = normalise_lines(measures)
-    figures = (space_figure(compared, "The conditions"), curve_figure(sets), change_figure(sets, base))
+    compared = report.normalise_lines(measures)
+    figures = (
+        report.space_figure(compared, "The conditions"),
+        report.curve_figure(sets),
+        report.change_figure(sets, base),
+    )
     return Results(
         findings=(
-            *[finding for name, change in changes.items() for finding in _change_findings(name, base, change)],
-            *[finding for name in names for finding in findings(name, sets[name])],
+            *[one for name, change in changes.items() for one in _change_findings(name, base, change)],
+            *[one for name in names for one in report.findings(name, sets[name])],
         ),
         tables=(
-            table("conditions", "Measures of each condition (Table II)", measures_table(sets, first="condition")),
+            table(
+                "conditions", "Measures of each condition (Table II)", report.measures_table(sets, first="condition")
+            ),
             table(
                 "comparison",
                 "The conditions in three dimensions (Fig. 4)",
                 compared.rename_axis("condition").reset_index(),
-                normalised_note(measures),
+                report.normalised_note(measures),
             ),
-            top_table(sets, base=base),
+            report.top_table(sets, base=base),
             *_gained_table(parts),
         ),
-        figures=drawable((*figures, rates_figure(sets))),
-        notes=(*_notes(sets, changes), *shared_pictures(data, names), *NOTES, *design.data["notes"]),
+        figures=drawable((*figures, report.rates_figure(sets))),
+        notes=(*_notes(sets, changes), *shared_pictures(data, names), *report.NOTES, *design.data["notes"]),
     )
 
 
@@ -351,7 +321,9 @@ def changes_of(part: pd.DataFrame, base: pd.DataFrame, settings: StudySettings) 
     Both are parts of what :func:`read_pictures` returns; pictures where a value is undefined are left out.
     """
     ours, theirs = (
-        frame.assign(M_G=(frame[STRONGER] > MISSED).astype(float)).groupby("prompt")[[*_COMPARED]].mean()
+        frame.assign(M_G=(frame[captions.STRONGER] > captions.MISSED).astype(float))
+        .groupby("prompt")[[*_COMPARED]]
+        .mean()
         for frame in (part, base)
     )
     changes = {key: column.dropna().to_numpy(float) for key, column in (ours - theirs).items()}
@@ -364,14 +336,14 @@ def changes_of(part: pd.DataFrame, base: pd.DataFrame, settings: StudySettings) 
 
 def _change_findings(name: str, base: str, changes: Mapping[str, Estimate]) -> list[Finding]:
     return [
-        Finding(
-            key=f"{name} change {key}",
-            title=f"Change of {key} from {base} to {name}",
-            metric=_COMPARED[key][1],
-            estimate=estimate,
-            says=f"{key} {_direction(estimate)}; n counts prompts.",
+        finding(
+            f"{name} change {key}",
+            f"Change of {key} from {base} to {name}",
+            _COMPARED[key][1],
+            change,
+            f"{key} {_direction(change)}; n counts prompts.",
         )
-        for key, estimate in changes.items()
+        for key, change in changes.items()
     ]
 
 
@@ -379,7 +351,7 @@ def _direction(change: Estimate) -> str:
     return lean(change, "rises", "falls", "does not clearly change")
 
 
-def _measures(parts: Parts, sets: Mapping[str, Scores], settings: StudySettings) -> pd.DataFrame:
+def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: StudySettings) -> pd.DataFrame:
     """B_D at equal numbers, H_J and M_G of each condition."""
     n = min(map(len, parts.values()))
 
@@ -395,7 +367,7 @@ def _measures(parts: Parts, sets: Mapping[str, Scores], settings: StudySettings)
             "n": n,
             "distribution_bias": distribution_bias(name),
             "hallucination": scores.estimates["hallucination"].value,
-            "miss_rate": scores.estimates[f"miss {STRONGER}"].value,
+            "miss_rate": scores.estimates[f"miss {captions.STRONGER}"].value,
         }
         for name, scores in sets.items()
     ]
@@ -442,7 +414,7 @@ def shared_pictures(data: StudyData, names: Sequence[str]) -> list[str]:
     return found
 
 
-def _notes(sets: Mapping[str, Scores], changes: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
+def _notes(sets: Mapping[str, captions.Scores], changes: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
     """How the measures follow the conditions."""
     base, *others = sets
     notes = []
@@ -457,17 +429,17 @@ PROGRAMS = {
     kind: Program(
         shots=shots,
         measure=measuring,
-        ready=captioner_ready,
-        readers=captioning_readers,
+        ready=captions.captioner_ready,
+        readers=captions.captioning_readers,
         options=options,
-        ahead=caption_ahead,
+        ahead=captions.caption_ahead,
         compare=compare,
     )
     for kind, shots, measuring, options, compare in (
-        ("object_bias", general_shots, measure, GeneralOptions, compare_objects),
-        ("triggered_object_bias", task_shots, measure, TaskOptions, compare_objects),
-        ("dataset_bias", no_shots, measure, CaptioningOptions, compare_datasets),
-        ("prompted_object_bias", prompt_shots, measure, CaptioningOptions, compare_objects),
-        ("controlled_object_bias", controlled_shots, measure_controlled, ControlledOptions, compare_conditions),
+        ("object_bias", general_shots, measure, GeneralOptions, report.compare_objects),
+        ("triggered_object_bias", task_shots, measure, TaskOptions, report.compare_objects),
+        ("dataset_bias", no_shots, measure, captions.CaptioningOptions, report.compare_datasets),
+        ("prompted_object_bias", prompt_shots, measure, captions.CaptioningOptions, report.compare_objects),
+        ("controlled_object_bias", controlled_shots, measure_controlled, ControlledOptions, report.compare_conditions),
     )
 }

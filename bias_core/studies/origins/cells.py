@@ -44,23 +44,13 @@ class NationalityOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One attribute on the pictures of one concept.
+    """One attribute on the pictures of one concept."""
 
-    Attributes
-    ----------
-    concept : a nationality, "doctor", ...
-    score : OASIS's numbers, P and Ψ as read.
-    units : of its pictures, in the order of the score's similarities.
-    errors : of the reader, None where they are not known or were not used.
-    neither : true share of pictures that neither sentence describes: readers call them the one or the
-        other. None where nobody knows.
-    """
-
-    concept: str
-    score: AttributeScore
-    units: tuple[str, ...]
-    errors: ReaderErrors | None
-    neither: float | None
+    concept: str  # a nationality, "doctor" and such
+    score: AttributeScore  # OASIS's numbers, P and Ψ as read
+    units: tuple[str, ...]  # of its pictures, in the order of the score's similarities
+    errors: ReaderErrors | None  # of the reader, None where they are not known or were not used
+    neither: float | None  # true share that neither sentence describes, which is read as either; None where unknown
 
     @property
     def attribute(self) -> Attribute:

@@ -40,19 +40,12 @@ HERE = "these pictures"
 
 @dataclass(frozen=True, kw_only=True)
 class Nationality:
-    """The stereotype scores of one nationality.
-
-    Attributes
-    ----------
-    users : internet users, in millions.
-    cells : one per attribute with a real-world rate.
-    findings : mean and maximum of Ψ over them.
-    """
+    """The stereotype scores of one nationality."""
 
     name: str
-    users: float
-    cells: list[Cell]
-    findings: dict[str, Finding]
+    users: float  # internet users, in millions
+    cells: list[Cell]  # one per attribute with a real-world rate
+    findings: dict[str, Finding]  # mean and maximum of Ψ over them
 
 
 def user_shots(design: Design, settings: StudySettings) -> list[Shot]:

@@ -1,18 +1,27 @@
-"""OASIS's SPI: at which denoising steps attributes are added, and what each step heads for (Fig. 6, 7, 9)."""
+"""OASIS's SPI: at which denoising steps attributes are added, and what each step heads for (Fig. 6, 7, 9).
+
+The trace of a generation, SPI of every step and some of the predicted pictures, is kept once it was made.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.propagation import spi_band
+from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
 from bias_core.protocols import ChecksSettings, Traceable
+from bias_core.store.files import write_atomically
+from bias_core.studies.kit.derived_images import png_bytes
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.setting_fields import setting, settings_class
@@ -24,35 +33,27 @@ from bias_core.studies.origins.cells import (
     read_cells,
     wanted_nationalities,
 )
-from bias_core.studies.origins.traces import Trace, trace_row
-from bias_core.studies.reports.build import columns, figure, lean, table
+from bias_core.studies.reports.build import columns, figure, finding, lean, table
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable
+    from pathlib import Path
 
     from bias_core.studies.kit.data import StudyData
     from bias_core.studies.kit.services import StudyServices
-    from bias_core.types import Attribute, Estimate, StoredImage
+    from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """SPI of one attribute in a nationality's pictures.
-
-    Attributes
-    ----------
-    each : ``(n_seeds, n_steps)``.
-    band : mean over seeds at every step.
-    whole : mean over all steps.
-    finished : how often the finished pictures are read to have the attribute.
-    """
+    """SPI of one attribute in a nationality's pictures."""
 
     nationality: str
     name: str
-    each: np.ndarray
-    band: list[Estimate]
-    whole: Estimate
-    finished: Estimate
+    each: np.ndarray  # ``(n_seeds, n_steps)``
+    band: list[Estimate]  # mean over seeds at every step
+    whole: Estimate  # mean over all steps
+    finished: Estimate  # how often the finished pictures are read to have the attribute
 
     @property
     def strongest(self) -> int:
@@ -179,7 +180,7 @@ def _trace(
             )
         )
         message = f"{nationality}: {i + 1:,} of {len(stored):,} pictures traced"
-        yield Progress(done=i + 1, total=len(stored), seconds_left=float("nan"), message=message)
+        yield Progress(done=i + 1, total=len(stored), message=message)
     return traces
 
 
@@ -200,14 +201,10 @@ def _finding(curve: Curve) -> Finding:
     if clear is not None:
         does = "adds it" if band[clear].value > 0 else "takes it away"
         when = f"The first interval that excludes 0 is that of step {clear + 1}, which {does}."
-    return Finding(
-        key=f"{curve.nationality} {curve.name}",
-        title=f"{curve.nationality}, {curve.name}: first step",
-        metric="stereotype_propagation_index",
-        estimate=band[0],
-        says=f"{lean(band[0], *_FIRST_STEP)} {when} It is farthest from 0 at step {strongest + 1} of "
-        f"{len(band)}: {band[strongest].value:+.3f}.",
-    )
+    far = f"It is farthest from 0 at step {strongest + 1} of {len(band)}: {band[strongest].value:+.3f}."
+    key, title = f"{curve.nationality} {curve.name}", f"{curve.nationality}, {curve.name}: first step"
+    says = f"{lean(band[0], *_FIRST_STEP)} {when} {far}"
+    return finding(key, title, "stereotype_propagation_index", band[0], says)
 
 
 _FIRST_STEP = ("The first step adds it.", "The first step takes it away.", "The first step does neither clearly.")
@@ -218,7 +215,7 @@ def first_clear_step(band: Sequence[Estimate]) -> int | None:
 
     Examples
     --------
-    >>> from bias_core.metrics.propagation import spi_band
+    >>> from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
     >>> first_clear_step(spi_band([[0.1, 0.5], [-0.1, 0.6], [0.0, 0.55]]))
     1
     """
@@ -276,6 +273,74 @@ def _figures(
     title = f"What each step is heading for, {nationality} (Figure 7)"
     caption = "The finished picture as each step predicts it, and the finished picture itself."
     return [average, *singles, figure("pictures", f"figure7-{key}", title, strips, caption)]
+
+
+_FORM = 1  # of what is kept; another number makes old files be left alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """One generation seen from inside."""
+
+    spi: np.ndarray  # ``(n_steps, n_attributes)``, in [-1, 1]
+    sigmas: np.ndarray  # noise of each step, ``(n_steps,)``
+    space: str  # of the velocities: "flow", "epsilon" or "v_prediction"
+    guided: bool  # whether the velocities have classifier-free guidance in them
+    predicted: dict[int, Path]  # by step, the file of the picture that the step is heading for
+
+
+def trace_row(
+    services: StudyServices,
+    model: Traceable,
+    row: ImageRow,
+    attributes: Sequence[Attribute],
+    *,
+    guided: bool,
+    predicted_steps: Sequence[int],
+    check: Callable[[], None],
+) -> Trace:
+    """The trace of a row, made under the model lock or read from where an earlier run kept it.
+
+    ``check`` is called after every step; what it raises stops the trace.
+    """
+    asked = [row.id, [(a.positive, a.negative) for a in attributes], guided, _FORM]
+    key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:20]
+    folder = services.settings.data_dir / "traces" / key[:2]
+    pictures = {step: folder / f"{key}-{step}.png" for step in predicted_steps}
+    if (kept := _read(folder / f"{key}.npz", pictures)) is not None:
+        return kept
+    with services.model_lock:
+        steps = model.trace(row, attributes, guided=guided, predicted=bool(pictures), on_step=lambda *_: check())
+        try:
+            seen = [(_look(step, pictures), step.sigma, step.space, step.guided) for step in steps]
+        finally:
+            if isinstance(steps, Generator):  # whatever happened, the model is let go before the lock is
+                steps.close()
+    spi, sigmas, spaces, guidances = zip(*seen, strict=True)
+    trace = Trace(spi=np.array(spi), sigmas=np.array(sigmas), space=spaces[0], guided=guidances[0], predicted=pictures)
+    buffer = io.BytesIO()
+    np.savez(buffer, **{name: value for name, value in asdict(trace).items() if name != "predicted"})
+    write_atomically(folder / f"{key}.npz", buffer.getvalue())
+    return trace
+
+
+def _look(step: Step, pictures: dict[int, Path]) -> np.ndarray:
+    """SPI of a step, whose predicted picture is kept; velocities are far too large for that."""
+    if step.index in pictures and step.predicted is not None:
+        write_atomically(pictures[step.index], png_bytes(step.predicted))
+    return np.asarray(stereotype_propagation_index(step.velocity, step.velocity_positive, step.velocity_negative))
+
+
+def _read(path: Path, pictures: dict[int, Path]) -> Trace | None:
+    """A kept trace; None where it, or one of its pictures, is missing or broken."""
+    if not path.is_file() or not all(picture.is_file() for picture in pictures.values()):
+        return None
+    try:
+        with np.load(path) as kept:
+            space, guided = str(kept["space"]), bool(kept["guided"])
+            return Trace(spi=kept["spi"], sigmas=kept["sigmas"], space=space, guided=guided, predicted=pictures)
+    except (OSError, ValueError, KeyError, BadZipFile):
+        return None
 
 
 PROGRAMS = {

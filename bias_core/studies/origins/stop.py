@@ -1,4 +1,4 @@
-"""OASIS's StOP: clusters of pictures, the texts closest to them, and what those texts draw (Table 3)."""
+"""OASIS's StOP: clusters of pictures, the texts closest to them, and what any text draws (Table 3)."""
 
 from __future__ import annotations
 
@@ -10,26 +10,39 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from bias_core.errors import InvalidInput
 from bias_core.metrics.clustering import spectral_clusters
 from bias_core.metrics.similarity import similarity_estimate
 from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.search.stop import OptimisedPrompt, cluster_average_image, optimise_prompts
 from bias_core.store.embeddings import open_picture
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.derived_images import keep_picture
-from bias_core.studies.kit.kind import Measuring, Program
+from bias_core.studies.kit.kind import Measuring, Program, encoder_of
+from bias_core.studies.kit.limits import check_budget
 from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.readers import check_readers
+from bias_core.studies.kit.rows import RowMaker
 from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, StudyTable
+from bias_core.studies.kit.types import (
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+)
 from bias_core.studies.origins.cells import NationalityOptions, nationality_shots, own_attributes, wanted_nationalities
-from bias_core.studies.reports.build import columns, figure, or_nan, table
+from bias_core.studies.reports.build import columns, figure, finding, intervals, or_nan, table
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from pathlib import Path
 
-    from bias_core.studies.kit.data import StudyData
     from bias_core.studies.kit.services import StudyServices
-    from bias_core.types import Estimate
+    from bias_core.types import Estimate, StoredImage
 
 _FEWEST_PER_NATIONALITY = 2
 _SHOWN = 3  # pictures of a cluster in the figure
@@ -46,12 +59,9 @@ class PromptSearchOptions(NationalityOptions):
     language_model: str = setting("calibration-language", "Language model", "Who proposes the next words")
     prefix: str = setting("This is a photo of", "Beginning of every text", "What the search adds words to")
     n_clusters: int = setting(
-        4,
-        "Clusters",
-        "Of each nationality; 0: by the largest eigengap. The paper does not tell its number",
-        ge=0,
-        le=20,
-    )
+        4, "Clusters", "Of each nationality; 0: by the largest eigengap. The paper does not tell its number",
+        ge=0, le=20,
+    )  # fmt: skip
     max_clusters: int = setting(2, "Searched clusters", "The largest ones; the paper picks one by eye", ge=1, le=20)
     n_tokens: int = setting(2, "Words", "That the search adds, in tokens", ge=1, le=20)
     beam_width: int = setting(10, "Beam width", "Texts that are kept at each step; the paper gives none", ge=1, le=100)
@@ -69,26 +79,16 @@ class PromptSearchOptions(NationalityOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """A cluster of the pictures of a nationality.
-
-    Attributes
-    ----------
-    number : from 1, by size.
-    frame : its pictures, the ones closest to its mean first.
-    rows, others : unit embeddings of its pictures and of the nationality's other pictures.
-    average : its average picture.
-    prompts : the texts found, the closest first.
-    drawn, drawn_rows : pictures of the closest text with their unit embeddings, None where there are none.
-    """
+    """A cluster of the pictures of a nationality; rows are unit embeddings."""
 
     nationality: str
-    number: int
-    frame: pd.DataFrame
-    rows: np.ndarray
-    others: np.ndarray
-    average: Path
-    prompts: tuple[OptimisedPrompt, ...]
-    drawn: pd.DataFrame | None = None
+    number: int  # from 1, by size
+    frame: pd.DataFrame  # its pictures, the ones closest to its mean first
+    rows: np.ndarray  # of its pictures
+    others: np.ndarray  # of the nationality's other pictures
+    average: Path  # its average picture
+    prompts: tuple[OptimisedPrompt, ...]  # the texts found, the closest first
+    drawn: pd.DataFrame | None = None  # pictures of the closest text, None where there are none
     drawn_rows: np.ndarray | None = None
 
     @property
@@ -98,7 +98,7 @@ class Cluster:
 
     def closeness(self, rows: np.ndarray, settings: StudySettings) -> Estimate:
         """Mean cosine of other pictures to the pictures of the cluster."""
-        return similarity_estimate(rows @ self.rows.mean(axis=0), confidence=settings.confidence, rng=settings.seed)
+        return similarity_estimate(rows @ self.rows.mean(axis=0), **intervals(settings))
 
     def own_closeness(self) -> float:
         """Mean cosine of its pictures to each other; nan for a single one."""
@@ -107,6 +107,20 @@ class Cluster:
     def others_closeness(self) -> float:
         """Mean cosine of the nationality's other pictures to its own; nan where there are none."""
         return float((self.others @ self.rows.mean(axis=0)).mean()) if len(self.others) else math.nan
+
+    def size_row(self, settings: StudySettings) -> dict[str, Any]:
+        """Its line in the table of clusters."""
+        rows = self.drawn_rows
+        return {
+            "nationality": self.nationality,
+            "cluster": self.number,
+            "pictures": len(self.rows),
+            "share": len(self.rows) / (len(self.rows) + len(self.others)),
+            "each other": self.own_closeness(),
+            **columns("drawn from its text", None if rows is None else self.closeness(rows, settings)),
+            "others": self.others_closeness(),
+            "drawn": 0 if rows is None else len(rows),
+        }
 
 
 def cluster_name(concept: str, number: int) -> str:
@@ -142,7 +156,7 @@ def measure_prompts(design: Design, settings: StudySettings, data: StudyData) ->
     clusters = yield from _draw(design, settings, data, clusters)
     attributes = _attributes(design, settings, data, clusters)
     return Results(
-        findings=tuple(finding for cluster in clusters for finding in _findings(cluster, settings)),
+        findings=tuple(one for cluster in clusters for one in _findings(cluster, settings)),
         tables=tuple(_tables(design, settings, clusters, attributes)),
         figures=tuple(_figures(data, settings, clusters, attributes)),
         notes=(*notes, _OPTIMISTIC),
@@ -182,7 +196,7 @@ def _search(
     for k in range(searched):
         data.check()
         message = f"{nationality}: texts for cluster {k + 1} of {searched}"
-        yield Progress(done=k, total=searched, seconds_left=float("nan"), message=message)
+        yield Progress(done=k, total=searched, message=message)
         inside = found.labels == k
         order = np.argsort(-(rows[inside] @ rows[inside].mean(axis=0)), kind="stable")
         own = frame[inside].iloc[order]
@@ -228,16 +242,10 @@ def _draw(
     n = settings.options.n_generated
     if settings.images or not n:
         return list(clusters)
-    shots = [
-        Shot(
-            prompt=cluster.prompts[0].text,
-            n=n,
-            group=cluster.name,
-            facts={"nationality": cluster.nationality, "cluster": cluster.name},
-            first_seed=design.images_per_prompt,
-        )
-        for cluster in clusters
-    ]
+    first, shots = design.images_per_prompt, []
+    for cluster in clusters:
+        text, facts = cluster.prompts[0].text, {"nationality": cluster.nationality, "cluster": cluster.name}
+        shots.append(Shot(prompt=text, n=n, group=cluster.name, facts=facts, first_seed=first))
     frame = yield from data.draw(shots)
     rows = yield from data.embed(frame)
     found = []
@@ -280,10 +288,7 @@ def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
             says += f", the nationality's others to {cluster.others_closeness():.3f} of them"
         estimate = cluster.closeness(cluster.drawn_rows, settings)
         found.append((f"{key} pictures", "pictures of that text", estimate, says))
-    return [
-        Finding(key=key, title=f"{cluster.name}: {of}", metric="mean_similarity", estimate=estimate, says=f"{says}.")
-        for key, of, estimate, says in found
-    ]
+    return [finding(k, f"{cluster.name}: {of}", "mean_similarity", estimate, f"{s}.") for k, of, estimate, s in found]
 
 
 def _tables(
@@ -306,10 +311,9 @@ def _tables(
         for cluster in clusters
         for rank, prompt in enumerate(cluster.prompts, start=1)
     ]
-    tables = [
-        table("table3", "Optimised prompts (Table 3)", prompts, _PROMPTS),
-        table("clusters", "Clusters", [_cluster_row(cluster, settings) for cluster in clusters], _CLUSTERS),
-    ]
+    sizes = [cluster.size_row(settings) for cluster in clusters]
+    tables = [table("table3", "Optimised prompts (Table 3)", prompts, _PROMPTS)]
+    tables.append(table("clusters", "Clusters", sizes, _CLUSTERS))
     if len(attributes):
         wide = attributes.pivot_table("value", "row", "column", sort=False).reset_index()
         wide = wide.rename(columns={"row": "cluster"}).rename_axis(columns=None)
@@ -333,20 +337,6 @@ _CLUSTERS = (
     "Mean cosines to the cluster's pictures: of each other, of the pictures drawn from the closest text, and "
     "of the nationality's other pictures."
 )
-
-
-def _cluster_row(cluster: Cluster, settings: StudySettings) -> dict[str, Any]:
-    rows = cluster.drawn_rows
-    return {
-        "nationality": cluster.nationality,
-        "cluster": cluster.number,
-        "pictures": len(cluster.rows),
-        "share": len(cluster.rows) / (len(cluster.rows) + len(cluster.others)),
-        "each other": cluster.own_closeness(),
-        **columns("drawn from its text", None if rows is None else cluster.closeness(rows, settings)),
-        "others": cluster.others_closeness(),
-        "drawn": 0 if rows is None else len(rows),
-    }
 
 
 def _figures(
@@ -389,6 +379,111 @@ def language_model_ready(settings: StudySettings, services: StudyServices) -> No
     model = services.language_model(settings.options.language_model)
     with services.reading(model):
         model.propose([settings.options.prefix], 1)
+
+
+MOST_DRAWN = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Some pictures and how close each is to those of a cluster: mean cosine, in [-1, 1]."""
+
+    pictures: tuple[StoredImage, ...]  # the closest first
+    closeness: np.ndarray  # ``(n,)``; of a picture of the cluster, to the cluster's others
+    mean: Estimate | None  # its interval is for other pictures of their kind; None where there are none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regenerated:
+    """A text and what it draws, beside a cluster and the concept's other pictures."""
+
+    cluster: str
+    prompt: str
+    text_closeness: float  # mean cosine of the text itself to the cluster's pictures, in [-1, 1]
+    own: Compared
+    drawn: Compared
+    others: Compared
+
+
+def regenerate(
+    report: StudyReport,
+    services: StudyServices,
+    *,
+    cluster: str,
+    prompt: str,
+    n: int,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Generator[Progress, None, Regenerated]:
+    """Draw ``n`` pictures of a text with new seeds and compare them with a cluster of a StOP report.
+
+    Raises
+    ------
+    InvalidInput
+        No such cluster, an empty text, an impossible ``n``, or a report of pictures that were brought along.
+    Cancelled, ModelUnavailable, StorageError
+        On the way; what was drawn is kept.
+    """
+    settings, text = report.settings, prompt.strip()
+    inside, outside = ([report.stored[i] for i in part["image_id"]] for part in _members(report, cluster))
+    if settings.images:
+        raise InvalidInput("these pictures were brought along: there is no model here that could draw more")
+    if not text:
+        raise InvalidInput("the text is empty; choose one of those that were found, or write your own")
+    if not 1 <= n <= MOST_DRAWN:
+        raise InvalidInput(f"1 to {MOST_DRAWN} pictures can be drawn at once, got {n}")
+    rows = RowMaker.build(settings, services)
+    readers = encoder_of(settings)
+    check_readers(readers, services, source=settings.model, world=rows.info.world, force=settings.force)
+    check_budget(n, services.settings, what="drawing a text", advice="draw fewer pictures")
+    data = StudyData(settings, services, rows, cancelled=cancelled)
+    frame = yield from data.draw([Shot(prompt=text, n=n, group=cluster, first_seed=report.design.images_per_prompt)])
+    if frame.empty:
+        raise InvalidInput(f"the model's safety checker blocked all {n} pictures of {prompt!r}")
+    drawn = yield from data.embed(frame)
+    encoder = data.encoder()  # the report's run has paid for its pictures
+    both = services.embeddings.images(encoder, [*inside, *outside], lock=services.reading(encoder))
+    own, others = both[: len(inside)], both[len(inside) :]
+    centre = own.mean(axis=0)
+    text_row = data.texts([text])[0]
+    services.tidy()
+    return Regenerated(
+        cluster=cluster,
+        prompt=text,
+        text_closeness=float(text_row @ centre),
+        own=_compared(inside, closeness_of_own(own), settings),
+        drawn=_compared(data.stored(frame), drawn @ centre, settings),
+        others=_compared(outside, others @ centre, settings),
+    )
+
+
+def cluster_names(report: StudyReport) -> list[str]:
+    """The clusters of a StOP report, in their order; none for other reports."""
+    parts = (name.rpartition(" ") for name in _of_concepts(report)["cluster"].dropna().unique())
+    return [f"{concept} {number}" for concept, number in sorted((concept, int(number)) for concept, _, number in parts)]
+
+
+def _of_concepts(report: StudyReport) -> pd.DataFrame:
+    """The pictures that were clustered, without those drawn from texts."""
+    frame = report.pictures
+    if frame is None or not {"cluster", "nationality"} <= set(frame):
+        return pd.DataFrame(columns=["cluster", "nationality"])
+    return frame[frame["group"] == frame["nationality"]]
+
+
+def _members(report: StudyReport, cluster: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The pictures of a cluster, and the others of the same concept."""
+    if cluster not in (known := cluster_names(report)):
+        raise InvalidInput(f"no cluster {cluster!r}; there are {', '.join(known) or 'none'}")
+    frame = _of_concepts(report)
+    frame = frame[frame["nationality"] == frame.loc[frame["cluster"] == cluster, "nationality"].iloc[0]]
+    return frame[frame["cluster"] == cluster], frame[frame["cluster"] != cluster]
+
+
+def _compared(pictures: list[StoredImage], closeness: np.ndarray, settings: StudySettings) -> Compared:
+    order = np.argsort(-closeness, kind="stable")
+    finite = closeness[np.isfinite(closeness)]
+    mean = similarity_estimate(finite, **intervals(settings)) if len(finite) else None
+    return Compared(pictures=tuple(pictures[i] for i in order), closeness=closeness[order], mean=mean)
 
 
 PROGRAMS = {

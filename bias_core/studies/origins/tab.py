@@ -11,7 +11,7 @@ import gradio as gr
 from bias_core.studies.kit.types import MAX_STEPS, StudyReport
 from bias_core.studies.origins import view
 from bias_core.studies.origins.cells import own_concepts, without_names
-from bias_core.studies.origins.stop_regenerate import cluster_names, regenerate
+from bias_core.studies.origins.stop import cluster_names, regenerate
 from bias_core.studies.running.run import followed
 from bias_core.types import Attribute
 from bias_core.ui import messages
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bias_core.studies.kit.types import Design, StudyFigure, StudySettings
-    from bias_core.studies.origins.stop_regenerate import Regenerated
+    from bias_core.studies.origins.stop import Regenerated
 
 _SPI, _STOP, _NATIONS = "oasis-spi", "oasis-stop", "oasis-nationalities"
 _TRACED = "calibration-diffusion"
-_EVERY_STEP = MAX_STEPS  # no sampler takes more: each has its predicted picture
-_SHOWN_OPTIONS: Mapping[str, Mapping[str, Any]] = {_SPI: {"n_samples": 3, "n_predicted": _EVERY_STEP}}
+# No sampler takes more steps: each has its predicted picture.
+_SHOWN_OPTIONS: Mapping[str, Mapping[str, Any]] = {_SPI: {"n_samples": 3, "n_predicted": MAX_STEPS}}
 _NEEDS_STEPS = (
     "SPI looks into denoising steps, and {} has none: the diffusion model of the calibration world is chosen."
 )
@@ -180,17 +180,13 @@ class OriginsTab(StudyTab):
 
     def show_extra(self, report: StudyReport) -> Updates:
         """What belongs to this kind of study; the rest is hidden."""
-        film, clusters = view.films_html(report), view.clusters_html(report)
-        names = cluster_names(report)
-        texts = view.texts_of(report)
-        text = "" if texts.empty else str(texts["prompt"].iloc[0])
-        extra = self.extra
+        names, texts, extra = cluster_names(report), view.texts_of(report), self.extra
+        parts = {"film": view.films_html(report), "clusters": view.clusters_html(report)}
         return {
-            extra["film"]: gr.update(value=film, visible=bool(film)),
-            extra["clusters"]: gr.update(value=clusters, visible=bool(clusters)),
+            **{extra[name]: gr.update(value=html, visible=bool(html)) for name, html in parts.items()},
             extra["box"]: gr.update(visible=bool(names)),
             extra["cluster"]: gr.update(choices=names, value=names[0] if names else None),
-            extra["text"]: text,
+            extra["text"]: "" if texts.empty else str(texts["prompt"].iloc[0]),
             extra["said"]: "",
             extra["compared"]: "",
         }
@@ -198,23 +194,21 @@ class OriginsTab(StudyTab):
     def wire_extra(self) -> None:
         """Models that suit the study, texts that are chosen, and pictures that are drawn from them."""
         form, parts, extra = self.form, self.parts, self.extra
-        suited = [form["model"], form["condition"], parts["status"]]
+        shown, suited = [extra["said"], extra["go"], extra["halt"]], [form["model"], form["condition"], parts["status"]]
         form["study"].input(self.on_suit, [form["study"], form["model"]], suited, **QUIET)
         self.wire_take(extra["film"], extra["clusters"])
         extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], queue=False, **QUIET)
-        asked = extra["go"].click(
-            self.on_go, parts["visitor"], [extra["said"], extra["go"], extra["halt"]], queue=False, **QUIET
-        )
+        asked = extra["go"].click(self.on_go, parts["visitor"], shown, queue=False, **QUIET)
         drawn = asked.then(
             self.on_draw,
             [parts["visitor"], parts["report"], extra["cluster"], extra["text"], extra["n"]],
-            [extra["said"], extra["compared"], extra["go"], extra["halt"]],
+            [*shown, extra["compared"]],
             show_progress="hidden",
             trigger_mode="multiple",
             **RUN,
             **PRIVATE,
         )
-        drawn.failure(self.on_draw_crash, None, [extra["said"], extra["go"], extra["halt"]], **QUIET)
+        drawn.failure(self.on_draw_crash, None, shown, **QUIET)
         extra["halt"].click(self.on_stop, parts["visitor"], extra["said"], queue=False, **QUIET)
 
     def headline(self, report: StudyReport) -> str:
@@ -223,11 +217,8 @@ class OriginsTab(StudyTab):
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """All but what the tab shows in its own way: pictures in rows, and curves beside them."""
-        return [
-            figure
-            for figure in report.results.figures
-            if figure.kind != "pictures" and not figure.key.startswith(view.AVERAGE)
-        ]
+        shown = (figure for figure in report.results.figures if figure.kind != "pictures")
+        return [figure for figure in shown if not figure.key.startswith(view.AVERAGE)]
 
     def on_study(self, name: str) -> Updates:
         """The options of another study; of SPI, with a predicted picture at every step."""
@@ -239,8 +230,7 @@ class OriginsTab(StudyTab):
             info = self.services.model_info(model)
             if study == _SPI and info.family == "renderer":
                 note = messages.done_html(_NEEDS_STEPS.format(info.name))
-                condition = self._conditions(_TRACED, "published")
-                form = self.form
+                form, condition = self.form, self._conditions(_TRACED, "published")
                 return {form["model"]: _TRACED, form["condition"]: condition, self.parts["status"]: note}
         return {}
 
@@ -251,36 +241,35 @@ class OriginsTab(StudyTab):
     def on_go(self, visitor: Visitor) -> Updates:
         """Take a turn in the queue."""
         visitor.start()
-        return self._drawing(running=True) | {self.extra["said"]: messages.QUEUED}
+        return self._drawing(messages.QUEUED, running=True)
 
     def on_draw(
         self, visitor: Visitor, report: StudyReport | None, cluster: str, text: str, n: float | None
     ) -> Iterator[Updates]:
         """Draw from a text and compare; what was compared before stays until then."""
-        cancelled, pace, found = visitor.stop.is_set, messages.Pace(), list["Regenerated"]()
+        asked: dict[str, Any] = {
+            "cluster": cluster or "",
+            "prompt": text or "",
+            "n": int(n or 0),
+            "cancelled": visitor.stop.is_set,
+        }
+        pace, found = messages.Pace(), list["Regenerated"]()
         with user_errors() as problem:
             problem.message = messages.NOTHING_DONE
             if report is not None:
-                start = partial(
-                    regenerate,
-                    report,
-                    self.services,
-                    cluster=cluster or "",
-                    prompt=text or "",
-                    n=int(n or 0),
-                    cancelled=cancelled,
-                )
+                start = partial(regenerate, report, self.services, **asked)
                 for step in followed(in_line(self.services, visitor, start), found):
                     if pace.is_due():
                         yield {self.extra["said"]: messages.progress_html(step)}
-        done = {self.extra["said"]: messages.error_html(problem.message)}
         if found:
-            done = {self.extra["said"]: "", self.extra["compared"]: view.comparison_html(found[0])}
-        yield self._drawing(running=False) | done
+            yield self._drawing("") | {self.extra["compared"]: view.comparison_html(found[0])}
+        else:
+            yield self._drawing(messages.error_html(problem.message))
 
     def on_draw_crash(self) -> Updates:
         """Show that an unforeseen error happened; the log has it."""
-        return self._drawing(running=False) | {self.extra["said"]: messages.crash_html()}
+        return self._drawing(messages.crash_html())
 
-    def _drawing(self, *, running: bool) -> Updates:
-        return {self.extra["go"]: gr.update(visible=not running), self.extra["halt"]: gr.update(visible=running)}
+    def _drawing(self, said: str, *, running: bool = False) -> Updates:
+        go, halt = (gr.update(visible=visible) for visible in (not running, running))
+        return {self.extra["said"]: said, self.extra["go"]: go, self.extra["halt"]: halt}

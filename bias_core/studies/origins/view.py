@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bias_core.studies.kit.types import StudyReport
-    from bias_core.studies.origins.stop_regenerate import Regenerated
+    from bias_core.studies.origins.stop import Regenerated
 
 AVERAGE = "figure9-"
 TEXTS = "table3"
@@ -37,40 +37,22 @@ _THREE = 3  # nationalities, whose orders are 6; a perfect trend, up or down, is
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """The curve of one attribute.
-
-    Attributes
-    ----------
-    colour, classes : which of the page's colours; that, and what its button hides.
-    band : mean over seeds and its interval, a step each.
-    has_intervals : whether there is a band around the curve: not of one seed.
-    clear : the first step, from 0, whose interval excludes 0.
-    finished : share of the finished pictures that are read to have the attribute, with its interval.
-    singles : by seed, SPI of each step.
-    """
+    """The curve of one attribute."""
 
     name: str
     number: int
-    colour: int
-    classes: str
-    band: tuple[Estimate, ...]
-    has_intervals: bool
-    clear: int | None
-    singles: Mapping[str, np.ndarray]
-    finished: Estimate
+    colour: int  # which of the page's
+    classes: str  # its colour, and what its button hides
+    band: tuple[Estimate, ...]  # mean over seeds and its interval, a step each
+    has_intervals: bool  # whether there is a band around the curve: not of one seed
+    clear: int | None  # the first step, from 0, whose interval excludes 0
+    singles: Mapping[str, np.ndarray]  # by seed, SPI of each step
+    finished: Estimate  # share of the finished pictures that are read to have the attribute, with its interval
 
 
 @dataclass(frozen=True, kw_only=True)
 class Film:
-    """One concept's curves and predicted pictures.
-
-    Attributes
-    ----------
-    strips : by seed, (step from 1, file) of each predicted picture; the finished one has step n_steps + 1.
-    n_seeds, n_steps : behind every mean; of the sampler.
-    low, high : what the axis spans: bands, single seeds and 0.
-    ticks : round numbers within the axis, 0 among them.
-    """
+    """One concept's curves and predicted pictures."""
 
     key: str
     concept: str
@@ -78,12 +60,12 @@ class Film:
     predicted: str
     confidence: float
     lines: tuple[Line, ...]
-    strips: Mapping[str, list[tuple[int, Path]]]
-    n_seeds: int
+    strips: Mapping[str, list[tuple[int, Path]]]  # by seed, (step from 1, file), the finished one last
+    n_seeds: int  # behind every mean
     n_steps: int
-    low: float
+    low: float  # what the axis spans: bands, single seeds and 0
     high: float
-    ticks: list[float]
+    ticks: list[float]  # round numbers within the axis, 0 among them
 
     def y(self, value: float) -> str:
         """Where a value lies, in hundredths of the height from above."""

@@ -13,8 +13,7 @@ import gradio as gr
 from bias_core.metrics.cards import METRICS
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.text import table_of
-from bias_core.studies.validity.report import NOT_HERE, STUDIES, load_shipped
-from bias_core.studies.validity.summary import RULE
+from bias_core.studies.validity.summary import NOT_HERE, RULE, STUDIES, load_shipped
 from bias_core.ui.messages import heading_html, user_errors
 from bias_core.ui.study.form import Preset
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
@@ -126,21 +125,14 @@ class CalibrationTab(StudyTab):
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictLine:
-    """One measure of a report.
-
-    Attributes
-    ----------
-    verdict : in the words of the rule.
-    coverage, alarms : ``value, low, high, n`` of the share, None where there is none.
-    means : the measure where nothing, some and all is planted, as text.
-    """
+    """One measure of a report; of a share ``value, low, high, n``, None where there is none."""
 
     measure: str
     planted: str
-    verdict: str
+    verdict: str  # in the words of the rule
     coverage: Mapping[str, Any] | None
     alarms: Mapping[str, Any] | None
-    means: str
+    means: str  # the measure where nothing, some and all is planted, as text
 
     @property
     def grade(self) -> str:
