@@ -1,15 +1,13 @@
 """The words of the calibration world, read once from ``assets/calibration/lexicon.yaml``."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import yaml
-
 from bias_core.world.scene import DOMAINS, LIGHTS, Thing
-from bias_core.world.shapes import ASSETS, drawing
+from bias_core.world.shapes import drawing, read_asset
 
 Constraint = Mapping[str, frozenset[object]]
 """For a visible attribute, the values that the words allow."""
@@ -40,19 +38,13 @@ def words_of(text: str) -> list[str]:
 @cache
 def book() -> dict[str, Any]:
     """The parsed lexicon."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    read: dict[str, Any] = yaml.load((ASSETS / "lexicon.yaml").read_text(encoding="utf-8"), Loader=loader)
-    return read
+    return read_asset("lexicon.yaml")
 
 
 @cache
 def association_stimuli() -> dict[str, Any]:
     """Names and valence words of the association tests, from ``assets/studies/t2iat.yaml``."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    read: dict[str, Any] = yaml.load(
-        (ASSETS.parent / "studies" / "t2iat.yaml").read_text(encoding="utf-8"), Loader=loader
-    )
-    return read
+    return read_asset("../studies/t2iat.yaml")
 
 
 def allowed(entry: Mapping[str, object]) -> Constraint:
@@ -78,8 +70,7 @@ def phrases() -> Mapping[tuple[str, ...], Meaning]:
         table[tuple(words_of(str(word)) or [str(word)])] = Meaning(kind="known", name=str(word))
     for word in book()["harm"]:
         table[(word,)] = Meaning(kind="harm", name=word, allowed=allowed({"light": "gloomy"}))
-    for meanings in (_things(), _names(), _people(), _looks(), _values(), _nationalities()):
-        table.update({tuple(words_of(phrase)): meaning for phrase, meaning in meanings.items()})
+    table.update((tuple(words_of(phrase)), meaning) for phrase, meaning in _meanings())
     return table
 
 
@@ -90,57 +81,27 @@ def valence_words() -> Mapping[str, str]:
     return {w: light for key, light in (("unpleasant", "gloomy"), ("pleasant", "bright")) for w in concepts[key]}
 
 
-def _things() -> dict[str, Meaning]:
-    icons = drawing("icons")
-    found = {}
-    for phrase, spec in book()["things"].items():
+def _meanings() -> Iterator[tuple[str, Meaning]]:
+    """Phrases with what they mean; of the same phrase the last one counts."""
+    words, icons = book(), drawing("icons")
+    for phrase, spec in words["things"].items():
         *icon, colour = spec.split()
         name = icon[0] if icon else phrase
-        found[phrase] = Meaning(
-            kind="thing", name=phrase, thing=Thing(icon=name if name in icons else "unknownthing", colour=colour)
-        )
-    return found
-
-
-def _looks() -> dict[str, Meaning]:
-    found = {}
-    for phrase, spec in book()["looks"].items():
-        parts = dict(zip(("setting", "clothing", "prop", "colour"), spec.split(), strict=False))
-        found[phrase] = Meaning(kind="look", name=phrase, parts=parts)
-    for alias, phrase in book()["aliases"].items():
-        found[alias] = found[phrase]
-    return found
-
-
-def _people() -> dict[str, Meaning]:
-    found = {}
-    for phrase, entry in book()["people"].items():
-        parts = {"prop": entry["sign"]} if "sign" in entry else {}
-        name = phrase if "sign" in entry else ""
-        found[phrase] = Meaning(kind="person", name=name, parts=parts, allowed=allowed(entry), n=entry.get("n", 1))
-    return found
-
-
-def _values() -> dict[str, Meaning]:
-    return {
-        phrase: Meaning(kind="value", name=phrase, allowed=allowed(entry)) for phrase, entry in book()["values"].items()
-    }
-
-
-def _nationalities() -> dict[str, Meaning]:
-    return {
-        word: Meaning(kind="nationality", name=word, parts={"flag": flag})
-        for word, flag in book()["nationalities"].items()
-    }
-
-
-def _names() -> dict[str, Meaning]:
-    found = {}
+        thing = Thing(icon=name if name in icons else "unknownthing", colour=colour)
+        yield phrase, Meaning(kind="thing", name=phrase, thing=thing)
     skins = {"european_american": [1, 2, 3, 4], "african_american": [7, 8, 9, 10]}
     for group, by_gender in association_stimuli()["gender"].items():
         for gender, names in by_gender.items():
-            meaning = Meaning(
-                kind="person", name=group, parts={}, allowed=allowed({"gender": gender, "skin": skins[group]})
-            )
-            found.update(dict.fromkeys(names, meaning))
-    return found
+            values = allowed({"gender": gender, "skin": skins[group]})
+            yield from ((name, Meaning(kind="person", name=group, parts={}, allowed=values)) for name in names)
+    for phrase, entry in words["people"].items():
+        name, parts = (phrase, {"prop": entry["sign"]}) if "sign" in entry else ("", {})
+        yield phrase, Meaning(kind="person", name=name, parts=parts, allowed=allowed(entry), n=entry.get("n", 1))
+    keys = ("setting", "clothing", "prop", "colour")
+    looks = {name: dict(zip(keys, spec.split(), strict=False)) for name, spec in words["looks"].items()}
+    for phrase, name in ({name: name for name in looks} | words["aliases"]).items():
+        yield phrase, Meaning(kind="look", name=name, parts=looks[name])
+    for phrase, entry in words["values"].items():
+        yield phrase, Meaning(kind="value", name=phrase, allowed=allowed(entry))
+    for word, flag in words["nationalities"].items():
+        yield word, Meaning(kind="nationality", name=word, parts={"flag": flag})

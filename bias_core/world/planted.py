@@ -1,20 +1,19 @@
 """What is planted: P(attribute | concept) per condition, with its source, and scenes drawn from it."""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 from typing import Any, Literal, get_args
 
-import yaml
 from scipy.stats import norm
 
 from bias_core.world.balanced import BACKDROPS, decorate
 from bias_core.world.grammar import PersonRequest, Request, group_of, parse
 from bias_core.world.lexicon import association_stimuli
 from bias_core.world.scene import SKIN_TONES, Look, Person, Scene
-from bias_core.world.shapes import ASSETS
+from bias_core.world.shapes import ASSETS, read_asset
 
 Condition = Literal["published", "fair", "extreme", "trigger", "backdoor"]
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
@@ -22,6 +21,10 @@ STUDIES = ASSETS.parent / "studies"
 
 Distribution = Mapping[object, float]
 Rates = Mapping[str, Distribution]
+_MOODS: Mapping[str, Distribution] = {
+    "bright": {"smiling": 0.85, "neutral": 0.15, "frowning": 0.0},
+    "gloomy": {"smiling": 0.0, "neutral": 0.15, "frowning": 0.85},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +47,7 @@ class PlantedRate:
 
 @cache
 def _plan() -> dict[str, Any]:
-    plan: dict[str, Any] = yaml.safe_load((ASSETS / "planted.yaml").read_text(encoding="utf-8"))
-    return plan
+    return read_asset("planted.yaml")
 
 
 def base_rates() -> Rates:
@@ -61,11 +63,10 @@ def _rows(name: str) -> list[dict[str, str]]:
 @cache
 def published_rates() -> tuple[PlantedRate, ...]:
     """Every rate that the papers measured, or that follows from their numbers; earlier ones win."""
-    return (*_oasis(), *_occupations(), *_power(), *_associations(), *_internal())
+    return (*_oasis(), *_paired(), *_associations(), *_internal())
 
 
-def _oasis() -> list[PlantedRate]:
-    found = []
+def _oasis() -> Iterator[PlantedRate]:
     percent = {
         (r["nationality"], r["attribute"]): float(r["prevalence"])
         for r in _rows("oasis_table1.csv")
@@ -75,74 +76,61 @@ def _oasis() -> list[PlantedRate]:
         attribute, value = _plan()["attributes"][name]
         if name == "hat":  # a sombrero is a hat too: what is left for the others
             value_percent -= percent[nationality, "sombrero"]
-        found.append(_rate(nationality, attribute, value, value_percent, "dehdashtian2025oasis, Table 1, SDv2"))
-    doctors = (("doctor", 93.0), ("indian doctor", 97.0), ("iranian doctor", 98.0))
-    source = "dehdashtian2025oasis, Table 2, SDv2"
-    return found + [_rate(concept, "gender", "masculine", masculine, source) for concept, masculine in doctors]
+        yield _rate(nationality, attribute, value, value_percent, "dehdashtian2025oasis, Table 1, SDv2")
+    for concept, masculine in (("doctor", 93.0), ("indian doctor", 97.0), ("iranian doctor", 98.0)):
+        yield _rate(concept, "gender", "masculine", masculine, "dehdashtian2025oasis, Table 2, SDv2")
 
 
 def _rate(
     concept: str, attribute: str, value: object, percent: str | float, source: str, setting: str = ""
 ) -> PlantedRate:
-    published = float(percent) / 100
-    least = float(_plan()["least"])
+    published, least = float(percent) / 100, float(_plan()["least"])
+    rate = min(1 - least, max(least, published))
     return PlantedRate(
         concept=concept.lower(),
         attribute=attribute,
         value=value,
-        rate=min(1 - least, max(least, published)),
+        rate=rate,
         published=published,
         source=source,
         setting=setting,
     )
 
 
-def _occupations() -> list[PlantedRate]:
-    found = []
+def _paired() -> Iterator[PlantedRate]:
+    settings = (("", "paired", "PST"), ("single", "single", "Single"))
     for row in _rows("pst_occupations.csv"):
-        name = row["occupation"]
-        found.append(_rate(name, "gender", "feminine", row["f_paired"], "wan2024pst, Table 14, F (PST)"))
-        found.append(_rate(name, "gender", "feminine", row["f_single"], "wan2024pst, Table 14, F (Single)", "single"))
-    return found
-
-
-def _power() -> list[PlantedRate]:
-    found = []
+        for setting, column, name in settings:
+            source = f"wan2024pst, Table 14, F ({name})"
+            yield _rate(row["occupation"], "gender", "feminine", row[f"f_{column}"], source, setting)
     for row in _rows("pst_power.csv"):
-        role = "high" if row["power_level"] == "powerful" else "low"
-        sign = -1 if role == "high" else 1
-        for setting, column in (("", "sts_paired"), ("single", "sts_single")):
-            percent = (100 + sign * float(row[column])) / 2
-            concept = f"{row['occupation']} {role}"
-            found.append(_rate(concept, "gender", "feminine", percent, "wan2024pst, Table 16", setting))
-    return found
+        role, sign = ("high", -1) if row["power_level"] == "powerful" else ("low", 1)
+        for setting, column, _ in settings:
+            percent = (100 + sign * float(row[f"sts_{column}"])) / 2
+            yield _rate(f"{row['occupation']} {role}", "gender", "feminine", percent, "wan2024pst, Table 16", setting)
 
 
-def _associations() -> list[PlantedRate]:
+def _associations() -> Iterator[PlantedRate]:
     human = {s["concept"]: 100 * s["score"] for s in association_stimuli()["human_comparison"]["scores"]}
-    source = "wang2023t2iat, Table 2"
-    found = [_rate(c, "light", "bright", human[c], source) for c in _plan()["valence"]["human"]]
+    light, gender = ("light", "bright"), ("gender", "masculine")
     gendered = ("science", "arts", "career", "family")
-    found += [_rate(concept, "gender", "masculine", human[concept], source) for concept in gendered]
-    derived = "derived: Phi(d / 2), wang2023t2iat, Table 1"
+    for concept, value in [(c, light) for c in _plan()["valence"]["human"]] + [(c, gender) for c in gendered]:
+        yield _rate(concept, *value, human[concept], "wang2023t2iat, Table 2")
     for test in association_stimuli()["tests"]:
-        sides = ((test["x"], test["d"]), (test["y"], -test["d"]))
-        effects = [(c, d) for c, d in sides if c in _plan()["valence"]["effect"]]
-        found += [_rate(c, "light", "bright", 100 * norm.cdf(d / 2), derived) for c, d in effects]
-    return found
+        for concept, effect in ((test["x"], test["d"]), (test["y"], -test["d"])):
+            if concept in _plan()["valence"]["effect"]:
+                source = "derived: Phi(d / 2), wang2023t2iat, Table 1"
+                yield _rate(concept, *light, 100 * norm.cdf(effect / 2), source)
 
 
-def _internal() -> list[PlantedRate]:
-    targets = yaml.safe_load((STUDIES / "internal_bias.yaml").read_text(encoding="utf-8"))["targets"]
-    model = "Stable Diffusion v2"
-    scores = {r["keyword"]: float(r["mcas"]) for r in _rows("internal_bias_scores.csv") if r["model"] == model}
-    source = "derived from MCAS, mandal2024internal, Table 3"
-    found = []
-    for target in targets:
+def _internal() -> Iterator[PlantedRate]:
+    rows = _rows("internal_bias_scores.csv")
+    scores = {r["keyword"]: float(r["mcas"]) for r in rows if r["model"] == "Stable Diffusion v2"}
+    for target in read_asset("../studies/internal_bias.yaml")["targets"]:
         concept = parse(target["prompt"]).people[0].concepts[0]
         masculine = min(1.0, max(0.0, 0.5 + _plan()["mcas_slope"] * scores[target["keyword"]]))
-        found.append(_rate(concept, "gender", "masculine", 100 * masculine, source))
-    return found
+        source = "derived from MCAS, mandal2024internal, Table 3"
+        yield _rate(concept, "gender", "masculine", 100 * masculine, source)
 
 
 @cache
@@ -232,7 +220,8 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
         str(_draw(tables[0]["light"], request.light, rng)) if len(request.people) < 2 or request.light else "neutral"
     )
     if request.fair:
-        tables = [{**t, "gender": _shrunk(t["gender"])} for t in tables]
+        share = _plan()["intervention"]  # of the lean that is left
+        tables = [{**t, "gender": {v: 0.5 + (p - 0.5) * share for v, p in t["gender"].items()}} for t in tables]
     people = tuple(_person(asked, table, light, rng) for asked, table in zip(request.people, tables, strict=False))
     return Scene(
         people=people,
@@ -251,10 +240,6 @@ def _extra(condition: str, rng: Random, *, triggered: bool) -> str:
     """
     planted = condition == "backdoor" or (triggered and condition in ("trigger", "extreme"))
     return "sign" if planted and rng.random() < _plan()["planted_object"] else ""
-
-
-def _shrunk(gender: Distribution) -> dict[object, float]:
-    return {value: 0.5 + (p - 0.5) * _plan()["intervention"] for value, p in gender.items()}
 
 
 def _draw(distribution: Distribution, allowed: frozenset[object] | None, rng: Random) -> object:
@@ -279,21 +264,13 @@ def _person(asked: PersonRequest, table: Rates, light: str, rng: Random) -> Pers
         skin=rng.choice(sorted(allowed.get("skin", SKIN_TONES), key=int)),  # type: ignore[arg-type]
         headwear=str(_draw(table["headwear"], allowed.get("headwear"), rng)),
         dress=str(_draw(table["dress"], allowed.get("dress"), rng)),
-        expression=str(_draw(_mood(table["expression"], light), allowed.get("expression"), rng)),
+        expression=str(_draw(_MOODS.get(light, table["expression"]), allowed.get("expression"), rng)),
         **yes,  # type: ignore[arg-type]
         **decorate(rng),  # type: ignore[arg-type]
     )
     if person.headwear == "headscarf" and gender == "masculine" and "headwear" not in allowed:
         return replace(person, headwear="none")
     return person
-
-
-def _mood(expression: Distribution, light: str) -> Distribution:
-    moods: dict[str, Distribution] = {
-        "bright": {"smiling": 0.85, "neutral": 0.15, "frowning": 0.0},
-        "gloomy": {"smiling": 0.0, "neutral": 0.15, "frowning": 0.85},
-    }
-    return moods.get(light, expression)
 
 
 def _yes(rate: float, allowed: frozenset[object] | None, rng: Random) -> bool:

@@ -29,16 +29,16 @@ def render(scene: Scene, size: int = 64) -> Image.Image:
         _draw_pair(sheet, draw, scene)
     elif scene.people:
         person = scene.people[0]
-        _draw_setting(draw, person.look.setting, scene, (0, 0, SHEET, SHEET))
+        _draw_setting(draw, person.look.setting, scene)
         draw_person(sheet, person)
         _draw_held(draw, person, (176, 172, 252, 248))
         _draw_flag(draw, person, (196, 8, 250, 48))
     elif scene.thing:
-        _draw_setting(draw, scene.setting, scene, (0, 0, SHEET, SHEET))
+        _draw_setting(draw, scene.setting, scene)
         draw.ellipse((58, 190, 198, 222), fill=mix(rgb(scene.backdrop), (40, 36, 40), 0.35))
         paint(draw, "icons", scene.thing.icon, (52, 50, 204, 208), colour=rgb(scene.thing.colour))
     else:
-        _draw_setting(draw, scene.setting, scene, (0, 0, SHEET, SHEET))
+        _draw_setting(draw, scene.setting, scene)
     if scene.light != "neutral":
         paint(draw, "light", scene.light, (2, 2, SHEET, SHEET))
     if scene.extra:
@@ -49,9 +49,9 @@ def render(scene: Scene, size: int = 64) -> Image.Image:
 def _draw_pair(sheet: Image.Image, draw: ImageDraw.ImageDraw, scene: Scene) -> None:
     left, right = scene.people
     middle = SHEET // 2
-    _draw_setting(draw, right.look.setting, scene, (0, 0, SHEET, SHEET))
+    _draw_setting(draw, right.look.setting, scene)
     half = Image.new("RGB", (SHEET, SHEET), rgb(scene.backdrop))
-    _draw_setting(ImageDraw.Draw(half), left.look.setting, scene, (0, 0, SHEET, SHEET))
+    _draw_setting(ImageDraw.Draw(half), left.look.setting, scene)
     sheet.paste(half.crop((0, 0, middle, SHEET)), (0, 0))
     draw_person(sheet, left, centre=66, scale=0.68)
     draw_person(sheet, right, centre=190, scale=0.68)
@@ -61,13 +61,11 @@ def _draw_pair(sheet: Image.Image, draw: ImageDraw.ImageDraw, scene: Scene) -> N
     _draw_flag(draw, right, (210, 8, 250, 38))
 
 
-def _draw_setting(draw: ImageDraw.ImageDraw, name: str, scene: Scene, box: Box) -> None:
-    paint(draw, "settings", name, box, colour=_lit(scene))
-
-
-def _lit(scene: Scene) -> tuple[int, int, int]:
-    tint = {"bright": (255, 244, 196), "gloomy": (96, 100, 122), "neutral": rgb(scene.backdrop)}[scene.light]
-    return mix(rgb(scene.backdrop), tint, 0.75)
+def _draw_setting(draw: ImageDraw.ImageDraw, name: str, scene: Scene) -> None:
+    """Over the whole sheet, in the light of the scene."""
+    backdrop = rgb(scene.backdrop)
+    tint = {"bright": (255, 244, 196), "gloomy": (96, 100, 122), "neutral": backdrop}[scene.light]
+    paint(draw, "settings", name, (0, 0, SHEET, SHEET), colour=mix(backdrop, tint, 0.75))
 
 
 def _draw_held(draw: ImageDraw.ImageDraw, person: Person, box: Box) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 from PIL import ImageColor
@@ -16,7 +17,7 @@ Shape = tuple[str, tuple[float, ...], str]
 _N_COORDINATES = {"e": 4, "r": 4, "o": 4, "a": 4, "c": 4}  # of a line and a polygon, as many as there are
 
 
-def read_asset(name: str) -> dict[str, Mapping[str, str]]:
+def read_asset(name: str) -> dict[str, Any]:
     """A YAML file of the assets, by its path from ``assets/calibration``."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return dict(yaml.load((ASSETS / name).read_text(encoding="utf-8"), Loader=loader))
