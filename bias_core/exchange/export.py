@@ -8,6 +8,7 @@ import time
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,71 +19,19 @@ from bias_core.errors import StorageError
 from bias_core.store.files import replaced_file, write_atomically
 from bias_core.types import ImageRow
 
-COLLECTED = (
-    "Every picture was drawn by a text-to-image model from the prompt and the seed that its line of metadata "
-    "names. Nobody was photographed, and no person was asked for data."
-)
-IMPORTED = (
-    "The pictures were brought along by whoever ran the study, with their prompts; how they were made is "
-    "known to that person only."
-)
-BIASES = (
-    "The pictures show what a model makes of its prompts, stereotypes included: they are kept to be "
-    "measured, not to stand for the world. Attributes (such as perceived gender, age or skin tone) are "
-    "what a picture shows to an automatic reader, never what anybody is. The reader errs, and has leanings "
-    "of its own."
-)
-USES = (
-    "Assessing and comparing text-to-image models; checking the numbers of the report; labelling by people. "
-    "Not for training classifiers of people, and not as evidence about any group of people."
-)
-SENSITIVE = (
-    "No real person's data. Pictures may look like people and may show stereotypes; perceived attributes "
-    "may include gender, age, skin tone, religion or disability."
-)
 METADATA = "train/metadata.jsonl"
-_OWN_TERMS = (
-    *("citeAs", "column", "equivalentProperty", "extract", "field", "fileObject", "fileProperty", "fileSet"),
-    *("format", "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet"),
-    *("references", "regex", "repeated", "replace", "samplingRate", "separator", "source", "subField"),
-    "transform",
-)
-# Of Croissant 1.0 and its RAI vocabulary, as their specification has it.
-_CONTEXT: dict[str, Any] = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "sc": "https://schema.org/",
-    "cr": "http://mlcommons.org/croissant/",
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "dct": "http://purl.org/dc/terms/",
-    "conformsTo": "dct:conformsTo",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    **{term: f"cr:{term}" for term in _OWN_TERMS},
-}
 _TYPES = {bool: "sc:Boolean", int: "sc:Integer", float: "sc:Float"}
-COLUMNS: Mapping[str, str] = {
-    "file_name": "name of the picture beside the metadata",
-    "prompt": "text given to the model",
-    "negative_prompt": "text of what the model should avoid",
-    "seed": "seed of this picture",
-    "model": "that drew the picture",
-    "revision": "of the model's weights, or digest of an imported file",
-    "condition": "bias planted in the calibration world; empty for other models",
-    "group": "part of the study that the picture belongs to",
-    "num_inference_steps": "denoising steps",
-    "guidance_scale": "guidance of the sampler",
-    "width": "pixels",
-    "height": "pixels",
-    "number": "number of the picture in its group",
-    "blocked": "whether a safety checker blanked it; such pictures are never scored",
-}
-"""What the columns hold that every export has."""
 # A spreadsheet would run a cell that begins with one of these.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 Entry = tuple[str, "bytes | Path"]
+
+
+@cache
+def _book() -> dict[str, Any]:
+    """Texts of the card, what the columns hold that every export has, and what is always the same in Croissant."""
+    book: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("export.yaml").read_text(encoding="utf-8"))
+    return book
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +60,8 @@ class DatasetFacts:
     @property
     def collection(self) -> str:
         """How the pictures came to be."""
-        return f"{COLLECTED} The model is {self.model}." if self.model else IMPORTED
+        texts = _book()["texts"]
+        return f"{texts['collected']} The model is {self.model}." if self.model else str(texts["imported"])
 
 
 def dataset_card(facts: DatasetFacts, columns: Mapping[str, str]) -> str:
@@ -135,13 +85,14 @@ def _head(facts: DatasetFacts) -> dict[str, object]:
 
 def _sections(facts: DatasetFacts, columns: Mapping[str, str]) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items() if version)
+    texts = _book()["texts"]
     sections = {
         "What is in it": _contents(facts, columns),
         "How the pictures were made": facts.collection,
         "How they were read": facts.annotation,
-        "Biases, and what not to conclude": f"{BIASES}\n\n{facts.limits}",
-        "What it is for": USES,
-        "Personal and sensitive information": SENSITIVE,
+        "Biases, and what not to conclude": f"{texts['biases']}\n\n{facts.limits}",
+        "What it is for": texts["uses"],
+        "Personal and sensitive information": texts["sensitive"],
         "Licence": facts.licence_note,
         "The same numbers again": f"```\n{facts.command}\n```\n\nVersions: {versions}." if versions else "",
         "What was noticed on the way": "\n".join(f"- {_line(note)}" for note in facts.notes),
@@ -188,123 +139,72 @@ def column_kinds(lines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 def described(names: Iterable[str]) -> dict[str, str]:
     """Each column and what it holds."""
-    return {name: COLUMNS.get(name, "what the study knows of, or found in, the picture") for name in names}
+    return {name: _book()["columns"].get(name, "what the study knows of, or found in, the picture") for name in names}
 
 
 def croissant(facts: DatasetFacts, metadata: bytes, kinds: Mapping[str, str]) -> dict[str, Any]:
     """The description; ``metadata`` is the content of ``train/metadata.jsonl``, ``kinds`` of its columns."""
-    licence = f"https://spdx.org/licenses/{facts.licence}.html" if facts.licence else facts.licence_note
+    book = _book()
+    metadata_file = book["metadata"] | {
+        "contentSize": f"{len(metadata)} B",
+        "sha256": hashlib.sha256(metadata).hexdigest(),
+    }
+    lines, images = book["record_sets"]
     values = {
-        "@context": _CONTEXT,
-        "@type": "sc:Dataset",
-        "conformsTo": ["http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0"],
+        "@context": book["context"] | {term: f"cr:{term}" for term in book["own_terms"]},
+        **book["dataset"],
         "name": facts.key,
         "alternateName": facts.title,
         "description": f"{facts.title}. {facts.summary}",
-        "license": licence,
-        "creator": {"@type": "sc:Organization", "name": "Whoever ran T2I Bias Explorer"},
+        "license": f"https://spdx.org/licenses/{facts.licence}.html" if facts.licence else facts.licence_note,
         "datePublished": facts.date,
-        "version": "1.0.0",
-        "inLanguage": "en",
-        "isLiveDataset": False,
-        "keywords": ["text-to-image", "bias", "evaluation", "synthetic pictures"],
         "citeAs": facts.reference,
-        "distribution": _files(metadata),
-        "recordSet": _records(kinds),
+        "distribution": [metadata_file, book["pictures"]] if facts.n_pictures else [],
+        "recordSet": [
+            lines | {"field": [_field("lines", name, kind, "metadata", "column") for name, kind in kinds.items()]},
+            images | {"field": _picture_fields()},
+        ]
+        if facts.n_pictures
+        else [],
         **_responsible(facts),
     }
-    if not facts.n_pictures:
-        values |= {"distribution": [], "recordSet": []}
     return {key: value for key, value in values.items() if value not in ("", [])}
 
 
-def _files(metadata: bytes) -> list[dict[str, Any]]:
-    return [
-        {
-            "@type": "cr:FileObject",
-            "@id": "metadata",
-            "name": "metadata",
-            "description": "One line per picture: its prompt, seed, model and what the study found.",
-            "contentUrl": METADATA,
-            "contentSize": f"{len(metadata)} B",
-            "encodingFormat": "application/jsonlines",
-            "sha256": hashlib.sha256(metadata).hexdigest(),
-        },
-        {
-            "@type": "cr:FileSet",
-            "@id": "pictures",
-            "name": "pictures",
-            "description": "The original pictures; each PNG also carries its own record as text.",
-            "encodingFormat": "image/png",
-            "includes": "train/*.png",
-        },
-    ]
+def _picture_fields() -> list[dict[str, Any]]:
+    name = _field("images", "file_name", "sc:Text", "pictures", "filename", "name of the file")
+    picture = _field("images", "image", "sc:ImageObject", "pictures", "content", "the picture")
+    return [name | {"references": {"field": {"@id": "lines/file_name"}}}, picture]
 
 
-def _records(kinds: Mapping[str, str]) -> list[dict[str, Any]]:
-    texts = described(kinds)
-    lines = [
-        _field("lines", name, kind, texts[name], {"fileObject": "metadata", "column": name})
-        for name, kind in kinds.items()
-    ]
-    name = _field(
-        "images", "file_name", "sc:Text", "name of the file", {"fileSet": "pictures", "fileProperty": "filename"}
-    )
-    name["references"] = {"field": {"@id": "lines/file_name"}}
-    picture = _field(
-        "images", "image", "sc:ImageObject", "the picture", {"fileSet": "pictures", "fileProperty": "content"}
-    )
-    return [
-        {
-            "@type": "cr:RecordSet",
-            "@id": "lines",
-            "name": "lines",
-            "description": "What is known of each picture.",
-            "key": {"@id": "lines/file_name"},
-            "field": lines,
-        },
-        {
-            "@type": "cr:RecordSet",
-            "@id": "images",
-            "name": "images",
-            "description": "The pictures.",
-            "key": {"@id": "images/file_name"},
-            "field": [name, picture],
-        },
-    ]
-
-
-def _field(records: str, name: str, kind: str, text: str, source: Mapping[str, str]) -> dict[str, Any]:
-    ((place, of), (what, value)) = source.items()
+def _field(records: str, name: str, kind: str, source: str, part: str, text: str = "") -> dict[str, Any]:
+    """A field that is a ``part`` of a file's lines (a column), or of a set of files (their names or contents)."""
+    place, what = ("fileObject", {part: name}) if part == "column" else ("fileSet", {"fileProperty": part})
     return {
         "@type": "cr:Field",
         "@id": f"{records}/{name.replace(' ', '_')}",  # which may hold no spaces
         "name": name,
-        "description": text,
+        "description": text or described([name])[name],
         "dataType": kind,
-        "source": {place: {"@id": of}, "extract": {what: value}},
+        "source": {place: {"@id": source}, "extract": what},
     }
 
 
 def _responsible(facts: DatasetFacts) -> dict[str, Any]:
-    kind = "Others" if facts.model == "" else "Machine-generated"
+    book, texts = _book(), _book()["texts"]
     missing = [note for note in facts.notes if re.search("missing|blank|could not", note)]
     return {
         "rai:dataCollection": facts.collection,
-        "rai:dataCollectionType": [kind],
+        "rai:dataCollectionType": ["Machine-generated" if facts.model else "Others"],
         "rai:dataCollectionMissingData": " ".join(missing) or "None was noticed.",
         "rai:dataAnnotationProtocol": facts.annotation,
         "rai:machineAnnotationTools": list(facts.readers),
         "rai:annotationsPerItem": "1 per attribute and reader" if facts.readers else "",
-        "rai:dataBiases": [BIASES],
+        "rai:dataBiases": [texts["biases"]],
         "rai:dataLimitations": [facts.limits, *facts.notes],
-        "rai:dataUseCases": [USES],
-        "rai:dataSocialImpact": (
-            "Meant to make stereotypes of text-to-image models visible and countable. Shown without its "
-            "numbers and limits, a picture can spread the stereotype that it was drawn to measure."
-        ),
-        "rai:personalSensitiveInformation": [SENSITIVE],
-        "rai:dataReleaseMaintenancePlan": "A single export; it is not maintained. Run the command again.",
+        "rai:dataUseCases": [texts["uses"]],
+        "rai:personalSensitiveInformation": [texts["sensitive"]],
+        **book["responsible"],
     }
 
 

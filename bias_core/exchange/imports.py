@@ -14,7 +14,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from threading import BoundedSemaphore
-from typing import Any, Protocol
+from typing import Any
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -46,18 +46,7 @@ IMPORTED = "imported:"
 _FEWEST_WORDS = 3  # of a file name that is a prompt and no number
 
 
-class Files(Protocol):
-    """Files by their names, which are relative and use forward slashes."""
-
-    names: tuple[str, ...]
-    rejected: tuple[str, ...]
-
-    def read(self, name: str) -> bytes:
-        """The file's content; InvalidInput where it is too large or cannot be read."""
-        ...
-
-
-def open_files(path: Path) -> Files:
+def open_files(path: Path) -> "Files":
     """The files of a folder or zip, in the order of their names; hidden ones are left out.
 
     Raises InvalidInput: there is nothing at ``path``, it is neither, it is damaged, or a name in it leads out of it.
@@ -91,17 +80,15 @@ def check_name(name: str) -> str:
 
 
 class _Folder:
+    """Files by their names, which are relative and use forward slashes; ``read`` tells why one cannot be read."""
+
     def __init__(self, path: Path) -> None:
         self._root = path.resolve()
-        inside: list[str] = []
-        outside: list[str] = []
-        for file in sorted(self._root.rglob("*")):
-            name = file.relative_to(self._root).as_posix()
-            if _hidden(name) or not file.is_file():
-                continue
-            (inside if file.resolve().is_relative_to(self._root) else outside).append(name)
-        self.names = tuple(inside)
-        self.rejected = tuple(f"{name}: a link that leads out of the folder" for name in outside)
+        files = {file.relative_to(self._root).as_posix(): file for file in sorted(self._root.rglob("*"))}
+        files = {name: file for name, file in files.items() if not _hidden(name) and file.is_file()}
+        inside = {name for name, file in files.items() if file.resolve().is_relative_to(self._root)}
+        self.names = tuple(name for name in files if name in inside)
+        self.rejected = tuple(f"{name}: a link that leads out of the folder" for name in files if name not in inside)
 
     def read(self, name: str) -> bytes:
         path = self._root / name
@@ -114,7 +101,7 @@ class _Folder:
 
 
 class _Zip:
-    """Opened once, for each opening reads the whole directory."""
+    """The same of a zip, opened once, for each opening reads the whole directory."""
 
     def __init__(self, path: Path) -> None:
         self.rejected: tuple[str, ...] = ()
@@ -144,6 +131,9 @@ class _Zip:
             return self._archive.read(info)
         except _DAMAGE as error:
             raise InvalidInput(f"cannot be unpacked: {error}") from error
+
+
+Files = _Folder | _Zip
 
 
 def _hidden(name: str) -> bool:
@@ -251,8 +241,8 @@ class ImportedImages:
         pictures: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for name, prompt in prompts.items():
             pictures[key(prompt)].append((name, prompt))
+        self._n_files = {prompt: len(same) for prompt, same in pictures.items()}
         self.counts = {same[0][1]: len(same) for same in pictures.values()}
-        self._counts = {prompt: len(same) for prompt, same in pictures.items()}
         self._unread = {prompt: iter(same) for prompt, same in pictures.items()}
         self._rows: dict[str, list[ImageRow]] = defaultdict(list)
         self._names: dict[str, str] = {}  # of files, by id of the row
@@ -287,7 +277,7 @@ class ImportedImages:
 
     def n_of(self, prompt: str) -> int:
         """How many files a prompt has, usable or not."""
-        return self._counts.get(key(prompt), 0)
+        return self._n_files.get(key(prompt), 0)
 
     def record(self, image_id: str) -> tuple[str, str]:
         """Model and revision that drew a picture of :meth:`rows`, as it says itself; "" where it does not."""
@@ -314,16 +304,13 @@ class ImportedImages:
         self._whom = metadata.whom
         absent = sorted(set(metadata.prompts) - set(names))
         self.rejected += [f"{name}: no such picture" for name in absent]
-        prompts: dict[str, str] = {}
         wrapper = _wrapper(names)
-        for name in names:
-            covered = metadata.covers(name)
-            prompt = metadata.prompts.get(name, "") if covered else _prompt_of_name(name, wrapper)
-            if key(prompt):
-                prompts[name] = prompt
-            else:
-                self.rejected.append(f"{name}: no prompt")
-        return prompts
+        prompts = {
+            name: metadata.prompts.get(name, "") if metadata.covers(name) else _prompt_of_name(name, wrapper)
+            for name in names
+        }
+        self.rejected += [f"{name}: no prompt" for name, prompt in prompts.items() if not key(prompt)]
+        return {name: prompt for name, prompt in prompts.items() if key(prompt)}
 
 
 def key(prompt: str) -> str:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,19 +83,20 @@ class FileHashes:
         while not lock.acquire(timeout=_POLL_SECONDS):
             yield 0
         try:
-            state = _settled(path)
+            state = _state(path)
+            if state.size >= _LARGE and not state.is_settled():  # written just now
+                time.sleep(_SETTLED_NS / 1e9)
+                state = _state(path)
             if sha256 := self._find(path, state):
                 return sha256
             digest = hashlib.sha256()
-            with path.open("rb") as file:
+            with _readable(path), path.open("rb") as file:
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)
                     yield len(chunk)
             if state == _state(path) and state.is_settled():
                 self._keep(path, state, digest.hexdigest())
             return digest.hexdigest()
-        except OSError as error:
-            raise _unreadable(path, error) from error
         finally:
             lock.release()
 
@@ -103,27 +104,20 @@ class FileHashes:
         """The hash that holds for this state of the file, "" where it must be read."""
         real, written = os.path.realpath(path), str(state)
         if real not in self._hashes and state.size >= _LARGE and self._file.path.exists():
-            for was, sha256 in self._stored(real):
-                self._hashes[real] = was, sha256
+            query = "SELECT state, sha256 FROM hashes WHERE path = ?"
+            with suppress(StorageError):  # where nothing can be kept, the file is read again
+                for was, sha256 in self._file.run(lambda connection: connection.execute(query, (real,)).fetchall()):
+                    self._hashes[real] = str(was), str(sha256)
         was, sha256 = self._hashes.get(real, ("", ""))
         return sha256 if was == written else ""
-
-    def _stored(self, real: str) -> list[tuple[str, str]]:
-        query = "SELECT state, sha256 FROM hashes WHERE path = ?"
-        try:
-            rows = self._file.run(lambda connection: connection.execute(query, (real,)).fetchall())
-            return [(str(state), str(sha256)) for state, sha256 in rows]
-        except StorageError:  # where nothing can be kept, the file is read again
-            return []
 
     def _keep(self, path: Path, state: "_State", sha256: str) -> None:
         real, written = os.path.realpath(path), str(state)
         self._hashes[real] = written, sha256
-        if state.size < _LARGE:
-            return
-        row, command = (real, written, sha256), "INSERT OR REPLACE INTO hashes VALUES (?, ?, ?)"
-        with suppress(StorageError):
-            self._file.run(lambda connection: connection.execute(command, row))
+        if state.size >= _LARGE:
+            row, command = (real, written, sha256), "INSERT OR REPLACE INTO hashes VALUES (?, ?, ?)"
+            with suppress(StorageError):
+                self._file.run(lambda connection: connection.execute(command, row))
 
 
 class _State(NamedTuple):
@@ -143,20 +137,9 @@ class _State(NamedTuple):
 
 
 def _state(path: Path) -> _State:
-    try:
+    with _readable(path):
         stat = path.stat()
-    except OSError as error:
-        raise _unreadable(path, error) from error
     return _State(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-
-
-def _settled(path: Path) -> _State:
-    """The state of the file; of a large one that was written just now, a moment later."""
-    state = _state(path)
-    if state.size >= _LARGE and not state.is_settled():
-        time.sleep(_SETTLED_NS / 1e9)
-        state = _state(path)
-    return state
 
 
 def _files_of(source: Path, patterns: Sequence[str]) -> dict[str, Path]:
@@ -170,10 +153,8 @@ def _files_of(source: Path, patterns: Sequence[str]) -> dict[str, Path]:
 def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
     """All files below that are not hidden and not for people alone, through links to folders but no loops."""
     here = above | {os.path.realpath(folder)}
-    try:
+    with _readable(folder):
         entries = sorted(folder.iterdir())
-    except OSError as error:
-        raise _unreadable(folder, error) from error
     for path in entries:
         if path.name.startswith(".") or path.suffix.lower() in _READ_BY_PEOPLE:
             continue
@@ -193,6 +174,11 @@ def _last(steps: Generator[int, None, str]) -> str:
     return results[0]
 
 
-def _unreadable(path: Path, error: OSError) -> ModelUnavailable:
-    why = error.strerror or type(error).__name__
-    return ModelUnavailable(f"cannot read {path}: {why}; check the path and the rights to read it")
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """The operating system's refusal to read, in words."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise ModelUnavailable(f"cannot read {path}: {why}; check the path and the rights to read it") from error
