@@ -49,7 +49,7 @@ def find_tabs() -> tuple[Any, ...]:
 
 
 def _is_tab(one: object, module: str) -> bool:
-    return isinstance(one, type) and one.__module__ == module and hasattr(one, "place")
+    return isinstance(one, type) and one.__module__ == module and hasattr(one, "build") and hasattr(one, "place")
 
 
 TABS = find_tabs()
