@@ -36,12 +36,11 @@ from bias_core.studies.explore.report import Exploration, is_exploration
 from bias_core.studies.explore.unmeasured import UNMEASURED
 from bias_core.studies.kit.types import StudyReport  # noqa: TC001
 from bias_core.studies.running.history import open_run
-from bias_core.studies.running.run import followed
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study.downloads import take
-from bias_core.ui.study.study_tab import PRIVATE, QUIET, Updates
+from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.study.view import figures_html, tables_html
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
@@ -62,7 +61,7 @@ _LINKED_JS = "() => {{ if (location.hash.includes('owner=')) ({})(); }}"
 _SAVE_JS = "() => setTimeout(() => document.querySelector('#label-file')?.click(), 300)"
 _PARTS_TO_TAKE = ("takes", "findings", "tables", "figures")
 _SHOWN = ("report", "status", "owned", "header", "progress", "notes", "memory", "key", "mine", "rater", "title")
-_CHOICES = ("run", "attribute", "present")
+_CHOICES = ("source", "attribute", "present")
 
 
 class LabelTab:
@@ -88,7 +87,6 @@ class LabelTab:
         self.on_exclude, self.on_include = (
             self._owner_handler(partial(self._exclude, excluded=excluded)) for excluded in (True, False)
         )
-        self.on_take, self.on_take_used = self._taker(again=True), self._taker(again=False)
 
     def build_memory(self) -> None:
         """Keys of the tasks that this browser made or opened, and of the one that is open.
@@ -124,6 +122,7 @@ class LabelTab:
         with gr.Column(visible=False, elem_id="label-owned", elem_classes="results") as parts["owned"]:
             self._build_owned()
         parts["file"] = gr.DownloadButton("file", elem_id="label-file", elem_classes="hidden-file")
+        self.scores.parts |= {"visitor": visitor, "file": parts["file"]}
         self._wire(demo)
 
     def _build_owned(self) -> None:
@@ -156,14 +155,14 @@ class LabelTab:
             add(parts, PARTS, "findings", "tables", "notes")
         add(parts, PARTS, "figures")
         with gr.Column(elem_classes="card"):
-            self.scores.build()
+            self.scores.build_scores()
 
     # Wiring.
 
     def owned_outputs(self) -> list[Any]:
         """Everything that shows a task to its owner."""
         own = [self.parts[name] for name in (*_SHOWN, *STATUSES, *_PARTS_TO_TAKE[1:])]
-        return [*own, *self.parts["changes"].values(), *self.scores.outputs()]
+        return [*own, *self.parts["changes"].values(), *self.scores.offered()]
 
     def _wire(self, demo: gr.Blocks) -> None:
         parts, visitor = self.parts, self.parts["visitor"]
@@ -186,11 +185,10 @@ class LabelTab:
         ):
             parts[name].click(handler, [*mine, key, *more], owned, **QUIET)
         parts["delete"].click(self.on_delete, [parts["memory"], key, parts["title"]], owned, **QUIET)
-        self.scores.wire(visitor, key)
-        used = (self.scores.parts["used"], self.scores.parts["report"], self.on_take_used)
-        for component, report, on_take in (*((parts[n], parts["report"], self.on_take) for n in _PARTS_TO_TAKE), used):
-            written = component.select(on_take, [visitor, key, report], [parts["file"], parts["status"]], **QUIET)
-            written.success(None, js=_SAVE_JS, **QUIET)
+        self.scores.wire_scores(key)
+        taken = [parts[name].select for name in _PARTS_TO_TAKE]
+        written = gr.on(taken, self.on_take, [visitor, key, parts["report"]], [parts["file"], parts["status"]], **QUIET)
+        written.success(None, js=_SAVE_JS, **QUIET)
         demo.load(self.on_memory, parts["memory"], parts["mine"], **QUIET)
         linked = demo.load(None, None, parts["typed"], js=_HASH_JS, **QUIET)
         linked = linked.then(self.on_return, [*opening, key], owned, **QUIET)
@@ -254,25 +252,16 @@ class LabelTab:
 
         return handle
 
-    def _taker(self, *, again: bool) -> Any:
-        """A handler that writes what was asked for, for the page to fetch.
-
-        With ``again`` a report that the server has forgotten, and the page still shows, is made anew.
-        """
-
-        def on_take(
-            visitor: Visitor, key: str, report: StudyReport | None, event: gr.EventData, profile: Profile = None
-        ) -> Updates:
-            with user_errors() as problem:
-                owner = owner_of(key, profile)
-                if report is None and again:
-                    *_, report = self._reported(visitor, owner)
-                if report is None:
-                    raise InvalidInput(messages.NOTHING_DONE)
-                return {self.parts["file"]: str(self._written(visitor, owner, report, str(event.take)))}
-            return {self.parts["status"]: messages.error_html(problem.message)}
-
-        return on_take
+    def on_take(
+        self, visitor: Visitor, key: str, report: StudyReport | None, event: gr.EventData, profile: Profile = None
+    ) -> Updates:
+        """Write what was asked for, for the page to fetch; a report that the server has forgotten is made anew."""
+        with user_errors() as problem:
+            owner = owner_of(key, profile)
+            if report is None:
+                *_, report = self._reported(visitor, owner)
+            return {self.parts["file"]: str(self._written(visitor, owner, report, str(event.take)))}
+        return {self.parts["status"]: messages.error_html(problem.message)}
 
     # What an owner changes, and what is said of it.
 
@@ -360,47 +349,44 @@ class LabelTab:
         return path
 
 
-class LabelScores:
-    """What people's labels are used for: choose a run, and see its numbers with them."""
+class LabelScores(StudyTab):
+    """What people's labels are used for: a run is chosen, and scored with them as a study's tab runs a study."""
 
-    def __init__(self, services: Services) -> None:
-        self.services = services
-        self.parts: dict[str, Any] = {}
+    key = "label"
 
-    def build(self) -> None:
+    def build_scores(self) -> None:
         """The components."""
         gr.HTML(note("use"))
         with gr.Row():
             add(self.parts, PARTS, *_CHOICES)
         with gr.Row(elem_classes="tools"):
-            add(self.parts, PARTS, "use", "stop")
-        add(self.parts, PARTS, "use_status", "used")
-        self.parts["report"] = gr.State(None)
+            add(self.parts, PARTS, "run", "stop")
+        self.parts |= {"status": gr.HTML(elem_id="label-use-status"), "report": gr.State(None)}
+        add(self.parts, PARTS, "used")
 
-    def outputs(self) -> list[Any]:
+    def offered(self) -> list[Any]:
         """What :meth:`offer` changes."""
-        return [self.parts[name] for name in (*_CHOICES, "used", "use_status")]
+        return [self.parts[name] for name in (*_CHOICES, "used", "status")]
 
     def offer(self, runs: list[RunLine]) -> Updates:
         """Runs that hold the pictures of the task that is shown now."""
-        run, attribute, present, used, status = self.outputs()
+        source, attribute, present, used, status = self.offered()
         choices = [(f"{run.title} · {run.asked}", run.run_id) for run in runs]
         hidden = dict.fromkeys((attribute, present), gr.update(visible=False))
-        return {run: gr.update(choices=choices, value=None), **hidden, used: "", status: ""}
+        return {source: gr.update(choices=choices, value=None), **hidden, used: "", status: ""}
 
-    def wire(self, visitor: Any, key: Any) -> None:
-        """The events; ``visitor`` and ``key`` are states of the tab."""
-        parts = self.parts
-        run, attribute, present, used, status = self.outputs()
-        run.input(self.on_run_chosen, [visitor, key, run], [attribute, present], **QUIET)
-        buttons = [status, parts["use"], parts["stop"]]
-        click = parts["use"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
+    def wire_scores(self, key: Any) -> None:
+        """The events; ``key`` is a state of the tab."""
+        parts, visitor = self.parts, self.parts["visitor"]
+        source, attribute, present, used, status = self.offered()
+        source.input(self.on_run_chosen, [visitor, key, source], [attribute, present], **QUIET)
+        buttons, asked = [status, parts["run"], parts["stop"]], [visitor, key, source, attribute, present]
+        click = parts["run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
         how = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
-        scored = click.then(
-            self.on_use, [visitor, key, run, attribute, present], [*buttons, used, parts["report"]], **how
-        )
+        scored = click.then(self.on_use, asked, [*buttons, used, parts["report"]], **how)
         scored.failure(self.on_crash, None, buttons, **QUIET)
         parts["stop"].click(self.on_stop, visitor, status, queue=False, **QUIET)
+        self.wire_take(used)
 
     def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: Profile = None) -> Updates:
         """Ask for the attribute where the run is an exploration."""
@@ -417,42 +403,21 @@ class LabelScores:
                 }
         return dict.fromkeys((attribute, present), gr.update(visible=False))
 
-    def on_click(self, visitor: Visitor) -> Updates:
-        """Take a turn in the queue."""
-        visitor.start()
-        return self._buttons(messages.QUEUED, running=True)
-
-    def on_stop(self, visitor: Visitor) -> str:
-        """Ask the run to end at its next step."""
-        visitor.stop.set()
-        return messages.STOPPING
-
-    def on_crash(self) -> Updates:
-        """Show that an unforeseen error happened; the log has it."""
-        return self._buttons(messages.crash_html())
-
     def on_use(
-        self,
-        visitor: Visitor,
-        key: str,
-        run_id: str | None,
-        attribute: str | None,
-        present: str | None,
-        profile: Profile = None,
+        self, visitor: Visitor, key: str, run_id: str, attribute: str, present: str, profile: Profile = None
     ) -> Iterator[Updates]:
         """Score a run with people's labels."""
-        parts, pace = self.parts, messages.Pace()
-        reports: list[Any] = []
         with user_errors() as problem:
             words = {"attribute": as_text(attribute), "present": as_text(present)}
             start = partial(self._scored, visitor, owner_of(key, profile), run_id, words)
-            for step in followed(in_line(self.services, visitor, start), reports):
-                if pace.is_due():
-                    yield {parts["use_status"]: messages.progress_html(step)}
-        if not reports:
-            yield self._buttons(messages.error_html(problem.message))
-            return
-        yield self._buttons("") | {parts["used"]: tab_parts.used_html(reports[0]), parts["report"]: reports[0]}
+            yield from self.following(visitor, in_line(self.services, visitor, start))
+        if problem:
+            yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
+
+    def done(self, report: StudyReport) -> Updates:
+        """The numbers with people's labels."""
+        shown = {self.parts["used"]: tab_parts.used_html(report), self.parts["report"]: report}
+        return shown | {self.parts["status"]: ""}
 
     def _report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
         if not run_id:
@@ -469,7 +434,3 @@ class LabelScores:
         path = visitor.folder / f"labels-{owner.task_id}.csv"
         who: dict[str, Any] = {"cancelled": visitor.stop.is_set, "session": visitor.key}
         return (yield from score_with_labels(report, people_labels(store, owner), self.services, path=path, **who))
-
-    def _buttons(self, status: str, *, running: bool = False) -> Updates:
-        use, stop = (gr.update(visible=visible) for visible in (not running, running))
-        return {self.parts["use_status"]: status, self.parts["use"]: use, self.parts["stop"]: stop}

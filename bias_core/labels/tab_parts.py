@@ -76,7 +76,6 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "takes": (gr.HTML, {"value": note("takes"), "js_on_load": TAKE_JS}),
     **dict.fromkeys(("findings", "tables", "figures", "used"), (gr.HTML, {"js_on_load": TAKE_JS})),
     **dict.fromkeys(("progress", "notes"), (gr.HTML, {})),
-    "use_status": (gr.HTML, {"elem_id": "label-use-status"}),
     "change": button("Save as a new version", 200, size="sm"),
     "rater": (gr.Dropdown, {"choices": [], "label": "Rater", "min_width": 280}),
     "exclude": button("Exclude", 140),
@@ -85,12 +84,12 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
         "label": "Type the task’s title to confirm", "max_length": 300, "elem_id": "label-confirm", "min_width": 280,
     }),
     "delete": button("Delete the task for good", 220, variant="stop"),
-    "run": (gr.Dropdown, {"choices": [], "label": "Run", "min_width": 280}),
+    "source": (gr.Dropdown, {"choices": [], "label": "Run", "elem_id": "label-run", "min_width": 280}),
     "attribute": (gr.Dropdown, {
         "choices": [], "label": "Attribute", "info": "Of an exploration", "visible": False, "min_width": 160,
     }),
     "present": (gr.Dropdown, {"choices": [], "label": "The answer that says it is there", "visible": False}),
-    "use": button("Score with people's labels", 280),
+    "run": button("Score with people's labels", 280, elem_id="label-use"),
     "stop": button("Stop", 120, variant="stop", visible=False),
 }  # fmt: skip
 """The tab's components, but for the form of a new task."""

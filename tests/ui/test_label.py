@@ -250,12 +250,12 @@ def test_answers_are_shown_compared_taken_along_and_used(
     key = made(tab, visitor, run, raters=1)
     tab.on_status["open"](visitor, None, key)
     answer_all(services, key, "feminine")
-    assert run in [value for _, value in tab.on_open(visitor, None, key)[scores.parts["run"]]["choices"]]
+    assert run in [value for _, value in tab.on_open(visitor, None, key)[scores.parts["source"]]["choices"]]
     *_, told = scores.on_use(visitor, key, run, None, None)
     assert "In pairs, all occupations" in told[scores.parts["used"]]
     assert "keep the reader" in told[scores.parts["used"]]  # single people
     *_, told = scores.on_use(visitor, key, None, None, None)
-    assert "choose a run" in told[scores.parts["use_status"]]
+    assert "choose a run" in told[scores.parts["status"]]
 
 
 def test_an_exploration_is_corrected_by_people(tab: LabelTab, services: FakeServices, visitor: Visitor) -> None:
@@ -273,7 +273,7 @@ def test_an_exploration_is_corrected_by_people(tab: LabelTab, services: FakeServ
     assert chosen[tab.scores.parts["present"]]["value"] == "yes"
     answer_all(services, key, "yes")  # of one kind only: no error rate can be had
     *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", "yes")
-    assert "must have answered both" in told[tab.scores.parts["use_status"]]
+    assert "must have answered both" in told[tab.scores.parts["status"]]
 
 
 def test_texts_are_changed_as_a_new_version_and_shown_as_text(tab: LabelTab, visitor: Visitor, run: str) -> None:
@@ -294,7 +294,7 @@ def test_a_task_made_in_python_opens_here_too(
 
     task: CreatedTask = open_task(services.labels, tmp_path, 3)
     told = tab.on_open(visitor, {"other.key": "Another"}, task.key.text)
-    assert told[tab.scores.parts["run"]]["choices"] == []  # of none of this visitor's runs
+    assert told[tab.scores.parts["source"]]["choices"] == []  # of none of this visitor's runs
     assert list(told[tab.parts["memory"]]) == ["other.key", task.key.text]
 
 
@@ -354,7 +354,7 @@ def test_the_owner_s_key_is_kept_by_the_browser_and_the_report_is_made_anew(
     event: Any = SimpleNamespace(take="table:raters:csv")
     fresh = Visitor()  # as after the server forgot this session
     assert tab.on_take(fresh, key, None, event)[tab.parts["file"]].endswith("-raters.csv")
-    assert "Nothing has been measured" in tab.on_take_used(fresh, key, None, event)[tab.parts["status"]]
+    assert "Nothing has been measured" in tab.scores.on_take(fresh, None, event)[tab.scores.parts["status"]]
     fresh.leave()
 
 

@@ -92,7 +92,7 @@ def test_every_action_works_by_sign_in_as_by_key(
     event: Any = SimpleNamespace(take="labels:zip")
     assert parts["file"] in tab.on_take(visitor, key, None, event, ADA)
     *_, used = tab.scores.on_use(visitor, key, None, None, None, ADA)
-    assert "choose a run" in used[tab.scores.parts["use_status"]]
+    assert "choose a run" in used[tab.scores.parts["status"]]
 
 
 @pytest.mark.parametrize("who", [None, EVE, userinfo("1001")], ids=["nobody", "another", "a form"])
