@@ -1,7 +1,8 @@
-"""Explore on the command line, and the lists of what has a name."""
+"""Explore and compare on the command line, and the lists of what has a name."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -11,56 +12,69 @@ from rich.table import Table
 from bias_core.cli.common import (
     EngineName,
     EngineOption,
-    ForceOption,
     Stop,
     WorkersOption,
     choose_engine,
+    console,
     exit_stopped,
     open_services,
     run_with_bar,
     user_errors,
 )
+from bias_core.cli.given_settings import Given, with_options
 from bias_core.cli.study import save_study_report, show_study_report
 from bias_core.cli.tables import show_table
 from bias_core.models.catalogue import Role
+from bias_core.studies.explore.options import (
+    SUGGESTED,
+    ExploreOptions,
+    attribute_text,
+    compare_settings,
+    explore_settings,
+    read_attributes,
+)
+from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.running.arms import check_several, parse_arms
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
 
     from bias_core.services import Services
     from bias_core.studies.kit.progress import Progress
-    from bias_core.studies.kit.types import StudyReport, StudySettings
+    from bias_core.studies.kit.setting_fields import Setting
+    from bias_core.studies.kit.types import StudyReport
+
+_DECLARED = {**settings_of(StudySettings)} | {
+    name: replace(one, sentence=f"{one.label}. {one.sentence}") for name, one in settings_of(ExploreOptions).items()
+}
+_FLAGS = {"n_images": ("-n",), "n_clusters": ("--clusters",)}
+_OF_EXPLORE = [name for name in _DECLARED if name not in ("scale", "labels", "options", "concept", "attributes")]
+_OF_COMPARE = (
+    "encoder", "n_images", "n_attribute_images", "attribute_a", "attribute_b", "seed", "force", "confidence",
+)  # fmt: skip
+Attributes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--attribute", help="A built-in attribute, or 'name|positive sentence|negative sentence[|P*|source]'."
+    ),
+]
+NoAttributes = Annotated[bool, typer.Option("--no-attributes", help="Score no attribute.")]
 
 
+def _declared(names: Iterable[str], usual: StudySettings) -> dict[str, Setting]:
+    """Settings of an exploration with the defaults of a command."""
+    defaults = {**vars(usual), **vars(usual.options)}
+    return {name: replace(_DECLARED[name], default=defaults[name]) for name in names}
+
+
+@with_options(_declared(_OF_EXPLORE, explore_settings()), flags=_FLAGS)
 def explore(
     concept: Annotated[str, typer.Argument(help="What is drawn, e.g. doctor; '' with --images: all pictures.")],
-    attribute: Annotated[
-        list[str] | None,
-        typer.Option(help="A built-in attribute, or 'name|positive sentence|negative sentence[|P*|source]'."),
-    ] = None,
-    no_attributes: Annotated[bool, typer.Option("--no-attributes", help="Score no attribute.")] = False,
-    template: Annotated[str, typer.Option(help="Prompt with one {} for the concept.")] = "a photo of a {}",
-    model: Annotated[str, typer.Option(help="A model of `models`, org/name, or a folder.")] = "calibration-diffusion",
-    condition: Annotated[str, typer.Option(help="Planted condition of the calibration models.")] = "published",
-    encoder: Annotated[str, typer.Option(help="Who reads the pictures.")] = "calibration-clip",
-    n_images: Annotated[int, typer.Option("-n", "--n-images", help="Pictures of the concept.")] = 16,
-    n_attribute_images: Annotated[int, typer.Option(help="Pictures guided to each attribute.")] = 8,
-    attribute_a: Annotated[str, typer.Option(help="Association: first word; '' for none.")] = "male",
-    attribute_b: Annotated[str, typer.Option(help="Association: second word; '' for none.")] = "female",
-    steps: Annotated[int | None, typer.Option(help="Denoising steps; the model's default if left out.")] = None,
-    guidance: Annotated[float | None, typer.Option(help="Guidance scale; the model's default if left out.")] = None,
-    negative_prompt: Annotated[str, typer.Option(help="What the model should avoid.")] = "",
-    seed: Annotated[int, typer.Option(help="Picture i has seed + i.")] = 0,
-    clusters: Annotated[
-        int, typer.Option("--clusters", "--n-clusters", help="Groups of look-alikes; 0: found by itself.")
-    ] = 0,
-    images: Annotated[str, typer.Option(help="Folder or zip of your own pictures, instead of drawing.")] = "",
-    arm: Annotated[
-        list[str] | None,
-        typer.Option(help="Ways to draw the same, compared seed by seed: key=value|key=value, twice or more."),
-    ] = None,
-    force: ForceOption = False,
-    confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
+    *,
+    given: Given,
+    attribute: Attributes = None,
+    no_attributes: NoAttributes = False,
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
     out: Annotated[Path | None, typer.Option(help="Folder, or name.zip, for pictures, scores and report.")] = None,
@@ -70,39 +84,73 @@ def explore(
 
     Ctrl-C stops: what is finished is scored, and the exit code is 130.
     """
-    from bias_core.studies.explore.options import explore_settings
-    from bias_core.studies.running.arms import parse_arms
-
     with user_errors(), open_services() as services:
         choose_engine(services, engine, workers)
-        settings = explore_settings(
-            concept=concept,
-            template=template,
-            attributes=[] if no_attributes else find_attributes(concept, attribute or []),
-            attribute_a=attribute_a,
-            attribute_b=attribute_b,
-            model=model,
-            condition=condition,
-            encoder=encoder,
-            n_images=n_images,
-            n_attribute_images=n_attribute_images,
-            num_inference_steps=steps,
-            guidance_scale=guidance,
-            negative_prompt=negative_prompt,
-            seed=seed,
-            n_clusters=clusters,
-            images=images,
-            arms=parse_arms(arm or []),
-            confidence=confidence,
-            force=force,
-        )
-        report, signum = explored(settings, services)
+        chosen = {**given, "arms": parse_arms(given.get("arms", []))}
+        found = [] if no_attributes else find_attributes(concept, attribute)
+        report, signum = explored(explore_settings(concept=concept, attributes=found, **chosen), services)
         show_study_report(report)
         if keep:
             services.manifests.keep(report.run_id)
         save_study_report(report, out, pictures=True)
         if signum or services.manifests.get(report.run_id).status == "cancelled":
             raise exit_stopped(signum)
+
+
+@with_options(_declared(_OF_COMPARE, compare_settings("", [])), flags=_FLAGS)
+def compare(
+    concept: Annotated[str, typer.Argument(help="What is drawn, e.g. doctor.")],
+    *,
+    given: Given,
+    arm: Annotated[
+        list[str],
+        typer.Option(
+            help="Two to eight times: key=value|key=value with name, model, condition, template, negative, "
+            "guidance, steps; e.g. 'condition=fair'. What is left out is the renderer's default."
+        ),
+    ],
+    attribute: Attributes = None,
+    no_attributes: NoAttributes = False,
+    engine: EngineOption = EngineName.local,
+    workers: WorkersOption = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder, or name.zip, for report, tables and figures.")] = None,
+) -> None:
+    """Draw a concept in two to eight ways on the same seeds, and test what differs.
+
+    The same as `explore` with `--arm`; here the template of an arm holds the concept.
+    """
+    from bias_core.studies.explore.arms import arms_summary
+
+    with user_errors(), open_services() as services:
+        choose_engine(services, engine, workers)
+        arms = check_several(parse_arms(arm))
+        found = [] if no_attributes else find_attributes(concept, attribute)
+        report, signum = explored(compare_settings(concept, arms, attributes=found, **given), services)
+        show_study_report(report)
+        console.print(arms_summary(report), markup=False)
+        save_study_report(report, out)
+        if signum:
+            raise exit_stopped(signum)
+
+
+def find_attributes(concept: str, texts: list[str] | None) -> list[str]:
+    """Attributes as a value of the option; none named: the set that is suggested for the concept."""
+    return [attribute_text(one) for one in read_attributes(texts or [SUGGESTED], concept)]
+
+
+def explored(settings: StudySettings, services: Services) -> tuple[StudyReport, int]:
+    """Explore behind a progress bar: the report, and the signal that stopped it (0 for none).
+
+    A signal stops within one denoising step, and what is finished is scored.
+    """
+    from bias_core.studies.kit.designs import find_design
+    from bias_core.studies.running.run import run_study
+
+    def steps(cancelled: Stop) -> Generator[Progress, None, tuple[StudyReport, int]]:
+        report = yield from run_study(find_design("explore"), settings, services, cancelled=cancelled)
+        return report, cancelled.signal
+
+    return run_with_bar(steps)
 
 
 def models() -> None:
@@ -161,25 +209,3 @@ def runs(
             model, kept_mark = str(run.settings.get("model", "")), "yes" if run.kept else ""
             table.add_row(run.id, run.study, run.title, model, str(len(run.rows)), run.status, kept_mark, when)
         show_table(table)
-
-
-def find_attributes(concept: str, texts: list[str]) -> list[str]:
-    """Attributes as a value of the option; none named: the set that is suggested for the concept."""
-    from bias_core.studies.explore.options import SUGGESTED, attribute_text, read_attributes
-
-    return [attribute_text(one) for one in read_attributes(texts or [SUGGESTED], concept)]
-
-
-def explored(settings: StudySettings, services: Services) -> tuple[StudyReport, int]:
-    """Explore behind a progress bar: the report, and the signal that stopped it (0 for none).
-
-    A signal stops within one denoising step, and what is finished is scored.
-    """
-    from bias_core.studies.kit.designs import find_design
-    from bias_core.studies.running.run import run_study
-
-    def steps(cancelled: Stop) -> Generator[Progress, None, tuple[StudyReport, int]]:
-        report = yield from run_study(find_design("explore"), settings, services, cancelled=cancelled)
-        return report, cancelled.signal
-
-    return run_with_bar(steps)

@@ -1,6 +1,6 @@
 """The options of a command that are made from the declared settings, and what was given by them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -23,27 +23,43 @@ Given = Mapping[str, Any]
 _MANY = ("model", "condition")
 
 
-def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for every setting, which it receives as ``given: Given``."""
-    own = [p for p in signature(command, eval_str=True).parameters.values() if p.name != "given"]
-    declared = settings_of(StudySettings)
-    made = [
-        Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=_option(one))
-        for name, one in declared.items()
-    ]
-    parameters = [*own[:1], *made, *own[1:]]
+def with_options(
+    declared: Mapping[str, Setting], *, many: Collection[str] = (), flags: Mapping[str, Sequence[str]] = {}
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The command with an option for every one of these settings, which it receives as ``given: Given``.
 
-    @wraps(command)
-    def run(**values: Any) -> None:
-        given = {name: value for name in declared if (value := values.pop(name)) not in (None, [])}
-        command(given=given, **values)
+    Parameters
+    ----------
+    many : settings that may be given several times.
+    flags : further names of an option.
+    """
 
-    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
-    return run
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in signature(command, eval_str=True).parameters.values() if p.name != "given"]
+        kinds = {name: _option(one, flags.get(name, ()), many=name in many) for name, one in declared.items()}
+        made = [
+            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
+            for name, kind in kinds.items()
+        ]
+        parameters = [*own[:1], *made, *own[1:]]
+
+        @wraps(command)
+        def run(**values: Any) -> None:
+            given = {name: value for name in declared if (value := values.pop(name)) not in (None, [])}
+            command(given=given, **values)
+
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        return run
+
+    return decorate
 
 
-def _option(one: Setting) -> Any:
+with_settings = with_options(settings_of(StudySettings), many=_MANY)
+"""The command with an option for every setting of a run."""
+
+
+def _option(one: Setting, flags: Sequence[str], *, many: bool) -> Any:
     """The type and the help of a setting's option; None stands for what is not given."""
     if one.name == "options":
         return Annotated[list[str] | None, typer.Option("--option", help="name=value, see `study show`.")]
@@ -53,12 +69,11 @@ def _option(one: Setting) -> Any:
         return Annotated[list[str] | None, typer.Option("--arm", help=words)]
     limits = "" if one.percent else one.range_words
     words = ". ".join(filter(None, (one.sentence, limits[:1].upper() + limits[1:]))) + "."
-    if one.name in _MANY:
-        words += " Several times: each is run by itself; --arm compares."
+    words += " Several times: each is run by itself; --arm compares." if many else ""
     default: Any = str(one.default) if one.default not in (None, "", False) else False
     kind: Any = one.kind if one.kind in (int, float, bool) else str
-    kind = list[str] if one.name in _MANY else kind
-    return Annotated[kind | None, typer.Option(one.flag, help=words, show_default=default)]
+    kind = list[str] if many else kind
+    return Annotated[kind | None, typer.Option(one.flag, *flags, help=words, show_default=default)]
 
 
 def read_given(study: str, given: Given, file: Path | None) -> tuple[str, StudySettings, list[str], list[str]]:

@@ -16,7 +16,7 @@ from bias_core.studies.running.arms import each_arm
 from bias_core.studies.running.run import run_study
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator
 
     from bias_core.store.manifests import Manifest, Status
     from bias_core.studies.kit.progress import Progress
@@ -67,7 +67,7 @@ class Deleted:
 
 def list_runs(services: StudyServices, session: str) -> list[RunLine]:
     """The visitor's runs, newest first."""
-    return [_line(services, run) for run in services.manifests.list(_known(session))]
+    return [_line(services, run) for run in services.manifests.list(_checked(session))]
 
 
 def open_run(services: StudyServices, session: str, run_id: str) -> SavedReport:
@@ -97,8 +97,7 @@ def design_of(services: StudyServices, session: str, run_id: str) -> Design:
 
 def keep_run(services: StudyServices, session: str, run_id: str, kept: bool) -> None:
     """Protect the run's pictures and report from making room for others, or no longer."""
-    _mine(services, session, run_id)
-    services.manifests.keep(run_id, kept)
+    services.manifests.keep(_mine(services, session, run_id).id, kept)
 
 
 def delete_run(services: StudyServices, session: str, run_id: str) -> Deleted:
@@ -112,7 +111,7 @@ def delete_run(services: StudyServices, session: str, run_id: str) -> Deleted:
 
 def restore_run(services: StudyServices, session: str, deleted: Deleted) -> None:
     """Undo :func:`delete_run`."""
-    if deleted.manifest.session != _known(session):
+    if deleted.manifest.session != _checked(session):
         raise InvalidInput("this run belongs to another visitor")
     services.manifests.restore(deleted.manifest)
     if deleted.report is not None:
@@ -123,6 +122,8 @@ def go_on(
     services: StudyServices, session: str, run_id: str, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Generator[Progress, None, StudyReport]:
     """Run it again with its own settings: what was drawn and read is taken from the stores.
+
+    One that an older version had under another id is then kept under its new one alone.
 
     Raises
     ------
@@ -136,18 +137,11 @@ def go_on(
             raise InvalidInput(
                 f"the pictures {Path(one.images).name!r} of this run are no longer here: import them again"
             )
-    return _again(manifest, run_study(design, settings, services, cancelled=cancelled, session=session), services)
-
-
-def _again(
-    manifest: Manifest, steps: Generator[Progress, None, StudyReport], services: StudyServices
-) -> Generator[Progress, None, StudyReport]:
-    """Follow the run; one that an older version had under another id is then kept under its new one alone."""
-    report = yield from steps
+    report = yield from run_study(design, settings, services, cancelled=cancelled, session=session)
     if report.run_id != manifest.id:
         if manifest.kept:
             services.manifests.keep(report.run_id)
-        delete_run(services, manifest.session, manifest.id)
+        delete_run(services, session, manifest.id)
     return report
 
 
@@ -158,63 +152,54 @@ def _study_of(manifest: Manifest) -> tuple[Design, StudySettings]:
     design = decode(manifest.design, Path())
     if not isinstance(design, Design):
         raise InvalidInput(f"the run {manifest.id} was made by an older version, which did not keep its design")
-    known = settings_of(StudySettings)
-    return design, settings_from_dict({k: v for k, v in manifest.settings.items() if k in known})
+    declared = settings_of(StudySettings)
+    return design, settings_from_dict({k: v for k, v in manifest.settings.items() if k in declared})
 
 
 def _mine(services: StudyServices, session: str, run_id: str) -> Manifest:
     manifest = services.manifests.find(run_id)
-    if manifest is None or manifest.session != _known(session):
+    if manifest is None or manifest.session != _checked(session):
         raise InvalidInput(f"there is no run {run_id!r} of yours")
     return manifest
 
 
-def _known(session: str) -> str:
+def _checked(session: str) -> str:
     # The command line has the session ""; nobody may list its runs over the web by saying nothing.
     if not session:
         raise InvalidInput("a visitor without a key has no runs")
     return session
 
 
-def _asked(manifest: Manifest) -> str:
+def _choices(manifest: Manifest) -> str:
     """What a visitor chose, as far as it was not the study's own."""
     settings, design = manifest.settings, manifest.design
     usual = design.get("options", {})
-    options = {k: v for k, v in settings.get("options", {}).items() if v != usual.get(k)}
     parts = [f"{100 * settings['scale']:g} %"] if "scale" in settings and design.get("reference") else []
-    parts += [f"{name}: {_listed(value)}" for name, value in options.items()]
+    for name, value in settings.get("options", {}).items():
+        if value != usual.get(name):
+            items = value if isinstance(value, (list, tuple)) else [value]
+            text = ", ".join(str(item).partition("|")[0] for item in items)
+            parts.append(f"{name}: {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}")
     if settings.get("images"):
         parts.append(f"pictures of {Path(settings['images']).name}")
     return " · ".join([*parts, f"seed {settings.get('seed', 0)}"])
 
 
-def _listed(value: object) -> str:
-    items = value if isinstance(value, (list, tuple)) else [value]
-    text = ", ".join(str(item).partition("|")[0] for item in items)
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
-
-
-def _all(names: Iterable[str]) -> str:
-    """Each name once, in words."""
-    return " and ".join(filter(None, dict.fromkeys(names)))
-
-
 def _line(services: StudyServices, manifest: Manifest) -> RunLine:
     ids = {row.id for row in manifest.rows}
     sizes = [path.stat().st_size for path in map(services.images.path, ids) if path.is_file()]
+    models, conditions = (
+        " and ".join(filter(None, dict.fromkeys(getattr(row, name) for row in manifest.rows)))
+        for name in ("model", "condition")
+    )
     return RunLine(
         run_id=manifest.id,
-        study=manifest.study,
-        title=manifest.title,
-        asked=_asked(manifest),
-        model=_all(row.model for row in manifest.rows) or str(manifest.settings.get("model", "")),
-        condition=_all(row.condition for row in manifest.rows),
+        asked=_choices(manifest),
+        model=models or str(manifest.settings.get("model", "")),
+        condition=conditions,
         n_pictures=len(ids),
         n_stored=len(sizes),
         n_bytes=sum(sizes),
-        status=manifest.status,
-        kept=manifest.kept,
-        created=manifest.created,
-        updated=manifest.updated,
         saved=manifest.id in report_store(services),
+        **{name: getattr(manifest, name) for name in ("study", "title", "status", "kept", "created", "updated")},
     )
