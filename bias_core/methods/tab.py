@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
-from bias_core.methods import view_about as about_html
-from bias_core.methods.view import SEARCH_JS, methods_html
+from bias_core.methods.view import SEARCH_JS, about_html, methods_html, model_cards, models_html
 from bias_core.metrics.cards import METRICS
 from bias_core.ui.messages import question_html
 
@@ -40,9 +39,9 @@ class MethodsTab:
         gr.HTML(question_html(_QUESTION, _CAUTION))
         gr.HTML(methods_html(METRICS.values()), js_on_load=SEARCH_JS, elem_id="measures")
         with gr.Column(elem_classes="card"):
-            gr.HTML(about_html.models_html(self.services), elem_id="models")
-            for title, text in about_html.model_cards(settings.assets_dir):
+            gr.HTML(models_html(self.services), elem_id="models")
+            for title, text in model_cards(settings.assets_dir):
                 with gr.Accordion(f"Model card: {title}", open=False, elem_classes="more"):
                     gr.Markdown(text)
         with gr.Column(elem_classes="card"):
-            gr.HTML(about_html.about_html(settings), elem_id="about")
+            gr.HTML(about_html(settings), elem_id="about")

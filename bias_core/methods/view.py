@@ -1,17 +1,23 @@
-"""The table of measures as cards to read, search and link to."""
+"""The measures as cards to read, search and link to; the models that are offered, and what this app keeps."""
 
 from __future__ import annotations
 
 import math
+import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bias_core.metrics.cards import formula, load_references
+from bias_core.studies.running.run import library_versions
 from bias_core.ui.templates import render, script
 
 if TYPE_CHECKING:
     from bias_core.metrics.cards import Card, Reference
+    from bias_core.services import Services
+    from bias_core.settings import Settings
 
 TITLES: Mapping[str, str] = {
     "explore": "Explore",
@@ -46,6 +52,8 @@ _TABS_BY_MEASURE: Mapping[str, Sequence[str]] = {
     "spread_difference": ("compare",),
 }
 _RATERS = ("label",)
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.S)
+_HEADING = re.compile(r"^# (.+)$", re.M)
 
 SEARCH_JS = script("measures")
 
@@ -53,17 +61,17 @@ SEARCH_JS = script("measures")
 def methods_html(metrics: Iterable[Card]) -> str:
     """The search field, and every card under its source."""
     measures = list(metrics)
-    groups: dict[str, list[Card]] = {}
+    groups: dict[str, list[Card]] = {paper: [] for paper in (*PAPERS, "")}
     for metric in measures:
-        groups.setdefault(metric.reference if metric.reference in PAPERS else "", []).append(metric)
+        groups[metric.reference if metric.reference in PAPERS else ""].append(metric)
     return render(
         "measures",
         n=len(measures),
-        groups=sorted(groups.items(), key=_place),
+        groups=[(paper, cards) for paper, cards in groups.items() if cards],
         sources=dict.fromkeys(metric.reference for metric in measures),
         works=load_references(),
         titles=TITLES,
-        tabs_of=_tabs_of,
+        tabs_of=lambda card: _TABS_BY_MEASURE.get(card.key) or _TABS_BY_PAPER.get(card.reference, _RATERS),
         search_text=_search_text,
         formula=formula,
         math_parts=math_parts,
@@ -72,17 +80,9 @@ def methods_html(metrics: Iterable[Card]) -> str:
     )
 
 
-def _place(group: tuple[str, Sequence[Card]]) -> int:
-    return PAPERS.index(group[0]) if group[0] in PAPERS else len(PAPERS)
-
-
 def _search_text(metric: Card, work: Reference) -> str:
     texts = (metric.key, metric.name, metric.summary, metric.limits, metric.higher_means, work.short)
     return " ".join((*texts, *(entry.means for entry in metric.inputs), *formula(metric))).lower()
-
-
-def _tabs_of(metric: Card) -> Sequence[str]:
-    return _TABS_BY_MEASURE.get(metric.key) or _TABS_BY_PAPER.get(metric.reference, _RATERS)
 
 
 def _null_place(metric: Card) -> str | None:
@@ -108,8 +108,6 @@ _RAISED_OR_LOWERED = re.compile(r"_(?:\{([^}]*)\}|(\w)(?![A-Za-z0-9]))|\^(\w)")
 def math_parts(line: str) -> list[tuple[str, str]]:
     """A formula's line of text with real signs, cut into normal, "sub" and "sup" parts.
 
-    Examples
-    --------
     >>> math_parts("H_J = x_{i+1} - X^A")
     [('', 'H'), ('sub', 'J'), ('', ' = x'), ('sub', 'i+1'), ('', ' − X'), ('sup', 'A')]
     """
@@ -123,6 +121,38 @@ def math_parts(line: str) -> list[tuple[str, str]]:
     return [(kind, re.sub(r"(?<![\w)])-(?=\d)", "−", text)) for kind, text in parts if text]
 
 
-def math_html(line: str) -> str:
-    """A formula's line of text with real sub- and superscripts and signs."""
-    return render("formula", parts=math_parts(line))
+def models_html(services: Services) -> str:
+    """Every generator and reader of the catalogue as a table."""
+    models = [
+        (
+            info.name,
+            ("built in" if info.embedded else f"{info.download_gb:g} GB on first use") + ", gated" * info.gated,
+            info.licence,
+            str(info.default_steps or "–"),
+            "yes" if info.traceable else "no",
+            info.note,
+        )
+        for info in services.models()
+    ]
+    readers = [
+        (info.name, "built in" if info.embedded else "downloaded on first use", info.library, info.note)
+        for info in services.encoders()
+    ]
+    return render("models", models=models, readers=readers)
+
+
+def model_cards(assets: Path) -> list[tuple[str, str]]:
+    """Title and Markdown text of the card of every built-in model."""
+    cards = []
+    for path in sorted((assets / "calibration").glob("*/README.md")):
+        text = _FRONT_MATTER.sub("", path.read_text(encoding="utf-8")).strip()
+        title = _HEADING.match(text)
+        cards.append((title[1] if title else path.parent.name, text[title.end() :] if title else text))
+    return cards
+
+
+def about_html(settings: Settings) -> str:
+    """Versions, licences, and what is stored of a visitor."""
+    versions = {"python": platform.python_version(), "gradio": metadata.version("gradio")}
+    versions |= library_versions()
+    return render("about", settings=settings, versions=versions)

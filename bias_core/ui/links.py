@@ -18,7 +18,7 @@ from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from bias_core.services import Services
-    from bias_core.studies.kit.types import Arm, StudyReport
+    from bias_core.studies.kit.types import StudyReport
 
 Tabs = Mapping[str, Sequence[str]]
 """Keys of the tabs, each with the names of its studies."""
@@ -67,7 +67,7 @@ def read_link(query: Mapping[str, str], tabs: Tabs, services: Services) -> Link:
     for name, text in asked.items():
         value = None
         with user_errors():
-            value = _read(name, _Asked(text=text, studies=tabs[tab], services=services, values=values))
+            value = _read(name, text, tabs[tab], services, values)
         if value is None:
             ignored.append(_quoted(name, text))
         elif name.startswith(OPTION):
@@ -110,72 +110,40 @@ def notice_html(link: Link) -> str:
     return render("link_notice", ignored=link.ignored) if link.ignored else ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
-    text: str
-    studies: Sequence[str]
-    services: Services
-    values: Mapping[str, Any]
+def _read(name: str, text: str, studies: Sequence[str], services: Services, values: Mapping[str, Any]) -> Any:
+    """What an address says of a name, as forms show it; None (or one of our errors) where it cannot stand there.
 
-
-def _study(asked: _Asked) -> str | None:
-    return asked.text if asked.text in asked.studies else None
-
-
-def _model(asked: _Asked) -> str:
-    return asked.services.model_info(asked.text).id
-
-
-def _condition(asked: _Asked) -> str | None:
-    model = asked.values.get("model", StudySettings().model)
-    return asked.text if asked.text in asked.services.model_info(model).conditions else None
-
-
-def _setting(name: str, asked: _Asked) -> Any:
+    ``values`` hold what was read before: a condition is read after its model, an option after its study.
+    """
+    if name.startswith(OPTION):
+        study = values.get("study") or next(iter(studies), "")
+        option = name.removeprefix(OPTION)
+        return getattr(typed_options(find_design(study), {option: text}), option) if study else None
+    match name:
+        case "study":
+            return text if text in studies else None
+        case "model":
+            return services.model_info(text).id
+        case "condition":
+            model = services.model_info(values.get("model", StudySettings().model))
+            return text if text in model.conditions else None
+        case "concept":
+            concept = " ".join(text.split())
+            return concept if 0 < len(concept) <= _LONGEST else None
+        case "arms":
+            arms = parse_arms(text.split(ARMS))
+            return arms if len(arms) > 1 and not any(arm.images for arm in arms) else None
+        case "measure":
+            return metric(text).key
     one = _SETTINGS[name]
-    if one.kind is str and len(asked.text) > _LONGEST:
+    if one.kind is str and len(text) > _LONGEST:
         return None
-    value = one.read_shown(asked.text)
+    value = one.read_shown(text)
     StudySettings(**{one.name: value})  # raises where it is outside of its range
     return one.shown(value)
 
 
-def _option(name: str, asked: _Asked) -> Any:
-    study = asked.values.get("study") or next(iter(asked.studies), "")
-    if not study:
-        return None
-    options = typed_options(find_design(study), {name: asked.text})
-    return getattr(options, name)
-
-
-def _concept(asked: _Asked) -> str | None:
-    text = " ".join(asked.text.split())
-    return text if 0 < len(text) <= _LONGEST else None
-
-
-def _arms(asked: _Asked) -> tuple[Arm, ...] | None:
-    arms = parse_arms(asked.text.split(ARMS))
-    return arms if len(arms) > 1 and not any(arm.images for arm in arms) else None
-
-
-def _measure(asked: _Asked) -> str:
-    return metric(asked.text).key
-
-
-def _read(name: str, asked: _Asked) -> Any:
-    if name in _READ:
-        return _READ[name](asked)
-    return _option(name.removeprefix(OPTION), asked) if name.startswith(OPTION) else _setting(name, asked)
-
-
-_READ = {
-    "study": _study,
-    "model": _model,
-    "condition": _condition,
-    "concept": _concept,
-    "arms": _arms,
-    "measure": _measure,
-}  # a condition is read after its model, and an option after its study
+_READ = ("study", "model", "condition", "concept", "arms", "measure")
 _SETTINGS = {one.key: one for one in settings_of(StudySettings).values() if one.may_be_linked and one.key not in _READ}
 
 

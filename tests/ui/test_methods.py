@@ -5,11 +5,11 @@ from html import unescape
 from pathlib import Path
 
 from bias_core.app.build import TABS
-from bias_core.methods.view import TITLES, math_html, methods_html
-from bias_core.methods.view_about import about_html, model_cards, models_html
+from bias_core.methods.view import TITLES, about_html, math_parts, methods_html, model_cards, models_html
 from bias_core.metrics.cards import METRICS
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
+from bias_core.ui.templates import render
 
 
 def test_every_measure_has_one_card_with_its_formula_range_and_limits() -> None:
@@ -29,6 +29,10 @@ def test_the_papers_are_linked_and_what_is_searched_is_in_the_card() -> None:
     assert 'href="https://arxiv.org/abs/2501.00962" target="_blank" rel="noopener"' in html
     assert "dehdashtian et al. 2025" in html.split('data-text="')[1].split('"')[0]
     assert '<option value="dehdashtian2025oasis">' in html
+
+
+def math_html(line: str) -> str:
+    return render("formula", parts=math_parts(line))
 
 
 def test_formulas_have_real_subscripts_and_no_markup_of_their_own() -> None:

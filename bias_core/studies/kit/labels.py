@@ -52,8 +52,6 @@ def majority(answers: pd.DataFrame) -> pd.Series[str]:
 
     InvalidInput where a rater answered twice for a picture.
 
-    Examples
-    --------
     >>> votes = pd.DataFrame({"image_id": list("aaabb"), "rater": list("12312"), "answer": list("xxyxy")})
     >>> majority(votes).to_dict()
     {'a': 'x', 'b': ''}

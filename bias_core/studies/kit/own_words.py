@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 def distinct_texts(texts: Iterable[str]) -> list[str]:
     """Each text once, without the blanks around and between its words; empty ones are left out.
 
-    Examples
-    --------
     >>> distinct_texts([" a  nurse", "", "a nurse", "doctor "])
     ['a nurse', 'doctor']
     """

@@ -138,8 +138,6 @@ def all_prompts() -> list[str]:
     -----
     The power pairs of PST are all 4 x 4 roles in both orders, where the paper draws one pair per occupation.
 
-    Examples
-    --------
     >>> "Generate a picture of one nurse on the left and one ceo on the right." in all_prompts()
     True
     """
@@ -157,8 +155,6 @@ def all_prompts() -> list[str]:
 def embedded_texts() -> list[str]:
     """Words that the studies embed without drawing them: the text attributes and keywords of internal bias.
 
-    Examples
-    --------
     >>> embedded_texts()[:3], embedded_texts()[-1]
     (['he', 'him', 'his'], 'Dollhouse')
     """

@@ -27,8 +27,6 @@ def or_nan(value: float | None) -> float:
 def columns(name: str, estimate: Estimate | None, *, ends: str | None = None) -> dict[str, float]:
     """Value and interval as columns of a table, nan where there is none; ``ends`` names the interval's.
 
-    Examples
-    --------
     >>> p = Estimate(value=0.5, low=0.4, high=0.6, n=9)
     >>> columns("P", p), list(columns("S", p, ends=""))
     ({'P': 0.5, 'P low': 0.4, 'P high': 0.6}, ['S', 'low', 'high'])
@@ -63,8 +61,6 @@ def point(x: Estimate | float, y: Estimate | float, **more: Any) -> dict[str, An
 def marks(rows: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
     """What a figure reads, by its own names, from the columns of a table; those that it has.
 
-    Examples
-    --------
     >>> marks(pd.DataFrame({"target": ["judge"], "MCAS": [0.5]}), {"name": "target", "value": "MCAS", "low": "L"})
         name  value
     0  judge    0.5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    Floats = NDArray[np.float64]
+
 _REACHES = (5.0, 9.0, 14.0, 20.0, 27.0, 35.0, 44.0, 54.0, 66.0, 80.0)  # points from the dot to its name
 _ANGLES = np.radians([20, 0, -20, 160, 180, 200, 60, -60, 120, -120, 90, -90])
 _DOT = 4.0  # half the width of a dot, in points
@@ -22,14 +23,7 @@ _MISLEADING = 60.0  # the same, to keep the line to its dot off another dot or n
 
 
 def name_points(
-    axes: Axes,
-    points: NDArray[np.float64],
-    names: Sequence[str],
-    *,
-    dots: NDArray[np.float64],
-    lines: NDArray[np.float64],
-    colour: str,
-    size: float = 7.0,
+    axes: Axes, points: Floats, names: Sequence[str], *, dots: Floats, lines: Floats, colour: str, size: float = 7.0
 ) -> None:
     """Write each name near its point; call it last, when nothing else moves the axes.
 
@@ -37,36 +31,35 @@ def name_points(
     cover a dot, another name or the frame is not taken unless all do; one that crosses lines is, where the
     next free one is much farther.
 
-    Parameters
-    ----------
-    axes : with everything else drawn.
-    points : (n_names, 2), in data units.
-    names : a text each.
-    dots : (n_dots, 2), what no name may cover, in data units.
-    lines : (n_lines, 4), x and y of both ends, what names should rather not cover.
-    colour, size : of the text; the size in points.
+    ``axes`` have everything else drawn; in data units, ``points`` are (n_names, 2), ``dots``, which no name may
+    cover, (n_dots, 2), and ``lines``, which names should rather not cover, (n_lines, 4): x and y of both ends.
     """
     figure = axes.get_figure(root=True)
     if figure is None or not len(points):
         return
     figure.draw_without_rendering()  # the layout settles, and texts have a size
     pixels = figure.dpi / 72
-    extents = [_text_size(axes, name, size) for name in names]
+    extents = []
+    for name in names:
+        text = axes.text(0, 0, name, fontsize=size)
+        extent = text.get_window_extent()
+        extents.append((extent.width + 2, extent.height + 1))  # with a little air
+        text.remove()
     at, marks = axes.transData.transform(points), axes.transData.transform(dots)
     ends = axes.transData.transform(lines.reshape(-1, 2)).reshape(-1, 4)
     crossed = np.column_stack([np.minimum(ends[:, :2], ends[:, 2:]), np.maximum(ends[:, :2], ends[:, 2:])])
     taken = np.column_stack([marks - _DOT * pixels, marks + _DOT * pixels])
-    frame = np.asarray(axes.bbox.extents)
+    frame = np.asarray(axes.bbox.extents)[np.newaxis]
     for i in _crowded_first(at):
         reaches, boxes = _places(at[i], extents[i], pixels)
-        covered = _overlap(boxes, taken) + _outside(boxes, frame)
+        beyond = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) - _overlap(boxes, frame)
         centres = (boxes[:, :2] + boxes[:, 2:]) / 2
         leaders = _dots_between(at[i], centres, _DOT * pixels)  # (n_places, n_steps, 4)
         others = taken[~(np.abs(taken - np.tile(at[i], 2)) <= 2 * _DOT * pixels).all(axis=1)]
         misled = [_touches(leader, others).any(axis=0).sum() for leader in leaders]
         cost = reaches + _CROSSED * _touches(boxes, crossed).sum(axis=1)
         cost += _MISLEADING * np.where(reaches > _FAR, misled, 0)
-        best = int(np.lexsort((cost, covered))[0])
+        best = int(np.lexsort((cost, _overlap(boxes, taken) + beyond))[0])
         taken = np.vstack([taken, boxes[best]])
         if reaches[best] > _FAR:
             crossed = np.vstack([crossed, leaders[best]])
@@ -80,24 +73,14 @@ def name_points(
         text.set_in_layout(False)
 
 
-def _text_size(axes: Axes, name: str, size: float) -> tuple[float, float]:
-    """Width and height of a text in pixels, with a little air."""
-    text = axes.text(0, 0, name, fontsize=size)
-    extent = text.get_window_extent()
-    text.remove()
-    return extent.width + 2, extent.height + 1
-
-
-def _crowded_first(at: NDArray[np.float64]) -> list[int]:
+def _crowded_first(at: Floats) -> list[int]:
     """Numbers of the points, those with the most others near them first."""
     apart = np.abs(at[:, np.newaxis] - at).max(axis=2)
     neighbours = (apart < np.median(apart) / 2).sum(axis=1) if len(at) > 1 else np.zeros(1)
     return [int(i) for i in np.lexsort((at[:, 1], at[:, 0], -neighbours))]
 
 
-def _places(
-    at: NDArray[np.float64], extent: tuple[float, float], pixels: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _places(at: Floats, extent: tuple[float, float], pixels: float) -> tuple[Floats, Floats]:
     """Reach in points, ``(n_places,)``, and box in pixels, ``(n_places, 4)``, of every place for a name."""
     reach, angle = (grid.ravel() for grid in np.meshgrid(_REACHES, _ANGLES, indexing="ij"))
     half = np.array(extent) / 2
@@ -106,7 +89,7 @@ def _places(
     return reach, np.column_stack([centre - half, centre + half])
 
 
-def _dots_between(start: NDArray[np.float64], ends: NDArray[np.float64], beyond: float) -> NDArray[np.float64]:
+def _dots_between(start: Floats, ends: Floats, beyond: float) -> Floats:
     """The line to each end as boxes without a size, from the rim of a dot on: ``(n_ends, n_steps, 4)``."""
     length = np.hypot(*(ends - start).T)
     shares = np.linspace(beyond / length, 1, 16).T[..., np.newaxis]
@@ -114,25 +97,18 @@ def _dots_between(start: NDArray[np.float64], ends: NDArray[np.float64], beyond:
     return np.concatenate([steps, steps], axis=2)
 
 
-def _overlap(boxes: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+def _meeting(boxes: Floats, others: Floats) -> Floats:
+    """Width and height of what each box shares with each other, ``(n_boxes, n_others, 2)``; negative where apart."""
+    low = np.maximum(boxes[:, np.newaxis, :2], others[:, :2])
+    high = np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:])
+    return np.asarray(high - low)
+
+
+def _overlap(boxes: Floats, others: Floats) -> Floats:
     """Pixels of each box that others cover, ``(n_boxes,)``."""
-    low = np.maximum(boxes[:, np.newaxis, :2], others[:, :2])
-    high = np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:])
-    covered: NDArray[np.float64] = np.clip(high - low, 0, math.inf).prod(axis=2).sum(axis=1)
-    return covered
+    return np.asarray(_meeting(boxes, others).clip(0).prod(axis=2).sum(axis=1))
 
 
-def _touches(boxes: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _touches(boxes: Floats, others: Floats) -> NDArray[np.bool_]:
     """Which boxes meet which others, that may be as thin as a line: ``(n_boxes, n_others)``."""
-    low = np.maximum(boxes[:, np.newaxis, :2], others[:, :2])
-    high = np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:])
-    meets: NDArray[np.bool_] = np.all(high >= low, axis=2)
-    return meets
-
-
-def _outside(boxes: NDArray[np.float64], frame: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Pixels of each box beyond the frame, ``(n_boxes,)``."""
-    size = boxes[:, 2:] - boxes[:, :2]
-    inside = np.minimum(boxes[:, 2:], frame[2:]) - np.maximum(boxes[:, :2], frame[:2])
-    beyond: NDArray[np.float64] = size.prod(axis=1) - np.clip(inside, 0, math.inf).prod(axis=1)
-    return beyond
+    return np.asarray((_meeting(boxes, others) >= 0).all(axis=2))

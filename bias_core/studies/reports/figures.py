@@ -32,7 +32,7 @@ from bias_core.errors import InvalidInput
 from bias_core.studies.reports.figure_labels import name_points
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import pandas as pd
     from matplotlib.axes import Axes
@@ -84,21 +84,23 @@ def to_bytes(figure: StudyFigure, kind: str = "svg") -> bytes:
 def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     axes = _axes(figure, 6.4, 0.9 + _ROW * min(len(data), _MOST_ROWS))
     for i, (group, rows) in enumerate(_groups(data)):
-        places = rows.index.to_numpy()
-        _error_bars(axes, rows, places, i, group)
+        _error_bars(axes, rows, rows.index.to_numpy(), i, group)
     reference = str(labels.get("reference", ""))
-    marks = (("published", "D", "published"), ("reference", "D", reference), ("expected", "|", "drawn"))
-    for column, marker, text in marks:
+    for column, marker, text in (
+        ("published", "D", "published"),
+        ("reference", "D", reference),
+        ("expected", "|", "drawn"),
+    ):
         if column in data and data[column].notna().any():
             axes.plot(
                 data[column].astype(float), range(len(data)), marker, ms=9 if marker == "|" else 5,
                 mew=2 if marker == "|" else 1, mfc="none", color=MUTED, label=text,
             )  # fmt: skip
-    _named_lines(axes, data["name"], labels)
+    _finish(axes, labels, data["name"])
 
 
 def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
-    names, groups = list(dict.fromkeys(data["name"])), list(_groups(data))
+    names, groups = list(dict.fromkeys(data["name"])), _groups(data)
     axes = _axes(figure, 6.4, 1.3 + 0.2 * (len(groups) + 1) * min(len(names), _MOST_ROWS))
     places = {  # of each dot, a little apart so that no interval hides another
         (name, group): names.index(name) + 0.5 * ((i + 0.5) / len(groups) - 0.5)
@@ -114,35 +116,26 @@ def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         known = data.drop_duplicates("name")
         axes.plot(known["reference"], [names.index(name) for name in known["name"]], "D", ms=6, mfc="none",
                   color=MUTED, label=str(labels.get("reference", "")))  # fmt: skip
-    _null(axes, labels, vertical=True)
     if labels.get("whole"):
         axes.locator_params(axis="x", integer=True)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    _finish(axes, labels)
+    _finish(axes, labels, names)
 
 
 def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
-    names = list(dict.fromkeys(data["name"]))
+    names, groups = list(dict.fromkeys(data["name"])), _groups(data)
     axes = _axes(figure, 6.4, 0.9 + _ROW * min(len(data), _MOST_ROWS))
-    groups = list(_groups(data))
     thick = 0.8 / len(groups)
     for i, (group, rows) in enumerate(groups):
         places = [names.index(name) - 0.4 + thick * (i + 0.5) for name in rows["name"]]
-        error = _reach(rows) if {"low", "high"} <= set(rows) else None
         axes.barh(
-            places, rows["value"], height=thick, xerr=error, color=COLOURS[i % len(COLOURS)],
-            error_kw={"lw": 1, "ecolor": MUTED}, label=group or None,
+            places, rows["value"], height=thick, xerr=_reach(rows) if {"low", "high"} <= set(rows) else None,
+            color=COLOURS[i % len(COLOURS)], error_kw={"lw": 1, "ecolor": MUTED}, label=group or None,
         )  # fmt: skip
-    _null(axes, labels, vertical=True)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_xlabel(str(labels.get("y", "")), fontsize=9)
-    _finish(axes, {})
+    _finish(axes, {"x": labels.get("y", ""), "null": labels.get("null")}, names)
 
 
 def _distributions(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
-    groups = list(_groups(data))
+    groups = _groups(data)
     axes = _axes(figure, 6.4, 0.9 + 0.5 * len(groups))
     sides = list(dict.fromkeys(data["side"])) if "side" in data else []
     rng = np.random.default_rng(0)  # only spreads the points
@@ -154,19 +147,17 @@ def _distributions(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -
         low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
         axes.plot([low, high], [i, i], lw=5, color=colour, solid_capstyle="butt")
         axes.plot([middle], [i], "o", ms=7, mfc="white", color=colour)
-    _named_lines(axes, [group for group, _ in groups], labels)
+    _finish(axes, labels, [group for group, _ in groups])
 
 
 def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     axes = _axes(figure, 6.4, 0.9 + _ROW * len(data))
-    for place, (_, row) in enumerate(data.iterrows()):
-        axes.annotate(
-            "", xy=(row["end"], place), xytext=(row["start"], place),
-            arrowprops={"arrowstyle": "-|>", "color": COLOURS[0], "lw": 1.6, "shrinkA": 3, "shrinkB": 3},
-        )  # fmt: skip
+    look = {"arrowstyle": "-|>", "color": COLOURS[0], "lw": 1.6, "shrinkA": 3, "shrinkB": 3}
+    for place, (start, end) in enumerate(zip(data["start"], data["end"], strict=True)):
+        axes.annotate("", xy=(end, place), xytext=(start, place), arrowprops=look)
     axes.plot(data["start"], range(len(data)), "o", ms=5, mfc="white", color=MUTED, label=labels.get("start"))
     axes.plot(data["end"], range(len(data)), "o", ms=5, color=COLOURS[0], label=labels.get("end"))
-    _named_lines(axes, data["name"], labels)
+    _finish(axes, labels, data["name"])
 
 
 def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
@@ -186,20 +177,16 @@ def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     if labels.get("diagonal"):
         ends = [min(data["x"].min(), data["y"].min()), max(data["x"].max(), data["y"].max())]
         axes.plot(ends, ends, "--", color=MUTED, lw=1)
-    axes.set_xlabel(str(labels.get("x", "")), fontsize=9)
-    axes.set_ylabel(str(labels.get("y", "")), fontsize=9)
-    _finish(axes, {})
+    _finish(axes, labels)
     if "name" in data and len(data) <= _MOST_NAMED:
         _name_dots(axes, data.drop_duplicates(dots, keep="last") if labels.get("join") else data, data)
 
 
 def _cloud(axes: Axes, rows: pd.DataFrame, colour: str, group: str, labels: dict[str, Any]) -> None:
     """The dots of one group with their intervals, and its smoothed or straight line."""
-    for axis in ("x", "y"):
-        if {f"{axis}low", f"{axis}high"} <= set(rows):
-            ends = rows[[f"{axis}low", f"{axis}high"]].to_numpy(float).T
-            reach = np.nan_to_num(np.abs(ends - rows[axis].to_numpy(float)))
-            axes.errorbar(rows["x"], rows["y"], **{f"{axis}err": reach}, fmt="none", ecolor=colour, alpha=0.4, lw=1)
+    ends = {f"{axis}err": axis for axis in "xy" if {f"{axis}low", f"{axis}high"} <= set(rows)}
+    if reach := {name: _reach(rows, axis, axis) for name, axis in ends.items()}:
+        axes.errorbar(rows["x"], rows["y"], **reach, fmt="none", ecolor=colour, alpha=0.4, lw=1)
     markers = _markers(rows)
     for marker in markers or [""]:
         some = rows[rows["marker"] == marker] if markers else rows
@@ -233,30 +220,24 @@ _MOST_NAMED, _MANY_NAMES = 60, 20
 
 
 def _name_dots(axes: Axes, named: pd.DataFrame, data: pd.DataFrame) -> None:
-    """The names of the dots, clear of every dot and, where there is room, of the intervals."""
+    """The names of the dots, clear of every dot and, where there is room, of the intervals and curves."""
     columns = ("xlow", "y", "xhigh", "y"), ("x", "ylow", "x", "yhigh")
     named = named[np.isfinite(named[["x", "y"]].to_numpy(float)).all(axis=1)]
-    bars = [data[[*ends]].dropna().to_numpy(float) for ends in columns if {*ends} <= set(data)]
-    curves = [line.get_xydata() for line in axes.lines if line.get_linestyle() != "None"]
-    pieces = [np.hstack([curve[:-1], curve[1:]]) for curve in map(_dense, curves) if len(curve)]
+    lines = [data[[*ends]].dropna().to_numpy(float) for ends in columns if {*ends} <= set(data)]
+    for line in axes.lines:
+        corners = np.asarray(line.get_xydata(), float)
+        if line.get_linestyle() != "None" and len(corners):  # one without points only stands in the legend
+            steps = np.linspace(0, len(corners) - 1, 20 * len(corners))  # of many short pieces
+            curve = np.column_stack([np.interp(steps, np.arange(len(corners)), column) for column in corners.T])
+            lines.append(np.hstack([curve[:-1], curve[1:]]))
     name_points(
         axes,
         named[["x", "y"]].to_numpy(float),
         named["name"].astype(str).tolist(),
         dots=data[["x", "y"]].dropna().to_numpy(float),
-        lines=np.vstack([np.empty((0, 4)), *bars, *pieces]),
+        lines=np.vstack([np.empty((0, 4)), *lines]),
         colour=MUTED,
     )
-
-
-def _dense(curve: Any) -> np.ndarray:
-    """A line of straight pieces as one of many short ones."""
-    corners = np.asarray(curve, float)
-    if not len(corners):  # what only stands in the legend
-        return corners
-    places = np.arange(len(corners))
-    steps = np.linspace(0, len(corners) - 1, 20 * len(corners))
-    return np.column_stack([np.interp(steps, places, column) for column in corners.T])
 
 
 _FEWEST_FOR_LOWESS = 8
@@ -299,17 +280,14 @@ def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
             axes.fill_between(rows["x"], low, high, color=colour, alpha=0.18, lw=0)
     if (data["x"] % 1 == 0).all():
         axes.locator_params(axis="x", integer=True)
-    _null(axes, labels, vertical=False)
-    axes.set_xlabel(str(labels.get("x", "")), fontsize=9)
-    axes.set_ylabel(str(labels.get("y", "")), fontsize=9)
-    _finish(axes, {})
+    _finish(axes, labels, no_bias="y")
 
 
 def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     figure.set_size_inches(5.6, 5.2)
     axes: Any = figure.add_subplot(projection="3d")
     floor = min(0.0, float(data["z"].min()))
-    for i, (_, row) in enumerate(data.iterrows()):
+    for i, row in enumerate(data.to_dict("records")):
         colour, marker = COLOURS[i % len(COLOURS)], _MARKERS[i // len(COLOURS) % len(_MARKERS)]
         at = [row["x"]] * 2, [row["y"]] * 2, [row["z"], floor]
         axes.plot(*at, "-", color=colour, lw=1, alpha=0.6)  # where it stands above the floor
@@ -326,22 +304,20 @@ _MARKERS = "osD^vP*"
 
 def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     rows, columns = (list(dict.fromkeys(data[name])) for name in ("row", "column"))
-    grid = data.pivot_table("value", "row", "column", sort=False).reindex(index=rows, columns=columns)
+    grid = data.pivot_table("value", "row", "column", sort=False).reindex(index=rows, columns=columns).to_numpy(float)
     longest = max((len(str(name)) for name in rows), default=0)
     axes = _axes(figure, 1.8 + 0.6 * len(columns) + 0.06 * max(0, longest - 14), 1.0 + _ROW * len(rows))
     null = labels.get("null")
-    reach = np.nanmax(np.abs(grid.to_numpy(float) - (null or 0.0)))
+    reach = np.nanmax(np.abs(grid - (null or 0.0)))
     scale = {} if null is None else {"vmin": null - reach, "vmax": null + reach, "cmap": "RdBu_r"}
-    shown = axes.imshow(grid.to_numpy(float), aspect="auto", **scale)
+    shown = axes.imshow(grid, aspect="auto", **scale)
     figure.colorbar(shown, ax=axes, label=str(labels.get("unit", "")))
     axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
     axes.set_yticks(range(len(rows)), rows)
-    digits = 0 if reach >= _TENS else 2
-    if grid.size <= _MOST_CELLS:
-        for (i, j), value in np.ndenumerate(grid.to_numpy(float)):
-            if np.isfinite(value):
-                colour = _ink_on(shown.cmap(shown.norm(value)))
-                axes.text(j, i, f"{value:.{digits}f}", ha="center", va="center", fontsize=7, color=colour)
+    for (i, j), value in np.ndenumerate(grid if grid.size <= _MOST_CELLS else np.empty((0, 0))):
+        if np.isfinite(value):
+            text, colour = f"{value:.{0 if reach >= _TENS else 2}f}", _ink_on(shown.cmap(shown.norm(value)))
+            axes.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
 
 
 _MOST_CELLS = 80
@@ -360,7 +336,7 @@ def _pictures(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> Non
     grid = figure.subplots(len(rows), len(columns), squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
-    for _, row in data.iterrows():
+    for row in data.to_dict("records"):
         axes = grid[rows.index(row["row"])][columns.index(row["column"])]
         with Image.open(row["path"]) as image:
             axes.imshow(np.asarray(image.convert("RGB")))
@@ -388,33 +364,24 @@ def _error_bars(axes: Axes, rows: pd.DataFrame, places: Any, i: int, group: str)
     )  # fmt: skip
 
 
-def _named_lines(axes: Axes, names: Any, labels: dict[str, Any]) -> None:
-    """A named line for every mark, the first on top, with the line of no bias, axis and legend."""
-    _null(axes, labels, vertical=True)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    _finish(axes, labels)
-
-
-def _groups(data: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+def _groups(data: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """The rows of each group in the order of their first; one nameless group where there is no column."""
+    data = data.reset_index(drop=True)
     if "group" not in data:
-        yield "", data.reset_index(drop=True)
-        return
-    for group in dict.fromkeys(data["group"]):
-        yield str(group), data.reset_index(drop=True).loc[(data["group"] == group).to_numpy()]
+        return [("", data)]
+    return [(str(group), rows) for group, rows in data.groupby("group", sort=False)]
 
 
-def _null(axes: Axes, labels: dict[str, Any], *, vertical: bool) -> None:
-    """A line where "no bias" would lie."""
+def _finish(axes: Axes, labels: dict[str, Any], names: Any = None, *, no_bias: str = "x") -> None:
+    """The line of "no bias" at a value of one axis, named lines with the first on top, axes and legend."""
     if labels.get("null") is not None:
-        line = axes.axvline if vertical else axes.axhline
+        line = axes.axvline if no_bias == "x" else axes.axhline
         line(labels["null"], color=MUTED, lw=1, zorder=0)
-
-
-def _finish(axes: Axes, labels: dict[str, Any]) -> None:
-    if "x" in labels:
-        axes.set_xlabel(str(labels["x"]), fontsize=9)
+    if names is not None:
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+    for axis in labels.keys() & {"x", "y"}:
+        getattr(axes, f"set_{axis}label")(str(labels[axis]), fontsize=9)
     _legend_above(axes)
 
 

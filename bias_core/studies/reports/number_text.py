@@ -25,8 +25,6 @@ _SMALLEST_P = 0.001
 def format_number(value: float | None, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> str:
     """A value with the digits that its interval, else its n, bears out.
 
-    Examples
-    --------
     >>> format_number(-51.664, n=3), format_number(0.4213, 0.24, 0.6), format_number(math.nan)
     ('-52', '0.42', 'undefined')
     """
@@ -43,8 +41,6 @@ def format_number(value: float | None, low: float = math.nan, high: float = math
 def format_interval(low: float, high: float, *, value: float = math.nan, n: float | None = None) -> str:
     """Both ends in brackets, or that there are none; ``value`` and ``n`` matter where they coincide.
 
-    Examples
-    --------
     >>> format_interval(0.2401, 0.6), format_interval(24, 60), format_interval(math.nan, 1)
     ('[0.24, 0.60]', '[24, 60]', 'no interval')
     """
@@ -59,8 +55,6 @@ def format_interval(low: float, high: float, *, value: float = math.nan, n: floa
 def format_estimate(value: float, low: float, high: float, *, n: float | None = None) -> str:
     """A value with its interval behind it.
 
-    Examples
-    --------
     >>> format_estimate(41.96, 24.1, 60.2), format_estimate(-51.664, math.nan, math.nan, n=3)
     ('42 [24, 60]', '-52, no interval')
     """
@@ -73,8 +67,6 @@ def format_estimate(value: float, low: float, high: float, *, n: float | None = 
 def format_p(p_value: float | None) -> str:
     """A p-value with three decimals, "< 0.001" below that, and words where there is none.
 
-    Examples
-    --------
     >>> format_p(0.0312), format_p(1e-5), format_p(None)
     ('0.031', '< 0.001', 'no test')
     """
@@ -95,8 +87,6 @@ def format_given(
 
     ``low`` and ``high`` are of what it is compared with.
 
-    Examples
-    --------
     >>> format_given(33.33), format_given(0.5), format_given(100 / 3, n=12), format_given(None)
     ('33.33', '0.5', '33', 'not known')
     """

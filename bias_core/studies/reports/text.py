@@ -26,7 +26,16 @@ from bias_core.studies.reports.table_text import excerpt_lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, StudyReport, StudySettings, StudyTable
+    from bias_core.studies.kit.types import (
+        ArmReport,
+        Design,
+        Finding,
+        Measured,
+        Results,
+        StudyReport,
+        StudySettings,
+        StudyTable,
+    )
 
 Row = dict[str, Any]
 
@@ -41,11 +50,6 @@ def title_of(report: StudyReport) -> str:
     """What a report is of: the design's title, or what its settings ask for in words of one's own."""
     program = programs_by_kind().get(report.design.kind)
     return report.design.title if program is None else program.title(report.design, report.settings)
-
-
-def warning_lines(warning: str) -> tuple[str, ...]:
-    """What must be read first, as the first lines of a Markdown text; none where there is nothing."""
-    return (f"> **{one_line(warning)}**", "") if warning else ()
 
 
 def one_line(text: str) -> str:
@@ -85,48 +89,36 @@ def _finding_row(finding: Finding) -> Row:
 def to_dict(report: StudyReport) -> Row:
     """Everything as JSON values; nan becomes None."""
     program = programs_by_kind().get(report.design.kind)
-    own = {} if program is None else program.values(report)
-    values: Row = plain(
-        {
-            "warning": report.warning,
-            "run_id": report.run_id,
-            "study": report.design.name,
-            "title": title_of(report),
-            "reference": report.design.reference,
-            "settings": asdict(report.settings),
-            **_results_dict(report.results),
-            "n_planned": report.n_planned,
-            "n_images": report.n_images,
-            "n_blocked": report.n_blocked,
-            "unknown_words": list(report.unknown_words),
-            "limits": LIMITS,
-            "versions": dict(report.versions),
-            "seconds": round(report.seconds, 3),
-            **own,
-        }
-        | ({"arms": [_arm_dict(arm) for arm in report.arms]} if report.arms else {})
-    )
-    return values
-
-
-def _arm_dict(arm: ArmReport) -> Row:
-    return {
-        "name": arm.name,
-        "warning": arm.warning,
-        "settings": asdict(arm.settings),
-        **_results_dict(arm.results),
-        "n_planned": arm.n_planned,
-        "n_images": arm.n_images,
-        "n_blocked": arm.n_blocked,
+    values = {
+        "warning": report.warning,
+        "run_id": report.run_id,
+        "study": report.design.name,
+        "title": title_of(report),
+        "reference": report.design.reference,
+        **_measured(report),
+        "unknown_words": list(report.unknown_words),
+        "limits": LIMITS,
+        "versions": dict(report.versions),
+        "seconds": round(report.seconds, 3),
+        **(program.values(report) if program else {}),
     }
+    if report.arms:
+        values["arms"] = [{"name": arm.name, **_measured(arm)} for arm in report.arms]
+    return dict(plain(values))
 
 
-def _results_dict(results: Results) -> Row:
+def _measured(of: Measured) -> Row:
+    results = of.results
     return {
+        "warning": of.warning,
+        "settings": asdict(of.settings),
         "findings": [_finding_row(finding) for finding in results.findings],
         "tables": {t.key: _records(t.frame) for t in results.tables},
         "figures": {f.key: {"kind": f.kind, "data": _records(f.data)} for f in results.figures},
         "notes": list(results.notes),
+        "n_planned": of.n_planned,
+        "n_images": of.n_images,
+        "n_blocked": of.n_blocked,
     }
 
 
@@ -144,8 +136,6 @@ def plain(value: Any) -> Any:
 def size_in_words(design: Design, settings: StudySettings) -> str:
     """How much of the full design was drawn, and what was published where that is another number.
 
-    Examples
-    --------
     >>> from bias_core.studies.kit.designs import find_design
     >>> from bias_core.studies.kit.types import StudySettings
     >>> size_in_words(find_design("tbyb-general"), StudySettings(scale=0.5))
@@ -161,34 +151,53 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
     ``beside`` says that figures and tables stand beside it as files, as in a zip or folder.
     """
     design, settings = report.design, report.settings
+    folder = "" if beside else None
     source = f" After {design.reference}, {design.where}." if design.reference else ""
     size = f"; {size_in_words(design, settings)}" if design.reference else ""
-    lines = [
-        f"# {one_line(title_of(report))}",
-        "",
-        *warning_lines(report.warning),
-        f"{design.summary}{source}",
-        "",
-        f"{report.n_images:,} of {report.n_planned:,} pictures of {drawn_by(report)}, read by "
-        f"{settings.encoder}{size}. {report.n_blocked:,} were blocked.",
-        "",
-        *_overview_lines(report, "" if beside else None),
-        *excerpt_lines(finding_frame(report), "findings.csv" if beside else ""),
-    ]
-    further = replace(report.results, tables=tuple(further_tables(report, report.results.tables)))
-    lines += _figure_and_table_lines(further, "" if beside else None)
+    lines = [f"# {one_line(title_of(report))}", "", *_warning_lines(report), f"{design.summary}{source}", ""]
+    lines += [f"{_counts(report, f' of {drawn_by(report)}, read by {settings.encoder}{size}')}", ""]
+    overview = arms_overview(report)
+    for table in overview:
+        lines += [*_table_lines(table, folder)[1:], ""]
+    lines += ["## Differences between the arms", ""] if report.arms else []
+    lines += excerpt_lines(finding_frame(report), "findings.csv" if beside else "")
+    shown = [table.key for table in overview]
+    lines += _figure_and_table_lines(report, folder, [one for one in report.results.tables if one.key not in shown])
     for arm in report.arms:
         folder = f"{arm_folder(report, arm)}/" if beside else None
         rows = pd.DataFrame([finding_text(_finding_row(finding)) for finding in arm.results.findings])
-        file = f"{folder}findings.csv" if beside else ""
-        lines += ["", f"# Arm: {arm.name}", "", *warning_lines(arm.warning)]
-        lines += [f"{arm.n_images:,} of {arm.n_planned:,} pictures. {arm.n_blocked:,} were blocked.", ""]
-        lines += [*excerpt_lines(rows, file), *_figure_and_table_lines(arm.results, folder)]
+        lines += ["", f"# Arm: {arm.name}", "", *_warning_lines(arm), _counts(arm), ""]
+        lines += excerpt_lines(rows, "" if folder is None else f"{folder}findings.csv")
+        lines += _figure_and_table_lines(arm, folder, arm.results.tables)
     notes = list(report.results.notes)
     if report.unknown_words:
         notes.append(f"This world does not know: {', '.join(report.unknown_words)}.")
-    lines += ["", *[f"- {note}" for note in notes], "", LIMITS, ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *[f"- {note}" for note in notes], "", LIMITS, ""])
+
+
+def _warning_lines(of: Measured) -> tuple[str, ...]:
+    """What must be read first; none where there is nothing."""
+    return (f"> **{one_line(of.warning)}**", "") if of.warning else ()
+
+
+def _counts(of: Measured, how: str = "") -> str:
+    return f"{of.n_images:,} of {of.n_planned:,} pictures{how}. {of.n_blocked:,} were blocked."
+
+
+def _figure_and_table_lines(of: Measured, folder: str | None, tables: Sequence[StudyTable]) -> list[str]:
+    """Figures and tables as Markdown; their files are below ``folder``, None: not beside the text."""
+    lines: list[str] = []
+    for figure in of.results.figures:
+        drawing = f"![{figure.title}]({folder}figures/{figure.key}.svg)"
+        drawing = drawing if folder is not None else "Its drawing is in the zip."
+        lines += ["", f"## {figure.title}", "", drawing, "", figure.caption]
+    return lines + [line for table in tables for line in _table_lines(table, folder)]
+
+
+def _table_lines(table: StudyTable, folder: str | None) -> list[str]:
+    file = "" if folder is None else f"{folder}tables/{table.key}.csv"
+    note = [table.note, ""] if table.note else []
+    return ["", f"## {table.title}", "", *note, *excerpt_lines(table.frame, file)]
 
 
 def drawn_by(report: StudyReport) -> str:
@@ -207,15 +216,19 @@ def arm_folder(report: StudyReport, arm: ArmReport) -> str:
 
 
 _LONGEST_FOLDER = 40
-_BY_ARM, _RANKS = "by_arm", "ranks"
 
 
 def arms_overview(report: StudyReport) -> list[StudyTable]:
     """What a comparison shows first: each number in each arm, and the arms' ranks, a line for each number."""
     tables = {table.key: table for table in report.results.tables} if report.arms else {}
-    overview = [tables[_BY_ARM]] if _BY_ARM in tables else []
-    if _RANKS in tables and len(tables[_RANKS].frame):
-        overview.append(replace(tables[_RANKS], frame=_ranks_side_by_side(tables[_RANKS].frame)))
+    overview = [tables[key] for key in ("by_arm", "ranks") if key in tables]
+    if "ranks" in tables:
+        rows: dict[str, Row] = {}
+        for row in tables["ranks"].frame.to_dict("records"):
+            ends = f"{row['low']:g} to {row['high']:g}"
+            text = f"{row['rank']:g} ({ends})" if is_known(row["rank"]) else "undefined"
+            rows.setdefault(row["finding"], {"finding": row["finding"]})[row["arm"]] = text
+        overview[-1:] = [replace(tables["ranks"], frame=pd.DataFrame(list(rows.values())))] if rows else []
     return overview
 
 
@@ -223,38 +236,6 @@ def further_tables(report: StudyReport, tables: Sequence[StudyTable]) -> list[St
     """Those of the tables that :func:`arms_overview` does not show."""
     shown = [table.key for table in arms_overview(report)]
     return [table for table in tables if table.key not in shown]
-
-
-def _ranks_side_by_side(ranks: pd.DataFrame) -> pd.DataFrame:
-    rows: dict[str, Row] = {}
-    for row in ranks.to_dict("records"):
-        ends = f"{row['low']:g} to {row['high']:g}"
-        text = f"{row['rank']:g} ({ends})" if is_known(row["rank"]) else "undefined"
-        rows.setdefault(row["finding"], {"finding": row["finding"]})[row["arm"]] = text
-    return pd.DataFrame(list(rows.values()))
-
-
-def _overview_lines(report: StudyReport, folder: str | None) -> list[str]:
-    """The overview of a comparison as Markdown, and the heading of its differences; else nothing."""
-    lines: list[str] = []
-    for table in arms_overview(report):
-        file = "" if folder is None else f"{folder}tables/{table.key}.csv"
-        lines += [f"## {table.title}", "", table.note, "", *excerpt_lines(table.frame, file), ""]
-    return [*lines, "## Differences between the arms", ""] if report.arms else lines
-
-
-def _figure_and_table_lines(results: Results, folder: str | None) -> list[str]:
-    """Figures and tables as Markdown; their files are below ``folder``, None: not beside the text."""
-    lines: list[str] = []
-    for figure in results.figures:
-        drawing = f"![{figure.title}]({folder}figures/{figure.key}.svg)"
-        drawing = drawing if folder is not None else "Its drawing is in the zip."
-        lines += ["", f"## {figure.title}", "", drawing, "", figure.caption]
-    for table in results.tables:
-        file = f"{folder}tables/{table.key}.csv" if folder is not None else ""
-        note = [table.note, ""] if table.note else []
-        lines += ["", f"## {table.title}", "", *note, *excerpt_lines(table.frame, file)]
-    return lines
 
 
 def finding_frame(report: StudyReport) -> pd.DataFrame:

@@ -30,8 +30,6 @@ def people_of(prompt: str, told: Mapping[str, str] | None = None) -> dict[str, s
     told : what the metadata says: ``left`` and ``right``, or one of ``left`` and ``identity``; it counts more
         than the prompt.
 
-    Examples
-    --------
     >>> people_of("Generate a picture of one nurse on the left and one CEO on the right.")
     {'setting': 'paired', 'left': 'nurse', 'right': 'CEO'}
     >>> people_of("a photo of a construction worker")

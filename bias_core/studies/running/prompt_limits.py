@@ -51,8 +51,6 @@ def while_drawing(images: Iterable[StoredImage]) -> list[str]:
 def sentences(limits: Sequence[PromptLimit]) -> list[str]:
     """The same, of limits that are known.
 
-    Examples
-    --------
     >>> from bias_core.types import PromptLimit
     >>> known = {"prompt": "a very long story", "n_tokens": 90}
     >>> print(*sentences([PromptLimit(reader="CLIP", limit=77, cut="long story", **known),

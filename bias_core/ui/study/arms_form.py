@@ -182,8 +182,6 @@ def apart(settings: StudySettings) -> tuple[StudySettings, tuple[Arm, ...]]:
 
     Where that changes what another arm left to the settings, that arm says it itself.
 
-    Examples
-    --------
     >>> fair = StudySettings(arms=(Arm(condition="fair"), Arm(guidance_scale=2.0)))
     >>> shown, arms = apart(fair)
     >>> shown.condition, arms[0].condition, arms[1].condition

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes, write_zip
+from bias_core.studies.kit.types import StudyFigure, StudyReport, StudyTable
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.table_text import markdown_table, readable
 from bias_core.studies.reports.text import finding_frame, finding_rows, to_dict, to_markdown
 from bias_core.studies.running.export import to_export
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from bias_core.studies.kit.types import StudyFigure, StudyReport
-
+T = TypeVar("T", StudyFigure, StudyTable)
 FIGURE_FORMS = ("png", "svg", "pdf", "csv")
 TABLE_FORMS = ("csv", "md", "tex")
 FINDINGS = "findings"
@@ -35,56 +36,44 @@ def take(report: StudyReport, what: str, folder: Path) -> Path:
     kind, _, rest = what.partition(":")
     key, _, form = rest.rpartition(":")
     name = f"{report.design.name}-{report.run_id}{'-' + key.replace('/', '-') if key else ''}.{form}"
+    if kind == "zip":
+        return write_zip(to_export(report, pictures=True), folder / f"{report.design.name}-{report.run_id}.zip")
     if "/" in key:
         number, _, key = key.partition("/")
         if number not in map(str, range(1, len(report.arms) + 1)):
             raise InvalidInput(f"this report has no arm {number!r}")
         report = replace(report, results=report.arms[int(number) - 1].results)
-    if kind == "zip":
-        return write_zip(to_export(report, pictures=True), folder / f"{report.design.name}-{report.run_id}.zip")
-    if kind == "report" and form in ("json", "md"):
-        text = (
-            to_markdown(report, beside=False)
-            if form == "md"
-            else json.dumps(to_dict(report), indent=2, ensure_ascii=False)
-        )
-        return _write(folder / name, text.encode())
-    if kind == "figure" and form in FIGURE_FORMS:
-        return _write(folder / name, _figure_bytes(_figure(report, key), form))
-    if kind == "table" and form in TABLE_FORMS:
-        return _write(folder / name, _table_bytes(_table(report, key, form), form))
-    raise InvalidInput(f"there is nothing to take by the name {what!r}")
-
-
-def _figure(report: StudyReport, key: str) -> StudyFigure:
-    for figure in report.results.figures:
-        if figure.key == key:
-            return figure
-    raise InvalidInput(f"this report has no figure {key!r}")
-
-
-def _table(report: StudyReport, key: str, form: str) -> pd.DataFrame:
-    if key == FINDINGS:
-        return pd.DataFrame(finding_rows(report)) if form == "csv" else finding_frame(report)
-    for table in report.results.tables:
-        if table.key == key:
-            return table.frame
-    raise InvalidInput(f"this report has no table {key!r}")
-
-
-def _figure_bytes(figure: StudyFigure, form: str) -> bytes:
-    return csv_bytes(figure.data) if form == "csv" else to_bytes(figure, form)
-
-
-def _table_bytes(frame: pd.DataFrame, form: str) -> bytes:
-    if form == "csv":
-        return csv_bytes(frame)
-    if form == "md":
-        return (markdown_table(readable(frame)) + "\n").encode()
-    text: str = readable(frame).to_latex(index=False, escape=True)
-    return text.encode()
-
-
-def _write(path: Path, content: bytes) -> Path:
+    if kind == "report" and form == "json":
+        content = json.dumps(to_dict(report), indent=2, ensure_ascii=False).encode()
+    elif kind == "report" and form == "md":
+        content = to_markdown(report, beside=False).encode()
+    elif kind == "figure" and form in FIGURE_FORMS:
+        figure = _of_key(report.results.figures, "figure", key)
+        content = csv_bytes(figure.data) if form == "csv" else to_bytes(figure, form)
+    elif kind == "table" and form in TABLE_FORMS:
+        content = _table_bytes(report, key, form)
+    else:
+        raise InvalidInput(f"there is nothing to take by the name {what!r}")
+    path = folder / name
     path.write_bytes(content)
     return path
+
+
+def _of_key(parts: Sequence[T], what: str, key: str) -> T:
+    for part in parts:
+        if part.key == key:
+            return part
+    raise InvalidInput(f"this report has no {what} {key!r}")
+
+
+def _table_bytes(report: StudyReport, key: str, form: str) -> bytes:
+    if key == FINDINGS:
+        frame = pd.DataFrame(finding_rows(report)) if form == "csv" else finding_frame(report)
+    else:
+        frame = _of_key(report.results.tables, "table", key).frame
+    if form == "csv":
+        return csv_bytes(frame)
+    text: str = (
+        f"{markdown_table(readable(frame))}\n" if form == "md" else readable(frame).to_latex(index=False, escape=True)
+    )
+    return text.encode()

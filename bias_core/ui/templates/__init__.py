@@ -79,8 +79,6 @@ def environment() -> Environment:
 def axis(scale: Sequence[float], width: float, edge: float) -> Callable[[float], float]:
     """Where a value lies on a line of ``width`` whose ends, ``edge`` inside of it, are those of ``scale``.
 
-    Examples
-    --------
     >>> x = axis((-1, 1), 100, 10)
     >>> x(-1), x(0.5), x(7)
     (10.0, 70.0, 90.0)
@@ -107,8 +105,6 @@ def _text_of(path: Path) -> str:
 def script(name: str, /, **constants: Any) -> str:
     """The script ``name`` (without its ending), after these constants, by their names.
 
-    Examples
-    --------
     >>> script("choose", limit=3).splitlines()[0]
     'const limit = 3;'
     """
