@@ -45,15 +45,15 @@ def look_through(path: Path) -> Imported:
     source = ImportedImages(path)
     n = sum(source.counts.values())
     fits = [Fit(design=find_design(KIND), n_found=n, n_asked=0)]
-    fits += [_fit(design, source.counts) for design in list_designs() if not _is_apart(design)]
+    fits += [
+        _fit(design, source.counts)
+        for design in list_designs()
+        if design.kind != KIND and not design.kind.startswith(_OF_THIS_WORLD)
+    ]
     fits.sort(key=lambda fit: (fit.n_found == 0, fit.n_asked > 0))
     return Imported(
         path=path, name=source.name, counts=source.counts, rejected=tuple(source.rejected), fits=tuple(fits)
     )
-
-
-def _is_apart(design: Design) -> bool:
-    return design.kind == KIND or design.kind.startswith(_OF_THIS_WORLD)
 
 
 def _fit(design: Design, counts: Mapping[str, int]) -> Fit:

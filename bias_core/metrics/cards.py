@@ -124,12 +124,14 @@ def _all_cards() -> Mapping[str, Card]:
     folder, package = str(Path(__file__).parent), __name__.rpartition(".")[0]
     modules = [import_module(f"{package}.{entry.name}") for entry in iter_modules([folder])]
     cards: list[Card] = [card for module in modules for card in getattr(module, "CARDS", ())]
-    cards.sort(key=lambda card: (card.reference, not card.equation.startswith("Eq."), _padded(card.equation)))
+    cards.sort(
+        key=lambda card: (
+            card.reference,
+            not card.equation.startswith("Eq."),
+            re.sub(r"\d+", lambda number: number[0].zfill(4), card.equation),
+        )
+    )
     return {card.key: card for card in cards}
-
-
-def _padded(text: str) -> str:
-    return re.sub(r"\d+", lambda number: number[0].zfill(4), text)
 
 
 def metric(key: str) -> Card:

@@ -76,7 +76,7 @@ def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = N
     n_distinct = len(np.unique(rows.round(6), axis=0))
     with threadpool_limits(limits=1):  # small problems: threads only get in the way
         eigenvalues, vectors = _spectrum(_affinity(squares), max(MAX_CLUSTERS, n_clusters or 0) + 2, seed)
-        k = min(n_clusters or _largest_gap(eigenvalues), n_distinct)
+        k = min(n_clusters or int(np.diff(eigenvalues[: MAX_CLUSTERS + 1]).argmax()) + 1, n_distinct)
         labels = _by_size(_k_means(vectors[:, :k], seed))
         coordinates = _principal_plane(rows)
     count = int(labels.max()) + 1
@@ -125,11 +125,6 @@ def _spectrum(affinity: Array, k: int, seed: int) -> tuple[Array, Array]:
             values, vectors = lobpcg(walk, start, largest=True, tol=1e-4, maxiter=60)
     order = np.argsort(-values)[:k]
     return np.maximum(1 - values[order], 0), vectors[:, order]
-
-
-def _largest_gap(eigenvalues: Array) -> int:
-    gaps = np.diff(eigenvalues[: MAX_CLUSTERS + 1])
-    return int(gaps.argmax()) + 1
 
 
 def _k_means(vectors: Array, seed: int) -> NDArray[np.int_]:

@@ -12,7 +12,7 @@ from bias_core.metrics.composite_scores import CompositeAssociation as Composite
 from bias_core.metrics.composite_scores import composite_association as composite_association
 from bias_core.metrics.composite_scores import mean_over_encoders as mean_over_encoders
 from bias_core.metrics.composite_scores import picture_estimate
-from bias_core.stats.arrays import Array, finite_vector
+from bias_core.stats.arrays import finite_vector
 from bias_core.stats.effects import Seed, bootstrap_interval
 from bias_core.types import Estimate
 
@@ -226,13 +226,9 @@ def summarise_internal_bias(
         diffusion_bias=bootstrap_interval(deltas, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0),
         diffusion_bias_range=(float(deltas.min()), float(deltas.max())),
         bias_amplification=amplification,
-        bias_amplification_range=_range(defined),
+        bias_amplification_range=(float(defined.min()), float(defined.max())) if defined.size else (math.nan, math.nan),
         n_undefined=int(alphas.size - defined.size),
     )
-
-
-def _range(values: Array) -> tuple[float, float]:
-    return (float(values.min()), float(values.max())) if values.size else (math.nan, math.nan)
 
 
 def _score(value: float, name: str) -> float:

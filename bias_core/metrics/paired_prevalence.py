@@ -100,6 +100,8 @@ def prevalence_difference_test(
     >>> found.n_gained, found.p_value  # 2 / 2⁶
     (6, 0.03125)
     """
+    from statsmodels.stats.contingency_tables import mcnemar
+
     check_confidence(confidence)
     first, second = _shows(margins_first, margins_second)
     n, gained, lost = len(first), int((second > first).sum()), int((second < first).sum())
@@ -116,9 +118,8 @@ def prevalence_difference_test(
         null_value=0.0,
         method=f"adjusted Wald for pairs {percent(confidence)}",
     )
-    return PrevalenceTest(
-        estimate=estimate, p_value=_mcnemar(gained, lost), test="McNemar, exact", n_gained=gained, n_lost=lost
-    )
+    p_value = min(1.0, float(mcnemar([[0, gained], [lost, 0]], exact=True).pvalue))
+    return PrevalenceTest(estimate=estimate, p_value=p_value, test="McNemar, exact", n_gained=gained, n_lost=lost)
 
 
 def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confidence: float = 0.95) -> Estimate:
@@ -321,12 +322,6 @@ def swap_p_value(value: float, swapped: ArrayLike) -> float:
     """
     others = np.abs(finite_vector(swapped, "swapped"))
     return float((1 + np.count_nonzero(others >= abs(value) - _ROUNDING)) / (1 + others.size))
-
-
-def _mcnemar(gained: int, lost: int) -> float:
-    from statsmodels.stats.contingency_tables import mcnemar
-
-    return min(1.0, float(mcnemar([[0, gained], [lost, 0]], exact=True).pvalue))
 
 
 def _stereotype(prevalence: Array | np.floating, reference: float) -> Array | np.floating:

@@ -169,9 +169,9 @@ def stereotype_gap(
     if by is None:
         paired, single = (score(checked_labels(side)) for side in (labels_paired, labels_single))
         gap = _difference(paired.confidence_interval, single.confidence_interval)
-        return StereotypeGap(
-            gap=replace(gap, note=gap.note or _unshared(labels_paired, labels_single)), paired=paired, single=single
-        )
+        only = set(labels_paired["identity"]) ^ set(labels_single["identity"])  # an overall gap of different people
+        caution = f"{len(only)} identities are in one setting only, e.g. {min(only, key=str)}" if only else ""
+        return StereotypeGap(gap=replace(gap, note=gap.note or caution), paired=paired, single=single)
     columns = _columns(by)
     sides = [
         {key: score(people) for key, people in _groups(labels, columns)} for labels in (labels_paired, labels_single)
@@ -256,18 +256,8 @@ def _difference(a: Estimate, b: Estimate) -> Estimate:
         n=a.n + b.n,
         null_value=0.0,
         method=f"Newcombe, of {a.method} and {b.method}",
-        note="; ".join(filter(None, [_side("paired", a), _side("single", b)])),
+        note="; ".join(f"{name}: {side.note}" for name, side in (("paired", a), ("single", b)) if side.note),
     )
-
-
-def _side(name: str, score: Estimate) -> str:
-    return f"{name}: {score.note}" if score.note else ""
-
-
-def _unshared(paired: pd.DataFrame, single: pd.DataFrame) -> str:
-    """Caution for an overall gap of different people; "" where both settings have the same identities."""
-    only = set(paired["identity"]) ^ set(single["identity"])
-    return f"{len(only)} identities are in one setting only, e.g. {min(only, key=str)}" if only else ""
 
 
 def _first(scores: dict[tuple[Any, ...], StereotypeTestScore]) -> str:
@@ -276,22 +266,16 @@ def _first(scores: dict[tuple[Any, ...], StereotypeTestScore]) -> str:
 
 
 def _row(result: StereotypeTestScore) -> dict[str, Any]:
-    coverage, feminine = result.coverage, result.percent_feminine
+    interval, shares = result.confidence_interval, ("coverage", "percent_feminine")
+    ends = (("", "value"), ("_low", "low"), ("_high", "high"))
     return {
         "score": result.score,
-        "low": result.confidence_interval.low,
-        "high": result.confidence_interval.high,
-        "n": result.confidence_interval.n,
-        "coverage": coverage.value,
-        "coverage_low": coverage.low,
-        "coverage_high": coverage.high,
-        "percent_feminine": feminine.value,
-        "percent_feminine_low": feminine.low,
-        "percent_feminine_high": feminine.high,
-        "n_usable": result.n_usable,
-        "n_cannot_identify": result.n_cannot_identify,
-        "n_failed_images": result.n_failed_images,
-        "note": result.confidence_interval.note,
+        "low": interval.low,
+        "high": interval.high,
+        "n": interval.n,
+        **{f"{share}{end}": getattr(getattr(result, share), name) for share in shares for end, name in ends},
+        **{name: getattr(result, name) for name in ("n_usable", "n_cannot_identify", "n_failed_images")},
+        "note": interval.note,
     }
 
 

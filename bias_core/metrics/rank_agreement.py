@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bias_core.metrics.cards import Card, takes
 from bias_core.stats.arrays import Array, finite_vector, same_length
@@ -80,21 +80,14 @@ def _taus(a: Array, b: Array) -> Array:
     """τ_b of each row, ``(n_rows,)``; nan where a row of either does not vary."""
     i, j = np.triu_indices(a.shape[1], k=1)
     rows = max(1, _LARGEST_BLOCK // len(i))
-    blocks = [slice(start, start + rows) for start in range(0, len(a), rows)]
-    return np.concatenate([_block_taus(a[block], b[block], i, j) for block in blocks])
-
-
-def _block_taus(a: Array, b: Array, i: NDArray[np.int64], j: NDArray[np.int64]) -> Array:
-    signs_a, signs_b = (_signs(x[:, i] - x[:, j]) for x in (a, b))  # (n_rows, n_pairs)
-    differing = np.abs(signs_a).sum(axis=1) * np.abs(signs_b).sum(axis=1)
-    with np.errstate(invalid="ignore"):  # 0/0 where nothing varies
-        taus: Array = (signs_a * signs_b).sum(axis=1) / np.sqrt(differing)
-    return taus
-
-
-def _signs(differences: Array) -> Array:
-    """-1, 0 or 1; 0 also where two scores are equal up to rounding."""
-    return np.sign(differences) * (np.abs(differences) > _ROUNDING)
+    taus: list[Array] = []
+    for start in range(0, len(a), rows):
+        steps = (x[start : start + rows, i] - x[start : start + rows, j] for x in (a, b))  # (n_rows, n_pairs)
+        signs_a, signs_b = (np.sign(step) * (np.abs(step) > _ROUNDING) for step in steps)
+        differing = np.abs(signs_a).sum(axis=1) * np.abs(signs_b).sum(axis=1)
+        with np.errstate(invalid="ignore"):  # 0/0 where nothing varies
+            taus.append((signs_a * signs_b).sum(axis=1) / np.sqrt(differing))
+    return np.concatenate(taus)
 
 
 CARDS = (

@@ -208,24 +208,22 @@ class _Comparison:
         outside = self._outside @ (row - self._prefix)  # (m,)
         return OptimisedPrompt(
             text=text,
-            score=self._mean(self._cluster @ row, note),
+            score=self._estimate(note, None, self._cluster @ row),
             baseline=float((self._cluster @ self._prefix).mean()),
-            gain=self._mean(gains, note, null_value=0.0),
+            gain=self._estimate(note, 0.0, gains),
             others=float((self._outside @ row).mean()) if len(outside) else None,
-            specificity=self._difference(gains, outside, note) if len(outside) else None,
+            specificity=self._estimate(note, 0.0, gains, outside) if len(outside) else None,
         )
 
-    def _mean(self, cosines: Floats, note: str, null_value: float | None = None) -> Estimate:
-        estimate = bootstrap_interval(cosines, statistic=np.mean, rng=self._rng, null_value=null_value)
-        return estimate.with_note(note)
+    def _estimate(self, note: str, null_value: float | None, inside: Floats, *outside: Floats) -> Estimate:
+        """A mean over the cluster, less that over the other images where there are any."""
 
-    def _difference(self, inside: Floats, outside: Floats, note: str) -> Estimate:
-        estimate = bootstrap_interval(inside, outside, statistic=_mean_difference, rng=self._rng, null_value=0.0)
-        return estimate.with_note(note)
+        def statistic(x: Floats, *others: Floats, axis: int) -> Floats:
+            return np.asarray(x.mean(axis=axis) - sum(y.mean(axis=axis) for y in others))
 
-
-def _mean_difference(x: Floats, y: Floats, axis: int) -> Floats:
-    return np.asarray(x.mean(axis=axis) - y.mean(axis=axis))
+        return bootstrap_interval(
+            inside, *outside, statistic=statistic, rng=self._rng, null_value=null_value
+        ).with_note(note)
 
 
 def _best_first(texts: Sequence[str], rows: Floats, target: Array, prefix: str) -> tuple[list[str], Floats]:

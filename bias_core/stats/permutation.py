@@ -71,12 +71,13 @@ def permutation_test(
     observed = float(first.mean() - second.mean())
     n_splits = math.comb(pooled.size, first.size)
     exact = n_splits <= n_permutations
-    blocks = (
-        _all_splits(pooled, first.size)
-        if exact
-        else _random_splits(pooled, first.size, n_permutations, np.random.default_rng(rng))
-    )
-    n_extreme = sum(_count_extreme(block, observed, alternative) for block in blocks)
+    if exact:  # the observed split is among them
+        chosen = np.array(list(itertools.combinations(range(pooled.size), first.size)))  # (n_splits, n_x)
+        blocks = iter([_differences(pooled[chosen], pooled)])
+    else:
+        blocks = _random_splits(pooled, first.size, n_permutations, np.random.default_rng(rng))
+    side = {"two-sided": np.abs, "greater": np.positive, "less": np.negative}[alternative]
+    n_extreme = sum(int(np.count_nonzero(side(block) >= side(observed) - TIE)) for block in blocks)
     p_value = n_extreme / n_splits if exact else (1 + n_extreme) / (1 + n_permutations)
     mirrored = alternative == "two-sided" and first.size == second.size
     return PermutationTest(
@@ -87,12 +88,6 @@ def permutation_test(
         smallest_p_value=(1 + mirrored) / n_splits if exact else 1 / (1 + n_permutations),
         alternative=alternative,
     )
-
-
-def _all_splits(pooled: Array, n_x: int) -> Iterator[Array]:
-    """Differences of means of every split that keeps the sizes, the observed one among them."""
-    chosen = np.array(list(itertools.combinations(range(pooled.size), n_x)))  # (n_splits, n_x)
-    yield _differences(pooled[chosen], pooled)
 
 
 def _random_splits(pooled: Array, n_x: int, n_permutations: int, rng: np.random.Generator) -> Iterator[Array]:
@@ -108,10 +103,3 @@ def _differences(x: Array, pooled: Array) -> Array:
     n_x, n_y = x.shape[1], pooled.size - x.shape[1]
     sums = x.sum(axis=1)
     return np.asarray(sums / n_x - (pooled.sum() - sums) / n_y)
-
-
-def _count_extreme(permuted: Array, observed: float, alternative: Alternative) -> int:
-    if alternative == "two-sided":
-        return int(np.count_nonzero(np.abs(permuted) >= abs(observed) - TIE))
-    sign = 1 if alternative == "greater" else -1
-    return int(np.count_nonzero(sign * permuted >= sign * observed - TIE))

@@ -139,14 +139,9 @@ def describe(scene: Scene, rng: Random, *, told: Sequence[int] = FEW) -> str:
     else:
         phrase = "a place"
     text = str(template.format(phrase))
-    return _with_light(text, scene.light, rng)
-
-
-def _with_light(text: str, light: str, rng: Random) -> str:
-    if light == "neutral" or rng.random() < 0.6 or text.endswith("."):
+    if scene.light == "neutral" or rng.random() < 0.6 or text.endswith("."):
         return text
-    words = [w for w, meaning in valence_words().items() if meaning == light]
-    return f"{text}, {rng.choice(words)}"
+    return f"{text}, {rng.choice([word for word, light in valence_words().items() if light == scene.light])}"
 
 
 def caption(scene: Scene) -> str:

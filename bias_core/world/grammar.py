@@ -146,9 +146,8 @@ def _single(reading: _Reading, *, trigger: str, fair: bool, one: bool) -> Reques
             light = (negated(meaning.allowed) if negative else meaning.allowed)["light"]
     common = {"light": light, "trigger": trigger, "fair": fair, "unknown_words": tuple(reading.unknown)}
     things = [meaning for meaning, _ in reading.found if meaning.kind == "thing"]
-    about_people = kinds & {"look", "person", "nationality"} or (
-        kinds & {"value"} and not things and "light" not in _fields(reading)
-    )
+    of_light = any("light" in meaning.allowed for meaning, _ in reading.found if meaning.allowed)
+    about_people = kinds & {"look", "person", "nationality"} or (kinds & {"value"} and not (things or of_light))
     if things and not about_people:
         return Request(thing=things[0].thing, concept=things[0].name, **common)  # type: ignore[arg-type]
     if not about_people and not reading.unknown:
@@ -158,10 +157,6 @@ def _single(reading: _Reading, *, trigger: str, fair: bool, one: bool) -> Reques
         person = PersonRequest(parts={"prop": "unknownthing"}, allowed=person.allowed)
     count = max((meaning.n for meaning, _ in reading.found), default=1)
     return Request(people=(person,) * count, single_wording=one, **common)  # type: ignore[arg-type]
-
-
-def _fields(reading: _Reading) -> set[str]:
-    return {f for meaning, _ in reading.found if meaning.allowed for f in meaning.allowed}
 
 
 def group_of(concept: str) -> str:

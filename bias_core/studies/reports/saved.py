@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bias_core.studies.kit.services import StudyServices
-    from bias_core.studies.kit.types import Results, StudyFigure, StudySettings
+    from bias_core.studies.kit.types import StudyFigure, StudySettings
 
 _FORM = 1  # of the file; one of another form is not read
 
@@ -101,7 +101,7 @@ def is_saved(report: StudyReport, services: StudyServices) -> bool:
     if not report.run_id.isalnum():  # a report of people's labels alone, which belongs to no run
         return False
     saved = _LATEST.find(report_store(services), report.run_id)
-    return saved is not None and _numbers(saved.report) is _numbers(report)
+    return saved is not None and saved.report.results is report.results  # which are never changed, only replaced
 
 
 def open_report(run_id: str, services: StudyServices) -> SavedReport | None:
@@ -152,18 +152,13 @@ class _Latest:
 _LATEST = _Latest(8)
 
 
-def _numbers(report: StudyReport) -> object:
-    """The part of a report that says which one it is: it is never changed, only replaced."""
-    return report.results
-
-
 def _with_what_is_there(report: StudyReport) -> StudyReport:
     stored = {key: image for key, image in report.stored.items() if image.path.is_file()}
     shown = (report.results, *(arm.results for arm in report.arms))
     if len(stored) == len(report.stored) and all(_is_there(one) for part in shown for one in part.figures):
         return report
-    results = _results_with_what_is_there(report.results)
-    arms = tuple(replace(arm, results=_results_with_what_is_there(arm.results)) for arm in report.arms)
+    results, *of_arms = (replace(part, figures=tuple(map(_still_there, part.figures))) for part in shown)
+    arms = tuple(replace(arm, results=part) for arm, part in zip(report.arms, of_arms, strict=True))
     gone = len(report.stored) - len(stored)
     if gone:
         note = f"{gone:,} of its {len(report.stored):,} pictures are no longer stored; run it again to see them."
@@ -174,15 +169,11 @@ def _with_what_is_there(report: StudyReport) -> StudyReport:
     return replace(report, results=results, arms=arms, stored=stored, pictures=frame)
 
 
-def _results_with_what_is_there(results: Results) -> Results:
-    return replace(results, figures=tuple(map(_figure_with_what_is_there, results.figures)))
-
-
 def _is_there(figure: StudyFigure) -> bool:
     return "path" not in figure.data or all(Path(path).is_file() for path in figure.data["path"])
 
 
-def _figure_with_what_is_there(figure: StudyFigure) -> StudyFigure:
+def _still_there(figure: StudyFigure) -> StudyFigure:
     if _is_there(figure):
         return figure
     there: pd.Series[bool] = figure.data["path"].map(lambda path: Path(path).is_file()).astype(bool)
