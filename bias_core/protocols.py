@@ -29,7 +29,6 @@ class TextToImage(Protocol):
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order, a batch at a time; same row, same pixels."""
-        ...
 
 
 @runtime_checkable
@@ -50,7 +49,6 @@ class Traceable(Protocol):
         ``guided`` asks for velocities with classifier-free guidance, ``predicted`` for the picture that
         each step is heading for.
         """
-        ...
 
 
 @runtime_checkable
@@ -59,7 +57,6 @@ class ReadsPrompts(Protocol):
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
         """What each of its text encoders takes of each prompt; loads no weights."""
-        ...
 
 
 @runtime_checkable
@@ -68,15 +65,12 @@ class ChecksSettings(Protocol):
 
     def check_settings(self, row: ImageRow) -> tuple[str, ...]:
         """A sentence on each setting of the row that has no effect, or not the usual one."""
-        ...
 
     def drawn_size(self, width: int, height: int) -> tuple[int, int]:
         """The size that is drawn where this is asked for."""
-        ...
 
     def check_traceable(self) -> None:
         """Raise InvalidInput where its steps cannot be traced."""
-        ...
 
 
 @runtime_checkable
@@ -87,11 +81,9 @@ class ImageTextEncoder(Protocol):
 
     def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
         """Float32 array ``(n, d)``, rows of unit length."""
-        ...
 
     def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 array ``(n, d)``, rows of unit length."""
-        ...
 
 
 @runtime_checkable
@@ -102,7 +94,6 @@ class Captioner(Protocol):
 
     def caption(self, images: Sequence[Image.Image]) -> list[str]:
         """One caption per picture."""
-        ...
 
 
 @runtime_checkable
@@ -113,7 +104,6 @@ class VisualQuestionAnswerer(Protocol):
 
     def answer(self, images: Sequence[Image.Image], questions: Sequence[str]) -> list[str]:
         """One answer per (picture, question) pair."""
-        ...
 
 
 @runtime_checkable
@@ -122,11 +112,9 @@ class LanguageModel(Protocol):
 
     def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
         """For each prefix, at most ``n`` texts that continue it by one token, likeliest first."""
-        ...
 
     def complete(self, prompt: str, max_new_tokens: int) -> str:
         """The likeliest answer to ``prompt``, without the prompt."""
-        ...
 
 
 @runtime_checkable
@@ -135,4 +123,3 @@ class PersonFinder(Protocol):
 
     def find(self, image: Image.Image) -> list[tuple[int, int, int, int]]:
         """Boxes (left, top, right, bottom) in pixels, from left to right."""
-        ...

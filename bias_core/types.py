@@ -56,30 +56,28 @@ class ImageRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratedImage:
-    """A picture fresh from a generator.
-
-    ``truth`` is what is really in it, known only for the calibration renderer (attribute name -> value);
-    ``blocked`` says that a safety checker blanked it: it is counted and never scored. ``drawn`` is what the
-    model says it did: what it was asked, its own warnings, a prompt that it rewrote.
-    """
+class PictureRecord:
+    """What is known of a picture beside its pixels."""
 
     row: ImageRow
-    image: Image.Image
-    truth: Mapping[str, Any] | None = None
-    blocked: bool = False
+    truth: Mapping[str, Any] | None = None  # what is in it, by attribute; of the calibration renderer's only
+    blocked: bool = False  # a safety checker blanked it: it is counted and never scored
+    # what the model says it did: what it was asked, its own warnings, a prompt that it rewrote
     drawn: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredImage:
-    """A picture in the store: its row, the path of its original PNG, and what is known of it otherwise."""
+class GeneratedImage(PictureRecord):
+    """A picture fresh from a generator."""
 
-    row: ImageRow
+    image: Image.Image
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredImage(PictureRecord):
+    """A picture in the store, with the path of its original PNG."""
+
     path: Path
-    truth: Mapping[str, Any] | None = None
-    blocked: bool = False
-    drawn: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,11 +24,9 @@ class Lock(Protocol):
 
     def acquire(self, blocking: bool = ..., timeout: float = ...) -> bool:
         """Wait for it; False where that took longer than ``timeout`` seconds."""
-        ...
 
     def release(self) -> None:
         """Let the next one have it."""
-        ...
 
 
 TURN_SECONDS = 5.0

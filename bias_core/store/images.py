@@ -11,14 +11,13 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from bias_core.errors import StorageError
 from bias_core.store.files import evict_oldest, total_bytes, write_atomically
 from bias_core.store.sqlite_file import Repairs
-from bias_core.types import GeneratedImage, ImageRow, StoredImage
+from bias_core.types import GeneratedImage, ImageRow, PictureRecord, StoredImage
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 RECORD_KEY = "bias_core"
@@ -27,19 +26,6 @@ _COMPRESS_LEVEL = 1
 _BEFORE_TEXT = len(SIGNATURE) + 25  # the header chunk
 _STALE_SECONDS = 24 * 3600
 _WRITERS = 4  # threads: a write waits for the disk, not for the processor
-
-
-@dataclass(frozen=True, kw_only=True)
-class PngRecord:
-    """What a picture says of itself: its manifest row, the truth where known, and whether it was blocked.
-
-    ``drawn`` is what the model said of its drawing; older files have nothing of it.
-    """
-
-    row: ImageRow
-    truth: Mapping[str, Any] | None
-    blocked: bool
-    drawn: Mapping[str, Any] | None = None
 
 
 def encode_png(generated: GeneratedImage) -> bytes:
@@ -59,7 +45,7 @@ def encode_png(generated: GeneratedImage) -> bytes:
     return data[:_BEFORE_TEXT] + texts + data[_BEFORE_TEXT:]
 
 
-def read_record(data: bytes) -> PngRecord:
+def read_record(data: bytes) -> PictureRecord:
     """Check every chunk's checksum, and the pixels against their digest, and give the record.
 
     Raises StorageError: the file is truncated, altered, or was not written by :func:`encode_png`.
@@ -73,7 +59,7 @@ def read_record(data: bytes) -> PngRecord:
     try:
         record = json.loads(texts[-1].split(b"\0", 5)[-1])
         row, truth, blocked = (record[key] for key in ("row", "truth", "blocked"))
-        of_picture = PngRecord(row=ImageRow(**row), truth=truth, blocked=blocked, drawn=record.get("drawn"))
+        of_picture = PictureRecord(row=ImageRow(**row), truth=truth, blocked=blocked, drawn=record.get("drawn"))
     except (ValueError, KeyError, TypeError) as error:
         raise StorageError(f"the picture's record cannot be read: {error}") from error
     # Pictures of earlier versions have no digest.
