@@ -90,13 +90,8 @@ def measure_occupations(design: Design, settings: StudySettings, data: StudyData
     findings, lines = [], []
     for name, one in found.items():
         beyond = association_beyond_even_mix(*one.sets, confidence=settings.confidence)
-        says = lean(
-            beyond,
-            "Its pictures lean to male.",
-            "Its pictures lean to female.",
-            "Its pictures lean to neither side clearly.",
-        )
-        findings.append(finding(name, name, "association", one.mean, says, sample=one.sample))
+        says = [f"Its pictures lean to {side}." for side in ("male", "female", "neither side clearly")]
+        findings.append(finding(name, name, "association", one.mean, lean(beyond, *says), sample=one.sample))
         quartiles = map(float, np.quantile(one.singles, (0.25, 0.5, 0.75)))
         lines.append(
             {
@@ -129,8 +124,8 @@ def measure_amplification(design: Design, settings: StudySettings, data: StudyDa
         texts = data.texts([fill_template(occupations[form], name) for form in _FORMS])
         text = float(association(*(row[None] for row in texts))[0])
         printed, says = published.get(name, {}), f"Its prompt alone leans by {text:+.4f}."
-        more = {"published": printed.get("image"), "sample": one.sample}
-        findings.append(finding(name, name, "association", one.mean, says, **more))
+        of = finding(name, name, "association", one.mean, says, published=printed.get("image"), sample=one.sample)
+        findings.append(of)
         lines.append(
             {
                 "occupation": name,

@@ -21,7 +21,7 @@ from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.labels import majority, read_answers
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings
-from bias_core.studies.reports.build import columns, figure, finding, intervals, marks, table
+from bias_core.studies.reports.build import columns, figure, finding, intervals, lean, marks, table
 from bias_core.types import Estimate
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ def measure_human(design: Design, settings: StudySettings, data: StudyData) -> M
         embedded = [rows[some.index] for some in sets]
         data.keep(sets[0], association=association(*embedded))
         prompts, *of_edits = (some["stimulus"].to_numpy(dtype=str) for some in sets)
-        groups = {"groups": prompts, "attribute_groups": of_edits}
-        mean = mean_association(*embedded, **groups, confidence=settings.confidence)
+        mean = mean_association(*embedded, groups=prompts, attribute_groups=of_edits, confidence=settings.confidence)
         means[concept] = replace(mean, null_value=even_mix_association(*embedded[1:]))
         chosen = np.sort(rng.permutation(len(sets[0]))[: settings.options.n_images])
         parts.append(_judged(design, line, sets[0].iloc[chosen], embedded[0][chosen], data))
@@ -128,11 +127,11 @@ def _judged(design: Design, line: Line, pictures: pd.DataFrame, embedded: np.nda
     """
     comparison = design.data["human_comparison"]
     a, b = data.texts([comparison["sentences"][line[side]] for side in ("a", "b")])
+    shown = [comparison["shown"][line[side]].items() for side in ("a", "b")]
     record: list[Any] = []
     for truth in data.truths(pictures):
-        wanted = [comparison["shown"][line[side]] for side in ("a", "b")]
-        drawn = [truth is not None and one.items() <= truth.items() for one in wanted]
-        record.append(drawn[0] if any(drawn) else None)
+        of_a, of_b = (truth is not None and one <= truth.items() for one in shown)
+        record.append(of_a if of_a or of_b else None)
     return pictures.assign(concept=line["concept"], reader=embedded @ (a - b) > 0, record=record)
 
 
@@ -147,8 +146,8 @@ def _by_people(lines: Mapping[str, Line], judged: pd.DataFrame, settings: StudyS
         if answer not in letter_of:
             raise InvalidInput(f"a picture of {concept} is judged {answer!r}; say one of {[*letter_of]}")
         letters.append(letter_of[answer])
-    chosen = judged["image_id"].map(majority(answers.assign(answer=letters)))
-    return [None if letter not in ("a", "b") else letter == "a" for letter in chosen]
+    votes = judged["image_id"].map(majority(answers.assign(answer=letters)))
+    return [{"a": True, "b": False}.get(letter) for letter in votes]
 
 
 def _share(choices: pd.Series[Any], settings: StudySettings) -> Estimate:
@@ -189,9 +188,14 @@ def _order(design: Design, table2: pd.DataFrame, settings: StudySettings) -> lis
     if len(known) < FEWEST:
         return []
     found = kendall_tau(known["association"], known["share"], **intervals(settings))
-    says = f"{len(known)} concepts. The published τ is of another score: see the next line."
-    title = "Mean associations and choices, order of concepts"
-    order = finding("order", title, "kendall_tau", found.tau, says, p_value=found.p_value)
+    order = finding(
+        "order",
+        "Mean associations and choices, order of concepts",
+        "kendall_tau",
+        found.tau,
+        f"{len(known)} concepts. The published τ is of another score: see the next line.",
+        p_value=found.p_value,
+    )
     known = known.dropna(subset="signed S")
     if len(known) < FEWEST:
         return [order]
@@ -212,9 +216,7 @@ def _share_finding(design: Design, line: Line, share: Estimate, judged: pd.DataF
     titles, concept = design.data["titles"], line["concept"]
     record = judged.loc[judged["concept"] == concept, "record"]
     a, b = (titles[line[side]].lower() for side in ("a", "b"))
-    leaning = "as often the one as the other"
-    if share.low > 0.5 or share.high < 0.5:
-        leaning = f"mostly {a if share.value > 0.5 else b}"
+    leaning = lean(share, f"mostly {a}", f"mostly {b}", "as often the one as the other", null=0.5)
     return finding(
         f"share_{concept}",
         f"{titles[concept]}, closer to {a} than to {b}",
@@ -231,8 +233,7 @@ def _reader_against_people(judged: pd.DataFrame, settings: StudySettings) -> lis
     if len(both) < FEWEST:
         return []
     kappa = agreement_estimate(both[["reader", "people"]], coefficient="cohen_kappa", **intervals(settings))
-    equal = 100 * float((both["reader"] == both["people"]).mean())
-    says = f"{equal:.1f} % of {len(both)} pictures are judged alike."
+    says = f"{100 * (both['reader'] == both['people']).mean():.1f} % of {len(both)} pictures are judged alike."
     return [finding("kappa", "Reader against people", "cohen_kappa", kappa, says)]
 
 
@@ -241,8 +242,10 @@ def _judged_frame(lines: Mapping[str, Line], judged: pd.DataFrame) -> pd.DataFra
     frame = judged[["image_id", "concept", "reader", "people"]].reset_index(drop=True)
     frame.insert(2, "answers", [f"{lines[c]['a']} / {lines[c]['b']}" for c in frame["concept"]])
     for column in ("reader", "people"):
-        choices = zip(frame[column], frame["concept"], strict=True)
-        frame[column] = ["" if pd.isna(one) else lines[concept]["a" if one else "b"] for one, concept in choices]
+        frame[column] = [
+            "" if pd.isna(choice) else lines[concept]["a" if choice else "b"]
+            for choice, concept in zip(frame[column], frame["concept"], strict=True)
+        ]
     return frame
 
 

@@ -158,13 +158,18 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
         for side, values in zip(SIDES, (test.associations_x, test.associations_y), strict=True):
             data.keep(part[part["side"] == side], association=values)
         lines.append({"test": key, **words, **_line(tests[key], test, q)})
-        more = {
-            "p_value": test.p_value,
-            "published": float(tests[key]["score"]) if "score" in tests[key] else None,
-            "sample": prompts_sample(parts[key], test),
-        }
-        says = _reading(words["X" if test.score > 0 else "Y"], tests[key]["a"], test, q)
-        findings.append(finding(key, titles[key], _METRIC, test.confidence_interval, says, **more))
+        findings += [
+            finding(
+                key,
+                titles[key],
+                "differential_association",
+                test.confidence_interval,
+                _reading(words["X" if test.score > 0 else "Y"], tests[key]["a"], test, q),
+                p_value=test.p_value,
+                published=float(tests[key]["score"]) if "score" in tests[key] else None,
+                sample=prompts_sample(parts[key], test),
+            )
+        ]
     table1 = pd.DataFrame(lines)
     return Results(
         findings=tuple(findings),
@@ -180,7 +185,6 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
     )
 
 
-_METRIC = "differential_association"
 _COLUMNS = (
     "S: differential association, with its interval by Student's t over prompts (Welch). p: by permutation of"
     " prompts with all their pictures. smallest p: no pictures of this many prompts can give less. q: p after"
@@ -246,9 +250,8 @@ def prompts_sample(frame: pd.DataFrame, found: AssociationTest) -> Sample:
     signs = np.repeat([1.0, -1.0], [found.n_units_x, found.n_units_y])
 
     def of_counts(times: np.ndarray) -> np.ndarray:
-        sides = [times * (signs == sign) for sign in (1.0, -1.0)]
-        means = [side @ values / side.sum(axis=1) for side in sides]
-        return np.asarray(means[0] - means[1])
+        x, y = (times * (signs == sign) for sign in (1.0, -1.0))
+        return np.asarray(x @ values / x.sum(axis=1) - y @ values / y.sum(axis=1))
 
     return replace(counted_sample(units, of_counts), of="prompts", data=(values, signs), test=_test_of_prompts)
 
@@ -264,8 +267,9 @@ def _test_of_prompts(
     estimate = mean_interval(x, y, confidence=confidence, null_value=0.0)
     if np.ptp(gain) <= ROUNDING:
         return nothing(len(gain), estimate.note, estimate.value)
-    p_value = permutation_test(x, y, rng=seed).p_value
-    return PairedTest(estimate=estimate, p_value=p_value, test="permutation of prompts")
+    return PairedTest(
+        estimate=estimate, p_value=permutation_test(x, y, rng=seed).p_value, test="permutation of prompts"
+    )
 
 
 def _figures(table1: pd.DataFrame, found: Mapping[str, AssociationTest]) -> list[StudyFigure]:
@@ -274,18 +278,30 @@ def _figures(table1: pd.DataFrame, found: Mapping[str, AssociationTest]) -> list
     if "published S" in table1:
         caption += " Diamonds are the published scores of another model and encoder: compare signs, not sizes."
     scores = {"name": "name", "value": "S", "low": "low", "high": "high", "published": "published S"}
-    named = table1.assign(name=table1["X"] + " / " + table1["Y"])
-    points = [
-        {"group": line[side], "value": value, "side": side}
-        for line in table1.to_dict("records")
-        for side, values in (("X", found[line["test"]].associations_x), ("Y", found[line["test"]].associations_y))
-        for value in values
-    ]
-    axis = "association with A rather than B"
-    title = "Differential association per test"
     return [
-        figure("intervals", "scores", title, marks(named, scores), caption, x="S, in units of cosine", null=0.0),
-        figure("distributions", "associations", "Associations of single pictures", points, POINTS, x=axis, null=0.0),
+        figure(
+            "intervals",
+            "scores",
+            "Differential association per test",
+            marks(table1.assign(name=table1["X"] + " / " + table1["Y"]), scores),
+            caption,
+            x="S, in units of cosine",
+            null=0.0,
+        ),
+        figure(
+            "distributions",
+            "associations",
+            "Associations of single pictures",
+            [
+                {"group": line[side], "value": value, "side": side}
+                for line in table1.to_dict("records")
+                for side in ("X", "Y")
+                for value in getattr(found[line["test"]], f"associations_{side.lower()}")
+            ],
+            POINTS,
+            x="association with A rather than B",
+            null=0.0,
+        ),
     ]
 
 
@@ -332,9 +348,12 @@ def compare_tests(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
     """Table 1: effect size and p of every test in every arm."""
     frame = table_over_arms(arms, "table1", ["test", "X", "Y", "A", "B"], _NUMBERS)
     titles = frame["X"] + " / " + frame["Y"] + ", " + frame["A"] + " / " + frame["B"]
-    note = (
+    overview = table(
+        "table1_arms",
+        "Association tests over the arms (Table 1)",
+        frame,
         "p and q: of this arm alone, whether X and Y lean apart, before and after Benjamini–Hochberg over "
-        "its tests. Whether the arms differ: see the table of differences."
+        "its tests. Whether the arms differ: see the table of differences.",
     )
     effect_sizes = figure(
         "heatmap",
@@ -345,7 +364,6 @@ def compare_tests(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
         null=0.0,
         unit="d",
     )
-    overview = table("table1_arms", "Association tests over the arms (Table 1)", frame, note)
     return Results(tables=(overview,), figures=(effect_sizes,))
 
 
@@ -362,13 +380,9 @@ def own_association(
 ) -> Design:
     """The design of one test: do pictures of X lean to A more than pictures of Y do?
 
-    Parameters
-    ----------
-    x, y, a, b : words with commas or line breaks between them, after a name and a colon if one is given
-        ("Fruit: apple, pear"); at least two words for X and for Y.
-    kind : one of ``EDITS``.
-    template : a prompt with {} for a word of X or Y; with "person" in it for the kind "gender".
-    n : pictures of each prompt.
+    ``x``, ``y``, ``a`` and ``b`` are words with commas or line breaks between them, after a name and a colon if one
+    is given ("Fruit: apple, pear"); at least two words for X and for Y. The template has {} for a word of X or Y, and
+    "person" for the kind "gender".
 
     Raises
     ------

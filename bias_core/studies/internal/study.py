@@ -59,19 +59,17 @@ def internal_bias_shots(design: Design, settings: StudySettings) -> list[Shot]:
     model, published = settings.options.published_model, design.data["settings"]["models"]
     if model not in published:
         raise InvalidInput(f"option published_model is one of {', '.join(published)}; got {model!r}")
-    share = settings.scale**0.5
-    n = scaled(design.images_per_prompt, share)
-    n_attribute = scaled(design.data["settings"]["images_per_attribute"], share)
+    numbers = design.images_per_prompt, design.data["settings"]["images_per_attribute"]
+    n, n_attribute = (scaled(number, settings.scale**0.5) for number in numbers)
     targets = [
         Shot(prompt=target["prompt"], n=n, group="target", facts={"kind": "target", **target})
         for target in _targets(design, settings)
     ]
-    attributes = [
+    return targets + [
         Shot(prompt=prompt, n=n_attribute, group=entry["gender"], facts={"kind": entry["gender"]})
         for entry in design.data["image_attributes"]
         for prompt in [entry.get("variant", entry["prompt"]) if settings.options.variant else entry["prompt"]]
     ]
-    return targets + attributes
 
 
 def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
@@ -82,9 +80,10 @@ def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
         raise InvalidInput(f"{design.name} has no target {', '.join(sorted(unknown))}; it has {known}")
     if wanted:
         return [target for target in every if target["keyword"] in wanted]
-    sides = ([target for target in every if target["dominated"] == gender] for gender in GENDERS)
-    share = {"scale": settings.scale**0.5, "least": FEWEST_TARGETS, "seed": settings.seed}
-    kept = [target for side in sides for target in thinned(side, **share)]
+    kept = []
+    for gender in GENDERS:
+        side = [target for target in every if target["dominated"] == gender]
+        kept += thinned(side, settings.scale**0.5, least=FEWEST_TARGETS, seed=settings.seed)
     return [target for target in every if target in kept]
 
 
@@ -168,13 +167,10 @@ MOST_PICTURES = 100
 
 
 def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
-    """The design of the study on other targets.
+    """The design of the study on other targets, with ``n`` pictures of each and ``n_attribute`` of each other prompt.
 
-    Parameters
-    ----------
-    text : a target a line: its keyword, and after bars its prompt and the gender that people expect, both as
-        wanted ("Judge | an image of a judge in court | male"); without a prompt "an image of a judge".
-    n, n_attribute : pictures of each target, and of each of the eight prompts of men and women.
+    A line has a target's keyword, and after bars its prompt and the gender that people expect, both as wanted
+    ("Judge | an image of a judge in court | male"); without a prompt it is "an image of a judge".
 
     Raises
     ------

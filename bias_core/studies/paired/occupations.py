@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -32,19 +32,20 @@ _NAMES = {"display": "occupation", GENDER: "stereotype"}  # of columns, in table
 Pair = tuple[str, str]
 
 
-def single_shots(design: Design, identities: Iterable[str], n: int) -> list[Shot]:
-    """``n`` pictures of each identity alone."""
-    return [_shot(design, SINGLE, identity, "", n) for identity in identities]
+def pairs_and_alone(design: Design, pairs: Iterable[Pair], alone: Iterable[str], n_alone: int) -> list[Shot]:
+    """Pictures of each pair in each order, and ``n_alone`` of each identity alone."""
+    singles = [_shot(design, SINGLE, (identity, ""), n_alone) for identity in alone]
+    return pair_shots(design, pairs, design.images_per_prompt) + singles
 
 
 def pair_shots(design: Design, pairs: Iterable[Pair], n: int, setting: str = PAIRED) -> list[Shot]:
     """``n`` pictures of each pair in each order, plain or asking for fairness."""
-    return [_shot(design, setting, *ordered, n) for pair in pairs for ordered in (pair, pair[::-1])]
+    return [_shot(design, setting, ordered, n) for pair in pairs for ordered in (pair, pair[::-1])]
 
 
-def _shot(design: Design, setting: str, left: str, right: str, n: int) -> Shot:
-    template = design.data["settings"][setting]["template"]
-    prompt = template.format(left, right, occ1=left, occ2=right)
+def _shot(design: Design, setting: str, places: Pair, n: int) -> Shot:
+    left, right = places
+    prompt = design.data["settings"][setting]["template"].format(left, right, occ1=left, occ2=right)
     facts = {"setting": setting, "left": left, "right": right}
     return Shot(prompt=fix_articles(prompt) if setting == FAIRNESS else prompt, n=n, group=setting, facts=facts)
 
@@ -100,15 +101,13 @@ def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """All pairs of a male- and a female-stereotyped occupation in both orders, and each occupation alone."""
     pairs = occupation_pairs(design, settings)
     alone = dict.fromkeys(pair[place] for place in (0, 1) for pair in pairs)
-    singles = single_shots(design, alone, settings.options.single_images)
-    return [*pair_shots(design, pairs, design.images_per_prompt), *singles]
+    return pairs_and_alone(design, pairs, alone, settings.options.single_images)
 
 
 def power_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """A powerful and a powerless role of each occupation, side by side in both orders, and each alone."""
     pairs = power_pairs(design, settings)
-    singles = single_shots(design, [role for pair in pairs for role in pair], settings.options.single_images)
-    return [*pair_shots(design, pairs, design.images_per_prompt), *singles]
+    return pairs_and_alone(design, pairs, chain.from_iterable(pairs), settings.options.single_images)
 
 
 def report_occupations(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
@@ -125,15 +124,17 @@ def report_occupations(design: Design, settings: StudySettings, people: pd.DataF
     by_gap = micro.sort_values("gap", ascending=False, kind="stable", ignore_index=True)
     findings, rows = scores_by_group(people, GENDER, OCCUPATIONS, design.data["by_stereotyped_gender"], settings)
     table15 = by_gap[["display", "n single", "STS single", "n paired", "STS paired", *_GAP_COLUMNS]]
-    note = (
-        "STS from -100 to 100; F: % perceived feminine; F labour: % women among the employed; true: of "
-        "what was drawn, where that is on record."
-    )
     return Results(
         findings=(*findings, *_labour_order(micro, settings)),
         tables=(
             table("table3", "Overall scores (Table 3)", rows),
-            table("table14", "Micro scores by occupation (Table 14)", _columns_of(micro, [GENDER], ["F labour"]), note),
+            table(
+                "table14",
+                "Micro scores by occupation (Table 14)",
+                _columns_of(micro, [GENDER], ["F labour"]),
+                "STS from -100 to 100; F: % perceived feminine; F labour: % women among the employed; true: of "
+                "what was drawn, where that is on record.",
+            ),
             table("table15", "Gap between pairs and single people (Table 15)", table15.rename(columns=_NAMES)),
         ),
         figures=(
@@ -147,8 +148,6 @@ def report_occupations(design: Design, settings: StudySettings, people: pd.DataF
 
 
 def _occupation_figures(micro: pd.DataFrame) -> list[StudyFigure]:
-    named = micro.assign(group=micro[GENDER].map(OCCUPATIONS))
-    each = {"name": "display", "group": "group"}
     scores = {"value": "STS paired", "low": "paired low", "high": "paired high"}
     scores |= {"published": "published STS paired", "expected": "drawn STS paired"}
     shares = {"x": "F labour", "y": "F paired", "ylow": "F paired low", "yhigh": "F paired high"}
@@ -157,7 +156,7 @@ def _occupation_figures(micro: pd.DataFrame) -> list[StudyFigure]:
             "intervals",
             "figure3",
             "Micro scores in pairs (Fig. 3)",
-            marks(named, scores | each),
+            _marks(micro, GENDER, OCCUPATIONS, scores),
             "Right of the line: the people look as the stereotype has it more often than not.",
             x="stereotype test score in pairs",
             null=0.0,
@@ -166,13 +165,18 @@ def _occupation_figures(micro: pd.DataFrame) -> list[StudyFigure]:
             "scatter",
             "figure4",
             "Feminine-looking people in pairs, and women at work (Fig. 4)",
-            marks(named.dropna(subset=["F labour", "F paired"]), shares | each),
+            _marks(micro.dropna(subset=["F labour", "F paired"]), GENDER, OCCUPATIONS, shares),
             "On the dashed line pictures would be as the labour market is.",
             x="% women among the employed",
             y="% perceived feminine in pairs",
             diagonal=True,
         ),
     ]
+
+
+def _marks(micro: pd.DataFrame, column: str, groups: Mapping[str, str], names: Mapping[str, str]) -> pd.DataFrame:
+    """A mark per row, coloured by the group that ``column`` says."""
+    return marks(micro.assign(group=micro[column].map(groups)), {**names, "name": "display", "group": "group"})
 
 
 def report_power(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
@@ -185,7 +189,6 @@ def report_power(design: Design, settings: StudySettings, people: pd.DataFrame) 
     published = {"overall": average, **design.data["by_power_level"]}
     findings, rows = scores_by_group(people, "level", LEVEL_TITLES, published, settings)
     table16 = _columns_of(micro, ["level", "role"], _GAP_COLUMNS, shares=False)
-    note = "With three and six pictures a role: read the intervals, not the ranks."
     figure7 = figure(
         "distributions",
         "figure7",
@@ -200,14 +203,13 @@ def report_power(design: Design, settings: StudySettings, people: pd.DataFrame) 
     title = "Gap between pairs and single people, {} roles (Fig. 8)"
     figures8 = [
         _gap_figure(f"figure8_{level}", title.format(level), some, "occupation_gender", _OF_ROLES)
-        for level in LEVELS
-        for some in [by_gap[by_gap["level"] == level]]
+        for level, some in ((level, by_gap[by_gap["level"] == level]) for level in LEVELS)
     ]
     return Results(
         findings=tuple(findings),
         tables=(
             table("table4", "Scores by level of power (Table 4)", rows),
-            table("table16", "Micro scores by role (Table 16)", table16, note),
+            table("table16", "Micro scores by role (Table 16)", table16, _FEW_PICTURES),
         ),
         figures=(figure7, *figures8),
         notes=(
@@ -221,8 +223,8 @@ def report_power(design: Design, settings: StudySettings, people: pd.DataFrame) 
 def _beside(scores: pd.DataFrame, file: str, keys: list[str], columns: Mapping[str, str]) -> pd.DataFrame:
     """Scores with the printed numbers of the same rows."""
     printed = pd.DataFrame(read_table(file)).rename(columns={"power_level": "level"})
-    numbers = printed[[*columns]].apply(pd.to_numeric).rename(columns=columns)
-    return scores.merge(printed[keys].join(numbers), on=keys, how="left")
+    printed = printed[keys].join(printed[[*columns]].apply(pd.to_numeric).rename(columns=columns))
+    return scores.merge(printed, on=keys, how="left")
 
 
 def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]:
@@ -237,13 +239,18 @@ def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]
     order = kendall_tau(known["F paired"], known["F labour"], **intervals(settings))
     drawn = known.get("drawn STS paired", pd.Series([np.nan]))  # on record of some models' pictures only
     drawn = known[GENDER].map({"masculine": -1, "feminine": 1}) * drawn
-    more = {
-        "p_value": order.p_value,
-        "published": tau(known["published F paired"]),
-        "expected": None if drawn.isna().any() else tau(drawn),
-    }
-    title, says = "F in pairs and F at work, order of occupations", f"{len(known)} occupations have a labour share."
-    return [finding("labour_order", title, "kendall_tau", order.tau, says, **more)]
+    return [
+        finding(
+            "labour_order",
+            "F in pairs and F at work, order of occupations",
+            "kendall_tau",
+            order.tau,
+            f"{len(known)} occupations have a labour share.",
+            p_value=order.p_value,
+            published=tau(known["published F paired"]),
+            expected=None if drawn.isna().any() else tau(drawn),
+        )
+    ]
 
 
 def _columns_of(micro: pd.DataFrame, first: list[str], last: list[str], *, shares: bool = True) -> pd.DataFrame:
@@ -257,16 +264,16 @@ def _columns_of(micro: pd.DataFrame, first: list[str], last: list[str], *, share
     return micro[[name for name in [*names, *last] if name in micro]].rename(columns=_NAMES)
 
 
+_FEW_PICTURES = "With three and six pictures a role: read the intervals, not the ranks."
 _GAP_COLUMNS = ["gap", "gap low", "gap high", "published gap"]
 
 
 def _gap_figure(key: str, title: str, micro: pd.DataFrame, column: str, groups: Mapping[str, str]) -> StudyFigure:
-    names = dict(zip(("value", "low", "high", "published"), _GAP_COLUMNS, strict=True))
     return figure(
         "intervals",
         key,
         title,
-        marks(micro.assign(group=micro[column].map(groups)), {**names, "name": "display", "group": "group"}),
+        _marks(micro, column, groups, dict(zip(("value", "low", "high", "published"), _GAP_COLUMNS, strict=True))),
         "Right of the line: more stereotyped beside another person than alone.",
         x="STS in pairs minus STS alone",
         null=0.0,

@@ -21,9 +21,9 @@ from bias_core.studies.paired.occupations import (
     Pair,
     occupation_identities,
     pair_shots,
+    pairs_and_alone,
     power_identities,
     power_pairs,
-    single_shots,
 )
 from bias_core.studies.paired.scores import FAIRNESS, PAIRED, gap_finding, in_setting, paired_program, score_finding
 from bias_core.studies.reports.build import figure, finding_mark, finding_rows, intervals, marks, table
@@ -55,8 +55,11 @@ def fairness_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Every pair in both orders, plain and with the intervention, for each aspect asked for."""
     pairs = {OCCUPATION: _occupation_pairs(design, settings), POWER: power_pairs(design, settings)}
     n = {OCCUPATION: design.images_per_prompt, POWER: settings.options.power_images}
-    asked = product(_aspects(settings), (PAIRED, FAIRNESS))
-    return [shot for aspect, place in asked for shot in pair_shots(design, pairs[aspect], n[aspect], place)]
+    return [
+        shot
+        for aspect, place in product(_aspects(settings), (PAIRED, FAIRNESS))
+        for shot in pair_shots(design, pairs[aspect], n[aspect], place)
+    ]
 
 
 def _aspects(settings: StudySettings) -> list[str]:
@@ -79,9 +82,8 @@ def _occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
 
 def fairness_identities(design: Design, settings: StudySettings) -> pd.DataFrame:
     """Stereotype and aspect of every occupation and role."""
-    occupations, roles = occupation_identities(design), power_identities(design, settings)
-    both = pd.concat([occupations.assign(aspect=OCCUPATION), roles.assign(aspect=POWER)])
-    return both[["stereotyped_gender", "aspect"]]
+    parts = {OCCUPATION: occupation_identities(design), POWER: power_identities(design, settings)}
+    return pd.concat([part[["stereotyped_gender"]].assign(aspect=aspect) for aspect, part in parts.items()])
 
 
 def report_fairness(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
@@ -132,14 +134,9 @@ def _of_aspect(design: Design, people: pd.DataFrame, aspect: str, settings: Stud
 def design_of_two(
     base: Design, identities: Mapping[str, str], *, n_paired: int, n_single: int, fairness: bool = True
 ) -> Design:
-    """The design for two identities with the stereotype of each.
+    """The design for two identities with the stereotype of each: "masculine" or "feminine", as whoever asks chooses.
 
-    Parameters
-    ----------
-    base : a design of the paired stereotype test: its prompts and questions are taken.
-    identities : "masculine" or "feminine" by identity; a choice of whoever asks.
-    n_paired, n_single : pictures in each order, and of each alone.
-    fairness : also with the words that ask for fairness.
+    ``base`` is a design of the paired stereotype test: its prompts and questions are taken.
 
     Raises
     ------
@@ -172,11 +169,10 @@ def design_of_two(
 def shots_of_two(design: Design, settings: StudySettings) -> list[Shot]:
     """The pair in both orders, plain and with the intervention, and each alone."""
     first, second = design.data["identities"]
-    places = (PAIRED, FAIRNESS) if settings.options.fairness else (PAIRED,)
-    pairs = [
-        shot for place in places for shot in pair_shots(design, [(first, second)], design.images_per_prompt, place)
-    ]
-    return [*pairs, *single_shots(design, (first, second), settings.options.single_images)]
+    shots = pairs_and_alone(design, [(first, second)], (first, second), settings.options.single_images)
+    if settings.options.fairness:
+        shots[2:2] = pair_shots(design, [(first, second)], design.images_per_prompt, FAIRNESS)
+    return shots
 
 
 def report_two(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:

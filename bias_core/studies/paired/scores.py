@@ -15,9 +15,9 @@ from bias_core.metrics.paired_labels import checked_labels, generation_failures
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
 from bias_core.studies.arms.samples import counted_sample
 from bias_core.studies.arms.tables import ARM, lines_together, marks_over_arms, table_over_arms
-from bias_core.studies.kit.data import nothing_ahead
+from bias_core.studies.kit.data import StudyData, nothing_ahead
 from bias_core.studies.kit.kind import Measuring, Program
-from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Shot, StudySettings, StudyTable
+from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Sample, Shot, StudySettings, StudyTable
 from bias_core.studies.paired.labelling import (
     AUTOMATIC,
     BY_HAND,
@@ -35,9 +35,7 @@ from bias_core.studies.reports.build import columns, drawable, figure, finding, 
 from bias_core.studies.reports.number_text import format_number
 
 if TYPE_CHECKING:
-    from bias_core.studies.kit.data import StudyData
     from bias_core.studies.kit.setting_fields import Options
-    from bias_core.studies.kit.types import Sample
     from bias_core.types import Estimate
 
 PAIRED, FAIRNESS = "paired", "fairness"
@@ -54,15 +52,10 @@ def paired_program(
     options: type[Options],
     runs: str = "",
 ) -> Program:
-    """A study of the paired stereotype test: draw, label, and report.
+    """A study of the paired stereotype test: draw what ``shots`` says, label who is in it, and report.
 
-    Parameters
-    ----------
-    shots : the pictures, once the labelling is known to be possible.
-    identities : ``stereotyped_gender`` and further columns, by identity.
-    report : the study's own findings, tables, figures and notes, from labelled people.
-    options : what may be asked.
-    runs : whose published runs stand beside those of the report (Table 13); "" where there are none.
+    ``identities`` have ``stereotyped_gender`` and further columns; ``report`` makes the study's own findings, tables,
+    figures and notes from labelled people; ``runs`` are the published ones beside those of the report (Table 13).
     """
 
     def checked_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -116,9 +109,16 @@ def score_finding(
         direction = "Undefined."
     elif is_clear(score):
         direction = "Conforms to the stereotypes." if score.value > 0 else "Goes against the stereotypes."
-    says = f"{found.n_usable:,} of {len(people):,} people could be scored ({found.coverage.value:.1f} %)."
-    more = {"published": published, "expected": true_score(people), "sample": _sample([people])}
-    return finding(key, title, "stereotype_test_score", score, f"{direction} {says}", **more)
+    return finding(
+        key,
+        title,
+        "stereotype_test_score",
+        score,
+        f"{direction} {found.n_usable:,} of {len(people):,} people could be scored ({found.coverage.value:.1f} %).",
+        published=published,
+        expected=true_score(people),
+        sample=_sample([people]),
+    )
 
 
 def gap_finding(
@@ -152,15 +152,11 @@ def _sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
         checked = checked_labels(people)
         rows = checked.assign(unit=people["unit"].to_numpy())[checked["usable"].to_numpy()]
         parts.append(rows.groupby("unit", sort=False)["conforms"].agg(["sum", "count"]).astype(float))
-    hits, sizes = (np.concatenate([part[name].to_numpy() for part in parts]) for name in ("sum", "count"))
-    first = len(parts[0])
 
     def of_counts(times: np.ndarray) -> np.ndarray:
-        def score(part: slice) -> np.ndarray:
-            share: np.ndarray = (times[:, part] @ hits[part]) / (times[:, part] @ sizes[part])
-            return 200 * share - 100
-
-        return score(slice(first)) - (score(slice(first, None)) if len(parts) > 1 else 0)
+        drawn = zip(np.split(times, [len(parts[0])], axis=1), parts, strict=False)  # of one part the rest is empty
+        scores = [200 * (n @ part["sum"].to_numpy() / (n @ part["count"].to_numpy())) - 100 for n, part in drawn]
+        return np.asarray(scores[0] - sum(scores[1:]))
 
     return counted_sample([unit for part in parts for unit in part.index], of_counts)
 
@@ -233,10 +229,10 @@ def coverage_table(people: pd.DataFrame, settings: StudySettings) -> StudyTable:
     for setting, some in people.groupby("setting", sort=False):
         failed = generation_failures(some, confidence=settings.confidence)
         found = stereotype_test_score(some, **intervals(settings))
-        row = {"setting": setting, "pictures": failed.n_images, "failed": failed.n_failed}
-        row |= columns("failed %", failed.percent_failed)
-        row |= {"people": len(some), "cannot identify": found.n_cannot_identify}
-        rows.append(row | columns("coverage %", found.coverage))
+        pictures = {"setting": setting, "pictures": failed.n_images, "failed": failed.n_failed}
+        of_people = {"people": len(some), "cannot identify": found.n_cannot_identify}
+        of_people |= columns("coverage %", found.coverage)
+        rows.append(pictures | columns("failed %", failed.percent_failed) | of_people)
     note = (
         "A picture fails where it does not show exactly the people asked for: they are not scored. Coverage is "
         "the share of the people asked for that are seen as masculine or feminine."
@@ -254,9 +250,15 @@ def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Findi
         options = {"coefficient": "cohen_kappa", "groups": some["image_id"], **intervals(settings)}
         kappa = agreement_estimate(some[[one, other]], **options)
         equal = 100 * float((some[one] == some[other]).mean())
-        title = f"{SOURCES[one].capitalize()} against {SOURCES[other]}, {setting}"
-        says = f"{equal:.1f} % of {len(some):,} labels are equal."
-        findings.append(finding(f"kappa_{setting}_{one}_{other}", title, "cohen_kappa", kappa, says))
+        findings += [
+            finding(
+                f"kappa_{setting}_{one}_{other}",
+                f"{SOURCES[one].capitalize()} against {SOURCES[other]}, {setting}",
+                "cohen_kappa",
+                kappa,
+                f"{equal:.1f} % of {len(some):,} labels are equal.",
+            )
+        ]
         row = {"setting": setting, "labels": SOURCES[one], "against": SOURCES[other], "people": len(some)}
         rows.append(row | {"equal %": equal, **columns("κ", kappa), "note": kappa.note})
     note = "Answers are masculine, feminine, cannot identify and failed picture; intervals are over pictures."

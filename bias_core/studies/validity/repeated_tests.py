@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from bias_core.metrics.paired_stereotype import stereotype_gap
 from bias_core.prompts import fill_template
 from bias_core.studies.association.tests import SIDES, TestOptions, chosen_tests, edits_of, run_test, words_of
-from bias_core.studies.kit.data import nothing_ahead
+from bias_core.studies.kit.data import StudyData, nothing_ahead
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.rows import thinned
 from bias_core.studies.kit.setting_fields import setting, settings_class
@@ -25,13 +25,7 @@ from bias_core.studies.paired.labelling import (
     labelling_readers,
     people_of,
 )
-from bias_core.studies.paired.occupations import (
-    GENDERS,
-    occupation_identities,
-    occupation_pairs,
-    pair_shots,
-    single_shots,
-)
+from bias_core.studies.paired.occupations import GENDERS, occupation_identities, occupation_pairs, pairs_and_alone
 from bias_core.studies.paired.scores import in_setting, labelled_by
 from bias_core.studies.validity.summary import (
     RepetitionOptions,
@@ -42,9 +36,6 @@ from bias_core.studies.validity.summary import (
     repetitions,
     results_of,
 )
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.data import StudyData
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -82,17 +73,18 @@ def measure_tests(design: Design, settings: StudySettings, data: StudyData) -> M
         for repetition, here in part.groupby("repetition"):
             data.check()
             found = run_test(here, rows, settings)
-            line = measured(
-                "differential_association",
-                found.confidence_interval,
-                target=together,
-                unit=str(test),
-                condition=str(condition),
-                repetition=int(str(repetition)),
-                planted="gender, light",
-                excluded=found.p_value < 1 - settings.confidence,
-            )
-            lines.append(line)
+            lines += [
+                measured(
+                    "differential_association",
+                    found.confidence_interval,
+                    target=together,
+                    unit=str(test),
+                    condition=str(condition),
+                    repetition=int(str(repetition)),
+                    planted="gender, light",
+                    excluded=found.p_value < 1 - settings.confidence,
+                )
+            ]
     notes = (
         "Targets: S of the pictures of all repetitions together. False alarms are p-values of the "
         "permutation test below the level.",
@@ -134,10 +126,8 @@ def pair_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
     check_labelling(settings)
     chosen = _chosen(design, settings)
     alone = [name for gender in GENDERS for name in chosen.data["occupations"][gender]]
-    plain = [
-        *pair_shots(design, occupation_pairs(chosen, replace(settings, scale=1.0)), design.images_per_prompt),
-        *single_shots(design, alone, settings.options.single_images),
-    ]
+    pairs = occupation_pairs(chosen, replace(settings, scale=1.0))
+    plain = pairs_and_alone(design, pairs, alone, settings.options.single_images)
     once = [replace(shot, group=condition, condition=condition) for condition in ladder(settings) for shot in plain]
     return repeated(once, repetitions(settings))
 
