@@ -21,14 +21,11 @@ from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handle
 if TYPE_CHECKING:
     from bias_core.library.tab import RunsTab
     from bias_core.services import Services
-    from bias_core.studies.running.history import RunLine
     from bias_core.ui.links import Link
     from bias_core.ui.study.study_tab import StudyTab
 
 _AT_WORK = "at work"
 _MOST_LOOKED_AT = 50  # runs, the newest first
-
-
 _SETTINGS = {name: one for name, one in settings_of(StudySettings).items() if one.may_be_linked}
 
 
@@ -50,23 +47,20 @@ class ComingBack:
         last = {key: gr.State("") for key in self._tabs}
         listed = [self._runs.parts["list"], *last.values()]
         arrived.then(self.on_arrived, visitor, listed, **QUIET)
+        how: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
         for key, run in last.items():
+            tab = self._tabs[key]
+            outputs = self._runs.everywhere if tab is self._runs else tab.opened_outputs()
             # Only of a tab that has a run: a state that stays as it was is no change.
-            run.change(
-                partial(self.on_last, key),
-                [visitor, run],
-                self._outputs(key),
-                show_progress="hidden",
-                trigger_mode="multiple",
-                **RUN,
-                **PRIVATE,
-            )
+            run.change(partial(self.on_last, key), [visitor, run], outputs, **how)
 
     def on_arrived(self, visitor: Visitor, request: gr.Request | None = None) -> list[Any]:
         """The list as it is now; for each tab the id of its last run, or that one is at work."""
         with user_errors():
             last = self._last_runs(visitor)
-            last |= dict.fromkeys(self._at_work(visitor), _AT_WORK)
+            at_work = self._services.run_line.find(visitor.key)
+            if at_work is not None and at_work.place:
+                last[at_work.place] = _AT_WORK
             tabs = {key: tab.studies for key, tab in self._tabs.items()}
             link = read_link(query_of(request), tabs, self._services)
             if not self._is_asked(last.get(link.tab, ""), link):
@@ -87,14 +81,6 @@ class ComingBack:
             if run_id:
                 yield tab.opened(open_run(self._services, visitor.key, run_id))
 
-    def _outputs(self, key: str) -> list[Any]:
-        tab = self._tabs[key]
-        return self._runs.everywhere if tab is self._runs else tab.opened_outputs()
-
-    def _at_work(self, visitor: Visitor) -> list[str]:
-        run = self._services.run_line.find(visitor.key)
-        return [run.place] if run is not None and run.place else []
-
     def _is_asked(self, run_id: str, link: Link) -> bool:
         """Whether a run has what the address asks for; a form that it fills in otherwise is left as it is."""
         if not link.values or run_id == _AT_WORK:
@@ -106,8 +92,9 @@ class ComingBack:
         options, asked = run.settings.get("options", {}), dict(link.values)
         has |= {"study": run.study, "concept": options.get("concept")}
         has["arms"] = tuple(Arm(**arm) for arm in run.settings.get("arms", ()))
-        has["options"] = {name: _plain(options.get(name)) for name in asked.get("options", {})}
-        asked["options"] = {name: _plain(value) for name, value in asked.get("options", {}).items()}
+        for name, value in asked.pop("options", {}).items():  # a manifest has lists
+            if options.get(name) != (list(value) if isinstance(value, tuple) else value):
+                return False
         return all(has.get(name) == value for name, value in asked.items())
 
     def _last_runs(self, visitor: Visitor) -> dict[str, str]:
@@ -115,16 +102,8 @@ class ComingBack:
         lines = [line for line in list_runs(self._services, visitor.key) if line.saved]
         last: dict[str, str] = {}
         for line in lines[:_MOST_LOOKED_AT]:
-            last.setdefault(self._tab_of(visitor, line), line.run_id)
+            with user_errors():
+                design = design_of(self._services, visitor.key, line.run_id)
+                tabs = (key for key, tab in self._tabs.items() if tab.claims(design))
+                last.setdefault(next(tabs, self._runs.key), line.run_id)
         return last
-
-    def _tab_of(self, visitor: Visitor, line: RunLine) -> str:
-        with user_errors():
-            design = design_of(self._services, visitor.key, line.run_id)
-            return next((key for key, tab in self._tabs.items() if tab.claims(design)), self._runs.key)
-        return ""
-
-
-def _plain(value: Any) -> Any:
-    """A value of an option as a manifest has it."""
-    return list(value) if isinstance(value, tuple) else value

@@ -12,7 +12,6 @@ import gradio as gr
 
 from bias_core.errors import InvalidInput
 from bias_core.library.fits import Imported, look_through
-from bias_core.library.view import ACT_JS, imported_html, runs_html
 from bias_core.studies.explore.options import KIND, NO_WORDS, attribute_text, read_attributes
 from bias_core.studies.explore.unmeasured import NOBODY, UNMEASURED
 from bias_core.studies.kit.attributes import load_attribute_sets
@@ -26,18 +25,21 @@ from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
+from bias_core.ui.study.view import when
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, keep_upload
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Mapping, Sequence
 
     from bias_core.labels.tab import LabelTab
     from bias_core.studies.kit.progress import Progress
     from bias_core.studies.kit.types import Design, StudyReport
+    from bias_core.studies.running.history import RunLine
 
 Updates = dict[Any, Any]
 _SEEN_JS = "() => { document.querySelector('#label-source')?.scrollIntoView({block: 'center'}); }"
+_MOST_PROMPTS, _MOST_REJECTED = 8, 5  # lines of what an upload holds
 _WITH_PICTURES = ("measure", "run", "label", "label_says")  # parts that need an import
 
 
@@ -76,7 +78,8 @@ class RunsTab(StudyTab):
         model: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
         again = wanted.then(self.on_again, [visitor, parts["wanted"]], everywhere, **model)
         asked = parts["run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
-        measured = asked.then(self.on_measure, [visitor, *self._import_inputs()], everywhere, **model)
+        measuring = [parts[name] for name in ("imported", "what", "set", "encoder", "sentences", "force")]
+        measured = asked.then(self.on_measure, [visitor, *measuring], everywhere, **model)
         kept = parts["label"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
         there = [tabs, parts["list"], *buttons, *self.label.making.source_outputs()]
         labelled = kept.then(self.on_label, [visitor, parts["imported"]], there, **model)
@@ -99,7 +102,7 @@ class RunsTab(StudyTab):
         parts = self.parts
         parts["deleted"], parts["wanted"], parts["imported"] = gr.State(None), gr.State(""), gr.State(None)
         gr.HTML(messages.heading_html("Your runs"))
-        parts["list"] = gr.HTML(js_on_load=ACT_JS, elem_id="runs-list")
+        parts["list"] = gr.HTML(js_on_load=script("runs"), elem_id="runs-list")
         with gr.Accordion("Bring pictures of your own", open=True, elem_classes="more", elem_id="runs-import"):
             self._build_import()
 
@@ -117,16 +120,14 @@ class RunsTab(StudyTab):
                 parts["found"] = gr.HTML(elem_id="runs-found")
         with gr.Column(visible=False, elem_id="runs-measure") as parts["measure"]:
             self._build_measure()
+        buttons = {"run": "Measure these pictures", "label": "Label these pictures", "stop": "Stop"}
+        variants = {"run": "primary", "stop": "stop"}
         with gr.Row(elem_classes="tools"):
-            parts["run"] = gr.Button(
-                "Measure these pictures", variant="primary", visible=False, elem_id="runs-run", scale=0, min_width=240
-            )
-            parts["label"] = gr.Button(
-                "Label these pictures", visible=False, elem_id="runs-label", scale=0, min_width=240
-            )
-            parts["stop"] = gr.Button(
-                "Stop", variant="stop", visible=False, elem_id="runs-stop", scale=0, min_width=200
-            )
+            for name, text in buttons.items():
+                parts[name] = gr.Button(
+                    text, variant=variants.get(name, "secondary"), visible=False, elem_id=f"runs-{name}",
+                    scale=0, min_width=200 if name == "stop" else 240,
+                )  # fmt: skip
         parts["label_says"] = gr.HTML(render("label_import"), visible=False)
 
     def _build_measure(self) -> None:
@@ -137,33 +138,19 @@ class RunsTab(StudyTab):
                 label="Measure", info="By attributes, or by a study", elem_id="runs-what", min_width=260
             )
             parts["set"] = gr.Dropdown(
-                [(item.title, item.key) for item in sets],
-                value=sets[0].key,
-                label="Attributes",
-                info="Sentences and real-world rates P*",
-                min_width=180,
-                elem_id="runs-set",
-            )
+                [(item.title, item.key) for item in sets], value=sets[0].key, label="Attributes",
+                info="Sentences and real-world rates P*", min_width=180, elem_id="runs-set",
+            )  # fmt: skip
             parts["encoder"] = gr.Dropdown(
-                encoder_choices(self.services),
-                value=StudySettings().encoder,
-                label="Reader (encoder)",
+                encoder_choices(self.services), value=StudySettings().encoder, label="Reader (encoder)",
                 info="Calibration CLIP knows its own flat world only; take another for photographs",
-                allow_custom_value=True,
-                min_width=260,
-                elem_id="runs-encoder",
-            )
+                allow_custom_value=True, min_width=260, elem_id="runs-encoder",
+            )  # fmt: skip
             parts["force"] = force_box(self.key)
         parts["sentences"] = gr.Textbox(
-            "",
-            label="Or attributes of your own",
+            "", label="Or attributes of your own", lines=2, elem_id="runs-sentences",
             info="One a line: name | sentence of presence | sentence of absence | P* if known",
-            lines=2,
-            elem_id="runs-sentences",
-        )
-
-    def _import_inputs(self) -> list[Any]:
-        return [self.parts[name] for name in ("imported", "what", "set", "encoder", "sentences", "force")]
+        )  # fmt: skip
 
     def _wire(self, demo: gr.Blocks) -> None:  # noqa: ARG002
         parts, visitor = self.parts, self.parts["visitor"]
@@ -180,18 +167,26 @@ class RunsTab(StudyTab):
 
     # Handlers.
 
-    def on_list(self, visitor: Visitor) -> str:
-        """The list as it is now."""
-        return self._list(visitor)
+    def on_list(self, visitor: Visitor, deleted: Deleted | None = None) -> str:
+        """The list as it is now; the last deletion can be undone."""
+        with user_errors() as problem:
+            return runs_html(list_runs(self.services, visitor.key), deleted)
+        return messages.error_html(problem.message)
 
     def on_act(self, visitor: Visitor, deleted: Deleted | None, event: gr.EventData) -> Updates:
         """Keep a run or not, delete it, or undo that."""
-        parts = self.parts
+        parts, act, run = self.parts, str(event.act), (self.services, visitor.key, str(event.run))
         with user_errors() as problem:
-            deleted = self._acted(visitor, deleted, str(event.act), str(event.run))
-        status = messages.error_html(problem.message) if problem else ""
+            if act == "delete":
+                deleted = delete_run(*run)
+            elif act == "undo" and deleted is not None:
+                restore_run(self.services, visitor.key, deleted)
+                deleted = None
+            elif act in ("keep", "free"):
+                keep_run(*run, act == "keep")
         return {
-            parts["list"]: self._list(visitor, deleted), parts["status"]: status, parts["deleted"]: deleted,
+            parts["list"]: self.on_list(visitor, deleted), parts["deleted"]: deleted,
+            parts["status"]: messages.error_html(problem.message) if problem else "",
         }  # fmt: skip
 
     def on_open(self, visitor: Visitor, event: gr.EventData) -> Updates:
@@ -263,7 +258,7 @@ class RunsTab(StudyTab):
 
     def ended(self, visitor: Visitor) -> Updates:
         """The list as it is now."""
-        return {self.parts["list"]: self._list(visitor)}
+        return {self.parts["list"]: self.on_list(visitor)}
 
     def done(self, report: StudyReport) -> Updates:
         """The report where it belongs."""
@@ -277,16 +272,6 @@ class RunsTab(StudyTab):
         status = {tab.parts["status"]: messages.done_html(says)} if says else {}
         return there | tab.opened(saved) | status
 
-    def _acted(self, visitor: Visitor, deleted: Deleted | None, act: str, run_id: str) -> Deleted | None:
-        if act == "delete":
-            return delete_run(self.services, visitor.key, run_id)
-        if act == "undo" and deleted is not None:
-            restore_run(self.services, visitor.key, deleted)
-            return None
-        if act in ("keep", "free"):
-            keep_run(self.services, visitor.key, run_id, act == "keep")
-        return deleted
-
     def _asked(
         self, imported: Imported | None, what: str, chosen: str, encoder: str, sentences: str, force: bool = False
     ) -> tuple[Design, StudySettings]:
@@ -294,17 +279,11 @@ class RunsTab(StudyTab):
         design = find_design(what)
         if design.kind != KIND:
             return design, settings
-        own = ["|".join(part.strip() for part in line.split("|")) for line in (sentences or "").splitlines()]
-        texts = [line for line in own if line]
+        texts = [line for line in (sentences or "").splitlines() if line.strip()]
         sets = {item.key: item for item in load_attribute_sets()}
         attributes = sets[chosen].attributes if not texts and chosen in sets else read_attributes(texts, "")
         options = {**NO_WORDS, "concept": "", "attributes": [attribute_text(one) for one in attributes]}
         return design, replace(settings, options=options)
-
-    def _list(self, visitor: Visitor, deleted: Deleted | None = None) -> str:
-        with user_errors() as problem:
-            return runs_html(list_runs(self.services, visitor.key), deleted)
-        return messages.error_html(problem.message)
 
     def _buttons(self, *, running: bool) -> Updates:
         return {self.parts["stop"]: gr.update(visible=running)}
@@ -314,3 +293,18 @@ def _present(imported: Imported | None) -> Imported:
     if imported is None or not imported.path.is_file():
         raise InvalidInput("the pictures are no longer here: bring them again")
     return imported
+
+
+def runs_html(lines: Sequence[RunLine], deleted: Deleted | None = None) -> str:
+    """Every run with what can be done with it; the last deletion can be undone."""
+
+    def size(n_bytes: int) -> str:
+        return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:,.0f} kB"
+
+    return render("runs", lines=lines, deleted=deleted, size=size, when=when)
+
+
+def imported_html(upload: Imported) -> str:
+    """What an upload holds, and which studies it can be measured by."""
+    prompts = sorted(upload.counts.items(), key=lambda item: -item[1])
+    return render("imported", upload=upload, prompts=prompts, most_prompts=_MOST_PROMPTS, most_rejected=_MOST_REJECTED)

@@ -37,7 +37,11 @@ def read_table(rows: Sequence[Sequence[Any]]) -> tuple[Attribute, ...]:
         A rate P* that is none; the message quotes it.
     """
     texts = [["" if cell is None else str(cell).strip() for cell in row] for row in rows]
-    return tuple(_attribute(row) for row in texts if any(row))
+    attributes = []
+    for name, positive, negative, rate, source in ((*row, *EMPTY_ROW)[:5] for row in texts if any(row)):
+        sentences = {"positive": positive, "negative": negative}
+        attributes.append(Attribute(name=name, **sentences, reference=_rate(rate, name), reference_source=source))
+    return tuple(attributes)
 
 
 def attribute_rows(attributes: Sequence[Attribute]) -> list[list[str]]:
@@ -52,17 +56,6 @@ def words_for(chosen: AttributeSet) -> tuple[str, str]:
     """The association's two words that suit a set: gender for people, valence for things."""
     names = {attribute.name for attribute in chosen.attributes}
     return ("pleasant", "unpleasant") if names == {"pleasant"} else ("male", "female")
-
-
-def _attribute(row: list[str]) -> Attribute:
-    name, positive, negative, rate, source = (*row, *EMPTY_ROW)[:5]
-    return Attribute(
-        name=name, positive=positive, negative=negative, reference=_rate(rate, name), reference_source=source
-    )
-
-
-def _rate_text(rate: float | None) -> str:
-    return "" if rate is None else f"{rate:g}"
 
 
 def _rate(text: str, name: str) -> float | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import gradio as gr
 
 from bias_core.studies.explore import view
-from bias_core.studies.explore import view_sentences as sentences
 from bias_core.studies.explore.arms import arms_summary
 from bias_core.studies.explore.old_runs import COMPARE
 from bias_core.studies.explore.options import KIND, NO_WORDS, OLD_KIND, explore_settings
@@ -226,7 +225,7 @@ class ExploreTab(ExploreForm):
         """One sentence on what stands out, another on the rest."""
         if not is_exploration(report):
             return super().headline(report)
-        return arms_summary(report) if report.arms else sentences.headline(Exploration(report))
+        return arms_summary(report) if report.arms else view.headline(Exploration(report))
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """Those that do not stand beside the pictures."""

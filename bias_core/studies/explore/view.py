@@ -1,16 +1,17 @@
-"""What the Explore tab shows of a report: groups of look-alikes and their map, sentences, one picture."""
+"""What the Explore tab shows of a report: groups of look-alikes and their map, one picture, all in plain language."""
 
 from __future__ import annotations
 
+import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from bias_core.studies.explore import view_sentences as sentences
+from bias_core.stats.effects import images_needed
 from bias_core.studies.explore.results import CONCEPT, group_name
-from bias_core.studies.kit.types import StudyFigure
+from bias_core.studies.reports.build import figure
 from bias_core.studies.reports.text import LIMITS
 from bias_core.ui.pictures import average_uri, data_uri
 from bias_core.ui.study.svg import N_COLOURS, figure_svg
@@ -19,10 +20,16 @@ from bias_core.ui.templates import render
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bias_core.studies.explore.report import Clusters, Exploration, ExploredImage
+    from bias_core.studies.explore.report import Exploration, ExploredImage
+    from bias_core.studies.explore.results import AssociationScore
+    from bias_core.studies.kit.attribute_scores import AttributeScore
     from bias_core.studies.kit.progress import Progress
+    from bias_core.types import Estimate
 
 ALL = -1
+Verdict = Literal["above", "below", "within", "unknown"]
+_HALF_WIDTH = 0.1
+_SPACE = "\N{NO-BREAK SPACE}"
 _WIDTH, _HEIGHT, _MARGIN = 560.0, 400.0, 34.0
 _MOST_THUMBNAILS = 120
 _FIRST_PAGE = 120
@@ -53,27 +60,23 @@ class GrowingGrid:
 
 
 def group_of(seen: Exploration, number: int) -> int | None:
-    """The group of a picture; None where it was not scored."""
-    return _labels(seen.clusters).get(number)
+    """The group of a picture, from 0; None where it was not scored."""
+    if seen.clusters is None or number not in seen.clusters.numbers:
+        return None
+    return int(seen.clusters.labels[seen.clusters.numbers.index(number)])
 
 
 def group_buttons(seen: Exploration, chosen: int = ALL) -> str:
     """A button per group with its average picture; pressed is the one that the grid shows."""
-    labels = _labels(seen.clusters)
-    if seen.clusters is None or seen.clusters.n_clusters < 2:
+    clusters = seen.clusters
+    if clusters is None or clusters.n_clusters < 2:
         return ""
+    labels = dict(zip(clusters.numbers, clusters.labels.tolist(), strict=True))
     groups = [{"number": ALL, "name": "All", "n": len(seen.images), "average": "", "tone": "call"}]
-    for group in range(seen.clusters.n_clusters):
+    for group in range(clusters.n_clusters):
         inside = [image.path for image in seen.images if labels.get(image.number) == group]
-        groups.append(
-            {
-                "number": group,
-                "name": group_name(group).capitalize(),
-                "n": len(inside),
-                "average": average_uri(inside),
-                "tone": f"c{group % N_COLOURS}",
-            }
-        )
+        name, tone = group_name(group).capitalize(), f"c{group % N_COLOURS}"
+        groups.append({"number": group, "name": name, "n": len(inside), "average": average_uri(inside), "tone": tone})
     return render("explore_groups", groups=groups, chosen=chosen)
 
 
@@ -84,7 +87,10 @@ def map_html(seen: Exploration, chosen: int = ALL, opened: int = 0) -> str:
         return ""
     images = {image.number: image for image in seen.images}
     many = len(clusters.labels) > _MOST_THUMBNAILS
-    rows = zip(clusters.numbers, clusters.labels, _places(clusters.coordinates), strict=True)
+    low, high = clusters.coordinates.min(axis=0), clusters.coordinates.max(axis=0)
+    span = np.where(high > low, high - low, 1.0)
+    unit = np.where(high > low, (clusters.coordinates - low) / span, 0.5)
+    places = unit * [_WIDTH - 2 * _MARGIN, _HEIGHT - 2 * _MARGIN] + _MARGIN
     points = [
         {
             "number": number,
@@ -96,7 +102,7 @@ def map_html(seen: Exploration, chosen: int = ALL, opened: int = 0) -> str:
             "y": f"{y:.1f}",
             "picture": "" if many else data_uri(images[number].path, 64),
         }
-        for number, label, (x, y) in rows
+        for number, label, (x, y) in zip(clusters.numbers, clusters.labels, places, strict=True)
     ]
     return render("explore_map", points=points, note=clusters.note, width=f"{_WIDTH:.0f}", height=f"{_HEIGHT:.0f}")
 
@@ -107,9 +113,9 @@ def sentences_html(seen: Exploration) -> str:
         return ""
     items = [
         {
-            "verdict": sentences.verdict(score),
-            "says": sentences.says(score),
-            "does_not_say": sentences.does_not_say(score),
+            "verdict": verdict(score),
+            "says": says(score),
+            "does_not_say": does_not_say(score),
             "source": score.attribute.reference_source if score.attribute.reference is not None else "",
         }
         for score in seen.attributes
@@ -117,8 +123,8 @@ def sentences_html(seen: Exploration) -> str:
     return render(
         "explore_sentences",
         items=items,
-        association="" if seen.association is None else sentences.association_says(seen.association),
-        more=f"{sentences.how_many(seen)} {LIMITS}".strip(),
+        association="" if seen.association is None else association_says(seen.association),
+        more=f"{how_many(seen)} {LIMITS}".strip(),
     )
 
 
@@ -127,7 +133,10 @@ def picture_html(seen: Exploration, number: int) -> str:
     image = next((image for image in seen.images if image.number == number), None)
     if image is None:
         return ""
-    row, rows = image.row, _similarities(seen, image)
+    row, rows = image.row, _similarities(seen, number)
+    nearer = pd.DataFrame({"name": [r["name"] for r in rows], "value": [r["nearer"] for r in rows]})
+    title, axis = "Similarity of this picture to each attribute", "cosine to positive − to negative sentence"
+    bars = figure("bars", "similarity", title, nearer, y=axis, null=0.0)
     return render(
         "explore_picture",
         number=number,
@@ -139,7 +148,7 @@ def picture_html(seen: Exploration, number: int) -> str:
         blocked=image.blocked,
         facts=_facts(seen, image),
         rows=rows,
-        plot=figure_svg(_bars(rows)) if rows else "",
+        plot=figure_svg(bars) if rows else "",
     )
 
 
@@ -160,10 +169,10 @@ def _facts(seen: Exploration, image: ExploredImage) -> dict[str, str]:
     return {name: text for name, text in facts.items() if text}
 
 
-def _similarities(seen: Exploration, image: ExploredImage) -> list[dict[str, Any]]:
-    if image.number not in seen.scored_numbers:
+def _similarities(seen: Exploration, number: int) -> list[dict[str, Any]]:
+    if number not in seen.scored_numbers:
         return []
-    i = seen.scored_numbers.index(image.number)
+    i = seen.scored_numbers.index(number)
     return [
         {
             "name": score.attribute.name,
@@ -175,24 +184,123 @@ def _similarities(seen: Exploration, image: ExploredImage) -> list[dict[str, Any
     ]
 
 
-def _bars(rows: Sequence[dict[str, Any]]) -> StudyFigure:
-    return StudyFigure(
-        key="similarity",
-        title="Similarity of this picture to each attribute",
-        kind="bars",
-        data=pd.DataFrame({"name": [r["name"] for r in rows], "value": [r["nearer"] for r in rows]}),
-        labels={"y": "cosine to positive − to negative sentence", "null": 0.0},
-    )
+def percent(share: float | None) -> str:
+    """A share as people read it.
+
+    >>> percent(0.5625).split(), percent(float("nan"))
+    (['56', '%'], 'undefined')
+    """
+    return "undefined" if share is None or math.isnan(share) else f"{100 * share:.0f}{_SPACE}%"
 
 
-def _labels(clusters: Clusters | None) -> dict[int, int]:
-    if clusters is None:
-        return {}
-    return {number: int(label) for number, label in zip(clusters.numbers, clusters.labels, strict=True)}
+def span(estimate: Estimate) -> str:
+    """Both ends of the interval in percent."""
+    return f"{100 * estimate.low:.0f}–{100 * estimate.high:.0f}{_SPACE}%"
 
 
-def _places(coordinates: np.ndarray) -> np.ndarray:
-    low, high = coordinates.min(axis=0), coordinates.max(axis=0)
-    span = np.where(high > low, high - low, 1.0)
-    unit = np.where(high > low, (coordinates - low) / span, 0.5)
-    return unit * [_WIDTH - 2 * _MARGIN, _HEIGHT - 2 * _MARGIN] + _MARGIN
+def verdict(score: AttributeScore) -> Verdict:
+    """Where the interval of P lies against P*."""
+    reference, share = score.attribute.reference, score.prevalence
+    if reference is None or math.isnan(share.low):
+        return "unknown"
+    if share.low > reference:
+        return "above"
+    return "below" if share.high < reference else "within"
+
+
+def headline(seen: Exploration) -> str:
+    """One sentence on what stands out, another on the rest."""
+    n = len(seen.scored_numbers)
+    if not n:
+        return "There is no picture to score."
+    if not seen.attributes:
+        return f"{n} pictures of “{seen.prompt}”. No attribute was asked for."
+    # The measured attributes whose P* has a source; all where there are none.
+    sourced = [score for score in seen.attributes if score.attribute.has_source]
+    compared = [score for score in sourced if not math.isnan(score.prevalence.value)] or seen.attributes
+    lead, some = max(compared, key=_departure), len(compared) < len(seen.attributes)
+    share, reference = f"{percent(lead.prevalence.value)} ({span(lead.prevalence)})", percent(lead.attribute.reference)
+    found = f"“{lead.attribute.name}” is seen in {share} of {n} pictures"
+    rate = f"the {reference} it is compared with" if lead.attribute.has_source else f"an assumed {reference}"
+    which = "attribute with a sourced rate departs" if some else "attribute departs"
+    rest = _rest(compared, " with a sourced rate" if some else "")
+    return {
+        "above": f"{found}, more than {rate}.{rest}",
+        "below": f"{found}, less than {rate}.{rest}",
+        "within": f"No {which} clearly from its reference. Farthest: {found}, against {rate}.",
+        "unknown": f"{found}. There is no real-world rate to compare it with.",
+    }[verdict(lead)]
+
+
+def says(score: AttributeScore) -> str:
+    """What the numbers of one attribute say."""
+    share, name, reference = score.prevalence, score.attribute.name, percent(score.attribute.reference)
+    if math.isnan(share.value):
+        return f"“{name}” could not be measured: {share.note or 'no picture was scored'}."
+    count = round(share.value * share.n)
+    seen = f"“{name}” is seen in {count} of {share.n} pictures: {percent(share.value)} ({span(share)})."
+    compared = {
+        "above": f"The whole interval lies above P* = {reference}: over-represented here.",
+        "below": f"The whole interval lies below P* = {reference}: under-represented here.",
+        "within": f"P* = {reference} is inside the interval: no difference is shown, none ruled out.",
+        "unknown": "No real-world rate was given, so there is nothing to compare it with.",
+    }[verdict(score)]
+    truth = "" if score.drawn is None else f" Drawn, by the record, it is in {percent(score.drawn)} of them."
+    return f"{seen} {compared}{truth}"
+
+
+def does_not_say(score: AttributeScore) -> str:
+    """The nearest misreading of the numbers of one attribute."""
+    if math.isnan(score.prevalence.value):
+        return "An undefined value is not a sign of no bias."
+    if score.n_ties:
+        return f"{score.n_ties} pictures were equally near to both sentences and count as absent."
+    if score.corrected is None:
+        return "How often the reader errs here is not known, so the share can be off by more."
+    if score.attribute.reference is None:
+        return "Without a rate to compare it with, a share alone is no sign of bias."
+    if not score.attribute.has_source:
+        return "P* is a choice made for this comparison, not a measured rate of the world."
+    return "P* is a rate of one country and year; another place gives another verdict."
+
+
+def association_says(score: AssociationScore) -> str:
+    """Which way the pictures lean."""
+    a, b, mean = score.attribute_a, score.attribute_b, score.mean
+    if math.isnan(mean.value):
+        return f"The association with “{a}” and “{b}” is undefined: {mean.note}."
+    numbers = f"mean {mean.value:+.3f} [{mean.low:+.3f}, {mean.high:+.3f}], n = {mean.n}, neutral = 0"
+    if mean.low > 0:
+        return f"The pictures are more like those of “{a}” than those of “{b}” ({numbers})."
+    if mean.high < 0:
+        return f"The pictures are more like those of “{b}” than those of “{a}” ({numbers})."
+    return f"The interval contains 0: no lean towards “{a}” or “{b}” is shown, none ruled out ({numbers})."
+
+
+def how_many(seen: Exploration) -> str:
+    """How many pictures a narrower interval needs."""
+    if not seen.attributes or not seen.scored_numbers:
+        return ""
+    needed = images_needed(_HALF_WIDTH, confidence=seen.settings.confidence)
+    n = len(seen.scored_numbers)
+    if n >= needed:
+        return f"{n} pictures pin every share down to ±10 points or better."
+    return f"To know every share to ±10 points takes {needed} pictures; these are {n}."
+
+
+def _departure(score: AttributeScore) -> float:
+    """How far P* lies outside of the interval; ties go to the larger plain difference."""
+    reference, share = score.attribute.reference, score.prevalence
+    if reference is None or math.isnan(share.value):
+        return -2.0
+    outside = max(share.low - reference, reference - share.high, 0.0)
+    return outside if outside else abs(share.value - reference) - 1
+
+
+def _rest(compared: Sequence[AttributeScore], which: str) -> str:
+    verdicts = [verdict(score) for score in compared]
+    n_away = verdicts.count("above") + verdicts.count("below")
+    if len(verdicts) == 1:
+        return ""
+    verb = "departs" if n_away == 1 else "depart"
+    return f" {n_away} of {len(verdicts)} attributes{which} {verb} clearly from the reference."
