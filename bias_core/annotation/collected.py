@@ -4,8 +4,6 @@ An answer holds unless a later row withdraws it (undo), or its rater deleted it.
 the owner has not excluded its rater.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -15,25 +13,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import yaml
 from jinja2 import Environment
-from sqlalchemy import exists, func, select
+from sqlalchemy import Select, exists, func, select
 
+from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.schema import Row, answers, deletions, items, raters
-from bias_core.annotation.task_owner import iso, owned_row, read_picture, stored_task
+from bias_core.annotation.task_owner import OwnerKey, iso, owned_row, read_picture, stored_task
 from bias_core.annotation.tasks import Item, Task, task_texts
 from bias_core.exchange.export import csv_bytes
 from bias_core.settings import ASSETS
 from bias_core.store.files import replaced_file
-
-if TYPE_CHECKING:
-    from sqlalchemy import Select
-
-    from bias_core.annotation.label_store import LabelStore
-    from bias_core.annotation.task_owner import OwnerKey
 
 COLUMNS = {
     "image_id": "the picture in the run or import that it came from",
@@ -57,50 +50,37 @@ _HEAD = {
 
 @dataclass(frozen=True, kw_only=True)
 class RaterProgress:
-    """One rater, under their random name.
-
-    Attributes
-    ----------
-    n_answered, n_skipped : that hold now.
-    median_seconds : a picture; nan where nothing was answered.
-    n_gold, n_gold_right : items with a known answer: answered, and answered so in every position.
-    excluded : the owner lets nothing of this rater count.
-    """
+    """One rater, under their random name."""
 
     rater: str
+    # n_answered, n_skipped: that hold now
     n_answered: int
     n_skipped: int
-    median_seconds: float
+    median_seconds: float  # a picture; nan where nothing was answered
+    # n_gold, n_gold_right: items with a known answer: answered, and answered so in every position
     n_gold: int
     n_gold_right: int
-    excluded: bool = False
+    excluded: bool = False  # the owner lets nothing of this rater count
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskProgress:
-    """How far a task is.
-
-    Attributes
-    ----------
-    n_items, n_gold_items : ordinary items, and those with a known answer.
-    n_complete : ordinary items that as many raters as wanted have answered.
-    n_answers, n_wanted : answers to ordinary items that count, and how many are wanted in all.
-    raters : everyone who joined, excluded ones too.
-    n_deleted_raters, n_deleted_answers : of raters who deleted theirs.
-    n_excluded_answers : to ordinary items, of raters whom the owner excluded.
-    """
+    """How far a task is."""
 
     task: Task
     join_code: str
+    # n_items, n_gold_items: ordinary items, and those with a known answer
     n_items: int
     n_gold_items: int
-    n_complete: int
+    n_complete: int  # ordinary items that as many raters as wanted have answered
+    # n_answers, n_wanted: answers to ordinary items that count, and how many are wanted in all
     n_answers: int
     n_wanted: int
-    raters: tuple[RaterProgress, ...]
+    raters: tuple[RaterProgress, ...]  # everyone who joined, excluded ones too
+    # n_deleted_raters, n_deleted_answers: of raters who deleted theirs
     n_deleted_raters: int
     n_deleted_answers: int
-    n_excluded_answers: int = 0
+    n_excluded_answers: int = 0  # to ordinary items, of raters whom the owner excluded
 
     @property
     def counted_raters(self) -> tuple[RaterProgress, ...]:

@@ -5,8 +5,6 @@ survives a kill and a power cut, and none is acknowledged while its file is not 
 (:class:`LabelFile`). Any SQLAlchemy URL of PostgreSQL serves several machines.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random
@@ -22,18 +20,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import create_engine, event, func, make_url, select
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from bias_core.annotation.schema import items, task_versions, upgrade
 from bias_core.annotation.tasks import Task, task_from
 from bias_core.errors import BiasCoreError, StorageError
 from bias_core.store.files import replaced_file
-
-if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection, Engine
 
 T = TypeVar("T")
 
@@ -56,7 +51,7 @@ class LabelStore:
 
     Parameters
     ----------
-    url : of SQLAlchemy, such as ``sqlite:////data/labels.sqlite`` or
+    url : of SQLAlchemy, such as ``sqlite:////data/labels.sqlite`` or.
         ``postgresql+psycopg://user:password@host/labels``.
     pictures : folder of the pictures that raters see; shared by all machines that serve them.
     clock : seconds since 1970.
@@ -187,7 +182,7 @@ class LabelStore:
                 self._file.rescue()  # nothing else has it when this process ends
             self._let_go()
 
-    def _open(self) -> tuple[Engine, LabelFile | None]:
+    def _open(self) -> "tuple[Engine, LabelFile | None]":
         """The database that has its name now; StorageError while that has not all that was acknowledged."""
         with self._opening, _errors():
             if self._file is not None and (trouble := self._file.trouble()):
@@ -294,8 +289,6 @@ def _errors() -> Iterator[None]:
 def token(text: str) -> str:
     """``text`` where it could be a token of ours, else "", which is nobody's.
 
-    Examples
-    --------
     >>> token("zJ8s-_"), token("' OR 1=1")
     ('zJ8s-_', '')
     """

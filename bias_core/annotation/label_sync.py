@@ -6,8 +6,6 @@ are to be dropped. A line is written before it is marked as written, so that aft
 processes at once, it may stand twice, under the same id, and is never missing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import threading
@@ -15,16 +13,14 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import exists, insert, select
 
+from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.schema import answers, deletions, items, raters, synced
 from bias_core.annotation.task_owner import iso
 from bias_core.errors import StorageError
-
-if TYPE_CHECKING:
-    from bias_core.annotation.label_store import LabelStore
 
 _AT_ONCE = 5000  # lines of one transaction
 

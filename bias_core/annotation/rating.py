@@ -9,8 +9,6 @@ store keeps of the task's owner, so that every process that serves the task know
 who read. The rater's code is made from it: a request to join that is sent again finds the same rater.
 """
 
-from __future__ import annotations
-
 import hmac
 import math
 import random
@@ -20,18 +18,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from sqlalchemy import Integer, bindparam, exists, func, insert, select, update
+from sqlalchemy import Connection, Integer, bindparam, exists, func, insert, select, update
 
 from bias_core.annotation.label_store import LabelStore, hash_of, token
 from bias_core.annotation.schema import Row, answers, assignments, items, raters, tasks
 from bias_core.annotation.task_owner import CLAIMS, count_claims, remove_raters
 from bias_core.annotation.tasks import Task, checked_choices
 from bias_core.errors import InvalidInput, NotAllowed, quoted
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 MAX_RATERS = 10_000  # of a task: joining is free, the disk is not
 MAX_DURATION_MS = 24 * 3600 * 1000
@@ -70,28 +65,20 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What a rater sees now.
+    """What a rater sees now."""
 
-    Attributes
-    ----------
-    item : token of the item for this rater, also of its picture; "" where there is none to show.
-    questions : one for each position, in order.
-    task : its texts and answers, in the version that this item is asked in.
-    earlier_choices : what this rater had answered before taking it back; empty otherwise.
-    n_answered, n_left : items that the rater answered, and that are there for them, this one and the
-        attention checks to come included: each of either kind makes one less.
-    can_undo : whether there is something to take back.
-    why_done : "" while there is an item, else "all" (nothing is left), "paused", "closed", "draft", or
-        "excluded" where the owner has ended this rater's part.
-    """
-
-    item: str = ""
-    questions: tuple[Question, ...] = ()
-    task: Task
+    item: str = ""  # token of the item for this rater, also of its picture; "" where there is none to show
+    questions: tuple[Question, ...] = ()  # one for each position, in order
+    task: Task  # its texts and answers, in the version that this item is asked in
+    # what this rater had answered before taking it back; empty otherwise
     earlier_choices: Mapping[str, str] = field(default_factory=dict)
+    # n_answered, n_left: items that the rater answered, and that are there for them, this one and the attention checks
+    # to come included: each of either kind makes one less
     n_answered: int
     n_left: int = 0
-    can_undo: bool
+    can_undo: bool  # whether there is something to take back
+    # "" while there is an item, else "all" (nothing is left), "paused", "closed", "draft", or "excluded" where the
+    # owner has ended this rater's part
     why_done: str = ""
 
 
@@ -100,13 +87,12 @@ def join(store: LabelStore, join_code: str, *, page_pass: str | None = None) -> 
 
     Parameters
     ----------
-    page_pass : of the page that was read (:func:`pass_to_join`); sent again, it gives the same rater. None
-        where the caller showed the text.
+    page_pass : of the page that was read (:func:`pass_to_join`); sent again, it gives the same rater. None where the
+        caller showed the text.
 
     Raises
     ------
-    NotAllowed
-        The link opens no task, the task is not open, or the page was not read within the last day.
+    NotAllowed : the link opens no task, the task is not open, or the page was not read within the last day.
     """
     with store.write() as connection:
         row = _task_row(connection, join_code)
@@ -174,10 +160,8 @@ def give_answer(
 
     Raises
     ------
-    NotAllowed
-        No rater has this code, the item is not theirs, or the task is closed.
-    InvalidInput
-        The choices do not fit the question, or the item has an answer already.
+    NotAllowed : no rater has this code, the item is not theirs, or the task is closed.
+    InvalidInput : the choices do not fit the question, or the item has an answer already.
     """
     if not (type(duration_ms) is int and 0 <= duration_ms <= MAX_DURATION_MS):
         raise InvalidInput(f"duration_ms is 0 to {MAX_DURATION_MS:,}; got {quoted(duration_ms)}")
@@ -264,8 +248,6 @@ def code_in_groups(code: str) -> str:
 def plain_code(code: str) -> str:
     """What a rater typed as the code that was meant.
 
-    Examples
-    --------
     >>> plain_code(" 7o3k-il00 ")
     '703K1100'
     """
@@ -368,8 +350,6 @@ def n_checks_before(place: int, share: float, *, seed: int) -> int:
     k-th comes at random, by the rater's ``seed``, among those that fall to it. So all are known beforehand,
     and what is left can be said exactly.
 
-    Examples
-    --------
     >>> [n_checks_before(place, 0.5, seed=0) for place in (0, 1, 10)]
     [0, 1, 10]
     """

@@ -4,17 +4,12 @@ A new database is made from the tables below; an older one runs the numbered ste
 that SQLite and PostgreSQL both know (a test holds both to be equal).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import JSON, BigInteger, Column, ForeignKey, Integer, String, Table, Text
+from sqlalchemy import JSON, BigInteger, Column, Connection, ForeignKey, Integer, String, Table, Text
 
 from bias_core.errors import StorageError
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 Row = Any
 """A row of a query, with its columns as attributes; SQLAlchemy gives every query a type of its own."""
@@ -147,10 +142,7 @@ _UPGRADE_LOCK = 5_201_314  # any number: PostgreSQL's name for "one upgrade at a
 def upgrade(connection: Connection) -> None:
     """Make the tables, or bring older ones up to date, inside the transaction of ``connection``.
 
-    Raises
-    ------
-    StorageError
-        The database was written by a newer version of this program.
+    Raises StorageError: the database was written by a newer version of this program.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))

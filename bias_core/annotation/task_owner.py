@@ -3,8 +3,6 @@
 An owner is whoever has the task's secret, or is signed in at the Hub as the user who made it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import io
@@ -15,19 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from PIL import Image, ImageOps, UnidentifiedImageError
-from sqlalchemy import delete, exists, func, insert, select, update
+from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from bias_core.annotation.label_store import LabelStore, hash_of, token
 from bias_core.annotation.schema import Row, answers, assignments, deletions, items, raters, task_versions, tasks
 from bias_core.annotation.tasks import MAX_LINE, Status, Task, checked_choices, checked_task, checked_text, task_texts
 from bias_core.errors import InvalidInput, NotAllowed, StorageError, quoted
 from bias_core.store.files import total_bytes, write_atomically
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 MAX_ITEMS = 20_000
 MAX_USER = 100  # characters of a Hub user's id
@@ -57,7 +52,7 @@ class OwnerKey:
         return f"{self.task_id}.{self.secret}"
 
     @classmethod
-    def parse(cls, text: object) -> OwnerKey:
+    def parse(cls, text: object) -> "OwnerKey":
         """The key in an owner's link; one that opens nothing where the text is none."""
         task_id, _, secret = (text if isinstance(text, str) else "").strip().partition(".")
         return cls(task_id=task_id, secret=secret)
@@ -222,8 +217,6 @@ def delete_task(store: LabelStore, key: OwnerKey) -> int:
 def iso(milliseconds: int) -> str:
     """A time of the store as text.
 
-    Examples
-    --------
     >>> iso(0)
     '1970-01-01T00:00:00.000Z'
     """

@@ -5,8 +5,6 @@ new version. Texts of the two papers' tasks are in ``assets/texts/labelling.yaml
 ``assets/studies/pst.yaml`` [wan2024pst, Table 10; wang2023t2iat, section 5.5].
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -122,8 +120,6 @@ def pst_task(*, paired: bool, **changes: Any) -> Task:
 def association_task(a: str, b: str, **changes: Any) -> Task:
     """Which of two attributes is a picture closer to [wang2023t2iat, section 5.5]; ``changes`` as above.
 
-    Examples
-    --------
     >>> association_task("pleasant", "unpleasant").answer_keys
     ('pleasant', 'unpleasant')
     """
@@ -153,8 +149,6 @@ def _task(
 def answer_key(label: str) -> str:
     """What is stored for an answer that reads so.
 
-    Examples
-    --------
     >>> answer_key("Can't tell!")
     'can_t_tell'
     """
@@ -196,8 +190,6 @@ def checked_choices(task: Task, choices: Mapping[str, str]) -> dict[str, str]:
     An answer about the whole picture holds for all positions: a picture fails as a whole. InvalidInput where a
     position is missing or unknown, or an answer is none of the task's.
 
-    Examples
-    --------
     >>> checked_choices(pst_task(paired=True), {"left": "not_two_people"})
     {'left': 'not_two_people', 'right': 'not_two_people'}
     """

@@ -25,8 +25,6 @@ Errors are ``{error: text}``: 400 and 413 to 415 for what was sent, 403 and 404 
 ask, 429 (wait), 503 (send again).
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import logging
@@ -37,37 +35,22 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from bias_core.annotation import rating
 from bias_core.annotation.collected import task_progress
-from bias_core.annotation.rating import (
-    delete_my_answers,
-    give_answer,
-    join,
-    next_item,
-    pass_to_join,
-    picture_of,
-    skip,
-    task_of,
-    task_to_join,
-    undo,
-)
+from bias_core.annotation.label_store import LabelStore
 from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
+from bias_core.annotation.tasks import Task
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
+from bias_core.services import Services
 from bias_core.settings import ASSETS
 from bias_core.ui.visitor import network_of
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from bias_core.annotation.label_store import LabelStore
-    from bias_core.annotation.rating import Turn
-    from bias_core.annotation.tasks import Task
-    from bias_core.services import Services
 
 T = TypeVar("T")
 Handler = Callable[["Request"], Awaitable[Response]]
@@ -156,12 +139,12 @@ class LabelDoor:
         """For ``launch(app_kwargs={"routes": ...})``, where they come before Gradio's own."""
         code, key = self._code, self._key
         acts: tuple[tuple[Any, ...], ...] = (
-            ("GET", "/label/mine", code, task_of, None, lambda task_and_status: _task_json(*task_and_status)),
-            ("DELETE", "/label/mine", code, delete_my_answers, None, _deleted),
-            ("GET", "/label/next", code, next_item, None, _turn_json),
-            ("POST", "/label/answer", code, give_answer, _Answer, _turn_json),
-            ("POST", "/label/skip", code, skip, _Skip, _turn_json),
-            ("POST", "/label/undo", code, undo, _Undo, _turn_json),
+            ("GET", "/label/mine", code, rating.task_of, None, lambda task_and_status: _task_json(*task_and_status)),
+            ("DELETE", "/label/mine", code, rating.delete_my_answers, None, _deleted),
+            ("GET", "/label/next", code, rating.next_item, None, _turn_json),
+            ("POST", "/label/answer", code, rating.give_answer, _Answer, _turn_json),
+            ("POST", "/label/skip", code, rating.skip, _Skip, _turn_json),
+            ("POST", "/label/undo", code, rating.undo, _Undo, _turn_json),
             ("POST", "/label/exclude", key, _exclude, _Exclusion, dict),
             ("DELETE", "/label/task", key, delete_task, None, _deleted),
         )
@@ -188,18 +171,20 @@ class LabelDoor:
 
     async def _task(self, request: Request) -> Response:
         code = request.path_params["code"]
-        (task, status), page = await self._alone(lambda store: (task_to_join(store, code), pass_to_join(store, code)))
+        (task, status), page = await self._alone(
+            lambda store: (rating.task_to_join(store, code), rating.pass_to_join(store, code))
+        )
         return _json(_task_json(task, status) | {"page": page})
 
     async def _join(self, request: Request) -> Response:
         body = await _read(request, _Join)
         if not body.agreed:
             raise InvalidInput("agreed: who joins has read the consent text and agrees to it")
-        task, _ = await self._alone(lambda store: task_to_join(store, body.task))
+        task, _ = await self._alone(lambda store: rating.task_to_join(store, body.task))
         network = f"{task.id} {self._network(request)}"
         for name, most in ((network, task.joins_per_address), (task.id, task.joins_per_hour)):
             self._take(name, most, most / _HOUR, _CROWD)
-        new = await self._together(lambda store: join(store, body.task, page_pass=body.page))
+        new = await self._together(lambda store: rating.join(store, body.task, page_pass=body.page))
         return _json({"code": new.code, "task": _task_json(new.task, "open")})
 
     async def _picture(self, request: Request) -> Response:
@@ -209,7 +194,7 @@ class LabelDoor:
 
         def read(store: LabelStore) -> bytes:
             try:
-                return read_picture(store.pictures, picture_of(store, token))
+                return read_picture(store.pictures, rating.picture_of(store, token))
             except NotAllowed as error:
                 raise _Refused(404, str(error)) from error
 
@@ -327,7 +312,7 @@ def _task_json(task: Task, status: str) -> dict[str, Any]:
     return {**texts, "status": status, "positions": list(task.positions), "answers": answers}
 
 
-def _turn_json(turn: Turn) -> dict[str, Any]:
+def _turn_json(turn: rating.Turn) -> dict[str, Any]:
     return {
         "item": turn.item,
         "picture": f"label/picture/{turn.item}" if turn.item else "",

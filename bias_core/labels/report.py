@@ -1,26 +1,21 @@
 """A labelling task's answers as a report: do raters agree, who differs, and do readers see the same?"""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from bias_core.annotation.collected import winner
+from bias_core.annotation.collected import LabelledItem, TaskProgress, winner
+from bias_core.annotation.tasks import Task
 from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
 from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, NOT_TWO_PEOPLE
 from bias_core.stats.effects import wilson_interval
 from bias_core.studies.kit.types import Design, Finding, Results, StudyFigure, StudyReport, StudySettings, StudyTable
 from bias_core.studies.reports.build import columns, drawable, figure, table
-
-if TYPE_CHECKING:
-    from bias_core.annotation.collected import LabelledItem, TaskProgress
-    from bias_core.annotation.tasks import Task
-    from bias_core.types import Estimate
+from bias_core.types import Estimate
 
 Labels = Mapping[tuple[str, str], str]
 """An answer for each ``(image_id, position)``."""
@@ -66,8 +61,7 @@ def label_report(
 
     Returns
     -------
-    StudyReport
-        Findings are coefficients of agreement with their intervals over pictures; those that need more
+    StudyReport : Findings are coefficients of agreement with their intervals over pictures; those that need more
         answers than there are, are left out, and a note says so.
     """
     task = progress.task
@@ -124,7 +118,7 @@ def _answers(labelled: Sequence[LabelledItem]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["image_id", "position", "rater", "answer"])
 
 
-def _votes(answers: pd.DataFrame) -> pd.Series[Any]:
+def _votes(answers: pd.DataFrame) -> "pd.Series[Any]":
     """Everybody's answers by picture and position."""
     votes: pd.Series[Any] = answers.groupby(["image_id", "position"], sort=False)["answer"].agg(list)
     return votes
@@ -236,7 +230,7 @@ def _agreement(answers: pd.DataFrame) -> list[Finding]:
     return findings
 
 
-def _coefficient(name: Any, ratings: Any, people: pd.Index[Any]) -> Estimate:
+def _coefficient(name: Any, ratings: Any, people: "pd.Index[Any]") -> Estimate:
     """Agreement with its interval over pictures, and the value that chance gives."""
     pictures = people.get_level_values("image_id")
     return replace(agreement_estimate(ratings, coefficient=name, groups=pictures), null_value=0.0)

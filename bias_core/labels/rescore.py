@@ -1,39 +1,30 @@
 """What people's labels are used for: a study scored with them, and a reader's error rates that correct Ψ."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from bias_core.annotation.collected import answers_frame
-from bias_core.annotation.tasks import PICTURE, answer_key
+from bias_core.annotation.collected import LabelledItem, answers_frame
+from bias_core.annotation.label_store import LabelStore
+from bias_core.annotation.task_owner import OwnerKey
+from bias_core.annotation.tasks import PICTURE, Task, answer_key
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import csv_bytes
-from bias_core.labels.report import majority_labels, report_of
+from bias_core.labels.report import Labels, majority_labels, report_of
 from bias_core.metrics.agreement import reader_errors_from_labels
 from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.stats.effects import corrected_by_errors, wilson_interval
 from bias_core.studies.explore.report import Exploration
 from bias_core.studies.kit.designs import programs_by_kind
+from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Finding, Results, StudyReport
 from bias_core.studies.paired.labelling import AUTOMATIC
 from bias_core.studies.reports.build import table
 from bias_core.studies.running.run import run_study
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bias_core.annotation.collected import LabelledItem
-    from bias_core.annotation.label_store import LabelStore
-    from bias_core.annotation.task_owner import OwnerKey
-    from bias_core.annotation.tasks import Task
-    from bias_core.labels.report import Labels
-    from bias_core.studies.kit.progress import Progress
-    from bias_core.studies.kit.services import StudyServices
-    from bias_core.types import Estimate
 
 
 def takes_labels(report: StudyReport) -> bool:
@@ -65,10 +56,7 @@ def score_with_labels(
     Where a run has pairs and single people and ``labels`` are of one of the two, the other keeps the reader's
     labels, and a note says so. ``path`` is where the labels are written as the CSV that studies take.
 
-    Raises
-    ------
-    InvalidInput
-        The study takes no labels, or these are of other pictures.
+    Raises InvalidInput: the study takes no labels, or these are of other pictures.
     """
     if not takes_labels(report):
         raise InvalidInput(f"“{report.design.title}” takes no labels of people")
@@ -122,8 +110,7 @@ def psi_with_labels(
 
     Raises
     ------
-    InvalidInput
-        No such attribute or answer, none of the pictures labelled, only one kind of answer, or a reader that
+    InvalidInput : no such attribute or answer, none of the pictures labelled, only one kind of answer, or a reader that
         tells nothing (sensitivity + specificity at most 1).
     """
     explored = Exploration(report)
@@ -140,7 +127,7 @@ def psi_with_labels(
     seen = [people[key] for key in common]
     errors = reader_errors_from_labels(seen, [calls[key] for key in common], positive=True, negative=False)
     corrected = corrected_by_errors(sum(calls.values()), len(calls), errors, confidence=report.settings.confidence)
-    lines: list[tuple[str, str, Estimate]] = [
+    lines: list[tuple[str, str, Any]] = [
         ("read", f"{attribute}, as the reader calls it", score.prevalence),
         ("people", f"{attribute}, as people see it", wilson_interval(sum(seen), len(common))),
         ("corrected", f"{attribute}, the reader corrected by people", corrected),

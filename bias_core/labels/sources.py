@@ -1,33 +1,26 @@
 """Pictures of a run that people may be asked about: which ones, whom they show, and what is known of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bias_core.annotation.task_owner import TaskPicture
-from bias_core.annotation.tasks import PICTURE, SINGLE
+from bias_core.annotation.tasks import PICTURE, SINGLE, Task, TaskKind
 from bias_core.errors import InvalidInput, quoted
 from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE
 from bias_core.studies.explore.options import KIND
 from bias_core.studies.explore.results import CONCEPT
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.paper_data import read_study
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import option_values
-from bias_core.studies.running.history import list_runs
+from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.running.history import RunLine, list_runs
 from bias_core.studies.running.identities import UNKNOWN
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bias_core.annotation.tasks import Task, TaskKind
-    from bias_core.studies.kit.services import StudyServices
-    from bias_core.studies.kit.types import StudyReport
-    from bias_core.studies.running.history import RunLine
 
 PAIR = ("left", "right")
 PERSON = "person"
@@ -45,21 +38,14 @@ _LINE = re.compile(r"\s*(\d+)\s*[:=]\s*(.+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A picture that people may be asked about.
+    """A picture that people may be asked about."""
 
-    Attributes
-    ----------
-    number : from 1, as its owner sees it.
-    identities : whom the prompt asked for, by position; empty where the run does not say.
-    truth : what was drawn, on the calibration renderer's record; None elsewhere.
-    """
-
-    number: int
+    number: int  # from 1, as its owner sees it
     image_id: str
     path: Path
     prompt: str
-    identities: Mapping[str, str]
-    truth: Mapping[str, Any] | None = None
+    identities: Mapping[str, str]  # whom the prompt asked for, by position; empty where the run does not say
+    truth: Mapping[str, Any] | None = None  # what was drawn, on the calibration renderer's record; None elsewhere
 
 
 def kind_of(report: StudyReport) -> TaskKind:
@@ -80,10 +66,7 @@ def candidates(report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | 
     has both; associations of neutral pictures where the run has others too, of those that the run itself
     judges, and of the tests of these two ``words`` where it has any.
 
-    Raises
-    ------
-    InvalidInput
-        There is none.
+    Raises InvalidInput: there is none.
     """
     pictures: list[Candidate] = []
     for row in _suiting(report, kind, words):
@@ -142,8 +125,7 @@ def task_pictures(
 
     Raises
     ------
-    InvalidInput
-        A known answer is given for a picture that is not among them.
+    InvalidInput : a known answer is given for a picture that is not among them.
     """
     if strange := sorted(set(gold) - {candidate.number for candidate in pictures}):
         raise InvalidInput(f"a right answer is given for picture {strange[0]}, which is not in this task")
@@ -161,10 +143,7 @@ def task_pictures(
 def gold_from_record(pictures: Sequence[Candidate], task: Task, n: int, seed: int = 0) -> dict[int, dict[str, str]]:
     """Right answers for ``n`` pictures, drawn at random by the seed, from the record of what was drawn.
 
-    Raises
-    ------
-    InvalidInput
-        The record says too little: of real models, or of what is asked.
+    Raises InvalidInput: the record says too little: of real models, or of what is asked.
     """
     recorded = {one.number: answers for one in pictures if (answers := recorded_answers(one, task))}
     if len(recorded) < n:
@@ -193,8 +172,6 @@ def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
 def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
     """Right answers that an owner typed: ``number: answer``, one a line, an answer for each position.
 
-    Examples
-    --------
     >>> from bias_core.annotation.tasks import pst_task
     >>> gold_from_lines("4: feminine, masculine", pst_task(paired=True))
     {4: {'left': 'feminine', 'right': 'masculine'}}
@@ -218,8 +195,6 @@ def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
 def gold_lines(gold: Mapping[int, Mapping[str, str]]) -> str:
     """The inverse of :func:`gold_from_lines`.
 
-    Examples
-    --------
     >>> gold_lines({4: {"left": "feminine", "right": "masculine"}})
     '4: feminine, masculine'
     """

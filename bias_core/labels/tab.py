@@ -1,16 +1,15 @@
 """The Label tab: a task for people is made from a run, opened to raters, watched, put to use, and deleted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import gradio as gr
 
-from bias_core.annotation.collected import export_labels, labelled_items, task_progress
-from bias_core.annotation.task_owner import change_task, create_task, delete_task, exclude_rater, owned_task, set_status
+from bias_core.annotation import task_owner
+from bias_core.annotation.collected import TaskProgress, export_labels, labelled_items, task_progress
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.exchange.export import csv_bytes
 from bias_core.given_values import as_text
@@ -19,23 +18,12 @@ from bias_core.labels.report import COVERAGE, RATERS, label_report
 from bias_core.labels.rescore import automatic_answers, people_labels, psi_with_labels, score_with_labels
 from bias_core.labels.sources import runs_with
 from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, changes_of, read_changes
-from bias_core.labels.tab_parts import (
-    PARTS,
-    STATUSES,
-    Memory,
-    Profile,
-    add,
-    note,
-    offers_login,
-    owner_of,
-    remembered_tasks,
-    task_choices,
-    user_of,
-)
+from bias_core.services import Services
 from bias_core.studies.explore.report import Exploration, is_exploration
 from bias_core.studies.explore.unmeasured import UNMEASURED
-from bias_core.studies.kit.types import StudyReport  # noqa: TC001
-from bias_core.studies.running.history import open_run
+from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.running.history import RunLine, open_run
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.run_turns import RUN, in_line
@@ -43,16 +31,7 @@ from bias_core.ui.study.downloads import take
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.study.view import figures_html, tables_html
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bias_core.annotation.collected import TaskProgress
-    from bias_core.annotation.task_owner import OwnerKey
-    from bias_core.services import Services
-    from bias_core.studies.kit.progress import Progress
-    from bias_core.studies.running.history import RunLine
+from bias_core.ui.visitor import Visitor
 
 _SECRET = "t2i-bias-explorer-label-1"  # hides the keys from a passing look; it is no password
 _MOST_COMPARED = 5  # runs whose automatic labels are compared
@@ -82,7 +61,9 @@ class LabelTab:
         self.making = LabelMaking(services)
         self.scores = LabelScores(services)
         self.on_open = self._owner_handler(lambda _owner: "")
-        self.on_status = {status: self._owner_handler(partial(self._set_status, status=status)) for status in STATUSES}
+        self.on_status = {
+            status: self._owner_handler(partial(self._set_status, status=status)) for status in tab_parts.STATUSES
+        }
         self.on_change = self._owner_handler(self._change)
         self.on_exclude, self.on_include = (
             self._owner_handler(partial(self._exclude, excluded=excluded)) for excluded in (True, False)
@@ -106,16 +87,16 @@ class LabelTab:
         parts["visitor"], parts["report"] = visitor, gr.State(None)
         gr.HTML(render("question", question=self.question, caution=self.caution))
         with gr.Column(elem_classes="card ask"):
-            gr.HTML(note("heading", "Make a task"))
+            gr.HTML(tab_parts.note("heading", "Make a task"))
             self.making.build()
-            add(parts, PARTS, "make")
+            tab_parts.add(parts, tab_parts.PARTS, "make")
         with gr.Column(elem_classes="card ask"):
-            gr.HTML(note("heading", "Open a task of yours"))
+            gr.HTML(tab_parts.note("heading", "Open a task of yours"))
             with gr.Row():
-                add(parts, PARTS, "mine", "typed", "open_key")
-            parts["mine"].info = "Of this browser" + " and of your sign-in" * offers_login()
-            if offers_login():
-                gr.HTML(note("login"))
+                tab_parts.add(parts, tab_parts.PARTS, "mine", "typed", "open_key")
+            parts["mine"].info = "Of this browser" + " and of your sign-in" * tab_parts.offers_login()
+            if tab_parts.offers_login():
+                gr.HTML(tab_parts.note("login"))
                 names = ("Sign in with Hugging Face", "Sign out ({})")
                 gr.LoginButton(*names, variant="secondary", size="md", scale=0, min_width=260, elem_id="label-login")
         parts["status"] = gr.HTML(READY, elem_id="label-status")
@@ -128,32 +109,32 @@ class LabelTab:
     def _build_owned(self) -> None:
         parts = self.parts
         with gr.Column(elem_classes="card"):
-            add(parts, PARTS, "header")
+            tab_parts.add(parts, tab_parts.PARTS, "header")
             with gr.Row(elem_classes="tools"):
-                add(parts, PARTS, *STATUSES, "refresh")
-            add(parts, PARTS, "progress", "takes")
+                tab_parts.add(parts, tab_parts.PARTS, *tab_parts.STATUSES, "refresh")
+            tab_parts.add(parts, tab_parts.PARTS, "progress", "takes")
             with gr.Accordion("Change what raters read, and how many join", open=False, elem_classes="more"):
                 parts["changes"] = {}
-                add(parts["changes"], CHANGES, *TEXTS, prefix="label-change")
+                tab_parts.add(parts["changes"], CHANGES, *TEXTS, prefix="label-change")
                 with gr.Row():
-                    add(
+                    tab_parts.add(
                         parts["changes"],
                         CHANGES,
                         *(name for name in CHANGES if name not in TEXTS),
                         prefix="label-change",
                     )
-                add(parts, PARTS, "change")
+                tab_parts.add(parts, tab_parts.PARTS, "change")
             for title, name, sentence, names in (
                 ("Exclude a rater", "label-excluding", "exclude", ("rater", "exclude", "include")),
                 ("Delete this task", "label-deleting", "delete", ("title", "delete")),
             ):
                 with gr.Accordion(title, open=False, elem_classes="more", elem_id=name):
-                    gr.HTML(note(sentence))
+                    gr.HTML(tab_parts.note(sentence))
                     with gr.Row(elem_classes="tools"):
-                        add(parts, PARTS, *names)
+                        tab_parts.add(parts, tab_parts.PARTS, *names)
         with gr.Column(elem_classes="card"):
-            add(parts, PARTS, "findings", "tables", "notes")
-        add(parts, PARTS, "figures")
+            tab_parts.add(parts, tab_parts.PARTS, "findings", "tables", "notes")
+        tab_parts.add(parts, tab_parts.PARTS, "figures")
         with gr.Column(elem_classes="card"):
             self.scores.build_scores()
 
@@ -161,7 +142,7 @@ class LabelTab:
 
     def owned_outputs(self) -> list[Any]:
         """Everything that shows a task to its owner."""
-        own = [self.parts[name] for name in (*_SHOWN, *STATUSES, *_PARTS_TO_TAKE[1:])]
+        own = [self.parts[name] for name in (*_SHOWN, *tab_parts.STATUSES, *_PARTS_TO_TAKE[1:])]
         return [*own, *self.parts["changes"].values(), *self.scores.offered()]
 
     def _wire(self, demo: gr.Blocks) -> None:
@@ -196,23 +177,25 @@ class LabelTab:
 
     # Handlers.
 
-    def on_make(self, visitor: Visitor, memory: Memory, profile: Profile, *values: Any) -> Updates:
+    def on_make(self, visitor: Visitor, memory: tab_parts.Memory, profile: tab_parts.Profile, *values: Any) -> Updates:
         """Make the task that the form asks for, and show it."""
         with user_errors() as problem:
             order = self.making.order(visitor, values)
-            new = create_task(self.services.labels, order.task, order.pictures, hub_user=user_of(profile))
+            new = task_owner.create_task(
+                self.services.labels, order.task, order.pictures, hub_user=tab_parts.user_of(profile)
+            )
             text = "The task is made. Keep the link for you alone, then open it for raters."
             return self._owned(visitor, memory, new.key.text, profile, text)
         return {self.parts["status"]: messages.error_html(problem.message)}
 
-    def on_memory(self, memory: Memory, profile: Profile = None) -> Updates:
+    def on_memory(self, memory: tab_parts.Memory, profile: tab_parts.Profile = None) -> Updates:
         """Tasks that this browser knows or that the user made."""
         with user_errors():
-            return {self.parts["mine"]: gr.update(choices=task_choices(self.services, memory, profile))}
+            return {self.parts["mine"]: gr.update(choices=tab_parts.task_choices(self.services, memory, profile))}
         return {self.parts["mine"]: gr.skip()}
 
     def on_return(
-        self, visitor: Visitor, memory: Memory, typed: str, key: str | None, profile: Profile = None
+        self, visitor: Visitor, memory: tab_parts.Memory, typed: str, key: str | None, profile: tab_parts.Profile = None
     ) -> Updates:
         """Open the task of an owner's link; without one, that which was open here before the reload."""
         if typed or self._opens(as_text(key), profile):
@@ -220,17 +203,17 @@ class LabelTab:
             return updates
         return {self.parts["key"]: "", self.parts["status"]: READY}  # it was deleted, or made elsewhere
 
-    def on_delete(self, memory: Memory, key: str, title: str, profile: Profile = None) -> Updates:
+    def on_delete(self, memory: tab_parts.Memory, key: str, title: str, profile: tab_parts.Profile = None) -> Updates:
         """Delete the task, and forget its key in this browser."""
         parts = self.parts
         with user_errors() as problem:
-            owner = owner_of(key, profile)
-            task, _ = owned_task(self.services.labels, owner)
+            owner = tab_parts.owner_of(key, profile)
+            task, _ = task_owner.owned_task(self.services.labels, owner)
             if as_text(title) != task.title.strip():
                 raise InvalidInput(f"to delete this task type its title, “{task.title}”")
-            n_answers = delete_task(self.services.labels, owner)
-            others = {k: name for k, name in remembered_tasks(memory).items() if k != owner.text}
-            choices = task_choices(self.services, others, profile)
+            n_answers = task_owner.delete_task(self.services.labels, owner)
+            others = {k: name for k, name in tab_parts.remembered_tasks(memory).items() if k != owner.text}
+            choices = tab_parts.task_choices(self.services, others, profile)
             text = f"“{task.title}” and {n_answers:,} answers are deleted."
             return {
                 parts["status"]: messages.done_html(text), parts["key"]: "", parts["report"]: None,
@@ -242,22 +225,29 @@ class LabelTab:
     def _owner_handler(self, act: Callable[..., str]) -> Any:
         """What ``act`` changes as the task's owner, and says; then all that the owner sees."""
 
-        def handle(visitor: Visitor, memory: Memory, key: str | None, profile: Profile = None, *values: Any) -> Updates:
+        def handle(
+            visitor: Visitor, memory: tab_parts.Memory, key: str | None, profile: tab_parts.Profile = None, *values: Any
+        ) -> Updates:
             with user_errors() as problem:
                 if not as_text(key):
                     raise InvalidInput("paste the owner's key, or choose a task")
-                text = act(owner_of(as_text(key), profile), *values)
+                text = act(tab_parts.owner_of(as_text(key), profile), *values)
                 return self._owned(visitor, memory, as_text(key), profile, text)
             return {self.parts["status"]: messages.error_html(problem.message)}
 
         return handle
 
     def on_take(
-        self, visitor: Visitor, key: str, report: StudyReport | None, event: gr.EventData, profile: Profile = None
+        self,
+        visitor: Visitor,
+        key: str,
+        report: StudyReport | None,
+        event: gr.EventData,
+        profile: tab_parts.Profile = None,
     ) -> Updates:
         """Write what was asked for, for the page to fetch; a report that the server has forgotten is made anew."""
         with user_errors() as problem:
-            owner = owner_of(key, profile)
+            owner = tab_parts.owner_of(key, profile)
             if report is None:
                 *_, report = self._reported(visitor, owner)
             return {self.parts["file"]: str(self._written(visitor, owner, report, str(event.take)))}
@@ -265,37 +255,39 @@ class LabelTab:
 
     # What an owner changes, and what is said of it.
 
-    def _set_status(self, owner: OwnerKey, *, status: Any) -> str:
-        set_status(self.services.labels, owner, status)
+    def _set_status(self, owner: task_owner.OwnerKey, *, status: Any) -> str:
+        task_owner.set_status(self.services.labels, owner, status)
         return ""
 
-    def _change(self, owner: OwnerKey, *values: Any) -> str:
+    def _change(self, owner: task_owner.OwnerKey, *values: Any) -> str:
         """Keep other texts as a new version; answers keep the version that they were given in."""
-        task, _ = owned_task(self.services.labels, owner)
-        version = change_task(self.services.labels, owner, replace(task, **read_changes(values))).version
+        task, _ = task_owner.owned_task(self.services.labels, owner)
+        version = task_owner.change_task(self.services.labels, owner, replace(task, **read_changes(values))).version
         return f"Version {version} is what raters read from now on."
 
-    def _exclude(self, owner: OwnerKey, rater: Any = None, *, excluded: bool) -> str:
+    def _exclude(self, owner: task_owner.OwnerKey, rater: Any = None, *, excluded: bool) -> str:
         if not rater:
             raise InvalidInput("choose a rater; the table above says how each of them did")
-        exclude_rater(self.services.labels, owner, rater, excluded=excluded)
+        task_owner.exclude_rater(self.services.labels, owner, rater, excluded=excluded)
         return f"{rater} " + ("counts in nothing any more; their answers stay." if excluded else "counts again.")
 
     # Steps of the handlers.
 
-    def _opens(self, key: str, profile: Profile) -> bool:
+    def _opens(self, key: str, profile: tab_parts.Profile) -> bool:
         try:
-            return bool(key and owned_task(self.services.labels, owner_of(key, profile)))
+            return bool(key and task_owner.owned_task(self.services.labels, tab_parts.owner_of(key, profile)))
         except NotAllowed:
             return False
         except StorageError:  # said when it is opened
             return True
 
-    def _owned(self, visitor: Visitor, memory: Memory, key: str, profile: Profile, text: str) -> Updates:
+    def _owned(
+        self, visitor: Visitor, memory: tab_parts.Memory, key: str, profile: tab_parts.Profile, text: str
+    ) -> Updates:
         """All that the owner sees, and ``text`` of what was done."""
-        parts, owner = self.parts, owner_of(key, profile)
+        parts, owner = self.parts, tab_parts.owner_of(key, profile)
         progress, runs, report = self._reported(visitor, owner)
-        tasks = remembered_tasks(memory, owner, progress.task)
+        tasks = tab_parts.remembered_tasks(memory, owner, progress.task)
         raters = [
             (f"{one.rater} · {one.n_answered:,} answers{' · excluded' * one.excluded}", one.rater)
             for one in progress.raters
@@ -304,14 +296,16 @@ class LabelTab:
             parts["key"]: owner.text, parts["report"]: report, parts["memory"]: tasks,
             parts["status"]: messages.done_html(text) if text else "",
             parts["owned"]: gr.update(visible=True),
-            parts["mine"]: gr.update(choices=task_choices(self.services, tasks, profile), value=owner.text),
+            parts["mine"]: gr.update(choices=tab_parts.task_choices(self.services, tasks, profile), value=owner.text),
             parts["rater"]: gr.update(choices=raters, value=None), parts["title"]: "",
             **self.scores.offer([run for run in runs if run.study != UNMEASURED.name]),
             **self._report_updates(progress, report, owner),
             **{parts["changes"][name]: value for name, value in changes_of(progress.task).items()},
         }  # fmt: skip
 
-    def _reported(self, visitor: Visitor, owner: OwnerKey) -> tuple[TaskProgress, list[RunLine], StudyReport]:
+    def _reported(
+        self, visitor: Visitor, owner: task_owner.OwnerKey
+    ) -> tuple[TaskProgress, list[RunLine], StudyReport]:
         """How far the task is, the visitor's runs with its pictures, and what the answers say."""
         store = self.services.labels
         progress, labelled = task_progress(store, owner), labelled_items(store, owner)
@@ -323,7 +317,7 @@ class LabelTab:
                 automatic = automatic_answers(report, progress.task) | automatic
         return progress, runs, label_report(progress, labelled, automatic)
 
-    def _report_updates(self, progress: TaskProgress, report: StudyReport, owner: OwnerKey) -> Updates:
+    def _report_updates(self, progress: TaskProgress, report: StudyReport, owner: task_owner.OwnerKey) -> Updates:
         parts, sync, status = self.parts, self.services.label_sync(), progress.task.status
         sync_error = None if sync is None else sync.last_error
         tables = [table for table in report.results.tables if table.key not in (RATERS, COVERAGE)]
@@ -339,7 +333,7 @@ class LabelTab:
             parts["closed"]: gr.update(visible=status in ("open", "paused")),
         }
 
-    def _written(self, visitor: Visitor, owner: OwnerKey, report: StudyReport, what: str) -> Path:
+    def _written(self, visitor: Visitor, owner: task_owner.OwnerKey, report: StudyReport, what: str) -> Path:
         if what == "labels:zip":
             return export_labels(self.services.labels, owner, visitor.folder / "labels.zip")
         if what != "labels:csv":
@@ -356,13 +350,13 @@ class LabelScores(StudyTab):
 
     def build_scores(self) -> None:
         """The components."""
-        gr.HTML(note("use"))
+        gr.HTML(tab_parts.note("use"))
         with gr.Row():
-            add(self.parts, PARTS, *_CHOICES)
+            tab_parts.add(self.parts, tab_parts.PARTS, *_CHOICES)
         with gr.Row(elem_classes="tools"):
-            add(self.parts, PARTS, "run", "stop")
+            tab_parts.add(self.parts, tab_parts.PARTS, "run", "stop")
         self.parts |= {"status": gr.HTML(elem_id="label-use-status"), "report": gr.State(None)}
-        add(self.parts, PARTS, "used")
+        tab_parts.add(self.parts, tab_parts.PARTS, "used")
 
     def offered(self) -> list[Any]:
         """What :meth:`offer` changes."""
@@ -388,14 +382,14 @@ class LabelScores(StudyTab):
         parts["stop"].click(self.on_stop, visitor, status, queue=False, **QUIET)
         self.wire_take(used)
 
-    def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: Profile = None) -> Updates:
+    def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: tab_parts.Profile = None) -> Updates:
         """Ask for the attribute where the run is an exploration."""
         attribute, present = self.parts["attribute"], self.parts["present"]
         with user_errors():
             report = self._report(visitor, run_id)
             if is_exploration(report):
                 names = [score.attribute.name for score in Exploration(report).attributes]
-                task, _ = owned_task(self.services.labels, owner_of(key, profile))
+                task, _ = task_owner.owned_task(self.services.labels, tab_parts.owner_of(key, profile))
                 answers = [(answer.label, answer.key) for answer in task.answers]
                 return {
                     attribute: gr.update(choices=names, value=names[0] if names else None, visible=True),
@@ -404,12 +398,12 @@ class LabelScores(StudyTab):
         return dict.fromkeys((attribute, present), gr.update(visible=False))
 
     def on_use(
-        self, visitor: Visitor, key: str, run_id: str, attribute: str, present: str, profile: Profile = None
+        self, visitor: Visitor, key: str, run_id: str, attribute: str, present: str, profile: tab_parts.Profile = None
     ) -> Iterator[Updates]:
         """Score a run with people's labels."""
         with user_errors() as problem:
             words = {"attribute": as_text(attribute), "present": as_text(present)}
-            start = partial(self._scored, visitor, owner_of(key, profile), run_id, words)
+            start = partial(self._scored, visitor, tab_parts.owner_of(key, profile), run_id, words)
             yield from self.following(visitor, in_line(self.services, visitor, start))
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
@@ -425,11 +419,11 @@ class LabelScores(StudyTab):
         return open_run(self.services, visitor.key, run_id).report
 
     def _scored(
-        self, visitor: Visitor, owner: OwnerKey, run_id: str | None, words: dict[str, str]
+        self, visitor: Visitor, owner: task_owner.OwnerKey, run_id: str | None, words: dict[str, str]
     ) -> Generator[Progress, None, StudyReport]:
         store, report = self.services.labels, self._report(visitor, run_id)
         if is_exploration(report):
-            task, _ = owned_task(store, owner)
+            task, _ = task_owner.owned_task(store, owner)
             return psi_with_labels(report, task, labelled_items(store, owner), **words)
         path = visitor.folder / f"labels-{owner.task_id}.csv"
         who: dict[str, Any] = {"cancelled": visitor.stop.is_set, "session": visitor.key}

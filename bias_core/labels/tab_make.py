@@ -1,27 +1,18 @@
 """Making a labelling task: which pictures, what is asked of them, and which of them check attention."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
-from bias_core.annotation.tasks import MAX_JOINS, PICTURE, Task, association_task, checked_choices, own_task, pst_task
+from bias_core.annotation import tasks
+from bias_core.annotation.task_owner import TaskPicture
 from bias_core.errors import InvalidInput
 from bias_core.given_values import as_number, as_text, as_whole
-from bias_core.labels.sources import (
-    candidates,
-    gold_from_lines,
-    gold_from_record,
-    gold_lines,
-    kind_of,
-    recorded_answers,
-    sample_of,
-    task_pictures,
-)
+from bias_core.labels import sources
 from bias_core.labels.tab_parts import add, button, note
+from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.history import list_runs, open_run
 from bias_core.ui import messages
@@ -29,16 +20,10 @@ from bias_core.ui.messages import user_errors
 from bias_core.ui.study.study_tab import QUIET, Updates
 from bias_core.ui.study.view import when
 from bias_core.ui.templates import render
-from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
-
-if TYPE_CHECKING:
-    from bias_core.annotation.task_owner import TaskPicture
-    from bias_core.annotation.tasks import TaskKind
-    from bias_core.services import Services
-    from bias_core.studies.kit.types import StudyReport
+from bias_core.ui.visitor import Visitor
 
 READY = note("ready")
-KINDS: Mapping[TaskKind, str] = {
+KINDS: Mapping[tasks.TaskKind, str] = {
     "pst_paired": "Perceived gender of two people, left and right",
     "pst_single": "Perceived gender of one person",
     "association": "Which of two words a picture is closer to",
@@ -53,7 +38,7 @@ _NUMBERS = {
 }
 """Whole numbers of the form, as messages call them."""
 _JOINS = ("joins_per_address", "joins_per_hour")
-_WORDS: Mapping[str, Sequence[TaskKind]] = {
+_WORDS: Mapping[str, Sequence[tasks.TaskKind]] = {
     "who": ("pst_paired", "pst_single"),
     **dict.fromkeys(("a", "b"), ("association",)),
     **dict.fromkeys(("question", "answers"), ("own",)),
@@ -74,8 +59,8 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
         "value": 10, "label": "Checks among the pictures, %", "info": "Until a rater has seen them all",
         "minimum": 0, "maximum": 99, "min_width": 140,
     }),
-    **{name: (gr.Number, {"value": getattr(Task, name), "label": label, "info": info, "minimum": 1,
-                          "maximum": MAX_JOINS, **_COUNT})
+    **{name: (gr.Number, {"value": getattr(tasks.Task, name), "label": label, "info": info, "minimum": 1,
+                          "maximum": tasks.MAX_JOINS, **_COUNT})
        for name, label, info in (
         ("joins_per_address", "Raters an hour from one address", "A class or an office shares one"),
         ("joins_per_hour", "Raters an hour in all", "Who joins over the link"))},
@@ -126,7 +111,7 @@ _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
 class Order:
     """A task and its pictures, as the form has them."""
 
-    task: Task
+    task: tasks.Task
     pictures: Sequence[TaskPicture]
 
 
@@ -229,9 +214,9 @@ class LabelMaking:
         """The pictures that suit this kind and these words, with their numbers."""
         with user_errors() as problem:
             words = {"a": as_text(a), "b": as_text(b)}
-            pictures = candidates(self.report(visitor, run_id), kind, words=(words["a"], words["b"]))
+            pictures = sources.candidates(self.report(visitor, run_id), kind, words=(words["a"], words["b"]))
             task = _task(kind, _SAMPLE | words)
-            n_recorded = sum(bool(recorded_answers(one, task)) for one in pictures)
+            n_recorded = sum(bool(sources.recorded_answers(one, task)) for one in pictures)
             text = f"{len(pictures):,} pictures of this run can be asked about."
             text += f" Of {n_recorded:,} the right answer is on record." if n_recorded else ""
             captions = [" · ".join([str(p.number), *filter(None, p.identities.values())]) for p in pictures]
@@ -247,11 +232,11 @@ class LabelMaking:
         parts = self.parts
         with user_errors() as problem:
             task, words, gold = _check_form(values)
-            pictures = candidates(self.report(visitor, run_id), task.kind, words=(words["a"], words["b"]))
+            pictures = sources.candidates(self.report(visitor, run_id), task.kind, words=(words["a"], words["b"]))
             place = as_whole(event.index, "picture's place")
             if not 0 <= place < len(pictures):
                 raise InvalidInput("these pictures have changed: choose the run again")
-            one, recorded = pictures[place], recorded_answers(pictures[place], task)
+            one, recorded = pictures[place], sources.recorded_answers(pictures[place], task)
             picture = {"number": one.number, "identities": [*filter(None, one.identities.values())]}
             return {
                 parts["picked"]: one.number,
@@ -273,10 +258,10 @@ class LabelMaking:
             gold.pop(number, None)
             if answers:
                 choices = {p: answer for p, answer in zip(task.positions, answers, strict=False) if answer}
-                gold[number] = checked_choices(task, choices)
+                gold[number] = tasks.checked_choices(task, choices)
             text = f"Picture {number} {'is a check now' if answers else 'is no check'}; "
             text += f"{len(gold):,} marked in all."
-            return {self.form["gold"]: gold_lines(gold), self.parts["says"]: messages.done_html(text)}
+            return {self.form["gold"]: sources.gold_lines(gold), self.parts["says"]: messages.done_html(text)}
         return {self.parts["says"]: messages.error_html(problem.message)}
 
     # For other parts of the page.
@@ -304,20 +289,20 @@ class LabelMaking:
         words = {name: as_text(form[name]) for name in _WORDS}
         changes = read_changes([form[name] for name in (*TEXTS, "share")])
         task = _task(kind, words, changes | {"raters_per_item": numbers["raters"]})
-        pictures = candidates(report, kind, words=(words["a"], words["b"]))
-        gold = gold_from_lines(as_text(form["gold"]), task)
+        pictures = sources.candidates(report, kind, words=(words["a"], words["b"]))
+        gold = sources.gold_from_lines(as_text(form["gold"]), task)
         if numbers["n_gold"]:
             unmarked = [one for one in pictures if one.number not in gold]
-            gold = gold_from_record(unmarked, task, numbers["n_gold"], seed) | gold
+            gold = sources.gold_from_record(unmarked, task, numbers["n_gold"], seed) | gold
         if gold and not task.gold_share:
             raise InvalidInput("attention checks at 0 % of the pictures are never shown: give a share above 0")
-        ordinary = sample_of([one for one in pictures if one.number not in gold], numbers["n"], seed)
+        ordinary = sources.sample_of([one for one in pictures if one.number not in gold], numbers["n"], seed)
         shown = {one.number for one in ordinary} | set(gold)
         items = [one for one in pictures if one.number in shown]
-        return Order(task=task, pictures=task_pictures(items, task, who=words["who"], gold=gold))
+        return Order(task=task, pictures=sources.task_pictures(items, task, who=words["who"], gold=gold))
 
 
-def changes_of(task: Task) -> dict[str, Any]:
+def changes_of(task: tasks.Task) -> dict[str, Any]:
     """What stands in the boxes of ``CHANGES`` for this task."""
     return {name: round(100 * task.gold_share, 4) if name == "share" else getattr(task, name) for name in CHANGES}
 
@@ -330,42 +315,42 @@ def read_changes(values: Sequence[Any]) -> dict[str, Any]:
     return changes | {name: as_whole(given[name], name.replace("_", " ")) for name in _JOINS if name in given}
 
 
-def usual_texts(kind: TaskKind) -> dict[str, str]:
+def usual_texts(kind: tasks.TaskKind) -> dict[str, str]:
     """The papers' texts for such a task."""
     task = _task(kind, _SAMPLE)
     return {name: getattr(task, name) for name in TEXTS}
 
 
-def _task(kind: TaskKind, words: Mapping[str, str], changes: Mapping[str, Any] = {}) -> Task:
+def _task(kind: tasks.TaskKind, words: Mapping[str, str], changes: Mapping[str, Any] = {}) -> tasks.Task:
     """The task of this kind with these of ``_WORDS``; ``changes`` are other fields of it."""
     if kind == "association":
-        return association_task(words["a"], words["b"], **changes)
+        return tasks.association_task(words["a"], words["b"], **changes)
     if kind == "own":
-        return own_task(words["question"], list(filter(str.strip, words["answers"].splitlines())), **changes)
-    return pst_task(paired=kind == "pst_paired", **changes)
+        return tasks.own_task(words["question"], list(filter(str.strip, words["answers"].splitlines())), **changes)
+    return tasks.pst_task(paired=kind == "pst_paired", **changes)
 
 
-def _check_form(values: Sequence[Any]) -> tuple[Task, dict[str, str], dict[int, dict[str, str]]]:
+def _check_form(values: Sequence[Any]) -> tuple[tasks.Task, dict[str, str], dict[int, dict[str, str]]]:
     """The task, its words, and the right answers on the list, of the fields ``_OF_A_CHECK``."""
     kind, *texts = values[: len(_OF_A_CHECK)]
     words = dict(zip(_OF_A_CHECK[1:], map(as_text, texts), strict=True))
     task = _task(kind, words)
-    return task, words, gold_from_lines(words["gold"], task)
+    return task, words, sources.gold_from_lines(words["gold"], task)
 
 
-def _radios(task: Task, answers: Mapping[str, str]) -> list[Any]:
+def _radios(task: tasks.Task, answers: Mapping[str, str]) -> list[Any]:
     """A question for each position, with what is known of it."""
     choices = [(answer.label, answer.key) for answer in task.answers]
     updates = []
     for position in task.positions[:_MOST_POSITIONS]:
-        label = "Right answer" if position == PICTURE else f"Right answer, {position}"
+        label = "Right answer" if position == tasks.PICTURE else f"Right answer, {position}"
         updates.append(gr.update(label=label, choices=choices, value=answers.get(position), visible=True))
     return [*updates, *[gr.update(visible=False, value=None)] * (_MOST_POSITIONS - len(updates))]
 
 
-def _usual_question(report: StudyReport) -> tuple[TaskKind, dict[str, str]]:
+def _usual_question(report: StudyReport) -> tuple[tasks.TaskKind, dict[str, str]]:
     """What such a run is usually asked, and its words, for the form."""
-    kind = kind_of(report)
+    kind = sources.kind_of(report)
     if kind != "association" or report.pictures is None or "test" not in report.pictures:
         return kind, {}
     first = report.pictures["test"].iloc[0]

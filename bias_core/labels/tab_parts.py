@@ -5,30 +5,26 @@ that its signed cookie holds; nothing of it can come from a form. A user is know
 account (``sub``): names may change hands.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import gradio as gr
 from gradio.utils import get_space
 from markupsafe import Markup
 
+from bias_core.annotation.collected import TaskProgress
 from bias_core.annotation.task_owner import OwnerKey, tasks_of
+from bias_core.annotation.tasks import Task
 from bias_core.labels.report import COVERAGE, KIND, RATERS
+from bias_core.services import Services
+from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.number_text import format_estimate, format_number
 from bias_core.ui.study.view import TAKE_JS, findings_html, frame_html, notes_html
 from bias_core.ui.templates import render, script
-
-if TYPE_CHECKING:
-    from bias_core.annotation.collected import TaskProgress
-    from bias_core.annotation.tasks import Task
-    from bias_core.services import Services
-    from bias_core.studies.kit.types import StudyReport
 
 Memory: TypeAlias = Mapping[str, str] | None
 """What the browser remembers: titles of tasks by their keys."""

@@ -1,16 +1,11 @@
 """People's answers about pictures, from a CSV: checked at the door, and merged over raters."""
 
-from __future__ import annotations
-
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from bias_core.errors import InvalidInput, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 COLUMNS = ("image_id", "position", "answer", "rater")
 
@@ -23,8 +18,8 @@ def read_answers(path: str, *, allowed: Collection[str]) -> pd.DataFrame:
 
     Parameters
     ----------
-    path : a CSV with a header. ``position`` may be missing where pictures show one thing, ``rater`` where
-        there is one. Other columns are passed over, and so are rows without an answer.
+    path : a CSV with a header. ``position`` may be missing where pictures show one thing, ``rater`` where there is one.
+        Other columns are passed over, and so are rows without an answer.
     allowed : the words that an answer may be; case, blanks and hyphens do not matter.
     """
     try:
@@ -47,7 +42,7 @@ def read_answers(path: str, *, allowed: Collection[str]) -> pd.DataFrame:
     return answers
 
 
-def majority(answers: pd.DataFrame) -> pd.Series[str]:
+def majority(answers: pd.DataFrame) -> "pd.Series[str]":
     """The answer with the most votes of each picture, by ``image_id``; "" where two have equally many.
 
     InvalidInput where a rater answered twice for a picture.

@@ -1,23 +1,18 @@
 """PST: labels that were corrected by hand, and the report that follows from them; nothing is drawn again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import ANSWERS, CANNOT_IDENTIFY, NOT_TWO_PEOPLE
 from bias_core.studies.kit.designs import program_of
+from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.paired.labelling import BY_HAND, seen_in_pictures
 from bias_core.studies.paired.scores import LABELLED
 from bias_core.studies.reports.text import table_of
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.types import StudyReport
 
 Person = tuple[str, str]
 """``image_id`` and ``position``."""

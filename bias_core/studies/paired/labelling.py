@@ -1,10 +1,8 @@
 """PST: who is where in each picture, and what people or readers say of their perceived gender."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -13,15 +11,13 @@ from PIL import Image
 from bias_core.crops import Box, crop_people, person_halves
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import ANSWERS, CANNOT_IDENTIFY, NOT_TWO_PEOPLE, merge_ratings
+from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.kind import encoder_of
 from bias_core.studies.kit.labels import read_answers
 from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.data import Steps, StudyData
-    from bias_core.studies.kit.services import StudyServices
-    from bias_core.studies.kit.types import Design, StudySettings
+from bias_core.studies.kit.types import Design, StudySettings
 
 SINGLE = "single"
 HALVES = "halves"
@@ -108,8 +104,8 @@ def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    frame : pictures with ``setting``, ``left`` and ``right`` (the identities asked for; ``left`` alone in the
-        single setting); InvalidInput where there are none.
+    frame : pictures with ``setting``, ``left`` and ``right`` (the identities asked for; ``left`` alone in the single
+        setting); InvalidInput where there are none.
     identities : ``stereotyped_gender`` and further columns, by identity.
     """
     if frame.empty:
@@ -130,11 +126,10 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
 
     Returns
     -------
-    DataFrame
-        With the columns ``automatic``, ``human``, ``truth`` (None where there is none), ``lean`` (by how much
+    DataFrame : with the columns ``automatic``, ``human``, ``truth`` (None where there is none), ``lean`` (by how much
         the reader prefers the masculine sentence, a difference of cosines; nan where it was not asked),
-        ``perceived_gender``: people's answer where labels were given, else the reader's; None where nobody
-        labelled the person; and ``rater``: who gave it.
+        ``perceived_gender``: people's answer where labels were given, else the reader's; None where nobody labelled the
+        person; and ``rater``: who gave it.
     """
     nobody = dict.fromkeys(("automatic", "human", "truth", "perceived_gender"))
     labelled = people.assign(**nobody, lean=np.nan)
@@ -247,8 +242,6 @@ def _by_answerer(people: pd.DataFrame, design: Design, settings: StudySettings, 
 def gender_said(answer: str, words: dict[str, list[str]]) -> str:
     """The one gender that a free answer names; "cannot_identify" where it names none or both.
 
-    Examples
-    --------
     >>> words = {"masculine": ["male", "man"], "feminine": ["female", "woman"]}
     >>> gender_said("a woman", words), gender_said("man and woman", words)
     ('feminine', 'cannot_identify')
