@@ -15,7 +15,7 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.run import run_study
-from bias_core.studies.validity.measures import MEASURES, Sample
+from bias_core.studies.validity.measures import MEASURES, measures_of
 from bias_core.studies.validity.rates import _orders
 from bias_core.world.truth import planted_lines
 from tests.studies.test_run_study import finish
@@ -139,7 +139,5 @@ def test_every_measure_takes_a_sample():
     }
     texts = {name: rng.normal(size=(2, 7)) for name in ("sentences", "text_a", "text_b")}
     unit = {k: v / np.linalg.norm(v, axis=1, keepdims=True) for k, v in (rows | texts).items()}
-    sample = Sample(**unit, prompt=unit["text_a"][:1], seed=0)
-    for key, measure in MEASURES.items():
-        estimate = measure(sample)
+    for key, estimate in measures_of(unit | {"prompt": unit["text_a"][:1]}, 0).items():
         assert estimate.low <= estimate.value <= estimate.high, key

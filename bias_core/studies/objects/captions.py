@@ -26,14 +26,13 @@ from bias_core.metrics.object_bias import (
 )
 from bias_core.metrics.object_distribution import presence_of
 from bias_core.studies.arms.samples import counted_sample, mean_sample
-from bias_core.studies.kit.data import embed_ahead
+from bias_core.studies.kit.data import StudyData, embed_ahead
 from bias_core.studies.kit.kind import encoder_of
 from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 
 if TYPE_CHECKING:
     from bias_core.protocols import Captioner
-    from bias_core.studies.kit.data import StudyData
     from bias_core.studies.kit.progress import Progress
     from bias_core.studies.kit.services import StudyServices
     from bias_core.studies.kit.types import Sample, StudySettings

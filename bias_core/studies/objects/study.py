@@ -9,9 +9,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, combinations
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from itertools import chain, combinations, product
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pandas as pd
 
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 FEWEST = 2  # objects, professions, or prompts of a trigger
 ALL = "all prompts"
 SETS = ("objects", "professions")
-_RELEASED = "runwayml/stable-diffusion-v1-5"
-_PUBLISHED = {"label": "Published model", "sentence": "Whose released numbers stand beside the findings"}
+_PUBLISHED = ("runwayml/stable-diffusion-v1-5", "Published model", "Whose released numbers stand beside the findings")
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -49,7 +48,7 @@ class GeneralOptions(captions.CaptioningOptions):
 
     sets: tuple[str, ...] = setting(SETS, "Prompts", "objects, professions, or both")
     paper_wording: bool = setting(False, "The paper's wording", "a person ... rather than a picture of a person ...")
-    published_model: str = setting(_RELEASED, **_PUBLISHED)
+    published_model: str = setting(*_PUBLISHED)
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -57,7 +56,7 @@ class TaskOptions(captions.CaptioningOptions):
     """Which trigger words are drawn, and how they are read."""
 
     triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty")
-    published_model: str = setting(_RELEASED, **_PUBLISHED)
+    published_model: str = setting(*_PUBLISHED)
 
 
 def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -70,14 +69,13 @@ def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
     objects, occupations = (design.data["general"][name] for name in ("objects", "occupations"))
     n, shots = scaled(design.images_per_prompt, share), []
     for kind, source in (("objects", objects), ("professions", occupations)):
-        for row in (
-            thinned(read_table(source["file"]), share, least=FEWEST, seed=settings.seed) if kind in wanted else ()
-        ):
-            for action in (row[column] for column in source["columns"]["actions"]):
-                form = objects[f"template{ending}"] if source is objects else occupations[f"templates{ending}"][action]
-                prompt = fix_articles(form.format(action=action, object=row["object"], occupation=row["object"]))
-                shots.append(Shot(prompt=prompt, n=n, group=kind, facts={"set": kind, "object": row["object"]}))
-    return shots
+        forms = source.get(f"templates{ending}", {})  # of professions, by what is said of them
+        rows = thinned(read_table(source["file"]), share, least=FEWEST, seed=settings.seed)
+        for row, column in product(rows, source["columns"]["actions"]):
+            form, name = forms.get(row[column]) or objects[f"template{ending}"], row["object"]
+            prompt = fix_articles(form.format(action=row[column], object=name, occupation=name))
+            shots.append(Shot(prompt=prompt, n=n, group=kind, facts={"set": kind, "object": name}))
+    return [shot for shot in shots if shot.group in wanted]
 
 
 def task_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -111,26 +109,22 @@ def _released(design: Design, settings: StudySettings, kind: str) -> list[dict[s
     return rows
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Kind:
+class _Kind(NamedTuple):
     """What a kind of study reports."""
 
-    whole: str = ALL  # how all pictures together are called, in tables and, by ``name``, in findings
-    name: str = ALL
     parts: str = ""  # the column whose values are measured each for itself too
-    findings_of_parts: bool = False  # whether the findings are of the parts rather than of all pictures
     released: str = ""  # which released evaluations stand beside
+    findings_of_parts: bool = False  # whether the findings are of the parts rather than of all pictures
+    whole: str = ALL  # how all pictures together are called in tables, and in findings
+    name: str = ALL
     note: str = ""  # beside those of every study and of the design
 
 
+_UNSAID = "In a captioned dataset H_J tells how much the captions leave unsaid, not what a model added."
 _KINDS = {
     "object_bias": _Kind(parts="set", released="general"),
     "triggered_object_bias": _Kind(parts="set", released="task_oriented", findings_of_parts=True),
-    "dataset_bias": _Kind(
-        whole="all pictures",
-        name="Dataset",
-        note="In a captioned dataset H_J tells how much the captions leave unsaid, not what a model added.",
-    ),
+    "dataset_bias": _Kind(whole="all pictures", name="Dataset", note=_UNSAID),
     "prompted_object_bias": _Kind(parts="prompt"),
 }
 _FEW = 6  # prompts of one's own that are measured each for itself too

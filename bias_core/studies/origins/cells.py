@@ -16,8 +16,8 @@ from bias_core.studies.kit.own_words import settings_with
 from bias_core.studies.kit.paper_data import read_table
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Design, Shot, StudySettings
-from bias_core.types import Attribute
+from bias_core.studies.kit.types import Design, Sample, Shot, StudySettings
+from bias_core.types import Attribute, Estimate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from bias_core.studies.kit.data import StudyData
     from bias_core.studies.kit.progress import Progress
-    from bias_core.studies.kit.types import Sample
-    from bias_core.types import Estimate, ReaderErrors
 
 FEWEST_PICTURES = 8
 
@@ -49,7 +47,6 @@ class Cell:
     concept: str  # a nationality, "doctor" and such
     score: AttributeScore  # OASIS's numbers, P and Ψ as read
     units: tuple[str, ...]  # of its pictures, in the order of the score's similarities
-    errors: ReaderErrors | None  # of the reader, None where they are not known or were not used
     neither: float | None  # true share that neither sentence describes, which is read as either; None where unknown
 
     @property
@@ -73,7 +70,7 @@ class Cell:
         """What P was computed from, or Ψ where P* is given; None where the reader tells nothing."""
         if math.isnan(self.score.prevalence.value) or not self.units:
             return None
-        errors = None if self.score.corrected is None else self.errors
+        errors = None if self.score.corrected is None else self.score.errors
         return mean_sample(self.units, self.score.margins > 0, errors=errors, reference=reference)
 
     def share_in_words(self) -> str:
@@ -138,7 +135,7 @@ def read_cells(
     for score in score_attributes(data, frame, rows, attributes):
         absent = data.services.shown(score.attribute.negative, truths) if truths else None
         neither = None if score.drawn is None or absent is None else max(0.0, 1 - score.drawn - absent)
-        cells.append(Cell(concept=concept, score=score, units=units, errors=score.errors, neither=neither))
+        cells.append(Cell(concept=concept, score=score, units=units, neither=neither))
     return cells
 
 
@@ -161,43 +158,26 @@ def read_concepts(
 
 
 class Published:
-    """Table 1 of the paper; empty for designs without one.
-
-    Attributes
-    ----------
-    models : in the order of the table.
-    """
+    """Table 1 of the paper, and its models in their order; empty for designs without one."""
 
     def __init__(self, design: Design) -> None:
-        rows = read_table(design.data["table1"]["file"]) if "table1" in design.data else []
-        self._rows = {(row["nationality"], row["attribute"], row["model"]): row for row in rows}
-        self.models = tuple(dict.fromkeys(model for _, _, model in self._rows))
+        self.rows = read_table(design.data["table1"]["file"]) if "table1" in design.data else []
+        self.models = tuple(dict.fromkeys(row["model"] for row in self.rows))
 
     def share(self, cell: Cell, model: str, column: str) -> float | None:
         """A published percentage as a share, None where the paper has none."""
-        row = self._rows.get((cell.concept, cell.attribute.name, model))
-        return None if row is None else float(row[column]) / 100
+        rows = (row for row in self.of(cell.concept, model) if row["attribute"] == cell.attribute.name)
+        return next((float(row[column]) / 100 for row in rows), None)
 
-    def shares(self, nationality: str, model: str) -> list[tuple[float, float]]:
-        """P and P* of each attribute, as shares."""
-        return [
-            (float(row["prevalence"]) / 100, float(row["reference"]) / 100)
-            for (concept, _, of_model), row in self._rows.items()
-            if (concept, of_model) == (nationality, model)
-        ]
-
-    def check_model(self, model: str) -> None:
-        """InvalidInput where the table has no such model."""
-        if self.models and model not in self.models:
-            raise InvalidInput(f"Table 1 has no model {model!r}; it has {', '.join(self.models)}")
+    def of(self, nationality: str, model: str) -> list[dict[str, str]]:
+        """The lines of a nationality's attributes."""
+        return [row for row in self.rows if (row["nationality"], row["model"]) == (nationality, model)]
 
     def notes(self, concepts: Collection[str]) -> list[str]:
         """What is wrong with the printed numbers of these concepts."""
-        return [
-            f"In the paper's Table 1, {concept}, {attribute}, {model}: {row['note']}."
-            for (concept, attribute, model), row in self._rows.items()
-            if row["note"] and concept in concepts
-        ]
+        rows = (row for row in self.rows if row["note"] and row["nationality"] in concepts)
+        names = ("nationality", "attribute", "model")
+        return [f"In the paper's Table 1, {', '.join(row[name] for name in names)}: {row['note']}." for row in rows]
 
 
 OWN_KINDS = {"propagation": "SPI", "optimised_prompts": "StOP", "nationality_stereotypes": "P, Ψ and WALS"}
@@ -208,13 +188,7 @@ MOST_OWN_PICTURES = 500
 def own_concepts(
     design: Design, *, concepts: Sequence[str], template: str, attributes: Sequence[Attribute], n: int
 ) -> Design:
-    """The design with these concepts in place of its nationalities, each with all of the attributes.
-
-    Parameters
-    ----------
-    concepts : what stands in the template, each once; blank ones are left out.
-    template : a prompt with {}.
-    n : pictures, or seeds, of each concept.
+    """The design with these concepts in place of its nationalities, each with all attributes and ``n`` pictures.
 
     Raises
     ------

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from bias_core.errors import InvalidInput
@@ -27,25 +28,17 @@ from bias_core.studies.origins.cells import (
     wanted_nationalities,
 )
 from bias_core.studies.origins.nationalities import stereotype_shots
-from bias_core.studies.reports.build import columns, figure, or_nan, point, table
+from bias_core.studies.reports.build import columns, figure, finding, marks, or_nan, table
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from bias_core.studies.kit.data import StudyData
 
 N_RESAMPLES = 2000
 SUMMARIES: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "maximum": np.max}
 """Of the stereotype scores of a nationality's attributes."""
 HERE = "these pictures"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Nationality:
-    """The stereotype scores of one nationality."""
-
-    name: str
-    users: float  # internet users, in millions
-    cells: list[Cell]  # one per attribute with a real-world rate
-    findings: dict[str, Finding]  # mean and maximum of Ψ over them
 
 
 def user_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -61,15 +54,30 @@ def measure_users(design: Design, settings: StudySettings, data: StudyData) -> M
     names, users = wanted_nationalities(design, settings), design.data["internet_users"]
     read = yield from read_concepts(data, "nationality", names, lambda name: own_attributes(design, name))
     published = Published(design)
-    found = [_nationality(name, float(users[name]), cells, data, published) for name, cells in read.items()]
+    findings: list[Finding] = []
+    points: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    for name, of_name in read.items():
+        cells = [cell for cell in of_name if not math.isnan(cell.stereotype.value)]
+        if not cells:
+            raise InvalidInput(f"no attribute of {name} has a stereotype score: {of_name[0].stereotype.note}")
+        own = _findings(name, float(users[name]), cells, data, published)
+        findings += own.values()
+        scores = {summary: columns(f"{summary} Ψ", finding.estimate) for summary, finding in own.items()}
+        first = {"nationality": name, "users": float(users[name]), **scores["mean"], **scores["maximum"]}
+        rows.append(first | {"attributes": len(cells), "n": own["mean"].estimate.n} | _all_published(published, name))
+        values = (cell.stereotype.value for cell in cells)
+        points += [{"group": "attributes", "name": "", "x": float(users[name]), "y": value} for value in values]
+    frame = pd.DataFrame(rows)
+    correlations = _correlations(frame, published.models, settings.seed)
     return Results(
-        findings=tuple(finding for nationality in found for finding in nationality.findings.values()),
+        findings=tuple(findings),
         tables=(
-            table("figure3", "Stereotype scores and internet users", [_row(n, published) for n in found], _COLUMNS),
-            table("correlations", "Correlations", _correlations(found, published, settings.seed), _ORDERS),
+            table("figure3", "Stereotype scores and internet users", frame, _COLUMNS),
+            table("correlations", "Correlations", correlations, _ORDERS),
         ),
-        figures=(_figure(found),),
-        notes=(*published.notes([n.name for n in found]), _CAVEAT),
+        figures=(_figure(frame, points),),
+        notes=(*published.notes(list(read)), _CAVEAT),
     )
 
 
@@ -84,10 +92,10 @@ _CAVEAT = (
 )
 
 
-def _nationality(name: str, users: float, read: Sequence[Cell], data: StudyData, published: Published) -> Nationality:
-    cells = [cell for cell in read if not math.isnan(cell.stereotype.value)]
-    if not cells:
-        raise InvalidInput(f"no attribute of {name} has a stereotype score: {read[0].stereotype.note}")
+def _findings(
+    name: str, users: float, cells: Sequence[Cell], data: StudyData, published: Published
+) -> dict[str, Finding]:
+    """Mean and maximum of Ψ over the attributes of a nationality."""
     references = np.array([cell.attribute.reference for cell in cells], dtype=float)
     presence = np.column_stack([_presence(cell) for cell in cells])  # (n, n_attributes)
     n, settings = len(presence), data.settings
@@ -100,70 +108,54 @@ def _nationality(name: str, users: float, read: Sequence[Cell], data: StudyData,
     drawn = [(cell.score.drawn, reference) for cell, reference in zip(cells, references, strict=True)]
     truths = [stereotype_score(share, reference) for share, reference in drawn if share is not None]
     largest = max(cells, key=lambda cell: cell.stereotype.value).attribute.name
+    says = f"{users:g} million internet users; the largest score is that of {largest}."
     findings = {}
     for summary, of in SUMMARIES.items():
-        value = float(summed(of, np.ones((1, n)))[0])
-        findings[summary] = Finding(
-            key=f"{name} {summary}",
-            title=f"{name}: {summary} Ψ",
-            metric="stereotype_score",
-            estimate=percentile_estimate(
-                value, summed(of, counts), n=n, confidence=settings.confidence, null_value=0.0
-            ),
+        value, resampled = float(summed(of, np.ones((1, n)))[0]), summed(of, counts)
+        findings[summary] = finding(
+            f"{name} {summary}",
+            f"{name}: {summary} Ψ",
+            "stereotype_score",
+            percentile_estimate(value, resampled, n=n, confidence=settings.confidence, null_value=0.0),
+            says,
             published=_published(published, name, settings.options.published_model, summary),
             expected=float(of(truths)) if len(truths) == len(cells) else None,
-            says=f"{users:g} million internet users; the largest score is that of {largest}.",
             sample=counted_sample(cells[0].units, partial(summed, of)),
         )
-    return Nationality(name=name, users=users, cells=cells, findings=findings)
+    return findings
 
 
 def _presence(cell: Cell) -> np.ndarray:
     """Each reading, corrected so that the mean is the prevalence of the cell [rogan1978, Eq. 1]."""
     seen = (cell.score.margins > 0).astype(float)
-    if cell.score.corrected is None or cell.errors is None:
+    errors = cell.score.errors
+    if cell.score.corrected is None or errors is None:
         return seen
-    return (seen + cell.errors.specificity - 1) / (cell.errors.sensitivity + cell.errors.specificity - 1)
+    return (seen + errors.specificity - 1) / (errors.sensitivity + errors.specificity - 1)
 
 
 def _published(published: Published, nationality: str, model: str, summary: str) -> float | None:
     """A summary of the scores that follow from the published shares; None where there are none."""
-    scores = [stereotype_score(p, reference) for p, reference in published.shares(nationality, model)]
+    rows = published.of(nationality, model)
+    scores = [stereotype_score(*(float(row[of]) / 100 for of in ("prevalence", "reference"))) for row in rows]
     return float(SUMMARIES[summary](scores)) if scores else None
 
 
-def _row(nationality: Nationality, published: Published) -> dict[str, Any]:
-    name, findings = nationality.name, nationality.findings
-    return {
-        "nationality": name,
-        "users": nationality.users,
-        **columns("mean Ψ", findings["mean"].estimate),
-        **columns("maximum Ψ", findings["maximum"].estimate),
-        "attributes": len(nationality.cells),
-        "n": findings["mean"].estimate.n,
-        **{
-            f"{model} {summary}": or_nan(_published(published, name, model, summary))
-            for model in published.models
-            for summary in SUMMARIES
-        },
-    }
+def _all_published(published: Published, name: str) -> dict[str, float]:
+    pairs = product(published.models, SUMMARIES)
+    return {f"{model} {summary}": or_nan(_published(published, name, model, summary)) for model, summary in pairs}
 
 
-def _correlations(found: Sequence[Nationality], published: Published, seed: int) -> list[dict[str, Any]]:
+def _correlations(frame: pd.DataFrame, models: Sequence[str], seed: int) -> list[dict[str, Any]]:
     """Of the number of users with the mean and the largest score: measured here, and as published."""
     rows = []
-    for of in (HERE, *published.models):
-        for summary in SUMMARIES:
-            values = [
-                n.findings[summary].estimate.value if of == HERE else _published(published, n.name, of, summary)
-                for n in found
-            ]
-            points = [(n.users, value) for n, value in zip(found, values, strict=True) if value is not None]
-            rows.append({"Ψ of": of, "summary": summary, "n": len(points), **_correlate(points, seed)})
+    for of, summary in product((HERE, *models), SUMMARIES):
+        points = frame[["users", f"{summary} Ψ" if of == HERE else f"{of} {summary}"]].dropna()
+        rows.append({"Ψ of": of, "summary": summary, "n": len(points), **_correlate(points, seed)})
     return rows
 
 
-def _correlate(points: Sequence[tuple[float, float]], seed: int) -> dict[str, float]:
+def _correlate(points: ArrayLike, seed: int) -> dict[str, float]:
     """Spearman's and Pearson's coefficients, with p over the orders of the points."""
     x, y = np.array(points, dtype=float).reshape(-1, 2).T
     found: dict[str, float] = {}
@@ -183,14 +175,16 @@ def _correlate(points: Sequence[tuple[float, float]], seed: int) -> dict[str, fl
     return found
 
 
-def _figure(found: Sequence[Nationality]) -> StudyFigure:
-    rows = [
-        {"group": "attributes", "name": "", "x": n.users, "y": cell.stereotype.value} for n in found for cell in n.cells
-    ]
-    for summary in SUMMARIES:
-        for n in found:
-            name = n.name if summary == "mean" else ""  # one name a nationality is enough
-            rows.append(point(n.users, n.findings[summary].estimate, group=summary, name=name))
+def _scores(frame: pd.DataFrame, summary: str, **names: str) -> pd.DataFrame:
+    ends = {f"y{end}": f"{summary} Ψ {end}" for end in ("low", "high")}
+    return marks(frame, {**names, "x": "users", "y": f"{summary} Ψ", **ends})
+
+
+def _figure(frame: pd.DataFrame, points: Sequence[Mapping[str, Any]]) -> StudyFigure:
+    """Figure 3; one name a nationality is enough."""
+    parts = [_scores(frame, summary, name="nationality").assign(group=summary) for summary in SUMMARIES]
+    parts[1]["name"] = ""
+    rows = pd.concat([pd.DataFrame(points), *parts], ignore_index=True)
     title = "Stereotype scores against internet users (Figure 3)"
     caption = "Each nationality's attributes, with their mean and their largest."
     return figure("scatter", "figure3", title, rows, caption, x="internet users, in millions", y="Ψ")
@@ -202,37 +196,31 @@ def compare_users(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
     scores = table_over_arms(arms, "figure3", by, ["mean Ψ", "maximum Ψ", "attributes", "n"])
     coefficients = ["Spearman", "Spearman p", "Pearson", "Pearson p", "n"]
     orders = table_over_arms(arms, "correlations", ["summary"], coefficients, {"Ψ of": HERE})
-    figures = []
-    for summary in SUMMARIES:
-        names = {"nationality": "marker", ARM: "group", "users": "x", f"{summary} Ψ": "y"}
-        names |= {f"{summary} Ψ low": "ylow", f"{summary} Ψ high": "yhigh"}
-        shown = scores[[*names]].rename(columns=names).sort_values("x", kind="stable", ignore_index=True)
-        figures.append(
+    note = "p: over all orders of the nationalities."
+    caption = (
+        "A colour per arm, a marker per nationality; arms stand a little apart, so that no interval hides another."
+    )
+    labels = {"lines": True, "apart": True, "markers": list(dict.fromkeys(scores["nationality"]))}
+    return Results(
+        tables=(
+            table("figure3_arms", "Stereotype scores and internet users", scores, "Users in millions."),
+            table("correlations_arms", "Correlations with the number of users", orders, note),
+        ),
+        figures=tuple(
             figure(
                 "scatter",
                 f"figure3_{summary}",
                 f"Stereotype scores against internet users, {summary} of the attributes (Figure 3)",
-                shown,
-                "A colour per arm, a marker per nationality; arms stand a little apart, so that no interval hides "
-                "another.",
+                _scores(scores, summary, marker="nationality", group=ARM).sort_values(
+                    "x", kind="stable", ignore_index=True
+                ),
+                caption,
                 x="internet users, in millions",
                 y=f"{summary} Ψ",
-                lines=True,
-                apart=True,
-                markers=list(dict.fromkeys(scores["nationality"])),
+                **labels,
             )
-        )
-    return Results(
-        tables=(
-            table("figure3_arms", "Stereotype scores and internet users", scores, "Users in millions."),
-            table(
-                "correlations_arms",
-                "Correlations with the number of users",
-                orders,
-                "p: over all orders of the nationalities.",
-            ),
+            for summary in SUMMARIES
         ),
-        figures=tuple(figures),
     )
 
 

@@ -53,7 +53,9 @@ class StereotypeOptions(NationalityOptions):
 
 def stereotype_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Pictures of each nationality; refuses options that cannot be measured."""
-    Published(design).check_model(settings.options.published_model)
+    model, models = settings.options.published_model, Published(design).models
+    if models and model not in models:
+        raise InvalidInput(f"Table 1 has no model {model!r}; it has {', '.join(models)}")
     for nationality in wanted_nationalities(design, settings):
         if not own_attributes(design, nationality):
             raise InvalidInput(f"{design.name} has no attributes for {nationality}")
@@ -70,9 +72,9 @@ def measure_nationalities(design: Design, settings: StudySettings, data: StudyDa
     cells = [cell for name in wanted for cell in read[name]]
     own = [cell for name in wanted for cell in read[name][: len(own_attributes(design, name))]]
     variety = pd.DataFrame([_variety(cell) for cell in cells])
-    findings = [(cell, finding) for cell in own for finding in _findings(cell, settings, published)]
+    findings = [(cell, one) for cell in own for one in _findings(cell, settings, published)]
     return Results(
-        findings=tuple(finding for _, finding in findings),
+        findings=tuple(one for _, one in findings),
         tables=(
             table("table1", "Stereotype scores (Table 1)", [_table_row(c, published) for c in own], _COLUMNS),
             table("figure4", "Variety along attributes (Figure 4)", variety, _WALS),
@@ -138,31 +140,21 @@ def _variety(cell: Cell) -> dict[str, Any]:
 
 
 def _findings(cell: Cell, settings: StudySettings, published: Published) -> list[Finding]:
-    name, reference = cell.attribute.name, cell.attribute.reference
-    model, drawn = settings.options.published_model, cell.score.drawn
-    share = Finding(
-        key=f"{cell.concept} {name} P",
-        title=f"{cell.concept}, {name}: P",
-        metric="attribute_prevalence",
-        estimate=replace(cell.prevalence, null_value=reference),
-        published=published.share(cell, model, "prevalence"),
-        expected=drawn,
-        says=cell.share_in_words(),
-        sample=cell.sample(),
-    )
-    if reference is None:
-        return [share]
-    score = Finding(
-        key=f"{cell.concept} {name} stereotype",
-        title=f"{cell.concept}, {name}: Ψ",
-        metric="stereotype_score",
-        estimate=cell.stereotype,
-        published=published.share(cell, model, "stereotype_score"),
-        expected=None if drawn is None else stereotype_score(drawn, reference),
-        says=_says_of_score(cell.prevalence, reference, settings.options.threshold),
-        sample=cell.sample(reference),
-    )
-    return [share, score]
+    reference, drawn, model = cell.attribute.reference, cell.score.drawn, settings.options.published_model
+    key, title = f"{cell.concept} {cell.attribute.name}", f"{cell.concept}, {cell.attribute.name}"
+    known = {"published": published.share(cell, model, "prevalence"), "expected": drawn, "sample": cell.sample()}
+    share, says = replace(cell.prevalence, null_value=reference), cell.share_in_words()
+    found = [finding(f"{key} P", f"{title}: P", "attribute_prevalence", share, says, **known)]
+    if reference is not None:
+        known = {
+            "published": published.share(cell, model, "stereotype_score"),
+            "expected": None if drawn is None else stereotype_score(drawn, reference),
+            "sample": cell.sample(reference),
+        }
+        says = _says_of_score(cell.prevalence, reference, settings.options.threshold)
+        score = finding(f"{key} stereotype", f"{title}: Ψ", "stereotype_score", cell.stereotype, says, **known)
+        found.append(score)
+    return found
 
 
 def _says_of_score(share: Estimate, reference: float, threshold: float) -> str:
@@ -178,18 +170,16 @@ def _says_of_score(share: Estimate, reference: float, threshold: float) -> str:
 def _heatmaps(cells: Sequence[Cell]) -> tuple[StudyFigure, ...]:
     """P, Ψ and WALS of every nationality and attribute; Ψ only where there is a P*."""
     everywhere = "Attributes of the other nationalities are read here too; intervals are in the tables."
-    no_rate = "Empty where no real-world rate of this nationality is known: then there is no Ψ."
-    maps = (
-        ("prevalence", "P", "Who is shown with what", everywhere, [c.prevalence for c in cells]),
-        ("stereotype", "Ψ", "Shown beyond the world's rate (Table 1)", no_rate, [c.stereotype for c in cells]),
-        ("variety", "WALS", "Variety along each attribute", everywhere, [c.score.wals for c in cells]),
-    )
+    gaps = "Empty where no real-world rate of this nationality is known: then there is no Ψ."
     places = pd.DataFrame({"row": [c.attribute.name for c in cells], "column": [c.concept for c in cells]})
-    figures = []
-    for key, unit, title, caption, estimates in maps:
-        shown = places.assign(value=[estimate.value for estimate in estimates]).dropna()
-        figures.append(figure("heatmap", f"map-{key}", title, shown, caption, unit=unit))
-    return drawable(figures)
+    return drawable(
+        figure("heatmap", f"map-{key}", title, places.assign(value=values).dropna(), caption, unit=unit)
+        for key, unit, title, caption, values in (
+            ("prevalence", "P", "Who is shown with what", everywhere, [c.prevalence.value for c in cells]),
+            ("stereotype", "Ψ", "Shown beyond the world's rate (Table 1)", gaps, [c.stereotype.value for c in cells]),
+            ("variety", "WALS", "Variety along each attribute", everywhere, [c.score.wals.value for c in cells]),
+        )
+    )
 
 
 def _figures(
@@ -205,8 +195,8 @@ def _figures(
         ("attribute_prevalence", "prevalence", "Shares that show the attribute", {"x": "P"}),
         ("stereotype_score", "stereotype", "Stereotype scores", {"x": "Ψ", "null": 0.0}),
     ):
-        chosen = [(cell, finding) for cell, finding in findings if finding.metric == metric]
-        rows = [finding_mark(f) | {"group": c.concept, "name": c.attribute.name} for c, f in chosen]
+        chosen = ((cell, one) for cell, one in findings if one.metric == metric)
+        rows = [finding_mark(one) | {"group": cell.concept, "name": cell.attribute.name} for cell, one in chosen]
         figures += drawable([figure("intervals", key, title, rows, caption, **labels)])
     names = {"nationality": "group", "attribute": "name", "WALS": "value", "WALS low": "low", "WALS high": "high"}
     bars = variety.rename(columns=names)[list(names.values())]

@@ -36,7 +36,6 @@ from bias_core.studies.origins.cells import (
 from bias_core.studies.reports.build import columns, figure, finding, lean, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from bias_core.studies.kit.data import StudyData
@@ -124,7 +123,8 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
         attributes = _attributes(design, settings, nationality)
         cells = read_cells(data, nationality, frame, rows[frame.index], attributes)
         traces = yield from _trace(data, model, nationality, data.stored(frame), attributes)
-        wording = _wording(traces[0])
+        kind = "with classifier-free guidance" if traces[0].guided else "conditional on each text alone"
+        wording = f"Velocities are {kind}, in {traces[0].space} space. No safety checker looks at predicted pictures."
         own = []
         for cell, each in zip(cells, np.moveaxis(np.stack([trace.spi for trace in traces]), 2, 0), strict=True):
             whole = spi_band(each.mean(axis=1, keepdims=True), confidence=settings.confidence)[0]
@@ -155,11 +155,6 @@ _SIGN = (
 )
 
 
-def _wording(trace: Trace) -> str:
-    kind = "with classifier-free guidance" if trace.guided else "conditional on each text alone"
-    return f"Velocities are {kind}, in {trace.space} space. No safety checker looks at predicted pictures."
-
-
 def _trace(
     data: StudyData, model: Traceable, nationality: str, stored: Sequence[StoredImage], attributes: Sequence[Attribute]
 ) -> Generator[Progress, None, list[Trace]]:
@@ -168,17 +163,7 @@ def _trace(
     for i, picture in enumerate(stored):
         data.check()
         shown = _shown_steps(picture.row.num_inference_steps, options.n_predicted) if i < options.n_samples else ()
-        traces.append(
-            trace_row(
-                data.services,
-                model,
-                picture.row,
-                attributes,
-                guided=options.guided,
-                predicted_steps=shown,
-                check=data.check,
-            )
-        )
+        traces.append(trace_row(data, model, picture.row, attributes, predicted_steps=shown))
         message = f"{nationality}: {i + 1:,} of {len(stored):,} pictures traced"
         yield Progress(done=i + 1, total=len(stored), message=message)
     return traces
@@ -215,7 +200,7 @@ def first_clear_step(band: Sequence[Estimate]) -> int | None:
 
     Examples
     --------
-    >>> from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
+    >>> from bias_core.metrics.propagation import spi_band
     >>> first_clear_step(spi_band([[0.1, 0.5], [-0.1, 0.6], [0.0, 0.55]]))
     1
     """
@@ -290,19 +275,13 @@ class Trace:
 
 
 def trace_row(
-    services: StudyServices,
-    model: Traceable,
-    row: ImageRow,
-    attributes: Sequence[Attribute],
-    *,
-    guided: bool,
-    predicted_steps: Sequence[int],
-    check: Callable[[], None],
+    data: StudyData, model: Traceable, row: ImageRow, attributes: Sequence[Attribute], *, predicted_steps: Sequence[int]
 ) -> Trace:
     """The trace of a row, made under the model lock or read from where an earlier run kept it.
 
-    ``check`` is called after every step; what it raises stops the trace.
+    After every step it is asked whether the run goes on.
     """
+    services, guided = data.services, data.settings.options.guided
     asked = [row.id, [(a.positive, a.negative) for a in attributes], guided, _FORM]
     key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:20]
     folder = services.settings.data_dir / "traces" / key[:2]
@@ -310,7 +289,7 @@ def trace_row(
     if (kept := _read(folder / f"{key}.npz", pictures)) is not None:
         return kept
     with services.model_lock:
-        steps = model.trace(row, attributes, guided=guided, predicted=bool(pictures), on_step=lambda *_: check())
+        steps = model.trace(row, attributes, guided=guided, predicted=bool(pictures), on_step=lambda *_: data.check())
         try:
             seen = [(_look(step, pictures), step.sigma, step.space, step.guided) for step in steps]
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,6 @@ from bias_core.studies.origins.cells import NationalityOptions, nationality_shot
 from bias_core.studies.reports.build import columns, figure, finding, intervals, or_nan, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
     from pathlib import Path
 
     from bias_core.studies.kit.services import StudyServices

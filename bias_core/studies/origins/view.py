@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bias_core.studies.kit.types import StudyFigure
+from bias_core.studies.kit.types import StudyFigure, StudyReport
 from bias_core.studies.origins.spi import first_clear_step
-from bias_core.studies.origins.stop import cluster_name
+from bias_core.studies.origins.stop import Regenerated, cluster_name
 from bias_core.studies.reports.number_text import format_estimate, format_given, format_interval, format_number
 from bias_core.studies.reports.text import table_of
 from bias_core.types import Estimate
@@ -23,8 +23,6 @@ from bias_core.ui.templates import render, script
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from bias_core.studies.kit.types import StudyReport
-    from bias_core.studies.origins.stop import Regenerated
 
 AVERAGE = "figure9-"
 TEXTS = "table3"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +12,7 @@ import pandas as pd
 from bias_core.metrics.alignment import alignment_estimates, spread_estimates, text_direction
 from bias_core.metrics.association import mean_association
 from bias_core.metrics.association_null import association_beyond_even_mix
-from bias_core.metrics.composite_association import (
-    CompositeAssociation,
-    InternalBias,
-    composite_association,
-    internal_bias,
-)
+from bias_core.metrics.composite_association import composite_association, internal_bias
 from bias_core.metrics.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
 from bias_core.prompts import fill_template
 from bias_core.studies.kit.kind import Measuring, Program, encoder_of
@@ -72,68 +66,41 @@ def measure_shots(design: Design, settings: StudySettings) -> list[Shot]:
     return repeated(once, repetitions(settings))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sample:
-    """What one measurement is given: unit rows of pictures and texts, and a seed; A is what is planted."""
-
-    neutral: np.ndarray
-    a: np.ndarray
-    b: np.ndarray
-    attribute_a: np.ndarray
-    attribute_b: np.ndarray
-    sentences: np.ndarray
-    prompt: np.ndarray
-    text_a: np.ndarray
-    text_b: np.ndarray
-    seed: int
-
-    @cached_property
-    def prevalence(self) -> Estimate:
-        """P."""
-        positive, negative = (self.neutral @ sentence for sentence in self.sentences)
-        return prevalence_estimate(positive, negative)
-
-    @cached_property
-    def direction(self) -> np.ndarray:
-        """From the sentence of B to that of A, ``(1, d)``."""
-        return np.asarray(text_direction(*self.sentences))[None]
-
-    @cached_property
-    def composite(self) -> CompositeAssociation:
-        """II, ITP, IT and TT."""
-        return composite_association(
-            self.neutral, self.prompt, self.attribute_a, self.attribute_b, self.text_a, self.text_b, rng=self.seed
-        )
-
-    @cached_property
-    def internal(self) -> InternalBias:
-        """δ, II − TT and α."""
-        return internal_bias(self.composite)
-
-
 FAIR_SHARE = 0.5  # of masculine people, in the fair world
+MEASURES = (
+    "attribute_prevalence", "stereotype_score", "signed_difference", "weighted_alignment_score", "spread_along",
+    "association", "association_beyond_even_mix", "composite_association", "diffusion_bias", "signed_lean_difference",
+    "bias_amplification",
+)  # fmt: skip
+"""Keys in the table of measures; those of the first three have a planted value."""
 
-MEASURES: dict[str, Callable[[Sample], Estimate]] = {
-    "attribute_prevalence": lambda s: s.prevalence,
-    "stereotype_score": lambda s: stereotype_estimate(s.prevalence, FAIR_SHARE),
-    "signed_difference": lambda s: signed_difference_estimate(s.prevalence, FAIR_SHARE),
-    "weighted_alignment_score": lambda s: alignment_estimates(s.neutral, s.direction, rng=s.seed)[0],
-    "spread_along": lambda s: spread_estimates(s.neutral, s.direction, rng=s.seed)[0],
-    "association": lambda s: mean_association(s.neutral, s.a, s.b, rng=s.seed),
-    "association_beyond_even_mix": lambda s: association_beyond_even_mix(s.neutral, s.a, s.b),
-    "composite_association": lambda s: s.composite.mcas_interval,
-    "diffusion_bias": lambda s: s.internal.diffusion_bias,
-    "signed_lean_difference": lambda s: s.internal.signed_difference,
-    "bias_amplification": lambda s: s.internal.bias_amplification,
-}
-"""Measures by their key in the table of measures."""
 
-PLANTED: Mapping[str, Callable[[float], float]] = {
-    "attribute_prevalence": lambda rate: rate,
-    "stereotype_score": lambda rate: max(0.0, rate - FAIR_SHARE),
-    "signed_difference": lambda rate: rate - FAIR_SHARE,
-}
-"""What the measures of a share should read where this share is planted; the others have no such truth."""
+def measures_of(sets: Mapping[str, np.ndarray], seed: int) -> dict[str, Estimate]:
+    """Every measure on unit rows of pictures and texts; A is what is planted.
+
+    Pictures are ``neutral, a, b, attribute_a, attribute_b``; texts ``sentences`` (of A and B), ``prompt, text_a,
+    text_b``.
+    """
+    neutral, positive, negative = sets["neutral"], *sets["sentences"]
+    share = prevalence_estimate(neutral @ positive, neutral @ negative)
+    direction = np.asarray(text_direction(positive, negative))[None]
+    parts = (sets[name] for name in ("prompt", "attribute_a", "attribute_b", "text_a", "text_b"))
+    composite = composite_association(neutral, *parts, rng=seed)
+    internal = internal_bias(composite)
+    estimates = (
+        share,
+        stereotype_estimate(share, FAIR_SHARE),
+        signed_difference_estimate(share, FAIR_SHARE),
+        alignment_estimates(neutral, direction, rng=seed)[0],
+        spread_estimates(neutral, direction, rng=seed)[0],
+        mean_association(neutral, sets["a"], sets["b"], rng=seed),
+        association_beyond_even_mix(neutral, sets["a"], sets["b"]),
+        composite.mcas_interval,
+        internal.diffusion_bias,
+        internal.signed_difference,
+        internal.bias_amplification,
+    )
+    return dict(zip(MEASURES, estimates, strict=True))
 
 
 def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
@@ -169,25 +136,18 @@ def _repeated(
     words = {f"text_{side}": data.texts(texts) for side, texts in design.data["text_attributes"].items()}
     words |= {"sentences": data.texts(design.data["sentences"]), "prompt": data.texts([concept["neutral"]])}
 
-    def sample(part: pd.DataFrame, seed: int) -> Sample:
+    def measures(part: pd.DataFrame, seed: int) -> dict[str, Estimate]:
         own, attribute = part[part["concept"] == concept["name"]], part[part["concept"] == "attribute"]
-        chosen = {kind: rows[own.index[own["set"] == kind]] for kind in SETS}
-        chosen |= {f"attribute_{k}": rows[attribute.index[attribute["set"] == k]] for k in ("a", "b")}
-        return Sample(**(_turned(chosen | words) if turned else chosen | words), seed=seed)
+        sets = {kind: rows[own.index[own["set"] == kind]] for kind in SETS} | words
+        sets |= {f"attribute_{k}": rows[attribute.index[attribute["set"] == k]] for k in ("a", "b")}
+        return measures_of(_turned(sets) if turned else sets, seed)
 
-    together = sample(frame, 0)
-    targets = {
-        key: PLANTED[key](share) if key in PLANTED else measure(together).value for key, measure in MEASURES.items()
-    }
+    targets = {key: estimate.value for key, estimate in measures(frame, 0).items()}
+    targets |= dict(zip(MEASURES, (share, max(0.0, share - FAIR_SHARE), share - FAIR_SHARE), strict=False))
     for repetition, part in frame.groupby("repetition"):
-        here = sample(part, int(str(repetition)))
-        where: dict[str, Any] = {
-            "unit": concept["name"],
-            "condition": condition,
-            "repetition": here.seed,
-            "planted": "gender",
-        }
-        yield from (measured(key, of(here), target=targets[key], **where) for key, of in MEASURES.items())
+        where: dict[str, Any] = {"unit": concept["name"], "condition": condition, "repetition": int(str(repetition))}
+        for key, estimate in measures(part, where["repetition"]).items():
+            yield measured(key, estimate, target=targets[key], planted="gender", **where)
 
 
 def _turned(sets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -18,11 +18,10 @@ from bias_core.studies.kit.setting_fields import Options, setting, settings_clas
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings
 from bias_core.studies.reports.build import columns, figure, finding, table
 from bias_core.studies.validity.summary import ladder, measured, verdict_figures, verdict_table, verdicts_of
-from bias_core.types import Estimate
+from bias_core.types import Estimate, PlantedLine, ReaderErrors
 
 if TYPE_CHECKING:
     from bias_core.studies.kit.data import StudyData
-    from bias_core.types import PlantedLine, ReaderErrors
 
     Shares = tuple[Estimate, Estimate | None]
     """In which the reader sees an attribute: as read, and corrected for its errors where they are known."""

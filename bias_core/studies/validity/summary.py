@@ -17,18 +17,16 @@ from bias_core.settings import ASSETS
 from bias_core.stats.effects import wilson_interval
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Results, Shot, StudyFigure, StudyTable
+from bias_core.studies.kit.types import Results, Shot, StudyFigure, StudyReport, StudySettings, StudyTable
 from bias_core.studies.reports.build import columns, figure, finding, mark, table
 from bias_core.studies.reports.figures import to_bytes
-from bias_core.studies.reports.saved import from_text, to_text
+from bias_core.studies.reports.saved import SavedReport, from_text, to_text
 from bias_core.studies.reports.table_text import MOST_ROWS, markdown_table, readable
 from bias_core.studies.reports.text import table_of, to_markdown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bias_core.studies.kit.types import StudyReport, StudySettings
-    from bias_core.studies.reports.saved import SavedReport
     from bias_core.types import Estimate, PlantedLine
 
 LADDER = ("fair", "published", "extreme")
@@ -131,12 +129,7 @@ def measured(
 
 
 def results_of(measurements: pd.DataFrame, settings: StudySettings, *, notes: Sequence[str] = ()) -> Results:
-    """Findings, tables and the figure of a study that repeats measurements.
-
-    Parameters
-    ----------
-    measurements : rows of :func:`measured`; conditions in the order in which more is planted.
-    """
+    """Findings, tables and figures of repeated measurements: rows of :func:`measured`, as more is planted."""
     verdicts = list(verdicts_of(measurements, settings.confidence))
     return Results(
         findings=tuple(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import gradio as gr
 
@@ -123,28 +122,17 @@ class CalibrationTab(StudyTab):
         return f"{len(lines) - len(fails)} of {len(lines)} ways of measuring tell what was planted{rest}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class VerdictLine:
+class VerdictLine(NamedTuple):
     """One measure of a report; of a share ``value, low, high, n``, None where there is none."""
 
     measure: str
     planted: str
     verdict: str  # in the words of the rule
+    grade: str  # ``holds``, ``remark`` or ``fails``
+    advice: str  # what the measure can be trusted for
     coverage: Mapping[str, Any] | None
     alarms: Mapping[str, Any] | None
     means: str  # the measure where nothing, some and all is planted, as text
-
-    @property
-    def grade(self) -> str:
-        """``holds``, ``remark`` or ``fails``."""
-        return "fails" if self.verdict.startswith("fails") else "remark" if "(" in self.verdict else "holds"
-
-    @property
-    def advice(self) -> str:
-        """What the measure can be trusted for."""
-        if all(words in self.verdict for words in _UNRELATED):
-            return _NOTHING
-        return " ".join(says for words, says in ADVICE.items() if words in self.verdict) or _SOUND
 
 
 def verdict_lines(report: StudyReport) -> list[VerdictLine]:
@@ -156,14 +144,17 @@ def verdict_lines(report: StudyReport) -> list[VerdictLine]:
     }
     lines = []
     for row in table_of(report, "verdicts").frame.to_dict("records"):
-        measure, planted = str(row["measure"]), str(row["planted"])
+        measure, planted, verdict = (str(row[column]) for column in ("measure", "planted", "verdict"))
+        trust = " ".join(says for words, says in ADVICE.items() if words in verdict) or _SOUND
         name = f"{measure}, {planted}" if planted else measure
         middle = [] if row["some"] == "–" else str(row["some"]).split(", ")
         lines.append(
             VerdictLine(
                 measure=measure,
                 planted=planted,
-                verdict=str(row["verdict"]),
+                verdict=verdict,
+                grade="fails" if verdict.startswith("fails") else "remark" if "(" in verdict else "holds",
+                advice=_NOTHING if all(words in verdict for words in _UNRELATED) else trust,
                 coverage=shares.get("coverage", {}).get(name),
                 alarms=shares.get("alarms", {}).get(name),
                 means=" → ".join((str(row["nothing planted"]), *middle, str(row["all"]))),
