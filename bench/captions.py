@@ -10,8 +10,8 @@ from bias_core.adapters.calibration_renderer import CalibrationRenderer
 from bias_core.adapters.readers.generators import BlipCaptioner
 from bias_core.metrics.objects import extract_objects
 from bias_core.settings import ASSETS
-from bias_core.studies.kit.paper_data import object_prompts
 from bias_core.types import ImageRow
+from tests.prompts_of_papers import object_prompts
 
 SOURCE = str(ASSETS / "calibration" / "captioner")
 N_PICTURES, SIDE, REPEATS, AT_LEAST = 128, 128, 3, 3

@@ -18,7 +18,7 @@ from bias_core.studies.explore.options import KIND, SUGGESTED, compare_settings,
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.designs import find_design, list_designs, option_settings, program_of
 from bias_core.studies.kit.setting_fields import name_and_value, settings_of
-from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.kit.types import Design, StudySettings
 from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import plain, to_dict
 from bias_core.studies.running.arms import check_several, parse_arms
@@ -29,7 +29,6 @@ from bias_core.ui.run_turns import RUN, of_program
 
 if TYPE_CHECKING:
     from bias_core.services import Services
-    from bias_core.studies.kit.types import Design
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -61,10 +61,12 @@ _OTHER_THREADS = 100
 def build_app(services: Services) -> gr.Blocks:
     """The page; no model is loaded for it."""
     titles = {tab.key: tab.title for tab in TABS}
+    presets = {tab.key: enumerate(getattr(tab, "presets", ())) for tab in TABS}
+    tips = {f"{key}-preset-{i}": preset.says for key, some in presets.items() for i, preset in some}
     with AnsweringBlocks(
         services, title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
     ) as demo:
-        gr.HTML(HEADER, js_on_load=header_js(titles, _tips()))
+        gr.HTML(HEADER, js_on_load=header_js(titles, tips))
         notice = gr.HTML(visible=False, elem_id="link-notice")
         visitor, arrived = build_visitor(demo)
         built = {tab.key: tab(services) for tab in TABS}
@@ -88,12 +90,6 @@ def build_app(services: Services) -> gr.Blocks:
             event.show_progress_on = [notice]
     demo.queue(max_size=None, default_concurrency_limit=8)  # of all events together; runs have their own line
     return demo
-
-
-def _tips() -> dict[str, str]:
-    """What each example shows, by the id of its button."""
-    presets = {tab.key: getattr(tab, "presets", ()) for tab in TABS}
-    return {f"{key}-preset-{i}": preset.says for key, found in presets.items() for i, preset in enumerate(found)}
 
 
 def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:

@@ -11,14 +11,13 @@ from urllib.parse import urlsplit
 
 from gradio.utils import get_upload_folder
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from bias_core.given_values import check_texts
 from bias_core.store.files import total_bytes
 from bias_core.ui.messages import user_errors
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from bias_core.settings import Settings

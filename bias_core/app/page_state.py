@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import gradio as gr
-from gradio.blocks import BlocksConfig
+from gradio.blocks import Block, BlocksConfig
 
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.saved import is_saved, open_report
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gradio.block_function import BlockFunction
-    from gradio.blocks import Block
     from gradio.state_holder import SessionState
 
     from bias_core.services import Services

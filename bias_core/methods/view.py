@@ -10,12 +10,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bias_core.metrics.cards import formula, load_references
+from bias_core.metrics.cards import Card, Reference, formula, load_references
 from bias_core.studies.running.run import library_versions
 from bias_core.ui.templates import render, script
 
 if TYPE_CHECKING:
-    from bias_core.metrics.cards import Card, Reference
     from bias_core.services import Services
     from bias_core.settings import Settings
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from bias_core.metrics.cards import metric
 from bias_core.studies.kit.designs import find_design, option_settings, typed_options
 from bias_core.studies.kit.setting_fields import changed_settings, settings_of
-from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.running.arms import arm_text, parse_arms
 from bias_core.studies.running.export import is_shipped
 from bias_core.ui.messages import user_errors
@@ -18,7 +18,6 @@ from bias_core.ui.templates import render
 
 if TYPE_CHECKING:
     from bias_core.services import Services
-    from bias_core.studies.kit.types import StudyReport
 
 Tabs = Mapping[str, Sequence[str]]
 """Keys of the tabs, each with the names of its studies."""

@@ -101,7 +101,10 @@ def crash_html() -> str:
 
 def progress_html(progress: Progress) -> str:
     """A bar with the count and the time left."""
-    text = progress.message + _time_left(progress.seconds_left)
+    text, seconds = progress.message, progress.seconds_left
+    if seconds >= 1:  # nan is not
+        left = f"{math.ceil(seconds)} s" if seconds < 90 else f"{math.ceil(seconds / 60)} min"
+        text += f" · about {left} left"
     return render("status", kind="progress", progress=progress, text=text)
 
 
@@ -113,11 +116,3 @@ def heading_html(title: str, note: str = "") -> str:
 def question_html(question: str, caution: str) -> str:
     """What a tab answers, and what not to conclude from it."""
     return render("question", question=question, caution=caution)
-
-
-def _time_left(seconds: float) -> str:
-    if math.isnan(seconds) or seconds < 1:
-        return ""
-    if seconds < 90:
-        return f" · about {math.ceil(seconds)} s left"
-    return f" · about {math.ceil(seconds / 60)} min left"

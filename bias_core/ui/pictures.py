@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 MOST_AVERAGED = 200
 _MISSING = Image.new("RGB", (8, 8), "#808080")
@@ -32,14 +32,10 @@ def _open(path: Path, size: int, *, exactly: bool = False) -> Image.Image:
             image = file.convert("RGB")
     except OSError:
         image = _MISSING
-    if exactly or max(image.size) > size:
-        scale = size / max(image.size)
-        width, height = (max(1, round(side * scale)) for side in image.size)
-        image = image.resize(
-            (size, size) if exactly else (width, height),
-            Image.Resampling.BOX if scale < 1 else Image.Resampling.NEAREST,
-        )
-    return image
+    method = Image.Resampling.BOX if max(image.size) > size else Image.Resampling.NEAREST
+    if exactly:
+        return image.resize((size, size), method)
+    return ImageOps.contain(image, (size, size), method) if max(image.size) > size else image
 
 
 def _uri(image: Image.Image) -> str:

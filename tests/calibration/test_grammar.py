@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from bias_core.studies.kit.paper_data import all_prompts
 from bias_core.world.balanced import balanced_scene
 from bias_core.world.captions import ATTRIBUTE_SENTENCES, describe, looks, things
 from bias_core.world.grammar import Request, parse, satisfies
 from bias_core.world.planted import sample_scene
 from bias_core.world.scene import Person, Scene, Thing
+from tests.prompts_of_papers import all_prompts
 
 
 def says_nothing(request: Request) -> bool:

@@ -14,13 +14,13 @@ from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, StorageE
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import find_design, program_of
-from bias_core.studies.kit.paper_data import all_prompts
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.paired.labelling import gender_said, people_of
 from bias_core.studies.paired.occupations import power_identities
 from bias_core.studies.reports.text import table_of, to_dict, to_markdown
 from bias_core.studies.running.run import run_study, with_options
 from bias_core.world.planted import published_rates
+from tests.prompts_of_papers import all_prompts
 
 OCCUPATIONS, POWER, FAIRNESS = (find_design(f"pst-{name}") for name in ("occupations", "power", "fairness"))
 TRUSTING = {"finder": "halves"}  # the shipped reader's eye for two people is not what is tested here

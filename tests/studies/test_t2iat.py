@@ -19,10 +19,10 @@ from bias_core.settings import Settings
 from bias_core.stats.effects import benjamini_hochberg
 from bias_core.studies.association.tests import edited
 from bias_core.studies.kit.designs import find_design, program_of
-from bias_core.studies.kit.paper_data import all_prompts
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.text import table_of, to_dict
 from bias_core.studies.running.run import run_study, with_options
+from tests.prompts_of_papers import all_prompts
 
 TESTS, OCCUPATIONS, AMPLIFICATION, HUMAN = (
     find_design(f"t2iat-{name}") for name in ("tests", "occupations", "amplification", "human")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -13,16 +13,23 @@ import pandas as pd
 
 from bias_core.stats.effects import benjamini_hochberg
 from bias_core.studies.arms.statistics import difference, number_at, places_together, ranks
-from bias_core.studies.kit.types import Finding, Results, Sample
+from bias_core.studies.kit.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Results,
+    Sample,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+)
 from bias_core.studies.reports.build import columns, drawable, figure, or_nan, table
 from bias_core.studies.reports.number_text import format_estimate, format_number, format_p
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from bias_core.metrics.paired_prevalence import PairedTest
     from bias_core.studies.kit.kind import Program
-    from bias_core.studies.kit.types import ArmReport, Design, StudyFigure, StudyReport, StudySettings, StudyTable
 
 Lines = Mapping[str, Sequence[Finding]]
 """By its key, a finding of every arm."""

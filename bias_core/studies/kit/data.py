@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,16 +12,13 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import Cancelled, Interrupted
-from bias_core.protocols import Captioner
+from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
 from bias_core.store.embeddings import batched, n_pixels, open_pictures
 from bias_core.studies.kit.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from PIL import Image
 
-    from bias_core.protocols import ImageTextEncoder, VisualQuestionAnswerer
     from bias_core.store.answers import Question
     from bias_core.studies.kit.rows import Rows
     from bias_core.studies.kit.services import StudyServices

@@ -16,14 +16,13 @@ import yaml
 
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.settings import ASSETS
-from bias_core.studies.kit.setting_fields import option_values, settings_of
+from bias_core.studies.kit.setting_fields import Setting, option_values, settings_of
 from bias_core.studies.kit.types import Design, settings_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bias_core.studies.kit.kind import Program
-    from bias_core.studies.kit.setting_fields import Setting
 
 STUDIES = Path(__file__).parent.parent
 STUDY_DATA = ASSETS / "studies"

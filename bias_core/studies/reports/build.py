@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from bias_core.studies.kit.types import Finding, StudyFigure, StudyTable
+from bias_core.studies.kit.types import FigureKind, Finding, StudyFigure, StudySettings, StudyTable
 from bias_core.types import Estimate
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.types import FigureKind, StudySettings
 
 Rows = pd.DataFrame | Iterable[Mapping[str, Any]]
 POINTS = "Points are pictures, bars their quartiles, circles their medians."

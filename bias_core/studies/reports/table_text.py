@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bias_core.studies.reports.number_text import NOT_KNOWN, format_estimate, format_given, format_p
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MOST_ROWS, END_ROWS = 40, 10
 """Tables longer than the first are shown by so many rows of either end; all stand in their CSV."""
@@ -23,10 +20,22 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
     An interval is two columns "<name> low" and "<name> high" (or "low" and "high") behind their value.
     Columns in which nothing is known are left out.
     """
-    counts = {str(name): frame.iloc[:, i] for i, name in enumerate(frame.columns) if _is_count(str(name))}
-    columns = {i: text for i, text in _texts(frame, counts) if text is not None}
-    names = [str(frame.columns[i]) for i in columns]
-    return pd.DataFrame(dict(enumerate(columns.values())), index=frame.index).set_axis(names, axis=1)
+    names, texts, last = [str(name) for name in frame.columns], {}, -1
+    for i, name in enumerate(names):
+        if i <= last:  # an end of an interval, which stands in another column
+            continue
+        column, n = frame.iloc[:, i], _counts_of(name, frame)
+        if _has_interval(frame, names, i):
+            last = i + 2
+            cells = [pd.to_numeric(frame.iloc[:, j]).to_numpy(float) for j in (i, i + 1, i + 2)]
+            known = np.isfinite(cells[0]).any()
+            text = [format_estimate(v, low, high, n=k) for v, low, high, k in zip(*cells, n, strict=True)]
+        else:
+            known = (column.notna() & (column.astype(str) != "")).any()
+            text = [_cell(value, k, as_p=_is_p(name)) for value, k in zip(column, n, strict=True)]
+        if known or not len(frame):
+            texts[i] = text
+    return pd.DataFrame(texts, index=frame.index).set_axis([names[i] for i in texts], axis=1)
 
 
 def excerpt(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -57,25 +66,6 @@ def markdown_table(frame: pd.DataFrame) -> str:
     return "\n".join(f"| {' | '.join(cell(value) for value in row)} |" for row in rows)
 
 
-def _texts(frame: pd.DataFrame, counts: dict[str, pd.Series[Any]]) -> Iterator[tuple[int, list[str] | None]]:
-    """Place and text of each column; None where it stands in another, or nothing in it is known."""
-    names, i = list(map(str, frame.columns)), 0
-    while i < len(names):
-        column, n = frame.iloc[:, i], _counts_of(names[i], counts, len(frame))
-        if _has_interval(frame, names, i):
-            low, high = (pd.to_numeric(frame.iloc[:, j]).to_numpy(float) for j in (i + 1, i + 2))
-            values = pd.to_numeric(column).to_numpy(float)
-            cells = zip(values, low, high, n, strict=True)
-            known = np.isfinite(values).any() or not len(values)
-            yield i, [format_estimate(v, a, b, n=k) for v, a, b, k in cells] if known else None
-            i += 3
-            continue
-        known = (column.notna() & (column.astype(str) != "")).any() or not len(column)
-        as_p = _is_p(names[i])
-        yield i, [_cell(v, k, as_p=as_p) for v, k in zip(column, n, strict=True)] if known else None
-        i += 1
-
-
 def _has_interval(frame: pd.DataFrame, names: list[str], i: int) -> bool:
     """Whether this is a column of numbers and the two behind it are the ends of its interval."""
     if i + 2 >= len(names) or _is_count(names[i]):
@@ -95,16 +85,12 @@ def _is_p(name: str) -> bool:
     return name in ("p", "q") or name.endswith((" p", " q")) or name.startswith(("p ", "q "))
 
 
-def _counts_of(name: str, counts: dict[str, pd.Series[Any]], length: int) -> list[float | None]:
+def _counts_of(name: str, frame: pd.DataFrame) -> list[float | None]:
     """The n of each row: of the column "n <last word of the name>", else of "n"."""
-    if _is_count(name):
-        return [None] * length
-    column = counts.get(f"n {name.rpartition(' ')[2]}", counts.get("n"))
-    return [None] * length if column is None else [_number(value) for value in column]
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float, np.number)) and math.isfinite(value) else None
+    columns = [] if _is_count(name) else [c for c in (f"n {name.rpartition(' ')[2]}", "n") if c in frame]
+    counts = frame[columns[0]] if columns else [None] * len(frame)
+    is_number = (int, float, np.number)
+    return [float(n) if isinstance(n, is_number) and math.isfinite(n) else None for n in counts]
 
 
 def _cell(value: Any, n: float | None, *, as_p: bool) -> str:

@@ -156,13 +156,11 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
     size = f"; {size_in_words(design, settings)}" if design.reference else ""
     lines = [f"# {one_line(title_of(report))}", "", *_warning_lines(report), f"{design.summary}{source}", ""]
     lines += [f"{_counts(report, f' of {drawn_by(report)}, read by {settings.encoder}{size}')}", ""]
-    overview = arms_overview(report)
-    for table in overview:
+    for table in arms_overview(report):
         lines += [*_table_lines(table, folder)[1:], ""]
     lines += ["## Differences between the arms", ""] if report.arms else []
     lines += excerpt_lines(finding_frame(report), "findings.csv" if beside else "")
-    shown = [table.key for table in overview]
-    lines += _figure_and_table_lines(report, folder, [one for one in report.results.tables if one.key not in shown])
+    lines += _figure_and_table_lines(report, folder, further_tables(report))
     for arm in report.arms:
         folder = f"{arm_folder(report, arm)}/" if beside else None
         rows = pd.DataFrame([finding_text(_finding_row(finding)) for finding in arm.results.findings])
@@ -232,10 +230,10 @@ def arms_overview(report: StudyReport) -> list[StudyTable]:
     return overview
 
 
-def further_tables(report: StudyReport, tables: Sequence[StudyTable]) -> list[StudyTable]:
-    """Those of the tables that :func:`arms_overview` does not show."""
+def further_tables(report: StudyReport) -> list[StudyTable]:
+    """The tables that :func:`arms_overview` does not show."""
     shown = [table.key for table in arms_overview(report)]
-    return [table for table in tables if table.key not in shown]
+    return [table for table in report.results.tables if table.key not in shown]
 
 
 def finding_frame(report: StudyReport) -> pd.DataFrame:

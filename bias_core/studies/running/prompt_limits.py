@@ -14,21 +14,12 @@ if TYPE_CHECKING:
 _MOST_WARNINGS = 3
 
 
-def unread_prompts(services: StudyServices, model: str, prompts: Sequence[str]) -> list[str]:
-    """A sentence per text encoder that does not see the whole of some of these prompts."""
-    return sentences(services.prompt_limits(model, list(dict.fromkeys(prompts))))
-
-
 def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[str]:
     """What is to be said of the settings and the prompts of a run, once each."""
-    notes = [note for row in _distinct_settings(rows) for note in services.setting_notes(row)]
+    distinct = {(r.model, r.guidance_scale, bool(r.negative_prompt), r.width): r for r in rows}.values()
+    notes = [note for row in distinct for note in services.setting_notes(row)]
     prompts = list(dict.fromkeys(row.prompt for row in rows))
-    unread = unread_prompts(services, rows[0].model, prompts) if rows else []
-    return [*dict.fromkeys(notes), *unread]
-
-
-def _distinct_settings(rows: Sequence[ImageRow]) -> list[ImageRow]:
-    return list({(r.model, r.guidance_scale, bool(r.negative_prompt), r.width): r for r in rows}.values())
+    return [*dict.fromkeys(notes), *(sentences(services.prompt_limits(rows[0].model, prompts)) if rows else [])]
 
 
 def while_drawing(images: Iterable[StoredImage]) -> list[str]:
@@ -49,7 +40,7 @@ def while_drawing(images: Iterable[StoredImage]) -> list[str]:
 
 
 def sentences(limits: Sequence[PromptLimit]) -> list[str]:
-    """The same, of limits that are known.
+    """A sentence per text encoder that does not see the whole of some prompts.
 
     >>> from bias_core.types import PromptLimit
     >>> known = {"prompt": "a very long story", "n_tokens": 90}

@@ -18,17 +18,17 @@ import pandas as pd
 from bias_core.errors import Cancelled, InvalidInput, StorageError
 from bias_core.given_values import check_texts
 from bias_core.models.catalogue import check_condition
-from bias_core.store.manifests import STALE_SECONDS, Manifest
+from bias_core.store.manifests import STALE_SECONDS, Manifest, Status
 from bias_core.studies.arms.results import compare_arms
 from bias_core.studies.kit.data import StudyData, nothing_ahead
 from bias_core.studies.kit.designs import program_of, typed_options
-from bias_core.studies.kit.kind import StudyPlan
+from bias_core.studies.kit.kind import Program, StudyPlan
 from bias_core.studies.kit.limits import TimeLimit, check_budget, looks_at_stop
 from bias_core.studies.kit.progress import Progress, mapped
 from bias_core.studies.kit.readers import check_readers
-from bias_core.studies.kit.rows import ImportedRows, RowMaker, treated, treatment
+from bias_core.studies.kit.rows import ImportedRows, RowMaker, Rows, treated, treatment
 from bias_core.studies.kit.setting_fields import changed_settings, option_values
-from bias_core.studies.kit.types import ArmReport, StudyReport
+from bias_core.studies.kit.types import ArmReport, Design, Results, Shot, StudyReport, StudySettings
 from bias_core.studies.reports.plain_values import encode
 from bias_core.studies.reports.saved import keep_report
 from bias_core.studies.running.arms import check_arms, check_arms_differ, each_arm
@@ -38,11 +38,7 @@ from bias_core.studies.running.size import MOST_ESTIMATED, check_size, check_wor
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from bias_core.store.manifests import Status
-    from bias_core.studies.kit.kind import Program
-    from bias_core.studies.kit.rows import Rows
     from bias_core.studies.kit.services import StudyServices
-    from bias_core.studies.kit.types import Design, Results, Shot, StudySettings
     from bias_core.types import ImageRow
 
 S = TypeVar("S")
@@ -313,10 +309,16 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
     for i, arm in enumerate(plan.each):
         name = plan.settings.arms[i].name if plan.arms else ""
         steps = arm.program.measure(arm.design, arm.settings, data[i])
-        results = yield from mapped(steps, partial(_in_arm, name)) if name else steps
+        results = yield from mapped(steps, partial(_of_arm, name)) if name else steps
         drawn = [*plan_notes(arm, services), *while_drawing(data[i].known.values())]
         results = replace(results, notes=(*data[i].notes, *drawn, *results.notes))
-        arms.append(_arm_report(name, arm, data[i], results))
+        n_planned, n_images, n_blocked = data[i].n_planned, len(data[i].frame), data[i].n_blocked
+        arms.append(
+            ArmReport(
+                name=name, settings=arm.settings, results=results, warning=arm.warning,
+                n_planned=n_planned, n_images=n_images, n_blocked=n_blocked,
+            )
+        )  # fmt: skip
     results = arms[0].results
     if plan.arms:
         yield Progress(message="comparing the arms")
@@ -325,20 +327,8 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
     return _report(plan, data, results, tuple(arms) if plan.arms else ())
 
 
-def _in_arm(name: str, step: Progress) -> Progress:
+def _of_arm(name: str, step: Progress) -> Progress:
     return replace(step, message=f"{name}: {step.message}")
-
-
-def _arm_report(name: str, plan: StudyPlan, data: StudyData, results: Results) -> ArmReport:
-    return ArmReport(
-        name=name,
-        settings=plan.settings,
-        results=results,
-        n_planned=data.n_planned,
-        n_images=len(data.frame),
-        n_blocked=data.n_blocked,
-        warning=plan.warning,
-    )
 
 
 def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms: tuple[ArmReport, ...]) -> StudyReport:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 
@@ -15,10 +17,6 @@ from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.table_text import markdown_table, readable
 from bias_core.studies.reports.text import finding_frame, finding_rows, to_dict, to_markdown
 from bias_core.studies.running.export import to_export
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 T = TypeVar("T", StudyFigure, StudyTable)
 FIGURE_FORMS = ("png", "svg", "pdf", "csv")

@@ -11,7 +11,7 @@ import gradio as gr
 from bias_core.studies.kit.designs import find_design, option_settings, program_of
 from bias_core.studies.kit.own_words import settings_with
 from bias_core.studies.kit.setting_fields import Setting, is_nothing, option_values, settings_of
-from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.kit.types import Design, StudySettings
 from bias_core.studies.running.arms import MOST_ARMS, each_arm
 from bias_core.studies.running.run import with_options
 from bias_core.studies.running.size import check_number
@@ -24,7 +24,6 @@ from bias_core.ui.templates import render, script
 
 if TYPE_CHECKING:
     from bias_core.services import Services
-    from bias_core.studies.kit.types import Design
 
 Updates = dict[Any, Any]
 FORM: Mapping[str, Setting] = {

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import gradio as gr
 
 from bias_core.studies.kit.designs import designs_in, find_design
-from bias_core.studies.kit.types import StudyReport, StudySettings
+from bias_core.studies.kit.types import Design, StudyFigure, StudyReport, StudySettings
 from bias_core.studies.reports.text import further_tables
-from bias_core.studies.running.examples import list_examples, open_example
+from bias_core.studies.running.examples import Example, list_examples, open_example
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.studies.running.run import followed, run_study
 from bias_core.ui import messages
@@ -27,7 +27,7 @@ from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study import view as study_html
 from bias_core.ui.study.arms_form import apart
 from bias_core.ui.study.downloads import take
-from bias_core.ui.study.form import StudyForm, build_take
+from bias_core.ui.study.form import Preset, StudyForm, build_take
 from bias_core.ui.study.pictures import Pictures
 from bias_core.ui.study.view import by_name, headline
 from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
@@ -37,10 +37,7 @@ if TYPE_CHECKING:
 
     from bias_core.services import Services
     from bias_core.studies.kit.progress import Progress
-    from bias_core.studies.kit.types import Design, StudyFigure, StudyTable
     from bias_core.studies.reports.saved import SavedReport
-    from bias_core.studies.running.examples import Example
-    from bias_core.ui.study.form import Preset
 
 Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
@@ -126,10 +123,6 @@ class StudyTab(StudyForm):
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """The figures that are shown as they are; leave out what the tab shows in its own way."""
         return report.results.figures
-
-    def tables(self, report: StudyReport) -> Sequence[StudyTable]:
-        """The tables that are listed."""
-        return report.results.tables
 
     # Layout.
 
@@ -352,8 +345,7 @@ class StudyTab(StudyForm):
             parts["header"]: study_html.header_html(report, tab.headline(self, report)),
             parts["findings"]: study_html.found_html(report, EQUAL if report.arms else self.null_words),
             parts["figures"]: study_html.figures_html(tab.figures(self, report)),
-            parts["tables"]: study_html.tables_html(further_tables(report, tab.tables(self, report)))
-            + study_html.arms_html(report),
+            parts["tables"]: study_html.tables_html(further_tables(report)) + study_html.arms_html(report),
             parts["notes"]: study_html.notes_html(report),
             parts["shell"]: to_command(*asked),
             parts["python"]: to_python(*asked),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bias_core.metrics.cards import METRICS, load_references
 from bias_core.studies.arms.results import summary
-from bias_core.studies.kit.types import StudyTable
+from bias_core.studies.kit.types import StudyFigure, StudyReport, StudySettings, StudyTable
 from bias_core.studies.reports.number_text import format_estimate, format_given
 from bias_core.studies.reports.text import (
     LIMITS,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from bias_core.studies.kit.types import StudyFigure, StudyReport, StudySettings
     from bias_core.studies.reports.saved import SavedReport
 
 NULL = "no bias reads"
@@ -133,7 +132,7 @@ def headline(report: StudyReport) -> str:
     """What stands out of a report: how many findings exclude their null value, and the clearest of them."""
     if report.arms:
         return summary(report)
-    rows = [row for row in finding_rows(report) if _testable(row)]
+    rows = [row for row in finding_rows(report) if all(map(is_known, (row["low"], row["high"], row["null_value"])))]
     if not rows:
         return f"{report.n_images:,} pictures were measured; the figures and tables show what was found."
     away = [row for row in rows if not row["low"] <= row["null_value"] <= row["high"]]
@@ -156,13 +155,7 @@ def _spoken(row: dict[str, Any]) -> str:
 def _clearance(row: dict[str, Any]) -> float:
     """How far the null value lies outside of the interval, in widths of it."""
     outside = max(row["low"] - row["null_value"], row["null_value"] - row["high"])
-    width = row["high"] - row["low"]
-    return math.inf if width == 0 else outside / width
-
-
-def _testable(row: dict[str, Any]) -> bool:
-    values = (row["low"], row["high"], row["null_value"])
-    return all(value is not None and math.isfinite(value) for value in values)
+    return outside / width if (width := row["high"] - row["low"]) else math.inf
 
 
 def by_name(report: StudyReport) -> StudyReport:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
@@ -22,9 +23,6 @@ from bias_core.studies.reports.text import is_known
 from bias_core.ui.pictures import data_uri
 from bias_core.ui.study.downloads import FIGURE_FORMS, TABLE_FORMS
 from bias_core.ui.study.svg import figure_svg
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 TEMPLATES = Path(__file__).parent
 STATIC = TEMPLATES.parent / "static"
