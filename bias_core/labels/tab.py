@@ -14,8 +14,15 @@ from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.exchange.export import csv_bytes
 from bias_core.given_values import as_text
 from bias_core.labels import tab_parts
-from bias_core.labels.report import COVERAGE, RATERS, label_report
-from bias_core.labels.rescore import automatic_answers, people_labels, psi_with_labels, score_with_labels
+from bias_core.labels.report import (
+    COVERAGE,
+    RATERS,
+    automatic_answers,
+    label_report,
+    people_labels,
+    psi_with_labels,
+    score_with_labels,
+)
 from bias_core.labels.sources import runs_with
 from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, changes_of, read_changes
 from bias_core.services import Services

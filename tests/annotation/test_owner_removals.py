@@ -12,8 +12,7 @@ from bias_core.annotation.collected import answers_frame, export_labels, given_a
 from bias_core.annotation.rating import delete_my_answers, give_answer, join, next_item, picture_of, skip, undo
 from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, owned_task, picture_path, set_status
 from bias_core.errors import InvalidInput, NotAllowed
-from bias_core.labels.report import label_report
-from bias_core.labels.rescore import people_labels
+from bias_core.labels.report import label_report, people_labels
 from tests.annotation.raters import CHOICES, every_row, new_id, open_task
 from tests.annotation.test_rating import FAILED, counts_are_right, say
 

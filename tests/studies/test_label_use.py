@@ -14,8 +14,14 @@ from bias_core.annotation.label_store import LabelStore  # noqa: TC001
 from bias_core.annotation.task_owner import CreatedTask, create_task, set_status
 from bias_core.annotation.tasks import association_task, own_task, pst_task
 from bias_core.errors import InvalidInput
-from bias_core.labels.report import label_report
-from bias_core.labels.rescore import automatic_answers, people_labels, psi_with_labels, score_with_labels, takes_labels
+from bias_core.labels.report import (
+    automatic_answers,
+    label_report,
+    people_labels,
+    psi_with_labels,
+    score_with_labels,
+    takes_labels,
+)
 from bias_core.labels.sources import (
     Candidate,
     candidates,

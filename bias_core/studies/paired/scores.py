@@ -21,6 +21,7 @@ from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Sam
 from bias_core.studies.paired.labelling import (
     AUTOMATIC,
     BY_HAND,
+    LABELLED,
     SINGLE,
     check_labelling,
     keep_labels,
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from bias_core.types import Estimate
 
 PAIRED, FAIRNESS = "paired", "fairness"
-LABELLED = "Perceived gender is labelled"
-"""How the first note on labels begins."""
 SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the record of what was drawn"}
 
 

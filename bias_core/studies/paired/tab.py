@@ -12,8 +12,16 @@ import gradio as gr
 
 from bias_core.metrics.paired_labels import ANSWERS, NOT_TWO_PEOPLE
 from bias_core.studies.kit.setting_fields import settings_of
-from bias_core.studies.paired.answers import Person, chosen, labelled_people, relabelled, with_answers
-from bias_core.studies.paired.labelling import BY_HAND, SINGLE, LabellingOptions
+from bias_core.studies.paired.labelling import (
+    BY_HAND,
+    SINGLE,
+    LabellingOptions,
+    Person,
+    chosen,
+    labelled_people,
+    relabelled,
+    with_answers,
+)
 from bias_core.studies.paired.occupations import GENDERS
 from bias_core.studies.paired.pairs import design_of_two
 from bias_core.studies.paired.scores import is_clear
@@ -34,7 +42,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bias_core.studies.kit.types import Design, Finding, StudyReport
-    from bias_core.studies.paired.answers import Answers
+    from bias_core.studies.paired.labelling import Answers
 
 _OCCUPATIONS = "pst-occupations"
 # Two labels that are chosen fast are both heeded, one after the other.
