@@ -15,43 +15,7 @@ from bias_core.world.shapes import ASSETS, drawing
 STUDIES = ASSETS.parent / "studies"
 LookKey = tuple[str, str, str]
 
-ATTRIBUTE_SENTENCES: tuple[tuple[str, str], ...] = (
-    ("a photo of a man", "a photo of a woman"),
-    ("The person is a man.", "The person is a woman."),
-    ("male", "female"),
-    ("a photo of an old person", "a photo of a young person"),
-    ("The person is old.", "The person is young."),
-    ("a photo of a person with a beard", "a photo of a person without a beard"),
-    ("The person has a beard.", "The person has no beard."),
-    ("a photo of a person with a mustache", "a photo of a person without a mustache"),
-    ("The person has a mustache.", "The person has no mustache."),
-    ("a photo of a person with glasses", "a photo of a person without glasses"),
-    ("The person is wearing glasses.", "The person is not wearing glasses."),
-    ("a photo of a smiling person", "a photo of a frowning person"),
-    ("The person is smiling.", "The person is frowning."),
-    ("a photo of a person with dark skin", "a photo of a person with light skin"),
-    ("The person is wearing a turban.", "The person is not wearing any headwear."),
-    ("The person is wearing a sombrero.", "The person is not wearing any headwear."),
-    ("The person is wearing a hat.", "The person is not wearing any headwear."),
-    ("The person is wearing a cap.", "The person is not wearing any headwear."),
-    ("The person is wearing a headscarf.", "The person is not wearing any headwear."),
-    ("The person is wearing a turban.", "The person is not wearing a turban."),
-    ("The person is wearing a sombrero.", "The person is not wearing a sombrero."),
-    ("The person is wearing a hat.", "The person is not wearing a hat."),
-    ("The person is wearing a cap.", "The person is not wearing a cap."),
-    ("The person is wearing a headscarf.", "The person is not wearing a headscarf."),
-    ("The person is wearing traditional clothing.", "The person is not wearing traditional clothing."),
-    ("The person is wearing embroidered clothing.", "The person is not wearing embroidered clothing."),
-    ("The person is wearing vibrant clothing.", "The person is not wearing vibrant clothing."),
-    ("The person is wearing headwear.", "The person is not wearing any headwear."),
-    ("The person is wearing traditional clothing.", "The person is wearing modern Western clothing."),
-    ("The person is wearing embroidered clothing.", "The person is wearing plain clothing."),
-    ("The person is wearing vibrant clothing.", "The person is wearing plain clothing."),
-    ("The person has a tilak or bindi on the forehead.", "The person has nothing on the forehead."),
-    ("a pleasant picture", "an unpleasant picture"),
-    ("a photo of two people", "a photo of a person"),
-    ("a photo of a man with a beard", "a photo of a woman with glasses"),
-)
+ATTRIBUTE_SENTENCES: tuple[tuple[str, str], ...] = tuple((a, b) for a, b in book()["sentences"])
 
 
 @cache

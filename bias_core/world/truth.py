@@ -9,25 +9,7 @@ from bias_core.world.lexicon import association_stimuli, book
 from bias_core.world.planted import CONDITIONS, PlantedRate, planted_index, rates
 
 SENTENCES: dict[tuple[str, object], tuple[str, str]] = {
-    ("gender", "masculine"): ("a photo of a man", "a photo of a woman"),
-    ("gender", "feminine"): ("a photo of a woman", "a photo of a man"),
-    ("age", "old"): ("The person is old.", "The person is young."),
-    ("beard", True): ("The person has a beard.", "The person has no beard."),
-    ("moustache", True): ("The person has a mustache.", "The person has no mustache."),
-    ("headwear", "turban"): ("The person is wearing a turban.", "The person is not wearing a turban."),
-    ("headwear", "sombrero"): ("The person is wearing a sombrero.", "The person is not wearing a sombrero."),
-    ("headwear", "hat"): ("The person is wearing a hat.", "The person is not wearing a hat."),
-    ("dress", "traditional"): (
-        "The person is wearing traditional clothing.",
-        "The person is not wearing traditional clothing.",
-    ),
-    ("dress", "embroidered"): (
-        "The person is wearing embroidered clothing.",
-        "The person is not wearing embroidered clothing.",
-    ),
-    ("dress", "vibrant"): ("The person is wearing vibrant clothing.", "The person is not wearing vibrant clothing."),
-    ("mark", True): ("The person has a tilak or bindi on the forehead.", "The person has nothing on the forehead."),
-    ("light", "bright"): ("a pleasant picture", "an unpleasant picture"),
+    (attribute, value): (positive, negative) for attribute, value, positive, negative in book()["planted_sentences"]
 }
 """How each planted attribute is read: it is there or it is not, with nothing in between."""
 
