@@ -47,8 +47,7 @@ def fleiss_kappa(ratings: ArrayLike | pd.DataFrame) -> float:
     >>> round(fleiss_kappa([["f", "f", "f"], ["m", "m", "f"], ["m", "m", "m"]]), 4)
     0.55
     """
-    codes, _ = _coded(ratings, complete=True)
-    return _fleiss(codes, np.ones(len(codes), dtype=int))
+    return _of_all_items(*_statistic(ratings, "fleiss_kappa", "nominal"))
 
 
 def cohen_kappa(a: "ArrayLike | pd.Series[Any]", b: "ArrayLike | pd.Series[Any]") -> float:
@@ -75,8 +74,7 @@ def cohen_kappa(a: "ArrayLike | pd.Series[Any]", b: "ArrayLike | pd.Series[Any]"
     >>> cohen_kappa(["f", "f", "m", "m"], ["f", "m", "m", "m"])
     0.5
     """
-    codes, _ = _coded(_two_raters(a, b), complete=True)
-    return _cohen(codes, np.ones(len(codes), dtype=int))
+    return _of_all_items(*_statistic(_two_raters(a, b), "cohen_kappa", "nominal"))
 
 
 def krippendorff_alpha(ratings: ArrayLike | pd.DataFrame, *, level: Level = "nominal") -> float:
@@ -107,9 +105,7 @@ def krippendorff_alpha(ratings: ArrayLike | pd.DataFrame, *, level: Level = "nom
     >>> round(krippendorff_alpha([["f", "f", None], ["m", "m", "f"], ["m", "m", "m"]]), 4)
     0.5333
     """
-    codes, answers = _coded(ratings)
-    codes = codes[_has_two_answers(codes)]
-    return _alpha(codes, np.ones(len(codes), dtype=int), _positions(answers, level), level)
+    return _of_all_items(*_statistic(ratings, "krippendorff_alpha", level))
 
 
 def agreement_estimate(
@@ -257,6 +253,11 @@ def _statistic(
     return codes, _cohen
 
 
+def _of_all_items(codes: Codes, statistic: Callable[[Codes, Codes], float]) -> float:
+    codes = codes[_has_two_answers(codes)]
+    return statistic(codes, np.ones(len(codes), dtype=int))
+
+
 def _counts(codes: Codes, n_answers: int) -> Codes:
     """How often each pattern has each answer, ``(n_patterns, n_answers)``."""
     return np.asarray((codes[:, :, np.newaxis] == np.arange(n_answers)).sum(axis=1))
@@ -274,7 +275,8 @@ def _fleiss(codes: Codes, weights: Codes) -> float:
 def _cohen(codes: Codes, weights: Codes) -> float:
     from statsmodels.stats.inter_rater import cohens_kappa
 
-    table = _contingency(codes, weights)
+    table = np.zeros((codes.max() + 1,) * 2, dtype=np.int64)  # how often the two gave each pair of answers
+    np.add.at(table, (codes[:, 0], codes[:, 1]), weights)
     if np.count_nonzero(table.sum(axis=0) + table.sum(axis=1)) == 1:
         return math.nan
     return float(cohens_kappa(table, return_results=False))
@@ -358,13 +360,6 @@ def _two_raters(a: "ArrayLike | pd.Series[Any]", b: "ArrayLike | pd.Series[Any]"
     if n_missing := int(pd.isna(pairs).sum()):
         raise InvalidInput(f"No answer may be missing here; got {n_missing} of {pairs.size}.")
     return pairs
-
-
-def _contingency(codes: Codes, weights: Codes) -> Codes:
-    """How often two raters gave each pair of answers, ``(n_answers, n_answers)``."""
-    table = np.zeros((codes.max() + 1,) * 2, dtype=np.int64)
-    np.add.at(table, (codes[:, 0], codes[:, 1]), weights)
-    return table
 
 
 def _objects(values: "ArrayLike | pd.DataFrame | pd.Series[Any]") -> NDArray[np.object_]:
