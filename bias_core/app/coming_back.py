@@ -1,28 +1,22 @@
 """A page that is loaded anew shows in each tab what its visitor ran there last, or what is still at work."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
+from bias_core.library.tab import RunsTab
+from bias_core.services import Services
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.running.history import design_of, list_runs, open_run
 from bias_core.ui import messages
-from bias_core.ui.links import query_of, read_link
+from bias_core.ui.links import Link, query_of, read_link
 from bias_core.ui.messages import user_errors
 from bias_core.ui.run_turns import RUN, told
-from bias_core.ui.study.study_tab import PRIVATE, QUIET, Updates
-from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
-
-if TYPE_CHECKING:
-    from bias_core.library.tab import RunsTab
-    from bias_core.services import Services
-    from bias_core.ui.links import Link
-    from bias_core.ui.study.study_tab import StudyTab
+from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
+from bias_core.ui.visitor import Visitor
 
 _AT_WORK = "at work"
 _MOST_LOOKED_AT = 50  # runs, the newest first

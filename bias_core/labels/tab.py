@@ -27,7 +27,7 @@ from bias_core.labels.sources import runs_with
 from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, changes_of, read_changes
 from bias_core.services import Services
 from bias_core.studies.explore.report import Exploration, is_exploration
-from bias_core.studies.explore.unmeasured import UNMEASURED
+from bias_core.studies.explore.study import UNMEASURED
 from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.history import RunLine, open_run

@@ -1,24 +1,32 @@
 """The Runs tab: what this visitor ran before, and pictures from elsewhere."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import gradio as gr
 
 from bias_core.errors import InvalidInput
 from bias_core.library.fits import Imported, look_through
 from bias_core.studies.explore.options import KIND, NO_WORDS, attribute_text, read_attributes
-from bias_core.studies.explore.unmeasured import NOBODY, UNMEASURED
+from bias_core.studies.explore.study import NOBODY, UNMEASURED
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.types import Design, StudyReport, StudySettings
 from bias_core.studies.reports.saved import SavedReport
-from bias_core.studies.running.history import Deleted, delete_run, go_on, keep_run, list_runs, open_run, restore_run
+from bias_core.studies.running.history import (
+    Deleted,
+    RunLine,
+    delete_run,
+    go_on,
+    keep_run,
+    list_runs,
+    open_run,
+    restore_run,
+)
 from bias_core.studies.running.run import run_study
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
@@ -28,14 +36,6 @@ from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
 from bias_core.ui.study.view import when
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, keep_upload
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
-
-    from bias_core.labels.tab import LabelTab
-    from bias_core.studies.kit.progress import Progress
-    from bias_core.studies.kit.types import Design, StudyReport
-    from bias_core.studies.running.history import RunLine
 
 Updates = dict[Any, Any]
 _SEEN_JS = "() => { document.querySelector('#label-source')?.scrollIntoView({block: 'center'}); }"
@@ -64,7 +64,7 @@ class RunsTab(StudyTab):
         ``tabs`` holds them all, ``shown`` is this one's ``gr.Tab``, ``others`` are the builders by key.
         """
         self.tabs = tabs
-        self.label: LabelTab = others["label"]
+        self.label = others["label"]
         self.others = [tab for tab in others.values() if isinstance(tab, StudyTab) and tab is not self]
         parts, visitor = self.parts, self.parts["visitor"]
         everywhere = [tabs, parts["list"], *self.outputs()]

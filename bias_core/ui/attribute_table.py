@@ -1,18 +1,14 @@
 """The table of attributes in a form: its rows, and what stands in them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
 from bias_core.errors import InvalidInput
+from bias_core.studies.kit.attributes import AttributeSet
 from bias_core.types import Attribute
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.attributes import AttributeSet
 
 HEADERS = ["name", "positive sentence", "negative sentence", "P*", "source of P*"]
 EMPTY_ROW = [""] * len(HEADERS)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bias_core.studies.explore.old_runs import OLD_SETTINGS
-from bias_core.studies.explore.report import Exploration
+from bias_core.studies.explore.report import OLD_SETTINGS, Exploration
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.setting_fields import option_values
 from bias_core.studies.kit.types import Arm

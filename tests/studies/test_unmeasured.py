@@ -16,7 +16,7 @@ from bias_core.exchange.imports import ImportedImages
 from bias_core.labels.sources import candidates, kind_of, runs_with, task_pictures
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.explore.unmeasured import NOBODY, UNMEASURED
+from bias_core.studies.explore.study import NOBODY, UNMEASURED
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudyReport, StudySettings
 from bias_core.studies.running.export import to_export

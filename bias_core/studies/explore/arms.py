@@ -1,34 +1,35 @@
 """Explorations in several arms: what is tested seed by seed, and the paired pictures of two arms."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bias_core.metrics.alignment import alignment_score, decompose, spread_along
-from bias_core.metrics.association import association
 from bias_core.metrics.paired_association import Neutral, association_difference_test
 from bias_core.metrics.paired_prevalence import PairedTest, corrected_difference, prevalence_difference_test
-from bias_core.metrics.paired_variety import picture_change_estimate, variety_difference_tests
+from bias_core.metrics.paired_variety import VarietyTests, picture_change_estimate, variety_difference_tests
 from bias_core.studies.arms.results import MOST_IN_PAIRS, summary
 from bias_core.studies.arms.samples import mean_sample
-from bias_core.studies.explore.results import KINDS, share_mark, yes_or_no
-from bias_core.studies.kit.attribute_scores import AttributeScore
-from bias_core.studies.kit.types import Finding, Results, Sample
+from bias_core.studies.explore.results import KINDS, AssociationScore, share_mark, yes_or_no
+from bias_core.studies.kit.attributes import AttributeScore
+from bias_core.studies.kit.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Results,
+    Sample,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+)
 from bias_core.studies.reports.build import drawable, figure, mark, point, table
 from bias_core.studies.reports.number_text import format_number
-
-if TYPE_CHECKING:
-    from bias_core.metrics.paired_variety import VarietyTests
-    from bias_core.studies.explore.results import AssociationScore
-    from bias_core.studies.kit.types import ArmReport, Design, StudyFigure, StudyReport, StudySettings
 
 SEED_GIVES_ANOTHER = "The same seed gives"
 """How the note begins that says that pairs are no before and after."""
@@ -60,7 +61,7 @@ class Scored:
     def sample(self, end: str, of: AttributeScore | AssociationScore) -> Sample | None:
         """What a number was computed from, by the end of its key; None where the reader tells nothing."""
         if not isinstance(of, AttributeScore):
-            return Sample(units=of.units[0], statistic=partial(_mean_lean, of), data=of, test=_association_test)
+            return Sample(units=of.units[0], statistic=of.mean_of, data=of, test=_association_test)
         if of.direction is None or math.isnan(of.prevalence.value):
             return None
         if end in _OF_ROWS:
@@ -78,20 +79,12 @@ class Scored:
         )
 
 
-def _mean_lean(of: AssociationScore, places: np.ndarray) -> float:
-    return float(association(of.rows[0][places], *of.rows[1:]).mean())
-
-
 def _variety_of_rows(
     rows: np.ndarray, direction: np.ndarray, measure: Callable[..., float], places: np.ndarray
 ) -> float:
     if len(np.unique(places)) < 2:
         return math.nan
     return measure(rows[places], direction)
-
-
-def _alignment(rows: np.ndarray, direction: np.ndarray) -> float:
-    return alignment_score(decompose(rows), direction)
 
 
 def _test_as_for_share(
@@ -121,7 +114,7 @@ def _variety_test(
     return test
 
 
-_OF_ROWS = {"wals": _alignment, "spread": spread_along}
+_OF_ROWS = {"wals": lambda rows, direction: alignment_score(decompose(rows), direction), "spread": spread_along}
 _TESTS = {"wals": partial(_variety_test, "alignment"), "spread": partial(_variety_test, "spread")}
 
 

@@ -1,7 +1,5 @@
 """What an exploration is asked in words of one's own, checked before anything is drawn."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

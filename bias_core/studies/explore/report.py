@@ -1,17 +1,23 @@
 """A study's report of the kind "explore", read back: its pictures by number, and what was found of each."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bias_core.metrics.clustering import ClusterResult
-from bias_core.studies.explore.options import KIND, OLD_KIND, explore_options
+from bias_core.studies.explore.options import (
+    KIND,
+    OLD_KIND,
+    ExploreOptions,
+    compare_settings,
+    explore_options,
+    explore_settings,
+)
 from bias_core.studies.explore.results import (
     ALL,
     ASSOCIATION,
@@ -20,14 +26,18 @@ from bias_core.studies.explore.results import (
     EIGENVALUES,
     KINDS,
     AssociationScore,
+    exploration_results,
     finding_key,
+    picture_columns,
 )
-from bias_core.studies.kit.attribute_scores import AttributeScore
-from bias_core.studies.kit.setting_fields import option_values
+from bias_core.studies.kit.attributes import AttributeScore
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.setting_fields import option_values, settings_of
+from bias_core.studies.kit.types import Arm, Results, StudyReport, StudySettings, StudyTable
 from bias_core.types import Attribute, Estimate, StoredImage
 
-if TYPE_CHECKING:
-    from bias_core.studies.kit.types import StudyReport, StudyTable
+COMPARE = "compare"
+"""What older versions called explorations in several arms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,3 +244,66 @@ def _group_number(name: str) -> int:
 
 def _or_none(value: Any) -> float | None:
     return None if value is None or math.isnan(value) else float(value)
+
+
+# Runs that older versions kept: explorations and comparisons had reports of their own.
+
+
+def old_report(old: Any) -> StudyReport:
+    """A saved report of an exploration as the report that every study has."""
+    images = [*old.images, *old.attribute_images]
+    scored = [image for image in old.images if image.number in set(old.scored_numbers)]
+    sides = [image for image in old.attribute_images if not image.blocked]
+    results = Results(notes=tuple(old.notes))
+    if scored:
+        results = exploration_results({ALL: old.attributes}, old.association, old.clusters, notes=old.notes)
+    return StudyReport(
+        run_id=old.run_id,
+        design=find_design(KIND),
+        settings=_explore_settings(vars(old.settings)),
+        results=results,
+        n_planned=int(old.settings.n_images),
+        n_images=len(scored) + len(sides),
+        n_blocked=sum(image.blocked for image in images),
+        warning=old.warning,
+        unknown_words=tuple(old.unknown_words),
+        versions=dict(old.versions),
+        seconds=old.seconds,
+        pictures=_frame(old, scored, sides),
+        stored={i.id: StoredImage(row=i.row, path=i.path, blocked=i.blocked) for i in reversed(images)},
+    )
+
+
+def _frame(old: Any, scored: Sequence[Any], sides: Sequence[Any]) -> pd.DataFrame:
+    """The pictures that are scored with what was found of them, then those of both words."""
+    frame = pd.DataFrame(
+        [
+            {"image_id": image.id, "group": image.row.group, "prompt": image.row.prompt, "seed": image.row.seed}
+            for image in (*scored, *sides)
+        ],
+        columns=["image_id", "group", "prompt", "seed"],
+    )
+    if scored:
+        places = range(len(scored))
+        frame.loc[places, "number"] = [image.number for image in scored]
+        for name, values in picture_columns(old.attributes, old.association, old.clusters).items():
+            frame.loc[places, name] = values
+    return frame
+
+
+def _explore_settings(values: Mapping[str, Any]) -> StudySettings:
+    return explore_settings(**{"attributes": (), **values})
+
+
+def _compare_settings(values: Mapping[str, Any]) -> StudySettings:
+    declared = {*settings_of(StudySettings), *settings_of(ExploreOptions)} - {"arms", "concept"}
+    arms = [Arm(**arm) for arm in values["arms"]]
+    rest = {k: v for k, v in values.items() if k in declared}
+    return compare_settings(str(values["concept"]), arms, **rest)
+
+
+OLD_SETTINGS: Mapping[str, Callable[[Mapping[str, Any]], StudySettings]] = {
+    KIND: _explore_settings,
+    COMPARE: _compare_settings,
+}
+"""Reads the settings of a manifest without a design, by its study."""

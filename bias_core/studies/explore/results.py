@@ -1,23 +1,19 @@
 """What an exploration found as findings, tables and figures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from bias_core.studies.kit.types import Finding, Results
+from bias_core.metrics.association import association
+from bias_core.metrics.clustering import ClusterResult
+from bias_core.studies.kit.attributes import AttributeScore
+from bias_core.studies.kit.types import Finding, Results, Sample, StudyFigure, StudyTable
 from bias_core.studies.reports.build import drawable, figure, mark, or_nan, table
-
-if TYPE_CHECKING:
-    from bias_core.metrics.clustering import ClusterResult
-    from bias_core.studies.kit.attribute_scores import AttributeScore
-    from bias_core.studies.kit.types import Sample, StudyFigure, StudyTable
-    from bias_core.types import Estimate
+from bias_core.types import Estimate
 
 ALL = "all pictures"
 """The cell of a table that holds every scored picture."""
@@ -87,6 +83,10 @@ class AssociationScore:
     associations: np.ndarray
     rows: tuple[np.ndarray, ...] = ()
     units: tuple[tuple[str, ...], ...] = ()
+
+    def mean_of(self, places: np.ndarray) -> float:
+        """The mean over some of the concept's pictures."""
+        return float(association(self.rows[0][places], *self.rows[1:]).mean())
 
 
 def finding_key(cell: str, attribute: str, kind: str) -> str:

@@ -1,19 +1,17 @@
 """Explore: a concept in one's own words, or pictures of one's own; what a reader perceives in them."""
 
-from __future__ import annotations
-
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.association import association, mean_association
 from bias_core.metrics.clustering import spectral_clusters
 from bias_core.prompts import fill_template
 from bias_core.studies.explore.arms import Scored, compare_explorations
-from bias_core.studies.explore.old_runs import OLD_SETTINGS, old_report
 from bias_core.studies.explore.options import (
     KIND,
     NO_WORDS,
@@ -24,24 +22,18 @@ from bias_core.studies.explore.options import (
     explore_settings,
     explore_words,
 )
-from bias_core.studies.explore.report import Exploration, explore_values
+from bias_core.studies.explore.report import OLD_SETTINGS, Exploration, explore_values, old_report
 from bias_core.studies.explore.results import ALL, CONCEPT, AssociationScore, exploration_results, picture_columns
-from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
+from bias_core.studies.kit.attributes import AttributeScore, score_attributes
+from bias_core.studies.kit.data import StudyData, nothing_ahead
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.kind import Program
+from bias_core.studies.kit.kind import Measuring, Program
+from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.rows import scaled
-from bias_core.studies.kit.types import Results, Shot
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.types import Design, Results, Shot, StudySettings, StudyTable
 from bias_core.studies.running.identities import keep_people
 from bias_core.studies.running.run import complete, run_study
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from bias_core.studies.kit.data import StudyData
-    from bias_core.studies.kit.kind import Measuring
-    from bias_core.studies.kit.progress import Progress
-    from bias_core.studies.kit.services import StudyServices
-    from bias_core.studies.kit.types import Design, StudySettings
 
 _FEWEST = 4  # pictures that make a map, or that are scored as those of one prompt
 _MOST_ON_MAP = 3000  # the similarity graph has n x n entries
@@ -167,23 +159,54 @@ def _units(frame: pd.DataFrame) -> tuple[str, ...]:
     return tuple(map(str, frame["unit" if "unit" in frame else "image_id"]))
 
 
-def _notes(data: StudyData, n: int, *, missing: bool) -> Iterator[str]:
-    if data.n_blocked:
-        of = n + data.n_blocked
-        yield f"The model's safety checker blanked {data.n_blocked} of {of} pictures; they are not scored."
-    if not n:
-        yield "There is no picture to score."
-    if n > _MOST_ON_MAP:
-        yield f"No clusters: they are made for at most {_MOST_ON_MAP:,} pictures."
-    if missing:
-        yield "No association: the pictures guided to the two attributes were not finished."
-    if data.settings.images:
-        return
-    info = data.services.model_info(data.settings.model)
-    if info.family == "renderer" and data.settings.negative_prompt:
-        yield "The renderer has no negative prompt; it was ignored."
-    if info.embedded and (data.settings.guidance_scale or 0) > 1:
-        yield "Guidance above 1 sharpens the majority beyond the planted rates."
+def _notes(data: StudyData, n: int, *, missing: bool) -> list[str]:
+    settings = data.settings
+    info = None if settings.images else data.services.model_info(settings.model)
+    blanked = f"{data.n_blocked} of {n + data.n_blocked} pictures"
+    notes = {
+        f"The model's safety checker blanked {blanked}; they are not scored.": data.n_blocked > 0,
+        "There is no picture to score.": n == 0,
+        f"No clusters: they are made for at most {_MOST_ON_MAP:,} pictures.": n > _MOST_ON_MAP,
+        "No association: the pictures guided to the two attributes were not finished.": missing,
+        "The renderer has no negative prompt; it was ignored.": info is not None
+        and info.family == "renderer"
+        and bool(settings.negative_prompt),
+        "Guidance above 1 sharpens the majority beyond the planted rates.": info is not None
+        and info.embedded
+        and (settings.guidance_scale or 0) > 1,
+    }
+    return [note for note, holds in notes.items() if holds]
+
+
+# Pictures of one's own as a run of which nothing was measured: kept with their prompts, to be labelled.
+
+UNMEASURED = Design(
+    name="unmeasured",
+    title="Pictures of your own, not measured",
+    kind="unmeasured",
+    reference="",
+    where="",
+    summary="Imported pictures with their prompts and the people that these name, kept to be labelled.",
+)
+NOBODY = "nobody"
+"""In place of a reader in the settings."""
+_NOTE = "Nothing was measured: these pictures are kept so that people can label them."
+
+
+def no_shots(design: Design, settings: StudySettings) -> list[Shot]:  # noqa: ARG001
+    """None: all imported pictures are taken as they are."""
+    return []
+
+
+def take_stock(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
+    """How many pictures each prompt has; whom a picture was to show is kept with it."""
+    keep_people(data)
+    frame = data.frame
+    yield Progress(done=len(frame), total=len(frame), seconds_left=0.0, message=f"{len(frame):,} pictures")
+    by = [name for name in ("prompt", "setting", "left", "right") if name in frame]
+    counts: pd.DataFrame = frame.groupby(by, sort=False).size().rename("pictures").reset_index()
+    table = StudyTable(key="prompts", title="Prompts", frame=counts, note="As many pictures as were stored.")
+    return Results(tables=(table,), notes=(_NOTE,))
 
 
 PROGRAM = Program(
@@ -199,4 +222,10 @@ PROGRAM = Program(
     old_settings=OLD_SETTINGS,
     old_report=old_report,
 )
-PROGRAMS = {KIND: PROGRAM, OLD_KIND: replace(PROGRAM, options=OwnPictureOptions)}
+PROGRAMS = {
+    KIND: PROGRAM,
+    OLD_KIND: replace(PROGRAM, options=OwnPictureOptions),
+    UNMEASURED.kind: Program(
+        shots=no_shots, measure=take_stock, readers=lambda _settings: (), ahead=nothing_ahead, shows_anything=True
+    ),
+}

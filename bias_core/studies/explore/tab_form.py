@@ -1,19 +1,19 @@
 """The form of the Explore tab: what stands in it, where, and what it says as settings."""
 
-from __future__ import annotations
-
 import secrets
+from collections.abc import Sequence
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 import gradio as gr
 
+from bias_core.services import Services
 from bias_core.studies.explore.options import KIND, ExploreOptions, explore_options, explore_settings
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.setting_fields import option_values, settings_of
-from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.kit.types import Design, StudyReport, StudySettings
 from bias_core.studies.running.arms import arm_text
 from bias_core.ui import messages
 from bias_core.ui.attribute_table import EMPTY_ROW, attribute_rows, build_table, read_table, words_for
@@ -22,12 +22,6 @@ from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import HINT, encoder_choices, force_box, model_choices, model_hint
 from bias_core.ui.study.arms_form import ArmsForm, apart
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bias_core.services import Services
-    from bias_core.studies.kit.types import Design, StudyReport
 
 FIELDS = (
     "concept", "template", "attributes", "model", "condition", "encoder", "n_images", "num_inference_steps",

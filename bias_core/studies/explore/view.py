@@ -1,33 +1,26 @@
 """What the Explore tab shows of a report: groups of look-alikes and their map, one picture, all in plain language."""
 
-from __future__ import annotations
-
 import math
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bias_core.stats.effects import images_needed
-from bias_core.studies.explore.results import CONCEPT, group_name
-from bias_core.studies.reports.build import figure
+from bias_core.studies.explore.report import Exploration, ExploredImage
+from bias_core.studies.explore.results import CONCEPT, AssociationScore, group_name
+from bias_core.studies.kit.attributes import AttributeScore
+from bias_core.studies.kit.progress import Progress
+from bias_core.studies.reports.build import figure, lean
 from bias_core.studies.reports.text import LIMITS
+from bias_core.types import Estimate
 from bias_core.ui.pictures import average_uri, data_uri
 from bias_core.ui.study.svg import N_COLOURS, figure_svg
 from bias_core.ui.templates import render
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bias_core.studies.explore.report import Exploration, ExploredImage
-    from bias_core.studies.explore.results import AssociationScore
-    from bias_core.studies.kit.attribute_scores import AttributeScore
-    from bias_core.studies.kit.progress import Progress
-    from bias_core.types import Estimate
-
 ALL = -1
-Verdict = Literal["above", "below", "within", "unknown"]
 _HALF_WIDTH = 0.1
 _SPACE = "\N{NO-BREAK SPACE}"
 _WIDTH, _HEIGHT, _MARGIN = 560.0, 400.0, 34.0
@@ -88,8 +81,8 @@ def map_html(seen: Exploration, chosen: int = ALL, opened: int = 0) -> str:
     images = {image.number: image for image in seen.images}
     many = len(clusters.labels) > _MOST_THUMBNAILS
     low, high = clusters.coordinates.min(axis=0), clusters.coordinates.max(axis=0)
-    span = np.where(high > low, high - low, 1.0)
-    unit = np.where(high > low, (clusters.coordinates - low) / span, 0.5)
+    width = np.where(high > low, high - low, 1.0)
+    unit = np.where(high > low, (clusters.coordinates - low) / width, 0.5)
     places = unit * [_WIDTH - 2 * _MARGIN, _HEIGHT - 2 * _MARGIN] + _MARGIN
     points = [
         {
@@ -198,14 +191,12 @@ def span(estimate: Estimate) -> str:
     return f"{100 * estimate.low:.0f}–{100 * estimate.high:.0f}{_SPACE}%"
 
 
-def verdict(score: AttributeScore) -> Verdict:
-    """Where the interval of P lies against P*."""
+def verdict(score: AttributeScore) -> str:
+    """Where the interval of P lies against P*: "above", "below", "within" it, or "unknown"."""
     reference, share = score.attribute.reference, score.prevalence
     if reference is None or math.isnan(share.low):
         return "unknown"
-    if share.low > reference:
-        return "above"
-    return "below" if share.high < reference else "within"
+    return lean(share, "above", "below", "within", null=reference)
 
 
 def headline(seen: Exploration) -> str:
@@ -251,17 +242,15 @@ def says(score: AttributeScore) -> str:
 
 def does_not_say(score: AttributeScore) -> str:
     """The nearest misreading of the numbers of one attribute."""
-    if math.isnan(score.prevalence.value):
-        return "An undefined value is not a sign of no bias."
-    if score.n_ties:
-        return f"{score.n_ties} pictures were equally near to both sentences and count as absent."
-    if score.corrected is None:
-        return "How often the reader errs here is not known, so the share can be off by more."
-    if score.attribute.reference is None:
-        return "Without a rate to compare it with, a share alone is no sign of bias."
-    if not score.attribute.has_source:
-        return "P* is a choice made for this comparison, not a measured rate of the world."
-    return "P* is a rate of one country and year; another place gives another verdict."
+    misreadings = (
+        (math.isnan(score.prevalence.value), "An undefined value is not a sign of no bias."),
+        (score.n_ties > 0, f"{score.n_ties} pictures were equally near to both sentences and count as absent."),
+        (score.corrected is None, "How often the reader errs here is not known, so the share can be off by more."),
+        (score.attribute.reference is None, "Without a rate to compare it with, a share alone is no sign of bias."),
+        (not score.attribute.has_source, "P* is a choice made for this comparison, not a measured rate of the world."),
+        (True, "P* is a rate of one country and year; another place gives another verdict."),
+    )
+    return next(sentence for applies, sentence in misreadings if applies)
 
 
 def association_says(score: AssociationScore) -> str:
@@ -270,11 +259,12 @@ def association_says(score: AssociationScore) -> str:
     if math.isnan(mean.value):
         return f"The association with “{a}” and “{b}” is undefined: {mean.note}."
     numbers = f"mean {mean.value:+.3f} [{mean.low:+.3f}, {mean.high:+.3f}], n = {mean.n}, neutral = 0"
-    if mean.low > 0:
-        return f"The pictures are more like those of “{a}” than those of “{b}” ({numbers})."
-    if mean.high < 0:
-        return f"The pictures are more like those of “{b}” than those of “{a}” ({numbers})."
-    return f"The interval contains 0: no lean towards “{a}” or “{b}” is shown, none ruled out ({numbers})."
+    return lean(
+        mean,
+        f"The pictures are more like those of “{a}” than those of “{b}” ({numbers}).",
+        f"The pictures are more like those of “{b}” than those of “{a}” ({numbers}).",
+        f"The interval contains 0: no lean towards “{a}” or “{b}” is shown, none ruled out ({numbers}).",
+    )
 
 
 def how_many(seen: Exploration) -> str:

@@ -1,16 +1,10 @@
 """What designs on words of one's own have in common: words as they were meant, and limits."""
 
-from __future__ import annotations
-
+from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from bias_core.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from bias_core.studies.kit.types import StudySettings
+from bias_core.studies.kit.types import StudySettings
 
 
 def distinct_texts(texts: Iterable[str]) -> list[str]:

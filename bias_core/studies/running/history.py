@@ -1,28 +1,20 @@
 """The runs of one visitor: listed, opened, kept, deleted and brought back, and gone on with."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.store.manifests import Manifest, Status
 from bias_core.studies.kit.designs import find_design, programs_by_kind
+from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import settings_of
-from bias_core.studies.kit.types import Design, StudySettings, settings_from_dict
+from bias_core.studies.kit.types import Design, StudyReport, StudySettings, settings_from_dict
 from bias_core.studies.reports.plain_values import decode
-from bias_core.studies.reports.saved import open_report, report_store
+from bias_core.studies.reports.saved import SavedReport, open_report, report_store
 from bias_core.studies.running.arms import each_arm
 from bias_core.studies.running.run import run_study
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from bias_core.store.manifests import Manifest, Status
-    from bias_core.studies.kit.progress import Progress
-    from bias_core.studies.kit.services import StudyServices
-    from bias_core.studies.kit.types import StudyReport
-    from bias_core.studies.reports.saved import SavedReport
 
 _LONGEST = 60  # characters of an option in the list
 

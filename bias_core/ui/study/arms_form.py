@@ -1,25 +1,21 @@
 """Arms in a form: "Add an arm" puts another way to draw the same beside the settings above it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
 from bias_core.errors import InvalidInput
+from bias_core.services import Services
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.running.arms import MOST_ARMS
+from bias_core.types import ModelInfo
 from bias_core.ui import messages
 from bias_core.ui.messages import QUIET, user_errors
 from bias_core.ui.model_menu import model_choices, model_hint
 from bias_core.ui.templates import render, script
-
-if TYPE_CHECKING:
-    from bias_core.services import Services
-    from bias_core.types import ModelInfo
 
 Updates = dict[Any, Any]
 _FIELDS = settings_of(Arm)
