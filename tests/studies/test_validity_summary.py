@@ -10,7 +10,7 @@ import pytest
 
 from bias_core.stats.effects import normal_estimate
 from bias_core.studies.kit.types import Shot, StudySettings
-from bias_core.studies.validity.summary import measured, repeated, results_of, verdicts_of
+from bias_core.studies.validity.summary import RepetitionOptions, measured, repeated, results_of, verdicts_of
 
 TRUE = {"fair": 0.0, "published": 0.3, "extreme": 0.6}
 
@@ -114,7 +114,8 @@ def test_the_summary_gives_means_and_bias_by_condition():
 
 
 def test_repetitions_have_seeds_of_their_own():
-    shots = repeated([Shot(prompt="a", n=7, group="g", first_seed=3, facts={"k": 1})], 2)
+    settings = StudySettings(options=RepetitionOptions(repetitions=2))
+    shots = repeated([Shot(prompt="a", n=7, group="g", first_seed=3, facts={"k": 1})], settings)
     assert [(shot.first_seed, shot.facts) for shot in shots] == [
         (1003, {"k": 1, "repetition": 0}),
         (2003, {"k": 1, "repetition": 1}),

@@ -19,15 +19,7 @@ from bias_core.studies.kit.kind import Measuring, Program, encoder_of
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.objects import captions
-from bias_core.studies.validity.summary import (
-    RepetitionOptions,
-    ladder,
-    measured,
-    planted_shares,
-    repeated,
-    repetitions,
-    results_of,
-)
+from bias_core.studies.validity import summary
 
 if TYPE_CHECKING:
     from bias_core.studies.kit.data import StudyData
@@ -39,7 +31,7 @@ SETS = ("neutral", "a", "b")
 
 
 @settings_class(frozen=True, kw_only=True)
-class MeasureOptions(RepetitionOptions):
+class MeasureOptions(summary.RepetitionOptions):
     """Of the validity of measures on one concept."""
 
     attribute_images: int = setting(
@@ -53,17 +45,10 @@ def measure_shots(design: Design, settings: StudySettings) -> list[Shot]:
     asked = [(c["name"], kind, c[kind]) for c in design.data["concepts"] for kind in SETS]
     asked += [("attribute", kind, prompt) for kind, prompt in design.data["attribute_pictures"].items()]
     once = [
-        Shot(
-            prompt=prompt,
-            n=n if kind == "neutral" else n_attribute,
-            group=condition,
-            condition=condition,
-            facts={"concept": concept, "set": kind},
-        )
-        for condition in ladder(settings)
-        for concept, kind, prompt in asked
+        Shot(prompt=prompt, n=n if kind == "neutral" else n_attribute, group="", facts={"concept": of, "set": kind})
+        for of, kind, prompt in asked
     ]
-    return repeated(once, repetitions(settings))
+    return summary.repeated(summary.in_every_condition(once, settings), settings)
 
 
 FAIR_SHARE = 0.5  # of masculine people, in the fair world
@@ -107,12 +92,12 @@ def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData)
     """The measures of every repetition, against what is planted or all its pictures together."""
     rows = yield from data.embed(data.frame)
     found: list[dict[str, Any]] = []
-    for condition in ladder(settings):
+    for condition in summary.ladder(settings):
         for concept in design.data["concepts"]:
             data.check()
             here = data.frame[data.frame["group"] == condition]
             found += _repeated(design, data, here, rows, concept)
-    return results_of(
+    return summary.results_of(
         pd.DataFrame(found),
         settings,
         notes=(
@@ -130,7 +115,7 @@ def _repeated(
 ) -> Iterator[dict[str, Any]]:
     """Each measure on each repetition's pictures of a concept, beside what it should read."""
     condition = str(frame["group"].iloc[0])
-    shares = planted_shares(data.services.planted_lines(), concept["neutral"])
+    shares = summary.planted_shares(data.services.planted_lines(), concept["neutral"])
     turned = shares["extreme"] < shares["fair"]
     share = 1 - shares[condition] if turned else shares[condition]
     words = {f"text_{side}": data.texts(texts) for side, texts in design.data["text_attributes"].items()}
@@ -147,7 +132,7 @@ def _repeated(
     for repetition, part in frame.groupby("repetition"):
         where: dict[str, Any] = {"unit": concept["name"], "condition": condition, "repetition": int(str(repetition))}
         for key, estimate in measures(part, where["repetition"]).items():
-            yield measured(key, estimate, target=targets[key], planted="gender", **where)
+            yield summary.measured(key, estimate, target=targets[key], planted="gender", **where)
 
 
 def _turned(sets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -173,7 +158,7 @@ _LEANING_TO_MEN = (
 
 
 @settings_class(frozen=True, kw_only=True)
-class RepeatedObjectOptions(RepetitionOptions, captions.CaptioningOptions):
+class RepeatedObjectOptions(summary.RepetitionOptions, captions.CaptioningOptions):
     """What is drawn and described, again and again."""
 
     trigger_images: int = setting(
@@ -192,23 +177,17 @@ class RepeatedObjectOptions(RepetitionOptions, captions.CaptioningOptions):
 
 def object_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
     """Per repetition and condition: scenes with a trigger word, and occupations that all lean to men."""
-    people = [
-        Shot(
-            prompt=fill_template(settings.options.template, str(name)),
-            n=design.images_per_prompt,
-            group=condition,
-            condition=condition,
-            facts={"planted": GENDER},
-        )
-        for condition in ladder(settings)
-        for name in settings.options.occupations
-    ]
-    return repeated([*_triggered(design, settings), *people], repetitions(settings))
+    prompts = [fill_template(settings.options.template, str(name)) for name in settings.options.occupations]
+    n, facts = design.images_per_prompt, {"planted": GENDER}
+    people = summary.in_every_condition(
+        (Shot(prompt=prompt, n=n, group="", facts=facts) for prompt in prompts), settings
+    )
+    return summary.repeated([*_triggered(design, settings), *people], settings)
 
 
 def _triggered(design: Design, settings: StudySettings) -> Iterator[Shot]:
     """An object is planted in none, in half and in all of these; there is no published rate of it."""
-    first, *_, last = ladder(settings)
+    first, *_, last = summary.ladder(settings)
     n = 2 * max(1, settings.options.trigger_images // 2)
     for prompts in design.data["task_oriented"]["triggers"].values():
         for prompt in prompts:
@@ -233,15 +212,15 @@ def measure_objects(design: Design, settings: StudySettings, data: StudyData) ->
     """B_D and its companions, H_J and M_G in every repetition; B_D only where it is defined."""
     exact = settings.options.captioner == RECORD
     reading = yield from captions.read_pictures(settings, data, data.services.recorder() if exact else None)
-    first, *_, last = ladder(settings)
+    first, *_, last = summary.ladder(settings)
     found = []
-    for planted, conditions in {OBJECT: (first, HALF, last), GENDER: ladder(settings)}.items():
+    for planted, conditions in {OBJECT: (first, HALF, last), GENDER: summary.ladder(settings)}.items():
         for condition in conditions:
             data.check()
             here = data.frame[(data.frame["planted"] == planted) & (data.frame["group"] == condition)]
             for repetition, part in here.groupby("repetition", sort=False):
                 found += [
-                    measured(
+                    summary.measured(
                         captions.MEASURES[key].metric,
                         estimate,
                         target=np.nan,
@@ -254,7 +233,7 @@ def measure_objects(design: Design, settings: StudySettings, data: StudyData) ->
                 ]
     table = pd.DataFrame(found)
     table["target"] = table.groupby(["planted", "condition", "measure", "variant"])["value"].transform("mean")
-    return results_of(
+    return summary.results_of(
         table,
         settings,
         notes=(

@@ -29,11 +29,11 @@ from bias_core.studies.paired.occupations import GENDERS, occupation_identities,
 from bias_core.studies.paired.scores import in_setting, labelled_by
 from bias_core.studies.validity.summary import (
     RepetitionOptions,
+    in_every_condition,
     ladder,
     measured,
     planted_shares,
     repeated,
-    repetitions,
     results_of,
 )
 
@@ -52,8 +52,7 @@ def test_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
     """Per repetition and condition: the neutral prompts of each test and their edits."""
     whole = replace(settings, scale=1.0)  # the scale thins the repetitions out, not the test
     once = [
-        Shot(prompt=prompt, n=n, group=condition, condition=condition, facts=facts)
-        for condition in ladder(settings)
+        Shot(prompt=prompt, n=n, group="", facts=facts)
         for test in chosen_tests(design, settings)
         for side in SIDES
         for words in [words_of(design, test[side])]
@@ -61,7 +60,7 @@ def test_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
         for kind, prompt, n in edits_of(design, whole, test, side, stimulus)
         for facts in [{"test": test["key"], "side": side, "set": kind, "stimulus": stimulus}]
     ]
-    return repeated(once, repetitions(settings))
+    return repeated(in_every_condition(once, settings), settings)
 
 
 def measure_tests(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
@@ -128,8 +127,7 @@ def pair_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
     alone = [name for gender in GENDERS for name in chosen.data["occupations"][gender]]
     pairs = occupation_pairs(chosen, replace(settings, scale=1.0))
     plain = pairs_and_alone(design, pairs, alone, settings.options.single_images)
-    once = [replace(shot, group=condition, condition=condition) for condition in ladder(settings) for shot in plain]
-    return repeated(once, repetitions(settings))
+    return repeated(in_every_condition(plain, settings), settings)
 
 
 def _chosen(design: Design, settings: StudySettings) -> Design:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -66,11 +66,6 @@ class RepetitionOptions(Options):
         ("fair", "published", "extreme"), "Conditions", "Two or more, as more is planted"
     )
     repetitions: int = setting(30, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=200)
-
-
-def repetitions(settings: StudySettings) -> int:
-    """How often the measurement is repeated at this scale."""
-    return scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)
 
 
 def planted_shares(lines: Sequence[PlantedLine], prompt: str) -> dict[str, float]:
@@ -244,15 +239,18 @@ def verdict_figures(verdicts: Sequence[Verdict], nominal: float) -> tuple[StudyF
     )
 
 
-def repeated(shots: Sequence[Shot], n_repetitions: int) -> list[Shot]:
+def in_every_condition(shots: Iterable[Shot], settings: StudySettings) -> list[Shot]:
+    """The shots under each condition of the run, which is their group, as more is planted."""
+    plain = list(shots)
+    return [replace(shot, group=condition, condition=condition) for condition in ladder(settings) for shot in plain]
+
+
+def repeated(shots: Sequence[Shot], settings: StudySettings) -> list[Shot]:
     """The shots again and again on new seeds, with the number of the repetition among their facts."""
+    n = scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)
     return [
-        replace(
-            shot,
-            first_seed=shot.first_seed + SEEDS_APART * (repetition + 1),
-            facts={**shot.facts, "repetition": repetition},
-        )
-        for repetition in range(n_repetitions)
+        replace(shot, first_seed=shot.first_seed + SEEDS_APART * (k + 1), facts={**shot.facts, "repetition": k})
+        for k in range(n)
         for shot in shots
     ]
 
