@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     """The scores of each set of pictures by its name."""
 
 TOP = 10
+_CURVE_AXES = {"x": "objects, most frequent first", "y": "min-max normalised count"}
 MOST_CHANGED = 6
 RUN = "this run"
 NOTES = (
@@ -159,9 +160,8 @@ def curve_figure(sets: Sets) -> StudyFigure:
         if counts.size and np.ptp(counts):
             heights = (counts - counts.min()) / np.ptp(counts)
             rows += [{"group": name, "x": place, "value": value} for place, value in enumerate(heights, start=1)]
-    axes = {"x": "objects, most frequent first", "y": "min-max normalised count"}
     caption = "B_D is the area under the curve: a steep one has few objects that tower over the rest."
-    return figure("curves", "figure2", "Sorted objects (Fig. 2)", rows, caption, **axes)
+    return figure("curves", "figure2", "Sorted objects (Fig. 2)", rows, caption, **_CURVE_AXES)
 
 
 def change_figure(sets: Sets, base: str) -> StudyFigure:
@@ -300,27 +300,16 @@ def space_figure(compared: pd.DataFrame, of: str, *, key: str = "figure4") -> St
     places = compared.reindex(columns=list(axes.values())).fillna(0.0)  # what all agree in has no extent
     places = places.set_axis(list(axes), axis=1).assign(name=compared.index)
     names = places.groupby(list(axes), sort=False)["name"].agg(" = ".join).reset_index()
-    return figure(
-        "space",
-        key,
-        f"{of} in the space of the three measures (Fig. 4)",
-        names if len(names) > 1 else pd.DataFrame(),
-        "Far from the origin is more biased, among what is compared here; the numbers stand in the table.",
-        **axes,
-    )
+    caption = "Far from the origin is more biased, among what is compared here; the numbers stand in the table."
+    shown, title = names if len(names) > 1 else pd.DataFrame(), f"{of} in the space of the three measures (Fig. 4)"
+    return figure("space", key, title, shown, caption, **axes)
 
 
 def _curves(marks: pd.DataFrame, name: str, number: int) -> StudyFigure:
     mine = marks[marks["group"] == name]
-    return figure(
-        "curves",
-        f"figure2-{number}",
-        f"{name.capitalize()}: sorted objects of each arm (Fig. 2)",
-        mine.assign(group=mine[ARM]).reset_index(drop=True),
-        "B_D is the area under the curve, of all pictures of the arm; with more pictures it grows.",
-        x="objects, most frequent first",
-        y="min-max normalised count",
-    )
+    lines, title = mine.assign(group=mine[ARM]).reset_index(drop=True), "sorted objects of each arm (Fig. 2)"
+    caption = "B_D is the area under the curve, of all pictures of the arm; with more pictures it grows."
+    return figure("curves", f"figure2-{number}", f"{name.capitalize()}: {title}", lines, caption, **_CURVE_AXES)
 
 
 def _published(arm: ArmReport, name: str) -> pd.DataFrame:

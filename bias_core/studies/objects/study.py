@@ -281,30 +281,22 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
     changes = {name: changes_of(part, parts[base], settings) for name, part in parts.items() if name != base}
     measures = _measures(parts, sets, settings)
     compared = report.normalise_lines(measures)
-    figures = (
-        report.space_figure(compared, "The conditions"),
-        report.curve_figure(sets),
-        report.change_figure(sets, base),
-    )
+    conditions, places = report.measures_table(sets, first="condition"), compared.rename_axis("condition").reset_index()
+    note = report.normalised_note(measures)
+    shown = [report.space_figure(compared, "The conditions"), report.curve_figure(sets)]
+    shown += [report.change_figure(sets, base), report.rates_figure(sets)]
     return Results(
         findings=(
             *[one for name, change in changes.items() for one in _change_findings(name, base, change)],
             *[one for name in names for one in report.findings(name, sets[name])],
         ),
         tables=(
-            table(
-                "conditions", "Measures of each condition (Table II)", report.measures_table(sets, first="condition")
-            ),
-            table(
-                "comparison",
-                "The conditions in three dimensions (Fig. 4)",
-                compared.rename_axis("condition").reset_index(),
-                report.normalised_note(measures),
-            ),
+            table("conditions", "Measures of each condition (Table II)", conditions),
+            table("comparison", "The conditions in three dimensions (Fig. 4)", places, note),
             report.top_table(sets, base=base),
             *_gained_table(parts),
         ),
-        figures=drawable((*figures, report.rates_figure(sets))),
+        figures=drawable(shown),
         notes=(*_notes(sets, changes), *shared_pictures(data, names), *report.NOTES, *design.data["notes"]),
     )
 

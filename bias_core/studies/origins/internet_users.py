@@ -197,31 +197,24 @@ def compare_users(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
     coefficients = ["Spearman", "Spearman p", "Pearson", "Pearson p", "n"]
     orders = table_over_arms(arms, "correlations", ["summary"], coefficients, {"Ψ of": HERE})
     note = "p: over all orders of the nationalities."
-    caption = (
-        "A colour per arm, a marker per nationality; arms stand a little apart, so that no interval hides another."
-    )
-    labels = {"lines": True, "apart": True, "markers": list(dict.fromkeys(scores["nationality"]))}
+    markers = list(dict.fromkeys(scores["nationality"]))
+    figures = []
+    for summary in SUMMARIES:
+        title = f"Stereotype scores against internet users, {summary} of the attributes (Figure 3)"
+        shown = _scores(scores.sort_values("users", kind="stable"), summary, marker="nationality", group=ARM)
+        axes = {"x": "internet users, in millions", "y": f"{summary} Ψ", "lines": True, "apart": True}
+        labels = {**axes, "markers": markers}
+        figures.append(figure("scatter", f"figure3_{summary}", title, shown, _OVER_ARMS, **labels))
     return Results(
         tables=(
             table("figure3_arms", "Stereotype scores and internet users", scores, "Users in millions."),
             table("correlations_arms", "Correlations with the number of users", orders, note),
         ),
-        figures=tuple(
-            figure(
-                "scatter",
-                f"figure3_{summary}",
-                f"Stereotype scores against internet users, {summary} of the attributes (Figure 3)",
-                _scores(scores, summary, marker="nationality", group=ARM).sort_values(
-                    "x", kind="stable", ignore_index=True
-                ),
-                caption,
-                x="internet users, in millions",
-                y=f"{summary} Ψ",
-                **labels,
-            )
-            for summary in SUMMARIES
-        ),
+        figures=tuple(figures),
     )
+
+
+_OVER_ARMS = "A colour per arm, a marker per nationality; arms stand a little apart, so that no interval hides another."
 
 
 PROGRAMS = {

@@ -213,17 +213,10 @@ def compare_nationalities(_design: Design, _settings: StudySettings, arms: Seque
         "Ψ = max(0, P − P*), of P corrected for the reader's errors where these are known. The last columns "
         "are as published. Intervals and n: see the table of each arm."
     )
-    figures = [
-        figure(
-            "bars",
-            f"figure4-{i}",
-            f"{nationality}: variety along attributes (Figure 4)",
-            mine.assign(group=mine[ARM]).reset_index(drop=True),
-            "Longer: more of the variety of the arm's pictures lies along the attribute.",
-            y="WALS",
-        )
-        for i, (nationality, mine) in enumerate(bars.groupby("group", sort=False), start=1)
-    ]
+    figures, caption = [], "Longer: more of the variety of the arm's pictures lies along the attribute."
+    for i, (nationality, mine) in enumerate(bars.groupby("group", sort=False), start=1):
+        rows, title = mine.assign(group=mine[ARM]).reset_index(drop=True), "variety along attributes (Figure 4)"
+        figures.append(figure("bars", f"figure4-{i}", f"{nationality}: {title}", rows, caption, y="WALS"))
     figures.append(_plane_figure(plane))
     figures += [_plane_figure(plane, name, i) for i, name in enumerate(dict.fromkeys(plane["group"]), start=1)]
     return Results(
@@ -239,19 +232,17 @@ def _plane_figure(plane: pd.DataFrame, nationality: str = "", number: int = 0) -
     """Figure 5 of all nationalities, or of one with the names of its attributes."""
     mine = plane[plane["group"] == nationality] if nationality else plane
     data = mine[["x", "y"]].assign(group=mine[ARM], marker=mine["group"])
+    if nationality:
+        data = data.assign(name=mine["name"])
+    key = f"figure5-{number}" if nationality else "figure5_arms"
+    title = f"{nationality or 'All nationalities'}: stereotype against variety (Figure 5)"
     names = "A line joins one attribute in all arms. " if nationality else ""
-    return figure(
-        "scatter",
-        f"figure5-{number}" if nationality else "figure5_arms",
-        f"{nationality or 'All nationalities'}: stereotype against variety (Figure 5)",
-        (data.assign(name=mine["name"]) if nationality else data).dropna(ignore_index=True),
+    caption = (
         f"A colour per arm, a marker per nationality, a dot per attribute. {names}Best is the lower right: "
-        "no stereotype, and much variety along the attribute.",
-        x="WALS",
-        y="Ψ",
-        join=bool(nationality),
-        markers=list(dict.fromkeys(plane["group"])),
+        "no stereotype, and much variety along the attribute."
     )
+    labels = {"x": "WALS", "y": "Ψ", "join": bool(nationality), "markers": list(dict.fromkeys(plane["group"]))}
+    return figure("scatter", key, title, data.dropna(ignore_index=True), caption, **labels)
 
 
 def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:

@@ -214,28 +214,20 @@ def verdict_table(verdicts: Sequence[Verdict]) -> StudyTable:
 def verdict_figures(verdicts: Sequence[Verdict], nominal: float) -> tuple[StudyFigure, StudyFigure]:
     """The intervals that hold their target, and those that read bias where none is planted, as shares."""
     coverage = [mark(verdict.name, verdict.coverage, n=verdict.coverage.n) for verdict in verdicts]
-    alarms = [(verdict.name, verdict.false_alarms) for verdict in verdicts if verdict.false_alarms]
+    alarms = [mark(v.name, v.false_alarms, n=v.false_alarms.n) for v in verdicts if v.false_alarms]
+    held = (
+        f"On the dashed line the intervals hold as often as they claim, {100 * nominal:g} %; to "
+        "the left of it they are too narrow. Bars show what this many repetitions leave open."
+    )
+    expected = (
+        f"{100 * (1 - nominal):g} % are to be expected; to the right of the dashed line a "
+        "measure reads bias where none is."
+    )
+    axes = {"x": "share of intervals", "null": nominal}
+    others = {"x": "share of intervals that exclude “no bias”", "null": 1 - nominal}
     return (
-        figure(
-            "intervals",
-            "coverage",
-            "Intervals that hold what is planted",
-            coverage,
-            f"On the dashed line the intervals hold as often as they claim, {100 * nominal:g} %; to "
-            "the left of it they are too narrow. Bars show what this many repetitions leave open.",
-            x="share of intervals",
-            null=nominal,
-        ),
-        figure(
-            "intervals",
-            "alarms",
-            "False alarms where nothing is planted",
-            [mark(name, share, n=share.n) for name, share in alarms],
-            f"{100 * (1 - nominal):g} % are to be expected; to the right of the dashed line a "
-            "measure reads bias where none is.",
-            x="share of intervals that exclude “no bias”",
-            null=1 - nominal,
-        ),
+        figure("intervals", "coverage", "Intervals that hold what is planted", coverage, held, **axes),
+        figure("intervals", "alarms", "False alarms where nothing is planted", alarms, expected, **others),
     )
 
 
@@ -329,17 +321,13 @@ def _rise_figure(table: pd.DataFrame) -> StudyFigure:
             reach = STANDARD_ERRORS * step.std(ddof=1) / math.sqrt(len(step))
             ends = {"value": step.mean(), "low": step.mean() - reach, "high": step.mean() + reach}
             marks.append({"name": f"{name}: {condition}", "group": condition, **ends})
-    return figure(
-        "intervals",
-        "rise",
-        "Change as more is planted",
-        marks,
+    caption = (
         "Change of the mean from the first condition, in standard deviations of one measurement; "
         "bars are two standard errors. Evenness and variety should move to the left, all else to the right, "
-        "and further where more is planted.",
-        x="change, in standard deviations",
-        null=0,
+        "and further where more is planted."
     )
+    axes = {"x": "change, in standard deviations", "null": 0}
+    return figure("intervals", "rise", "Change as more is planted", marks, caption, **axes)
 
 
 def _wide(rows: pd.DataFrame) -> pd.DataFrame:
