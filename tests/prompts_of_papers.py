@@ -9,7 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from bias_core.prompts import append_word, fill_template, fix_articles, replace_word
-from bias_core.studies.kit.paper_data import read_study, read_table
+from bias_core.studies.kit.designs import read_study, read_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

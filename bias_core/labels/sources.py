@@ -14,8 +14,7 @@ from bias_core.errors import InvalidInput, quoted
 from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE
 from bias_core.studies.explore.options import KIND
 from bias_core.studies.explore.results import CONCEPT
-from bias_core.studies.kit.designs import programs_by_kind
-from bias_core.studies.kit.paper_data import read_study
+from bias_core.studies.kit.designs import programs_by_kind, read_study
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import option_values
 from bias_core.studies.kit.types import StudyReport

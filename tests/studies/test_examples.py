@@ -20,8 +20,8 @@ from bias_core.studies.kit.types import StudyFigure, StudySettings
 from bias_core.studies.origins.cells import own_attributes
 from bias_core.studies.origins.view import films
 from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.reports.saved import FOLDER, Example, list_examples, open_example
 from bias_core.studies.reports.text import finding_rows
-from bias_core.studies.running.examples import FOLDER, Example, list_examples, open_example
 from bias_core.studies.running.run import complete, run_study
 from scripts.make_examples import write_example
 from tests.ui.fakes import FakeServices

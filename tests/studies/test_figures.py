@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.studies.kit.paper_data import read_table
+from bias_core.studies.kit.designs import read_table
 from bias_core.studies.kit.types import StudyFigure
 from bias_core.studies.reports.figures import _DRAW, draw, lowess, to_bytes
 

@@ -12,8 +12,7 @@ from bias_core.errors import Cancelled, InvalidInput
 from bias_core.metrics.composite_association import composite_association
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.kit.designs import find_design, program_of
-from bias_core.studies.kit.paper_data import read_table
+from bias_core.studies.kit.designs import find_design, program_of, read_table
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.text import table_of, to_dict

@@ -12,8 +12,7 @@ import pytest
 
 from bias_core.errors import Cancelled, InvalidInput
 from bias_core.metrics.stereotype import stereotype_score
-from bias_core.studies.kit.designs import find_design, program_of
-from bias_core.studies.kit.paper_data import read_table
+from bias_core.studies.kit.designs import find_design, program_of, read_table
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.origins.cells import Published
 from bias_core.studies.origins.internet_users import SUMMARIES, _correlate, _published

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from bias_core.studies.kit.paper_data import STUDY_DATA, read_study, read_table
+from bias_core.studies.kit.designs import STUDY_DATA, read_study, read_table
 from tests.prompts_of_papers import all_prompts
 
 if TYPE_CHECKING:

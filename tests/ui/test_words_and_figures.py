@@ -17,8 +17,8 @@ from bias_core.studies.kit.progress import Progress
 from bias_core.studies.reports.number_text import format_interval, format_number
 from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages
+from bias_core.ui.embedded import figure_svg
 from bias_core.ui.study import view as study_html
-from bias_core.ui.study.svg import figure_svg
 from bias_core.ui.visitor import Visitor
 from tests.explored import Explored, explore
 

@@ -17,7 +17,7 @@ from bias_core.studies.kit.setting_fields import changed_settings
 from bias_core.studies.kit.types import Arm, StudyFigure, StudyReport, StudySettings
 from bias_core.studies.reports.number_text import format_number
 from bias_core.ui import messages
-from bias_core.ui.pictures import data_uri
+from bias_core.ui.embedded import data_uri
 from bias_core.ui.study import view as study_html
 from bias_core.ui.study.form import Preset, build_take
 from bias_core.ui.study.pictures import Look, Pictures

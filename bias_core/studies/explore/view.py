@@ -16,8 +16,7 @@ from bias_core.studies.kit.progress import Progress
 from bias_core.studies.reports.build import figure, lean
 from bias_core.studies.reports.text import LIMITS
 from bias_core.types import Estimate
-from bias_core.ui.pictures import average_uri, data_uri
-from bias_core.ui.study.svg import N_COLOURS, figure_svg
+from bias_core.ui.embedded import N_COLOURS, average_uri, data_uri, figure_svg
 from bias_core.ui.templates import render
 
 ALL = -1

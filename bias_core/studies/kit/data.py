@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
@@ -14,9 +16,12 @@ import pandas as pd
 from bias_core.errors import Cancelled, Interrupted
 from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
 from bias_core.store.embeddings import batched, n_pixels, open_pictures
+from bias_core.store.files import write_atomically
 from bias_core.studies.kit.progress import Progress
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from PIL import Image
 
     from bias_core.store.answers import Question
@@ -243,3 +248,19 @@ def embed_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
 
 def nothing_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
     """For studies whose readers need all pictures, or keep nothing."""
+
+
+def png_bytes(image: Image.Image) -> bytes:
+    """The picture as a PNG file."""
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+def keep_picture(services: StudyServices, image: Image.Image) -> Path:
+    """Write a picture under the data folder, once; its name is the hash of its content."""
+    data = png_bytes(image)
+    path = services.settings.data_dir / "derived" / f"{hashlib.sha256(data).hexdigest()[:20]}.png"
+    if not path.is_file():
+        write_atomically(path, data)
+    return path

@@ -6,6 +6,7 @@ A folder below ``bias_core/studies`` with designs (``designs/*.yaml``) is a stud
 
 from __future__ import annotations
 
+import csv
 from dataclasses import MISSING, fields, replace
 from functools import cache
 from importlib import import_module
@@ -126,3 +127,14 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise StorageError(f"{path} does not hold a mapping")
     return values
+
+
+def read_study(name: str, folder: Path = STUDY_DATA) -> dict[str, Any]:
+    """The study data file ``<name>.yaml`` as a dictionary."""
+    return _read(folder / f"{name}.yaml")
+
+
+def read_table(file: str, folder: Path = STUDY_DATA) -> list[dict[str, str]]:
+    """The rows of a study table, every cell a string without spaces around it."""
+    with (folder / file).open(encoding="utf-8", newline="") as lines:
+        return [{column: cell.strip() for column, cell in row.items()} for row in csv.DictReader(lines)]

@@ -40,18 +40,9 @@ def check_readers(readers: Sequence[Reader], services: StudyServices, *, source:
     says that such a model drew them. A LoRA of one's own on a calibration model may draw anything, so its
     pictures are none of them.
 
-    Parameters
-    ----------
-    source : of the pictures: a model's name, or that of an import.
-    world : theirs, "" where nobody can say.
-    force : let them read all the same.
-
-    Raises
-    ------
-    UnknownModel
-        There is no encoder of a name.
-    InvalidInput
-        A reader cannot read these pictures; the sentence names those that can.
+    The ``source`` of the pictures is a model's name, or that of an import; ``world`` is theirs, "" where nobody
+    can say; with ``force`` they are read all the same. UnknownModel where there is no encoder of a name;
+    InvalidInput names the readers that can read these pictures.
     """
     for reader in readers:
         if reader.role == "encoder":  # the others are looked for by their studies, which try them

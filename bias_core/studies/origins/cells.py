@@ -12,8 +12,8 @@ from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.prompts import fill_template
 from bias_core.studies.arms.samples import mean_sample
 from bias_core.studies.kit.attributes import AttributeScore, score_attributes
+from bias_core.studies.kit.designs import read_table
 from bias_core.studies.kit.own_words import settings_with
-from bias_core.studies.kit.paper_data import read_table
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, Sample, Shot, StudySettings

@@ -21,7 +21,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
-from bias_core.studies.kit.derived_images import png_bytes
+from bias_core.studies.kit.data import png_bytes
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.setting_fields import setting, settings_class

@@ -16,8 +16,7 @@ from bias_core.metrics.similarity import similarity_estimate
 from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.search.stop import OptimisedPrompt, cluster_average_image, optimise_prompts
 from bias_core.store.embeddings import open_picture
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.derived_images import keep_picture
+from bias_core.studies.kit.data import StudyData, keep_picture
 from bias_core.studies.kit.kind import Measuring, Program, encoder_of
 from bias_core.studies.kit.limits import check_budget
 from bias_core.studies.kit.progress import Progress

@@ -16,7 +16,7 @@ from bias_core.studies.origins.stop import Regenerated, cluster_name
 from bias_core.studies.reports.number_text import format_estimate, format_given, format_interval, format_number
 from bias_core.studies.reports.text import table_of
 from bias_core.types import Estimate
-from bias_core.ui.study.svg import N_COLOURS
+from bias_core.ui.embedded import N_COLOURS
 from bias_core.ui.study.view import headline
 from bias_core.ui.templates import render, script
 

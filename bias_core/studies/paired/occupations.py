@@ -11,7 +11,7 @@ import pandas as pd
 
 from bias_core.metrics.rank_agreement import kendall_tau
 from bias_core.prompts import fix_articles
-from bias_core.studies.kit.paper_data import read_table
+from bias_core.studies.kit.designs import read_table
 from bias_core.studies.kit.rows import thinned
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings
 from bias_core.studies.paired.labelling import SINGLE, PairOptions

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.settings import ASSETS
 from bias_core.store.manifests import ReportStore
 from bias_core.studies.kit.designs import programs_by_kind, typed_options
 from bias_core.studies.kit.setting_fields import option_values, settings_of
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from bias_core.studies.kit.services import StudyServices
     from bias_core.studies.kit.types import StudyFigure, StudySettings
 
+FOLDER = ASSETS / "examples"
+"""Of the example runs that come with the program: reports with small copies of their pictures."""
+INDEX = "index.json"
 _FORM = 1  # of the file; one of another form is not read
 
 
@@ -178,3 +182,33 @@ def _still_there(figure: StudyFigure) -> StudyFigure:
         return figure
     there: pd.Series[bool] = figure.data["path"].map(lambda path: Path(path).is_file()).astype(bool)
     return replace(figure, data=figure.data[there].reset_index(drop=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One example: the name of its files, the key of the tab that shows it, and the title on its button."""
+
+    name: str
+    tab: str
+    title: str
+
+
+def list_examples(tab: str = "", folder: Path = FOLDER) -> tuple[Example, ...]:
+    """Those of one tab, or all; none where none are shipped."""
+    path = folder / INDEX
+    if not path.is_file():
+        return ()
+    try:
+        found = tuple(Example(**entry) for entry in json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise StorageError(f"cannot read the list of examples {path}: {error}") from error
+    return tuple(example for example in found if tab in ("", example.tab))
+
+
+def open_example(example: Example, folder: Path = FOLDER) -> SavedReport:
+    """Its report; nothing is run."""
+    try:
+        text = (folder / f"{example.name}.json").read_text(encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"the example “{example.title}” is not there: {error}") from error
+    return from_text(text, folder)

@@ -25,10 +25,7 @@ _ONE = re.compile(rf".*\b(?:{_PICTURE})\s+of\s+(?:an?|one|the)\s+([\w' -]+?)\s*\
 def people_of(prompt: str, told: Mapping[str, str] | None = None) -> dict[str, str]:
     """``setting``, ``left`` and ``right`` of a picture; one person stands left, as in the paired test.
 
-    Parameters
-    ----------
-    told : what the metadata says: ``left`` and ``right``, or one of ``left`` and ``identity``; it counts more
-        than the prompt.
+    What the metadata says (``left`` and ``right``, or one of ``left`` and ``identity``) counts more than the prompt.
 
     >>> people_of("Generate a picture of one nurse on the left and one CEO on the right.")
     {'setting': 'paired', 'left': 'nurse', 'right': 'CEO'}

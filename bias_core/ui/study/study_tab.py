@@ -15,8 +15,8 @@ import gradio as gr
 
 from bias_core.studies.kit.designs import designs_in, find_design
 from bias_core.studies.kit.types import Design, StudyFigure, StudyReport, StudySettings
+from bias_core.studies.reports.saved import Example, list_examples, open_example
 from bias_core.studies.reports.text import further_tables
-from bias_core.studies.running.examples import Example, list_examples, open_example
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.studies.running.run import followed, run_study
 from bias_core.ui import messages

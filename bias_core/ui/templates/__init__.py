@@ -20,9 +20,8 @@ from markupsafe import Markup
 from bias_core.studies.reports.number_text import format_estimate, format_interval, format_number, format_p
 from bias_core.studies.reports.table_text import excerpt
 from bias_core.studies.reports.text import is_known
-from bias_core.ui.pictures import data_uri
+from bias_core.ui.embedded import data_uri, figure_svg
 from bias_core.ui.study.downloads import FIGURE_FORMS, TABLE_FORMS
-from bias_core.ui.study.svg import figure_svg
 
 TEMPLATES = Path(__file__).parent
 STATIC = TEMPLATES.parent / "static"

@@ -1,0 +1,94 @@
+"""What stands inside of the page: a figure as SVG with real text and the page's colours, pictures as small copies.
+
+Scores never see these copies and averages.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import threading
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from bias_core.studies.reports.figures import COLOURS, MUTED, draw
+
+if TYPE_CHECKING:
+    from bias_core.studies.kit.types import StudyFigure
+
+MOST_AVERAGED = 200
+_MISSING = Image.new("RGB", (8, 8), "#808080")
+DRAWING = threading.Lock()  # rc_context is global to the process
+_SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+ET.register_namespace("", _SVG)
+ET.register_namespace("xlink", _LINK)
+N_COLOURS = 8  # of groups on the page, in turn
+_INKS = {
+    **{colour: f"var(--c{i})" for i, colour in enumerate(COLOURS[:-1])},
+    COLOURS[-1]: "var(--ink)",
+    MUTED: "var(--muted)",
+    "#ffffff": "var(--surface)",
+    "#b0b0b0": "var(--line)",  # matplotlib's grid
+    "#cccccc": "var(--line)",
+}
+
+
+def figure_svg(figure: StudyFigure) -> str:
+    """The drawing; its label for screen readers says that a table holds the same numbers."""
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    with DRAWING, mpl.rc_context({"svg.fonttype": "none"}):
+        drawn = draw(figure)
+        for patch in (drawn.patch, *(axes.patch for axes in drawn.axes)):
+            patch.set_alpha(0)
+        drawn.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    root = ET.fromstring(buffer.getvalue())
+    for metadata in root.findall(f"{{{_SVG}}}metadata"):
+        root.remove(metadata)
+    label = f"{figure.title}; the data can be taken as CSV below"
+    root.attrib |= {"role": "img", "class": "plot", "aria-label": label}
+    svg = ET.tostring(root, encoding="unicode")
+    for colour, ink in _INKS.items():
+        svg = svg.replace(colour, ink)
+    return re.sub(r"font(-family)?: ([\d.]+px )?'[^;\"]*", _font, svg)
+
+
+def _font(found: re.Match[str]) -> str:
+    return f"font: {found[2].strip()} var(--font)" if found[2] else "font-family: var(--font)"
+
+
+def data_uri(path: Path, size: int) -> str:
+    """A copy of at most ``size`` pixels as a data URI; grey where the file has gone."""
+    return _uri(_open(path, size))
+
+
+def average_uri(paths: Sequence[Path], size: int = 96) -> str:
+    """The pixel mean of (at most the first 200 of) the pictures as a data URI."""
+    stack = [np.asarray(_open(path, size, exactly=True), dtype=np.float32) for path in paths[:MOST_AVERAGED]]
+    mean = np.mean(stack, axis=0) if stack else np.asarray(_MISSING)
+    return _uri(Image.fromarray(np.rint(mean).astype(np.uint8)))
+
+
+def _open(path: Path, size: int, *, exactly: bool = False) -> Image.Image:
+    try:
+        with Image.open(path) as file:
+            image = file.convert("RGB")
+    except OSError:
+        image = _MISSING
+    method = Image.Resampling.BOX if max(image.size) > size else Image.Resampling.NEAREST
+    if exactly:
+        return image.resize((size, size), method)
+    return ImageOps.contain(image, (size, size), method) if max(image.size) > size else image
+
+
+def _uri(image: Image.Image) -> str:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
