@@ -25,6 +25,7 @@ from bias_core.labels.report import (
 )
 from bias_core.labels.sources import runs_with
 from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, changes_of, read_changes
+from bias_core.labels.tab_parts import PARTS, STATUSES, Memory, Profile, note, owner_of, task_choices
 from bias_core.services import Services
 from bias_core.studies.explore.report import Exploration, is_exploration
 from bias_core.studies.explore.study import UNMEASURED
@@ -68,9 +69,7 @@ class LabelTab:
         self.making = LabelMaking(services)
         self.scores = LabelScores(services)
         self.on_open = self._owner_handler(lambda _owner: "")
-        self.on_status = {
-            status: self._owner_handler(partial(self._set_status, status=status)) for status in tab_parts.STATUSES
-        }
+        self.on_status = {status: self._owner_handler(partial(self._set_status, status=status)) for status in STATUSES}
         self.on_change = self._owner_handler(self._change)
         self.on_exclude, self.on_include = (
             self._owner_handler(partial(self._exclude, excluded=excluded)) for excluded in (True, False)
@@ -90,20 +89,21 @@ class LabelTab:
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; called inside of its ``gr.Tab``."""
-        parts = self.parts
+        parts, put = self.parts, partial(tab_parts.add, self.parts, PARTS)
         parts["visitor"], parts["report"] = visitor, gr.State(None)
         gr.HTML(render("question", question=self.question, caution=self.caution))
         with gr.Column(elem_classes="card ask"):
-            gr.HTML(tab_parts.note("heading", "Make a task"))
+            gr.HTML(note("heading", "Make a task"))
             self.making.build()
-            tab_parts.add(parts, tab_parts.PARTS, "make")
+            put("make")
         with gr.Column(elem_classes="card ask"):
-            gr.HTML(tab_parts.note("heading", "Open a task of yours"))
+            gr.HTML(note("heading", "Open a task of yours"))
             with gr.Row():
-                tab_parts.add(parts, tab_parts.PARTS, "mine", "typed", "open_key")
-            parts["mine"].info = "Of this browser" + " and of your sign-in" * tab_parts.offers_login()
+                put("mine", "typed", "open_key")
+            parts["mine"].info = "Of this browser"
             if tab_parts.offers_login():
-                gr.HTML(tab_parts.note("login"))
+                parts["mine"].info += " and of your sign-in"
+                gr.HTML(note("login"))
                 names = ("Sign in with Hugging Face", "Sign out ({})")
                 gr.LoginButton(*names, variant="secondary", size="md", scale=0, min_width=260, elem_id="label-login")
         parts["status"] = gr.HTML(READY, elem_id="label-status")
@@ -114,34 +114,29 @@ class LabelTab:
         self._wire(demo)
 
     def _build_owned(self) -> None:
-        parts = self.parts
+        parts, put = self.parts, partial(tab_parts.add, self.parts, PARTS)
         with gr.Column(elem_classes="card"):
-            tab_parts.add(parts, tab_parts.PARTS, "header")
+            put("header")
             with gr.Row(elem_classes="tools"):
-                tab_parts.add(parts, tab_parts.PARTS, *tab_parts.STATUSES, "refresh")
-            tab_parts.add(parts, tab_parts.PARTS, "progress", "takes")
+                put(*STATUSES, "refresh")
+            put("progress", "takes")
             with gr.Accordion("Change what raters read, and how many join", open=False, elem_classes="more"):
-                parts["changes"] = {}
-                tab_parts.add(parts["changes"], CHANGES, *TEXTS, prefix="label-change")
+                change = partial(tab_parts.add, parts.setdefault("changes", {}), CHANGES, prefix="label-change")
+                change(*TEXTS)
                 with gr.Row():
-                    tab_parts.add(
-                        parts["changes"],
-                        CHANGES,
-                        *(name for name in CHANGES if name not in TEXTS),
-                        prefix="label-change",
-                    )
-                tab_parts.add(parts, tab_parts.PARTS, "change")
+                    change(*(name for name in CHANGES if name not in TEXTS))
+                put("change")
             for title, name, sentence, names in (
                 ("Exclude a rater", "label-excluding", "exclude", ("rater", "exclude", "include")),
                 ("Delete this task", "label-deleting", "delete", ("title", "delete")),
             ):
                 with gr.Accordion(title, open=False, elem_classes="more", elem_id=name):
-                    gr.HTML(tab_parts.note(sentence))
+                    gr.HTML(note(sentence))
                     with gr.Row(elem_classes="tools"):
-                        tab_parts.add(parts, tab_parts.PARTS, *names)
+                        put(*names)
         with gr.Column(elem_classes="card"):
-            tab_parts.add(parts, tab_parts.PARTS, "findings", "tables", "notes")
-        tab_parts.add(parts, tab_parts.PARTS, "figures")
+            put("findings", "tables", "notes")
+        put("figures")
         with gr.Column(elem_classes="card"):
             self.scores.build_scores()
 
@@ -149,7 +144,7 @@ class LabelTab:
 
     def owned_outputs(self) -> list[Any]:
         """Everything that shows a task to its owner."""
-        own = [self.parts[name] for name in (*_SHOWN, *tab_parts.STATUSES, *_PARTS_TO_TAKE[1:])]
+        own = [self.parts[name] for name in (*_SHOWN, *STATUSES, *_PARTS_TO_TAKE[1:])]
         return [*own, *self.parts["changes"].values(), *self.scores.offered()]
 
     def _wire(self, demo: gr.Blocks) -> None:
@@ -184,7 +179,7 @@ class LabelTab:
 
     # Handlers.
 
-    def on_make(self, visitor: Visitor, memory: tab_parts.Memory, profile: tab_parts.Profile, *values: Any) -> Updates:
+    def on_make(self, visitor: Visitor, memory: Memory, profile: Profile, *values: Any) -> Updates:
         """Make the task that the form asks for, and show it."""
         with user_errors() as problem:
             order = self.making.order(visitor, values)
@@ -195,14 +190,14 @@ class LabelTab:
             return self._owned(visitor, memory, new.key.text, profile, text)
         return {self.parts["status"]: messages.error_html(problem.message)}
 
-    def on_memory(self, memory: tab_parts.Memory, profile: tab_parts.Profile = None) -> Updates:
+    def on_memory(self, memory: Memory, profile: Profile = None) -> Updates:
         """Tasks that this browser knows or that the user made."""
         with user_errors():
-            return {self.parts["mine"]: gr.update(choices=tab_parts.task_choices(self.services, memory, profile))}
+            return {self.parts["mine"]: gr.update(choices=task_choices(self.services, memory, profile))}
         return {self.parts["mine"]: gr.skip()}
 
     def on_return(
-        self, visitor: Visitor, memory: tab_parts.Memory, typed: str, key: str | None, profile: tab_parts.Profile = None
+        self, visitor: Visitor, memory: Memory, typed: str, key: str | None, profile: Profile = None
     ) -> Updates:
         """Open the task of an owner's link; without one, that which was open here before the reload."""
         if typed or self._opens(as_text(key), profile):
@@ -210,17 +205,17 @@ class LabelTab:
             return updates
         return {self.parts["key"]: "", self.parts["status"]: READY}  # it was deleted, or made elsewhere
 
-    def on_delete(self, memory: tab_parts.Memory, key: str, title: str, profile: tab_parts.Profile = None) -> Updates:
+    def on_delete(self, memory: Memory, key: str, title: str, profile: Profile = None) -> Updates:
         """Delete the task, and forget its key in this browser."""
         parts = self.parts
         with user_errors() as problem:
-            owner = tab_parts.owner_of(key, profile)
+            owner = owner_of(key, profile)
             task, _ = task_owner.owned_task(self.services.labels, owner)
             if as_text(title) != task.title.strip():
                 raise InvalidInput(f"to delete this task type its title, “{task.title}”")
             n_answers = task_owner.delete_task(self.services.labels, owner)
             others = {k: name for k, name in tab_parts.remembered_tasks(memory).items() if k != owner.text}
-            choices = tab_parts.task_choices(self.services, others, profile)
+            choices = task_choices(self.services, others, profile)
             text = f"“{task.title}” and {n_answers:,} answers are deleted."
             return {
                 parts["status"]: messages.done_html(text), parts["key"]: "", parts["report"]: None,
@@ -232,29 +227,22 @@ class LabelTab:
     def _owner_handler(self, act: Callable[..., str]) -> Any:
         """What ``act`` changes as the task's owner, and says; then all that the owner sees."""
 
-        def handle(
-            visitor: Visitor, memory: tab_parts.Memory, key: str | None, profile: tab_parts.Profile = None, *values: Any
-        ) -> Updates:
+        def handle(visitor: Visitor, memory: Memory, key: str | None, profile: Profile = None, *values: Any) -> Updates:
             with user_errors() as problem:
                 if not as_text(key):
                     raise InvalidInput("paste the owner's key, or choose a task")
-                text = act(tab_parts.owner_of(as_text(key), profile), *values)
+                text = act(owner_of(as_text(key), profile), *values)
                 return self._owned(visitor, memory, as_text(key), profile, text)
             return {self.parts["status"]: messages.error_html(problem.message)}
 
         return handle
 
     def on_take(
-        self,
-        visitor: Visitor,
-        key: str,
-        report: StudyReport | None,
-        event: gr.EventData,
-        profile: tab_parts.Profile = None,
+        self, visitor: Visitor, key: str, report: StudyReport | None, event: gr.EventData, profile: Profile = None
     ) -> Updates:
         """Write what was asked for, for the page to fetch; a report that the server has forgotten is made anew."""
         with user_errors() as problem:
-            owner = tab_parts.owner_of(key, profile)
+            owner = owner_of(key, profile)
             if report is None:
                 *_, report = self._reported(visitor, owner)
             return {self.parts["file"]: str(self._written(visitor, owner, report, str(event.take)))}
@@ -280,19 +268,17 @@ class LabelTab:
 
     # Steps of the handlers.
 
-    def _opens(self, key: str, profile: tab_parts.Profile) -> bool:
+    def _opens(self, key: str, profile: Profile) -> bool:
         try:
-            return bool(key and task_owner.owned_task(self.services.labels, tab_parts.owner_of(key, profile)))
+            return bool(key and task_owner.owned_task(self.services.labels, owner_of(key, profile)))
         except NotAllowed:
             return False
         except StorageError:  # said when it is opened
             return True
 
-    def _owned(
-        self, visitor: Visitor, memory: tab_parts.Memory, key: str, profile: tab_parts.Profile, text: str
-    ) -> Updates:
+    def _owned(self, visitor: Visitor, memory: Memory, key: str, profile: Profile, text: str) -> Updates:
         """All that the owner sees, and ``text`` of what was done."""
-        parts, owner = self.parts, tab_parts.owner_of(key, profile)
+        parts, owner = self.parts, owner_of(key, profile)
         progress, runs, report = self._reported(visitor, owner)
         tasks = tab_parts.remembered_tasks(memory, owner, progress.task)
         raters = [
@@ -303,7 +289,7 @@ class LabelTab:
             parts["key"]: owner.text, parts["report"]: report, parts["memory"]: tasks,
             parts["status"]: messages.done_html(text) if text else "",
             parts["owned"]: gr.update(visible=True),
-            parts["mine"]: gr.update(choices=tab_parts.task_choices(self.services, tasks, profile), value=owner.text),
+            parts["mine"]: gr.update(choices=task_choices(self.services, tasks, profile), value=owner.text),
             parts["rater"]: gr.update(choices=raters, value=None), parts["title"]: "",
             **self.scores.offer([run for run in runs if run.study != UNMEASURED.name]),
             **self._report_updates(progress, report, owner),
@@ -357,13 +343,14 @@ class LabelScores(StudyTab):
 
     def build_scores(self) -> None:
         """The components."""
-        gr.HTML(tab_parts.note("use"))
+        put = partial(tab_parts.add, self.parts, PARTS)
+        gr.HTML(note("use"))
         with gr.Row():
-            tab_parts.add(self.parts, tab_parts.PARTS, *_CHOICES)
+            put(*_CHOICES)
         with gr.Row(elem_classes="tools"):
-            tab_parts.add(self.parts, tab_parts.PARTS, "run", "stop")
+            put("run", "stop")
         self.parts |= {"status": gr.HTML(elem_id="label-use-status"), "report": gr.State(None)}
-        tab_parts.add(self.parts, tab_parts.PARTS, "used")
+        put("used")
 
     def offered(self) -> list[Any]:
         """What :meth:`offer` changes."""
@@ -389,14 +376,14 @@ class LabelScores(StudyTab):
         parts["stop"].click(self.on_stop, visitor, status, queue=False, **QUIET)
         self.wire_take(used)
 
-    def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: tab_parts.Profile = None) -> Updates:
+    def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: Profile = None) -> Updates:
         """Ask for the attribute where the run is an exploration."""
         attribute, present = self.parts["attribute"], self.parts["present"]
         with user_errors():
             report = self._report(visitor, run_id)
             if is_exploration(report):
                 names = [score.attribute.name for score in Exploration(report).attributes]
-                task, _ = task_owner.owned_task(self.services.labels, tab_parts.owner_of(key, profile))
+                task, _ = task_owner.owned_task(self.services.labels, owner_of(key, profile))
                 answers = [(answer.label, answer.key) for answer in task.answers]
                 return {
                     attribute: gr.update(choices=names, value=names[0] if names else None, visible=True),
@@ -405,12 +392,12 @@ class LabelScores(StudyTab):
         return dict.fromkeys((attribute, present), gr.update(visible=False))
 
     def on_use(
-        self, visitor: Visitor, key: str, run_id: str, attribute: str, present: str, profile: tab_parts.Profile = None
+        self, visitor: Visitor, key: str, run_id: str, attribute: str, present: str, profile: Profile = None
     ) -> Iterator[Updates]:
         """Score a run with people's labels."""
         with user_errors() as problem:
             words = {"attribute": as_text(attribute), "present": as_text(present)}
-            start = partial(self._scored, visitor, tab_parts.owner_of(key, profile), run_id, words)
+            start = partial(self._scored, visitor, owner_of(key, profile), run_id, words)
             yield from self.following(visitor, in_line(self.services, visitor, start))
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
