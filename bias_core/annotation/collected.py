@@ -179,8 +179,7 @@ def _rater_progress(rater: Row, acts: Sequence[Row]) -> RaterProgress:
 def given_answers(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -> list[GivenAnswer]:
     """Every answer that counts, gold items included, in the order given; or those of ``excluded`` raters."""
     with store.read() as connection:
-        row = owned_row(connection, key)
-        acts = connection.execute(_acts_that_hold(row.id, "answer")).all()
+        acts = connection.execute(_acts_that_hold(owned_row(connection, key).id, "answer")).all()
     acts = [act for act in acts if (act.excluded_ms is not None) == excluded]
     item_of = {number: _item(act) for number, act in {act.item_id: act for act in acts}.items()}
     given = []

@@ -312,8 +312,7 @@ def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     # A writer takes its turn at once: one that read first could find the database changed, and fail.
-    writing = connection.get_execution_options().get("write")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("write") else "BEGIN")
 
 
 class Head(NamedTuple):

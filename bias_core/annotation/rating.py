@@ -279,8 +279,7 @@ def _task_row(connection: Connection, join_code: str) -> Row:
 
 def _rater(connection: Connection, code: str, *, lock: bool = True) -> Row:
     """The rater and their task, which is locked: on one task one rater acts at a time."""
-    code_hash = {"code_hash": hash_of(plain_code(code))}
-    row = connection.execute(_RATER_LOCKED if lock else _RATER, code_hash).first()
+    row = connection.execute(_RATER_LOCKED if lock else _RATER, {"code_hash": hash_of(plain_code(code))}).first()
     if row is None:
         raise NotAllowed("no rater has this code; it may be mistyped, or its answers were deleted")
     return row
@@ -310,8 +309,7 @@ def _is_replay(connection: Connection, rater: Row, answer_id: str, kind: Act) ->
 def _keep(store: LabelStore, connection: Connection, place: Row, answer_id: str, kind: Act, **values: object) -> None:
     same = {"rater_id": place.rater_id, "item_id": place.item_id, "task_version": place.task_version}
     act = {"client_id": answer_id, "kind": kind, "at_ms": store.now_ms}
-    usual = {"choices": {}, "duration_ms": 0, "withdraws": None}
-    connection.execute(_INSERT, same | act | usual | values)
+    connection.execute(_INSERT, same | act | {"choices": {}, "duration_ms": 0, "withdraws": None} | values)
 
 
 # What a rater sees: the item on their screen or a new one, and how far they are.

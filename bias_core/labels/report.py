@@ -441,12 +441,10 @@ def psi_with_labels(
             ("psi_read", "Ψ as read", score.stereotype, ""),
             ("psi_corrected", "Ψ corrected by people's labels", of_psi, f"Against P* = {reference:g}."),
         ):
-            finding = Finding(key=key, title=title, metric="stereotype_score", estimate=estimate, says=says)
-            findings.append(finding)
+            findings.append(Finding(key=key, title=title, metric="stereotype_score", estimate=estimate, says=says))
     row = {"attribute": attribute, "labelled pictures": len(common), **vars(errors)}
     notes = ("The interval of the correction holds the uncertainty of both rates [lang2014].",)
-    tables = (table("errors", "Errors of the reader", [row]),)
-    results = Results(findings=tuple(findings), tables=tables, notes=notes)
+    results = Results(findings=tuple(findings), tables=(table("errors", "Errors of the reader", [row]),), notes=notes)
     return replace(report_of(task, results, n_planned=len(calls), n_images=len(common)), warning=report.warning)
 
 

@@ -215,12 +215,10 @@ class LabelTab:
                 raise InvalidInput(f"to delete this task type its title, “{task.title}”")
             n_answers = task_owner.delete_task(self.services.labels, owner)
             others = {k: name for k, name in tab_parts.remembered_tasks(memory).items() if k != owner.text}
-            choices = task_choices(self.services, others, profile)
-            text = f"“{task.title}” and {n_answers:,} answers are deleted."
             return {
-                parts["status"]: messages.done_html(text), parts["key"]: "", parts["report"]: None,
+                parts["status"]: messages.done_html(f"“{task.title}” and {n_answers:,} answers are deleted."), parts["key"]: "", parts["report"]: None,
                 parts["memory"]: others, parts["owned"]: gr.update(visible=False), parts["title"]: "",
-                parts["mine"]: gr.update(choices=choices, value=None),
+                parts["mine"]: gr.update(choices=task_choices(self.services, others, profile), value=None),
             }  # fmt: skip
         return {parts["status"]: messages.error_html(problem.message)}
 

@@ -56,7 +56,6 @@ def majority(answers: pd.DataFrame) -> "pd.Series[str]":
         first = answers.loc[twice, ["image_id", "rater"]].iloc[0].to_dict()
         raise InvalidInput(f"{int(twice.sum())} answers repeat a rater's answer; the first is {first}")
     votes = answers.groupby(["image_id", "answer"], sort=False).size().unstack(fill_value=0)
-    most = votes.max(axis=1)
-    tie = votes.eq(most, axis=0).sum(axis=1) > 1
+    tie = votes.eq(votes.max(axis=1), axis=0).sum(axis=1) > 1
     merged: pd.Series[str] = votes.idxmax(axis=1).mask(tie, "")
     return merged

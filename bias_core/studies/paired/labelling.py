@@ -137,8 +137,7 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
         ``perceived_gender``: people's answer where labels were given, else the reader's; None where nobody labelled the
         person; and ``rater``: who gave it.
     """
-    nobody = dict.fromkeys(("automatic", "human", "truth", "perceived_gender"))
-    labelled = people.assign(**nobody, lean=np.nan)
+    labelled = people.assign(**dict.fromkeys(("automatic", "human", "truth", "perceived_gender")), lean=np.nan)
     labeller = settings.options.labeller
     if labeller == "finder":
         labelled["automatic"], labelled["lean"] = yield from _by_finder(people, settings, data)
@@ -171,8 +170,7 @@ def seen_in_pictures(people: pd.DataFrame, frame: pd.DataFrame) -> dict[str, lis
     columns: dict[str, list[Any]] = {}
     for side in ("left", "right"):
         alone = (frame["setting"] == SINGLE) & (side == "left")
-        keys = pd.MultiIndex.from_arrays([frame["image_id"], np.where(alone, SINGLE, side)])
-        found = known.reindex(keys)
+        found = known.reindex(pd.MultiIndex.from_arrays([frame["image_id"], np.where(alone, SINGLE, side)]))
         columns[f"{side}_seen_as"] = found["perceived_gender"].fillna("").tolist()
         columns[f"{side}_lean"] = found["lean"].tolist()
     return columns
