@@ -53,9 +53,7 @@ from bias_core.settings import ASSETS
 from bias_core.ui.visitor import network_of
 
 T = TypeVar("T")
-Handler = Callable[["Request"], Awaitable[Response]]
-View = Callable[[Any], dict[str, Any]]
-"""What an act gives, as JSON."""
+Handler = Callable[[Request], Awaitable[Response]]
 
 PAGE = ASSETS / "label"  # no framework, nothing from elsewhere, and nothing of the app
 _PAGE_FILES = {"/label": "index.html", "/label/label.css": "label.css", "/label/label.js": "label.js"}
@@ -118,8 +116,6 @@ class _Exclusion(_Body):
 
 
 class _Refused(BiasCoreError):
-    """An answer of HTTP's own."""
-
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
@@ -137,16 +133,16 @@ class LabelDoor:
 
     def routes(self) -> list[Route]:
         """For ``launch(app_kwargs={"routes": ...})``, where they come before Gradio's own."""
-        code, key = self._code, self._key
+        code, key, deleted = self._code, self._key, lambda n: {"deleted": n}
         acts: tuple[tuple[Any, ...], ...] = (
             ("GET", "/label/mine", code, rating.task_of, None, lambda task_and_status: _task_json(*task_and_status)),
-            ("DELETE", "/label/mine", code, rating.delete_my_answers, None, _deleted),
+            ("DELETE", "/label/mine", code, rating.delete_my_answers, None, deleted),
             ("GET", "/label/next", code, rating.next_item, None, _turn_json),
             ("POST", "/label/answer", code, rating.give_answer, _Answer, _turn_json),
             ("POST", "/label/skip", code, rating.skip, _Skip, _turn_json),
             ("POST", "/label/undo", code, rating.undo, _Undo, _turn_json),
             ("POST", "/label/exclude", key, _exclude, _Exclusion, dict),
-            ("DELETE", "/label/task", key, delete_task, None, _deleted),
+            ("DELETE", "/label/task", key, delete_task, None, deleted),
         )
         handlers = (
             ("GET", "/label/task/{code}", self._task),
@@ -156,9 +152,7 @@ class LabelDoor:
         )
         return [Route(path, _guarded(handler), methods=[method]) for method, path, handler in handlers]
 
-    def _acting(
-        self, who: Callable[[Request], Any], act: Callable[..., Any], model: type[_Body] | None, view: View
-    ) -> Handler:
+    def _acting(self, who: Callable[[Request], Any], act: Any, model: type[_Body] | None, view: Any) -> Handler:
         """What a rater or an owner does, known by a header; acts that give a turn share commits."""
         run = self._together if view is _turn_json else self._alone
 
@@ -171,10 +165,8 @@ class LabelDoor:
 
     async def _task(self, request: Request) -> Response:
         code = request.path_params["code"]
-        (task, status), page = await self._alone(
-            lambda store: (rating.task_to_join(store, code), rating.pass_to_join(store, code))
-        )
-        return _json(_task_json(task, status) | {"page": page})
+        task, status = await self._alone(lambda store: rating.task_to_join(store, code))
+        return _json(_task_json(task, status) | {"page": await self._alone(lambda s: rating.pass_to_join(s, code))})
 
     async def _join(self, request: Request) -> Response:
         body = await _read(request, _Join)
@@ -255,10 +247,6 @@ def _exclude(store: LabelStore, key: OwnerKey, *, rater: str, excluded: bool) ->
     exclude_rater(store, key, rater, excluded=excluded)
     names = ("rater", "n_answered", "n_skipped", "excluded")
     return {"raters": [{name: getattr(one, name) for name in names} for one in task_progress(store, key).raters]}
-
-
-def _deleted(n: int) -> dict[str, Any]:
-    return {"deleted": n}
 
 
 def _guarded(handler: Handler) -> Handler:

@@ -216,8 +216,9 @@ class LabelTab:
             n_answers = task_owner.delete_task(self.services.labels, owner)
             others = {k: name for k, name in tab_parts.remembered_tasks(memory).items() if k != owner.text}
             return {
-                parts["status"]: messages.done_html(f"“{task.title}” and {n_answers:,} answers are deleted."), parts["key"]: "", parts["report"]: None,
-                parts["memory"]: others, parts["owned"]: gr.update(visible=False), parts["title"]: "",
+                parts["status"]: messages.done_html(f"“{task.title}” and {n_answers:,} answers are deleted."),
+                parts["key"]: "", parts["report"]: None, parts["memory"]: others, parts["title"]: "",
+                parts["owned"]: gr.update(visible=False),
                 parts["mine"]: gr.update(choices=task_choices(self.services, others, profile), value=None),
             }  # fmt: skip
         return {parts["status"]: messages.error_html(problem.message)}
