@@ -285,11 +285,13 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
     note = report.normalised_note(measures)
     shown = [report.space_figure(compared, "The conditions"), report.curve_figure(sets)]
     shown += [report.change_figure(sets, base), report.rates_figure(sets)]
+    found = []
+    for name, key in product(changes, _COMPARED):
+        if change := changes[name].get(key):
+            title, says = f"Change of {key} from {base} to {name}", f"{key} {_direction(change)}; n counts prompts."
+            found.append(finding(f"{name} change {key}", title, _COMPARED[key][1], change, says))
     return Results(
-        findings=(
-            *[one for name, change in changes.items() for one in _change_findings(name, base, change)],
-            *[one for name in names for one in report.findings(name, sets[name])],
-        ),
+        findings=(*found, *[one for name in names for one in report.findings(name, sets[name])]),
         tables=(
             table("conditions", "Measures of each condition (Table II)", conditions),
             table("comparison", "The conditions in three dimensions (Fig. 4)", places, note),
@@ -318,19 +320,6 @@ def changes_of(part: pd.DataFrame, base: pd.DataFrame, settings: StudySettings) 
         for key, change in changes.items()
         if len(change) >= FEWEST
     }
-
-
-def _change_findings(name: str, base: str, changes: Mapping[str, Estimate]) -> list[Finding]:
-    return [
-        finding(
-            f"{name} change {key}",
-            f"Change of {key} from {base} to {name}",
-            _COMPARED[key][1],
-            change,
-            f"{key} {_direction(change)}; n counts prompts.",
-        )
-        for key, change in changes.items()
-    ]
 
 
 def _direction(change: Estimate) -> str:

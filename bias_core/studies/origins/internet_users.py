@@ -65,7 +65,11 @@ def measure_users(design: Design, settings: StudySettings, data: StudyData) -> M
         findings += own.values()
         scores = {summary: columns(f"{summary} Ψ", finding.estimate) for summary, finding in own.items()}
         first = {"nationality": name, "users": float(users[name]), **scores["mean"], **scores["maximum"]}
-        rows.append(first | {"attributes": len(cells), "n": own["mean"].estimate.n} | _all_published(published, name))
+        printed = {
+            f"{model} {summary}": or_nan(_published(published, name, model, summary))
+            for model, summary in product(published.models, SUMMARIES)
+        }
+        rows.append(first | {"attributes": len(cells), "n": own["mean"].estimate.n} | printed)
         values = (cell.stereotype.value for cell in cells)
         points += [{"group": "attributes", "name": "", "x": float(users[name]), "y": value} for value in values]
     frame = pd.DataFrame(rows)
@@ -139,11 +143,6 @@ def _published(published: Published, nationality: str, model: str, summary: str)
     rows = published.of(nationality, model)
     scores = [stereotype_score(*(float(row[of]) / 100 for of in ("prevalence", "reference"))) for row in rows]
     return float(SUMMARIES[summary](scores)) if scores else None
-
-
-def _all_published(published: Published, name: str) -> dict[str, float]:
-    pairs = product(published.models, SUMMARIES)
-    return {f"{model} {summary}": or_nan(_published(published, name, model, summary)) for model, summary in pairs}
 
 
 def _correlations(frame: pd.DataFrame, models: Sequence[str], seed: int) -> list[dict[str, Any]]:

@@ -125,7 +125,9 @@ def _repeated(
         own, attribute = part[part["concept"] == concept["name"]], part[part["concept"] == "attribute"]
         sets = {kind: rows[own.index[own["set"] == kind]] for kind in SETS} | words
         sets |= {f"attribute_{k}": rows[attribute.index[attribute["set"] == k]] for k in ("a", "b")}
-        return measures_of(_turned(sets) if turned else sets, seed)
+        if turned:  # A in place of B, and B in place of A
+            sets = {_OTHER.get(name, name): of for name, of in sets.items()} | {"sentences": words["sentences"][::-1]}
+        return measures_of(sets, seed)
 
     targets = {key: estimate.value for key, estimate in measures(frame, 0).items()}
     targets |= dict(zip(MEASURES, (share, max(0.0, share - FAIR_SHARE), share - FAIR_SHARE), strict=False))
@@ -133,12 +135,6 @@ def _repeated(
         where: dict[str, Any] = {"unit": concept["name"], "condition": condition, "repetition": int(str(repetition))}
         for key, estimate in measures(part, where["repetition"]).items():
             yield summary.measured(key, estimate, target=targets[key], planted="gender", **where)
-
-
-def _turned(sets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A in place of B, and B in place of A."""
-    turned = {_OTHER.get(name, name): rows for name, rows in sets.items()}
-    return turned | {"sentences": sets["sentences"][::-1]}
 
 
 _OTHER = {"a": "b", "attribute_a": "attribute_b", "text_a": "text_b"}
