@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import json
 import os
 import signal
 import sys
@@ -24,9 +25,9 @@ from bias_core.labels.api import label_routes
 from bias_core.library.tab import RunsTab
 from bias_core.models.machine import share_freed_memory
 from bias_core.studies.kit.designs import design_files
-from bias_core.ui.links import notice_html, query_of, read_link
-from bias_core.ui.page import CSS, FAVICON, HEADER, LINK_IS_READ_JS, address_js, build_theme, header_js
+from bias_core.ui.links import LINK_NAMES, OPTION, notice_html, query_of, read_link
 from bias_core.ui.study.study_tab import QUIET, StudyTab, plain_tab
+from bias_core.ui.templates import STATIC, render, script
 from bias_core.ui.visitor import build_visitor
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def build_app(services: Services) -> gr.Blocks:
     with AnsweringBlocks(
         services, title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
     ) as demo:
-        gr.HTML(HEADER, js_on_load=header_js(titles, tips))
+        known = {"titles": titles, "tips": tips, "linkNames": LINK_NAMES, "optionPrefix": OPTION}
+        gr.HTML(render("header"), js_on_load=script("page", **known))
         notice = gr.HTML(visible=False, elem_id="link-notice")
         visitor, arrived = build_visitor(demo)
         built = {tab.key: tab(services) for tab in TABS}
@@ -77,13 +79,13 @@ def build_app(services: Services) -> gr.Blocks:
             for key, tab in built.items():
                 with gr.Tab(tab.title, id=key) as places[key]:
                     tab.build(demo, visitor)
-                places[key].select(None, js=address_js(key), **QUIET)
+                places[key].select(None, js=f"() => window.nameTab?.('{key}')", **QUIET)
         runs = next(tab for tab in built.values() if isinstance(tab, RunsTab))
         runs.connect(tabs, places[runs.key], built)
         studies = [tab for tab in runs.others if isinstance(tab, StudyTab)]
         ComingBack(services, runs, studies).wire(arrived, visitor)
         read = demo.load(_link_reader(services), None, [tabs, notice], **QUIET)
-        read.then(None, js=LINK_IS_READ_JS, **QUIET)
+        read.then(None, js="() => { window.linkIsRead = true; }", **QUIET)
         api.add_tools(services)
     for event in demo.fns.values():
         if event.show_progress_on is None:  # hidden: else each event looks up the outputs of all before it
@@ -141,9 +143,27 @@ def launch_options(services: Services) -> dict[str, Any]:
         },
         "footer_links": ["api", "gradio", "settings"],
         "theme": build_theme(),
-        "css_paths": [CSS],
-        "favicon_path": FAVICON,
+        "css_paths": [STATIC / "app.css"],
+        "favicon_path": STATIC / "favicon.svg",
     }
+
+
+def build_theme() -> gr.themes.Base:
+    """Light and dark in one theme; fonts come with Gradio, so nothing is fetched from elsewhere.
+
+    Weight 700, for the files of weight 600 that Gradio ships lack most letters.
+    """
+    look = json.loads((STATIC / "theme.json").read_text(encoding="utf-8"))
+    hues = {name: gr.themes.Color(**shades, name=name) for name, shades in look["hues"].items()}
+    theme = gr.themes.Base(
+        primary_hue=hues["measured"],
+        secondary_hue=hues["measured"],
+        neutral_hue=hues["slate"],
+        radius_size=gr.themes.sizes.radius_sm,
+        font=(gr.themes.LocalFont("IBM Plex Sans", weights=(400, 700)), "system-ui", "sans-serif"),
+        font_mono=(gr.themes.LocalFont("IBM Plex Mono", weights=(400, 700)), "ui-monospace", "monospace"),
+    )
+    return theme.set(**look["colours"])
 
 
 def launch(services: Services) -> None:

@@ -1,23 +1,168 @@
-"""The Methods tab: a card per measure, the models, and what this app keeps."""
+"""The Methods tab: a card per measure to read, search and link to, the models, and what this app keeps."""
 
 from __future__ import annotations
 
+import math
+import platform
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import gradio as gr
 
-from bias_core.methods.view import SEARCH_JS, about_html, methods_html, model_cards, models_html
-from bias_core.metrics.cards import METRICS
+from bias_core.metrics.cards import METRICS, Card, Reference, formula, load_references
+from bias_core.studies.running.run import library_versions
 from bias_core.ui.messages import question_html
+from bias_core.ui.templates import render, script
 
 if TYPE_CHECKING:
     from bias_core.services import Services
+    from bias_core.settings import Settings
 
 _QUESTION = "What does each number mean, where does it come from, and what can it not tell?"
 _CAUTION = (
     "A card per measure: its formula, its range, what “no bias” reads, and its limits. Below them: the "
     "models, and what is stored."
 )
+TITLES: Mapping[str, str] = {
+    "explore": "Explore",
+    "association": "Association",
+    "paired": "Paired",
+    "objects": "Objects",
+    "internal": "Internal",
+    "origins": "Origins",
+    "label": "Label",
+    "compare": "Compare",
+}
+PAPERS = ("wang2023t2iat", "wan2024pst", "vice2023tbyb", "mandal2024internal", "dehdashtian2025oasis")
+"""Each has a section; what comes from elsewhere stands together in one."""
+_TABS_BY_PAPER: Mapping[str, Sequence[str]] = {
+    "wang2023t2iat": ("association", "explore"),
+    "wan2024pst": ("paired",),
+    "vice2023tbyb": ("objects",),
+    "pielou1966": ("objects",),
+    "gini1912": ("objects",),
+    "hill1973": ("objects",),
+    "mandal2024internal": ("internal",),
+    "dehdashtian2025oasis": ("explore", "origins", "compare"),
+}
+_TABS_BY_MEASURE: Mapping[str, Sequence[str]] = {
+    "stereotype_propagation_index": ("origins",),
+    "mean_similarity": ("origins",),
+    "model_distance": ("objects", "compare"),
+    "kendall_tau": ("association",),
+    "prevalence_difference": ("compare",),
+    "stereotype_difference": ("compare",),
+    "alignment_difference": ("compare",),
+    "spread_difference": ("compare",),
+}
+_RATERS = ("label",)
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.S)
+_HEADING = re.compile(r"^# (.+)$", re.M)
+
+SEARCH_JS = script("measures")
+
+
+def methods_html(metrics: Iterable[Card]) -> str:
+    """The search field, and every card under its source."""
+    measures = list(metrics)
+    groups: dict[str, list[Card]] = {paper: [] for paper in (*PAPERS, "")}
+    for metric in measures:
+        groups[metric.reference if metric.reference in PAPERS else ""].append(metric)
+    return render(
+        "measures",
+        n=len(measures),
+        groups=[(paper, cards) for paper, cards in groups.items() if cards],
+        sources=dict.fromkeys(metric.reference for metric in measures),
+        works=load_references(),
+        titles=TITLES,
+        tabs_of=lambda card: _TABS_BY_MEASURE.get(card.key) or _TABS_BY_PAPER.get(card.reference, _RATERS),
+        search_text=_search_text,
+        formula=formula,
+        math_parts=math_parts,
+        null_place=_null_place,
+        bound=_bound,
+    )
+
+
+def _search_text(metric: Card, work: Reference) -> str:
+    texts = (metric.key, metric.name, metric.summary, metric.limits, metric.higher_means, work.short)
+    return " ".join((*texts, *(entry.means for entry in metric.inputs), *formula(metric))).lower()
+
+
+def _null_place(metric: Card) -> str | None:
+    """Where "no bias" lies on a line from 4 to 96; None where no value means it."""
+    (low, high), null = metric.bounds, metric.null_value
+    if null is None:
+        return None
+    if math.isfinite(low) and math.isfinite(high):
+        return f"{4 + 92 * (null - low) / (high - low):.1f}"
+    return "50" if math.isinf(low) else "12"
+
+
+def _bound(value: float) -> str:
+    if math.isinf(value):
+        return "−∞" if value < 0 else "∞"
+    return f"{value:.3g}".replace("-", "−")
+
+
+_SIGNS = {" - ": " − ", ">=": "≥", "X~": "X̃", "Y~": "Ỹ", " x ": " × "}
+_RAISED_OR_LOWERED = re.compile(r"_(?:\{([^}]*)\}|(\w)(?![A-Za-z0-9]))|\^(\w)")
+
+
+def math_parts(line: str) -> list[tuple[str, str]]:
+    """A formula's line of text with real signs, cut into normal, "sub" and "sup" parts.
+
+    >>> math_parts("H_J = x_{i+1} - X^A")
+    [('', 'H'), ('sub', 'J'), ('', ' = x'), ('sub', 'i+1'), ('', ' − X'), ('sup', 'A')]
+    """
+    for text, sign in _SIGNS.items():
+        line = line.replace(text, sign)
+    parts, end = [], 0
+    for match in _RAISED_OR_LOWERED.finditer(line):
+        parts += [("", line[end : match.start()]), ("sup" if match[3] else "sub", match[match.lastindex or 0])]
+        end = match.end()
+    parts.append(("", line[end:]))
+    return [(kind, re.sub(r"(?<![\w)])-(?=\d)", "−", text)) for kind, text in parts if text]
+
+
+def models_html(services: Services) -> str:
+    """Every generator and reader of the catalogue as a table."""
+    models = [
+        (
+            info.name,
+            ("built in" if info.embedded else f"{info.download_gb:g} GB on first use") + ", gated" * info.gated,
+            info.licence,
+            str(info.default_steps or "–"),
+            "yes" if info.traceable else "no",
+            info.note,
+        )
+        for info in services.models()
+    ]
+    readers = [
+        (info.name, "built in" if info.embedded else "downloaded on first use", info.library, info.note)
+        for info in services.encoders()
+    ]
+    return render("models", models=models, readers=readers)
+
+
+def model_cards(assets: Path) -> list[tuple[str, str]]:
+    """Title and Markdown text of the card of every built-in model."""
+    cards = []
+    for path in sorted((assets / "calibration").glob("*/README.md")):
+        text = _FRONT_MATTER.sub("", path.read_text(encoding="utf-8")).strip()
+        title = _HEADING.match(text)
+        cards.append((title[1] if title else path.parent.name, text[title.end() :] if title else text))
+    return cards
+
+
+def about_html(settings: Settings) -> str:
+    """Versions, licences, and what is stored of a visitor."""
+    versions = {"python": platform.python_version(), "gradio": metadata.version("gradio")}
+    versions |= library_versions()
+    return render("about", settings=settings, versions=versions)
 
 
 class MethodsTab:

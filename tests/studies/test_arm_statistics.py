@@ -10,8 +10,15 @@ from scipy import stats
 
 from bias_core.metrics.paired_prevalence import stereotype_difference_test
 from bias_core.stats.intervals import wilson_interval
-from bias_core.studies.arms.samples import Values, mean_sample
-from bias_core.studies.arms.statistics import apart_values, difference, number_at, paired_values, ranks
+from bias_core.studies.arms.statistics import (
+    Values,
+    apart_values,
+    difference,
+    mean_sample,
+    number_at,
+    paired_values,
+    ranks,
+)
 from bias_core.studies.kit.types import Sample
 from bias_core.types import ReaderErrors
 

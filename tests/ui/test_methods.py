@@ -5,7 +5,7 @@ from html import unescape
 from pathlib import Path
 
 from bias_core.app.build import TABS
-from bias_core.methods.view import TITLES, about_html, math_parts, methods_html, model_cards, models_html
+from bias_core.methods.tab import TITLES, about_html, math_parts, methods_html, model_cards, models_html
 from bias_core.metrics.cards import METRICS
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings

@@ -16,8 +16,7 @@ from bias_core.metrics.association_influence import leave_one_out
 from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.stats.effects import benjamini_hochberg, mean_interval, permutation_test
-from bias_core.studies.arms.samples import counted_sample
-from bias_core.studies.arms.statistics import ROUNDING, nothing
+from bias_core.studies.arms.statistics import ROUNDING, counted_sample, nothing
 from bias_core.studies.arms.tables import ARM, table_over_arms
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.kind import Measuring, Program

@@ -15,7 +15,7 @@ from bias_core.metrics.paired_association import Neutral, association_difference
 from bias_core.metrics.paired_prevalence import PairedTest, corrected_difference, prevalence_difference_test
 from bias_core.metrics.paired_variety import VarietyTests, picture_change_estimate, variety_difference_tests
 from bias_core.studies.arms.results import MOST_IN_PAIRS, summary
-from bias_core.studies.arms.samples import mean_sample
+from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.explore.results import KINDS, AssociationScore, share_mark, yes_or_no
 from bias_core.studies.kit.attributes import AttributeScore
 from bias_core.studies.kit.types import (

@@ -12,7 +12,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.association import association
 from bias_core.metrics.composite_association import composite_association, internal_bias, mean_over_encoders
 from bias_core.prompts import fill_template
-from bias_core.studies.arms.samples import lean_sample
+from bias_core.studies.arms.statistics import lean_sample
 from bias_core.studies.internal.report import GENDERS, UNASSIGNED, Target, compare_internal_bias, report_of
 from bias_core.studies.kit.designs import find_design, read_table
 from bias_core.studies.kit.kind import Measuring, Program

@@ -25,7 +25,7 @@ from bias_core.metrics.object_bias import (
     to_person,
 )
 from bias_core.metrics.object_distribution import presence_of
-from bias_core.studies.arms.samples import counted_sample, mean_sample
+from bias_core.studies.arms.statistics import counted_sample, mean_sample
 from bias_core.studies.kit.data import StudyData, embed_ahead
 from bias_core.studies.kit.kind import encoder_of
 from bias_core.studies.kit.readers import Reader

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.prompts import fill_template
-from bias_core.studies.arms.samples import mean_sample
+from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.kit.attributes import AttributeScore, score_attributes
 from bias_core.studies.kit.designs import read_table
 from bias_core.studies.kit.own_words import settings_with

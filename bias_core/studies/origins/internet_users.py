@@ -15,7 +15,7 @@ from scipy import stats
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_score
 from bias_core.stats.effects import percentile_estimate
-from bias_core.studies.arms.samples import counted_sample
+from bias_core.studies.arms.statistics import counted_sample
 from bias_core.studies.arms.tables import ARM, table_over_arms
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Shot, StudyFigure, StudySettings

@@ -13,7 +13,7 @@ import pandas as pd
 from bias_core.metrics.agreement import agreement_estimate
 from bias_core.metrics.paired_labels import checked_labels, generation_failures
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
-from bias_core.studies.arms.samples import counted_sample
+from bias_core.studies.arms.statistics import counted_sample
 from bias_core.studies.arms.tables import ARM, lines_together, marks_over_arms, table_over_arms
 from bias_core.studies.kit.data import StudyData, nothing_ahead
 from bias_core.studies.kit.kind import Measuring, Program

@@ -22,7 +22,6 @@ from bias_core.studies.running.run import followed, run_study
 from bias_core.ui import messages
 from bias_core.ui.links import address_of
 from bias_core.ui.messages import user_errors
-from bias_core.ui.page import ABSOLUTE_JS
 from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study import view as study_html
 from bias_core.ui.study.arms_form import apart
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
 QUIET = messages.QUIET
+_ABSOLUTE_JS = "(link) => link && link.startsWith('?') ? new URL(link, location.href).href : link"
 _AFTER_STUDIES = 60  # place of a tab that a study does not have itself
 EQUAL = "no difference reads"
 SHOWN = (
@@ -199,7 +199,7 @@ class StudyTab(StudyForm):
         remembered = [self.form[name] for name in self.remembered]
         self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], queue=False)
         demo.load(self.on_load, parts["remembered"], self.linked(), **QUIET)
-        parts["link"].change(None, parts["link"], parts["link"], js=ABSOLUTE_JS, **QUIET)
+        parts["link"].change(None, parts["link"], parts["link"], js=_ABSOLUTE_JS, **QUIET)
         self.pictures.wire(self.picture_html)
         self.arms.wire(self.form["model"])
         for example, button in parts["examples"].items():
