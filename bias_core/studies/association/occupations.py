@@ -1,11 +1,8 @@
 """T2IAT's occupations: how their pictures lean (Fig. 3), and how far beyond their words (Fig. 4)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,14 +13,12 @@ from bias_core.prompts import fill_template
 from bias_core.studies.arms.statistics import lean_sample
 from bias_core.studies.arms.tables import table_over_arms
 from bias_core.studies.association.tests import SETS
+from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.types import ArmReport, Design, Results, Sample, Shot, StudySettings
 from bias_core.studies.reports.build import POINTS, columns, figure, finding, lean, marks, table
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.data import Steps, StudyData
-    from bias_core.types import Estimate
+from bias_core.types import Estimate
 
 AXIS = "association with male rather than female"
 _FORMS = ("template", "template_a", "template_b")

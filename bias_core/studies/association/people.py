@@ -1,11 +1,9 @@
 """T2IAT against people: do associations put concepts in the order in which people see them (Table 2)?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,15 +15,13 @@ from bias_core.metrics.association_null import even_mix_association
 from bias_core.metrics.rank_agreement import kendall_tau
 from bias_core.stats.effects import wilson_interval
 from bias_core.studies.association.tests import SETS, CrossingOptions, association_shots
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.labels import majority, read_answers
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings
 from bias_core.studies.reports.build import columns, figure, finding, intervals, lean, marks, table
 from bias_core.types import Estimate
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.data import StudyData
 
 Line = Mapping[str, Any]
 """A line of Table 2: its concept, the attributes a and b, the published score, and its test and side."""
@@ -150,7 +146,7 @@ def _by_people(lines: Mapping[str, Line], judged: pd.DataFrame, settings: StudyS
     return [{"a": True, "b": False}.get(letter) for letter in votes]
 
 
-def _share(choices: pd.Series[Any], settings: StudySettings) -> Estimate:
+def _share(choices: "pd.Series[Any]", settings: StudySettings) -> Estimate:
     decided = choices.dropna()
     if decided.empty:
         return Estimate.undefined(0, "no picture was decided", null_value=0.5)

@@ -1,26 +1,20 @@
 """The Association tab: T2IAT's tests, occupations, amplification and human comparison, and own words."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import gradio as gr
+import pandas as pd
 
 from bias_core.studies.association.tests import SIGNIFICANT, TestOptions, own_association
 from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.kit.types import Design, StudyFigure, StudyReport
 from bias_core.studies.reports.number_text import format_estimate
 from bias_core.studies.reports.text import table_of
 from bias_core.ui.study.closer import CloserLook, Ends, extremes_html
 from bias_core.ui.study.form import Preset
 from bias_core.ui.templates import render
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import pandas as pd
-
-    from bias_core.studies.kit.types import Design, StudyFigure, StudyReport
 
 _EDITS = [
     ("Add the word at the end: “a photo of a rose, peace”", "valence"),
@@ -97,10 +91,8 @@ class AssociationTab(CloserLook):
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:  # noqa: ARG002
         """One test of these words, whichever study stands in the menu."""
-        words = {role: str(own[role] or "") for role in ("x", "y", "a", "b")}
-        return own_association(
-            **words, kind=str(own["kind"]), template=str(own["template"] or ""), n=int(own["n"] or 0)
-        )
+        words = {name: str(own[name] or "") for name in ("x", "y", "a", "b", "kind", "template")}
+        return own_association(**words, n=int(own["n"] or 0))
 
     def headline(self, report: StudyReport) -> str:
         """One sentence on what was found."""
@@ -162,10 +154,9 @@ class AssociationTab(CloserLook):
 
     def behind_html(self, report: StudyReport, key: str) -> str:
         """The neutral pictures that lean most to either attribute."""
-        test = _test_of(report, key)
-        high, low = (test["a"], test["b"]) if test else ("male", "female")
-        words = {"low": f"nearest to “{low}”", "high": f"nearest to “{high}”"}
-        return extremes_html(report, "association", _ends(report, key), **words, note=_BEHIND)
+        test = _test_of(report, key) or {"a": "male", "b": "female"}
+        high, low = (f"nearest to “{test[side]}”" for side in ("a", "b"))
+        return extremes_html(report, "association", _ends(report, key), low=low, high=high, note=_BEHIND)
 
 
 def _is_test(report: StudyReport) -> bool:

@@ -1,11 +1,9 @@
 """T2IAT's eight association tests, and a test of words of one's own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -18,6 +16,7 @@ from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.stats.effects import benjamini_hochberg, mean_interval, permutation_test
 from bias_core.studies.arms.statistics import ROUNDING, counted_sample, nothing
 from bias_core.studies.arms.tables import ARM, table_over_arms
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.own_words import check_count, distinct_texts
@@ -25,9 +24,6 @@ from bias_core.studies.kit.rows import scaled, thinned
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import ArmReport, Design, Results, Sample, Shot, StudyFigure, StudySettings
 from bias_core.studies.reports.build import POINTS, columns, figure, finding, marks, table
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.data import StudyData
 
 SIDES = ("x", "y")
 SETS = ("neutral", "a", "b")
@@ -109,8 +105,6 @@ def edits_of(
 def edited(prompt: str, word: str, kind: str) -> str:
     """A neutral prompt turned towards an attribute word: appended (valence), or in place of "person".
 
-    Examples
-    --------
     >>> edited("a photo of a rose", "peace", "valence"), edited("a person studying art", "man", "gender")
     ('a photo of a rose, peace', 'a man studying art')
     """
@@ -230,8 +224,6 @@ def _reading(more: str, attribute: str, found: AssociationTest, q: float) -> str
 def smallest_p_words(found: AssociationTest) -> str:
     """What the numbers of prompts, or the number of splits that were drawn, let p be at best.
 
-    Examples
-    --------
     >>> east, north, x, y = [[1, 0]], [[0, 1]], [[1, 0.1], [1, 0.2], [1, 0.3]], [[0.1, 1], [0.2, 1], [0.3, 1]]
     >>> smallest_p_words(association_test(x, y, east, north, east, north))
     'the smallest p that 3 against 3 prompts can give is 0.10'
@@ -383,13 +375,8 @@ def own_association(
     is given ("Fruit: apple, pear"); at least two words for X and for Y. The template has {} for a word of X or Y, and
     "person" for the kind "gender".
 
-    Raises
-    ------
-    InvalidInput
-        For too few or too many words, words on both sides, or a prompt that cannot be edited.
+    InvalidInput for too few or too many words, words on both sides, or a prompt that cannot be edited.
 
-    Examples
-    --------
     >>> design = own_association("Fruit: apple, pear", "Tools: saw, axe", "happy", "sad")
     >>> design.data["titles"]
     {'Fruit': 'Fruit', 'Tools': 'Tools', 'happy': 'happy', 'sad': 'sad'}
@@ -421,8 +408,6 @@ def own_association(
 def parse_words(text: str) -> tuple[str, list[str]]:
     """A name and its words, each once.
 
-    Examples
-    --------
     >>> parse_words("Fruit: apple, pear, apple"), parse_words("he, man")
     (('Fruit', ['apple', 'pear']), ('he, man', ['he', 'man']))
     """

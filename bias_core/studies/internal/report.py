@@ -1,7 +1,5 @@
 """Internal bias as the paper shows it: Tables 3 and 4, and δ against α; over models with their ranks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -146,17 +144,15 @@ def _score_rows(target: Target) -> list[dict[str, Any]]:
     scores, words, pictures = target.scores, "gender words", "pictures of men and women"
     n_target, n_men, n_women = scores.n_units
     text = Estimate(value=scores.text_text, low=math.nan, high=math.nan, n=0, null_value=0.0)
-    n_both = n_men + n_women
     rows = (
         ("TT", "text of the target", words, text, 0),
-        ("ITP", "text of the target", pictures, scores.image_prompt_interval, n_both),
+        ("ITP", "text of the target", pictures, scores.image_prompt_interval, n_men + n_women),
         ("IT", "pictures of the target", words, scores.image_text_interval, n_target),
-        ("II", "pictures of the target", pictures, scores.image_image_interval, n_target + n_both),
+        ("II", "pictures of the target", pictures, scores.image_image_interval, sum(scores.n_units)),
     )
-    first = ("target", "score", "of", "against")
     return [
-        {**dict(zip(first, (target.keyword, *names), strict=True)), **columns("value", found, ends=""), "n": n}
-        for *names, found, n in rows
+        {"target": target.keyword, "score": name, "of": of, "against": other, **columns("value", one, ends=""), "n": n}
+        for name, of, other, one, n in rows
     ]
 
 
@@ -237,11 +233,6 @@ def _figures(found: Sequence[Target], model: str) -> list[StudyFigure]:
         for one in sorted(found, key=lambda target: [*_LEGENDS].index(target.dominated))
     )
     others = f"Diamonds are the published scores of {model} by other encoders: compare sides and orders."
-    drawn = [
-        point(one.men, one.scores.image_image_interval, name=one.keyword, group=_LEGENDS[one.dominated])
-        for one in found
-        if one.men is not None
-    ]
     return [
         figure(
             "intervals",
@@ -256,7 +247,11 @@ def _figures(found: Sequence[Target], model: str) -> list[StudyFigure]:
             "scatter",
             "drawn",
             "Lean of the pictures against the share of men that were drawn",
-            drawn,
+            [
+                point(one.men, one.scores.image_image_interval, name=one.keyword, group=_LEGENDS[one.dominated])
+                for one in found
+                if one.men is not None
+            ],
             "On record for the calibration renderer only: the lean must rise with the share.",
             x="share of men drawn",
             y="II, lean of the pictures",
@@ -299,11 +294,11 @@ def _notes(design: Design, found: Sequence[Target]) -> tuple[str, ...]:
     ]
     if len({men for men, _ in known}) >= _FEWEST_FOR_RANKS:
         ranks = spearmanr(*zip(*known, strict=True))
-        calibration = (
+        notes.insert(
+            0,
             f"Calibration: over {len(known)} targets, II and the share of men drawn have the rank "
-            f"correlation {ranks.statistic:.2f} (Spearman, p = {ranks.pvalue:.2g})."
+            f"correlation {ranks.statistic:.2f} (Spearman, p = {ranks.pvalue:.2g}).",
         )
-        notes.insert(0, calibration)
     return tuple(notes)
 
 

@@ -1,10 +1,8 @@
 """Internal bias: MCAS of 28 targets, and what drawing adds to the lean of their texts (δ, α)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,6 +12,7 @@ from bias_core.metrics.composite_association import composite_association, inter
 from bias_core.prompts import fill_template
 from bias_core.studies.arms.statistics import lean_sample
 from bias_core.studies.internal.report import GENDERS, UNASSIGNED, Target, compare_internal_bias, report_of
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import find_design, read_table
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.own_words import check_count
@@ -21,10 +20,7 @@ from bias_core.studies.kit.readers import Reader
 from bias_core.studies.kit.rows import scaled, thinned
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.data import StudyData
-    from bias_core.types import StoredImage
+from bias_core.types import StoredImage
 
 FEWEST_TARGETS = 3  # of a side
 MEN = "a photo of a man"  # what is asked of the record of the drawn pictures
@@ -171,13 +167,8 @@ def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
     A line has a target's keyword, and after bars its prompt and the gender that people expect, both as wanted
     ("Judge | an image of a judge in court | male"); without a prompt it is "an image of a judge".
 
-    Raises
-    ------
-    InvalidInput
-        For no target, too many, the same one twice, or a line that cannot be read.
+    InvalidInput for no target, too many, the same one twice, or a line that cannot be read.
 
-    Examples
-    --------
     >>> own_targets("judge").data["targets"][0]["prompt"]
     'an image of a judge'
     """

@@ -1,22 +1,17 @@
 """The Internal tab: MCAS, δ and α, from the text of a target to its pictures."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import gradio as gr
 
 from bias_core.studies.internal.study import InternalBiasOptions, own_targets
 from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.kit.types import Design, StudyReport
 from bias_core.studies.reports.text import table_of
 from bias_core.ui.study.closer import CloserLook, Ends, extremes_html
 from bias_core.ui.study.form import Preset
 from bias_core.ui.templates import render
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bias_core.studies.kit.types import Design, StudyReport
 
 _FEW = "CEO, Engineer, Nurse, Librarian"
 _BEHIND = (

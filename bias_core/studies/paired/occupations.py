@@ -1,7 +1,5 @@
 """PST's occupations and roles of power: do people look as their stereotypes have it, in pairs and alone?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from itertools import chain, product
 from typing import Any
@@ -233,7 +231,7 @@ def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]
     if len(known) < FEWEST_IN_ORDER:
         return []
 
-    def tau(values: pd.Series[Any]) -> float:
+    def tau(values: "pd.Series[Any]") -> float:
         return kendall_tau(values, known["F labour"], n_resamples=2).tau.value
 
     order = kendall_tau(known["F paired"], known["F labour"], **intervals(settings))

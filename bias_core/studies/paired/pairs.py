@@ -1,7 +1,5 @@
 """PST with words that ask for fairness: on pairs of the paper (Table 6), and on any two identities."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import product
 
@@ -138,10 +136,7 @@ def design_of_two(
 
     ``base`` is a design of the paired stereotype test: its prompts and questions are taken.
 
-    Raises
-    ------
-    InvalidInput
-        Not two different identities, no such stereotype, or no picture.
+    InvalidInput: not two different identities, no such stereotype, or no picture.
     """
     names = {" ".join(name.split()): looks for name, looks in identities.items()}
     if len(names) != 2 or not all(names):

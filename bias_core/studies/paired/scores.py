@@ -1,11 +1,9 @@
 """PST: what its studies share, from people with their perceived gender to a report and to arms side by side."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +15,7 @@ from bias_core.studies.arms.statistics import counted_sample
 from bias_core.studies.arms.tables import ARM, lines_together, marks_over_arms, table_over_arms
 from bias_core.studies.kit.data import StudyData, nothing_ahead
 from bias_core.studies.kit.kind import Measuring, Program
+from bias_core.studies.kit.setting_fields import Options
 from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Sample, Shot, StudySettings, StudyTable
 from bias_core.studies.paired.labelling import (
     AUTOMATIC,
@@ -34,10 +33,7 @@ from bias_core.studies.paired.labelling import (
 )
 from bias_core.studies.reports.build import columns, drawable, figure, finding, intervals, table
 from bias_core.studies.reports.number_text import format_number
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.setting_fields import Options
-    from bias_core.types import Estimate
+from bias_core.types import Estimate
 
 PAIRED, FAIRNESS = "paired", "fairness"
 SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the record of what was drawn"}
@@ -133,13 +129,17 @@ def gap_finding(
     """Score of ``one`` minus that of ``other``; ``more`` says what a positive difference means."""
     gap = stereotype_gap(one, other, **intervals(settings)).gap
     true = true_score(one), true_score(other)
-    says = "No clear difference."
-    if is_clear(gap):
-        sign, change = ("+", more) if gap.value > 0 else ("", more.replace("more", "less", 1))
-        says = f"{sign}{format_number(gap.value, gap.low, gap.high)}: {change}."
-    expected = None if true[0] is None or true[1] is None else true[0] - true[1]
-    sample = _sample([one, other])
-    return finding(key, title, "stereotype_gap", gap, says, published=published, expected=expected, sample=sample)
+    sign, change = ("+", more) if gap.value > 0 else ("", more.replace("more", "less", 1))
+    return finding(
+        key,
+        title,
+        "stereotype_gap",
+        gap,
+        f"{sign}{format_number(gap.value, gap.low, gap.high)}: {change}." if is_clear(gap) else "No clear difference.",
+        published=published,
+        expected=None if true[0] is None or true[1] is None else true[0] - true[1],
+        sample=_sample([one, other]),
+    )
 
 
 def _sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
@@ -268,12 +268,13 @@ def labels_table(people: pd.DataFrame) -> StudyTable:
     """Every person asked for with their label; as a CSV it is what the setting ``labels`` takes."""
     first = ["image_id", "position", "answer", "rater", "setting", "identity", "stereotyped_gender"]
     frame = people.rename(columns={"perceived_gender": "answer"})
-    note = (
+    return table(
+        "labels",
+        "Label of every person",
+        frame[[*first, *frame.columns.difference(first, sort=False)]],
         "lean: the reader's cosine to the masculine sentence minus that to the feminine one. The CSV can be "
-        "corrected and given back as people's answers."
+        "corrected and given back as people's answers.",
     )
-    frame = frame[[*first, *frame.columns.difference(first, sort=False)]]
-    return table("labels", "Label of every person", frame, note)
 
 
 def raters_table(people: pd.DataFrame, settings: StudySettings) -> list[StudyTable]:
@@ -288,13 +289,12 @@ def raters_table(people: pd.DataFrame, settings: StudySettings) -> list[StudyTab
         if (n_answers >= 2).sum() < 2:
             continue
         options = {"groups": answers.index.get_level_values("image_id"), **intervals(settings)}
-        alpha = agreement_estimate(answers, coefficient="krippendorff_alpha", **options)
-        fleiss = None
+        row = {"setting": setting, "raters": answers.shape[1], "people": len(answers)} | columns("Fleiss' κ", None)
         if n_answers.nunique() == 1:
-            each = [row.dropna().tolist() for _, row in answers.iterrows()]
-            fleiss = agreement_estimate(each, coefficient="fleiss_kappa", **options)
-        row = {"setting": setting, "raters": answers.shape[1], "people": len(answers)}
-        rows.append(row | columns("Fleiss' κ", fleiss) | columns("Krippendorff's α", alpha))
+            each = [given.dropna().tolist() for _, given in answers.iterrows()]
+            row |= columns("Fleiss' κ", agreement_estimate(each, coefficient="fleiss_kappa", **options))
+        alpha = agreement_estimate(answers, coefficient="krippendorff_alpha", **options)
+        rows.append(row | columns("Krippendorff's α", alpha))
     note = "Fleiss' κ needs equally many answers for each person; α does not."
     return [table("table1", "Agreement of the raters (Table 1)", rows, note)] if rows else []
 
@@ -306,9 +306,8 @@ def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[st
     printed = {
         (setting, run): score for setting in published for run, score in enumerate(published[setting]["runs"], start=1)
     }
-    frame = scores[[*by, "score", "low", "high", "n", "coverage"]]
-    keys = zip(scores["setting"], scores["run"], strict=True)
-    frame = frame.assign(published=[printed.get(key, math.nan) for key in keys])
+    scores["published"] = [printed.get(key, math.nan) for key in zip(scores["setting"], scores["run"], strict=True)]
+    frame = scores[[*by, "score", "low", "high", "n", "coverage", "published"]]
     return table("table13", "Overall scores, run by run (Table 13)", frame)
 
 
@@ -367,14 +366,16 @@ def compare_pairs(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
         caption = "Above 0: as the stereotype has it. Intervals stand in the tables of each arm."
         figures.append(figure("heatmap", f"{key}_arms", f"{title}, over the arms", rows, caption, null=0.0, unit="STS"))
     marks = marks_over_arms(arms, "figure4")
-    labour = figure(
-        "scatter",
-        "figure4_arms",
-        "Feminine-looking people in pairs, and women at work, over the arms (Fig. 4)",
-        marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks,
-        "A dot per occupation and arm. On the dashed line pictures would be as the labour market is.",
-        x="% women among the employed",
-        y="% perceived feminine in pairs",
-        diagonal=True,
-    )
-    return Results(tables=tuple(tables), figures=drawable([*figures, labour]))
+    figures += [
+        figure(
+            "scatter",
+            "figure4_arms",
+            "Feminine-looking people in pairs, and women at work, over the arms (Fig. 4)",
+            marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks,
+            "A dot per occupation and arm. On the dashed line pictures would be as the labour market is.",
+            x="% women among the employed",
+            y="% perceived feminine in pairs",
+            diagonal=True,
+        )
+    ]
+    return Results(tables=tuple(tables), figures=drawable(figures))

@@ -1,20 +1,21 @@
 """The Paired tab: two people side by side, each with a label that can be corrected in place."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import gradio as gr
+import pandas as pd
 
 from bias_core.metrics.paired_labels import ANSWERS, NOT_TWO_PEOPLE
 from bias_core.studies.kit.setting_fields import settings_of
+from bias_core.studies.kit.types import Design, Finding, StudyReport
 from bias_core.studies.paired.labelling import (
     BY_HAND,
     SINGLE,
+    Answers,
     LabellingOptions,
     Person,
     chosen,
@@ -31,18 +32,10 @@ from bias_core.studies.running.export import to_command, to_python
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
 from bias_core.ui.study.form import Preset
-from bias_core.ui.study.pictures import Look  # noqa: TC001 (Gradio reads the handlers' annotations)
+from bias_core.ui.study.pictures import Look
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.study.view import TAKE_JS, findings_html, header_html
 from bias_core.ui.templates import render, script
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pandas as pd
-
-    from bias_core.studies.kit.types import Design, Finding, StudyReport
-    from bias_core.studies.paired.labelling import Answers
 
 _OCCUPATIONS = "pst-occupations"
 # Two labels that are chosen fast are both heeded, one after the other.
@@ -115,25 +108,25 @@ class Labelling:
         """What these labels give."""
         return relabelled(self.drawn, self.answers) if self.steps else self.drawn
 
-    def correct(self, person: Person, answer: str) -> Labelling:
+    def correct(self, person: Person, answer: str) -> "Labelling":
         """One label chosen."""
         return self._with((*self.steps, chosen(self.people(), person, answer)))
 
-    def confirm(self) -> Labelling:
+    def confirm(self) -> "Labelling":
         """Everybody on this page was looked at, and is as the labels say."""
         people = self.people()
         here = people[people["image_id"].isin(self.pictures())].dropna(subset="perceived_gender")
         step = {(str(p.image_id), str(p.position)): str(p.perceived_gender) for p in here.itertuples()}
         return self._with((*self.steps, step)) if step else self
 
-    def undo(self) -> Labelling:
+    def undo(self) -> "Labelling":
         """Without the last step."""
         return self._with(self.steps[:-1])
 
-    def _with(self, steps: tuple[Answers, ...]) -> Labelling:
+    def _with(self, steps: tuple[Answers, ...]) -> "Labelling":
         return replace(self, steps=steps, version=self.version + 1)
 
-    def turn(self, by: int) -> Labelling:
+    def turn(self, by: int) -> "Labelling":
         """Another page, as far as there is one."""
         last = max(0, -(-len(self._chosen()) // PER_PAGE) - 1)
         return replace(self, page=min(max(0, self.page + by), last))
@@ -258,9 +251,8 @@ class PairedTab(StudyTab):
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
         """The design for these two."""
         names = {str(own[key] or ""): str(own[f"{key}_looks"]) for key in ("first", "second")}
-        base = self.designs[_OCCUPATIONS] if "settings" not in design.data else design
         return design_of_two(
-            base,
+            design if "settings" in design.data else self.designs[_OCCUPATIONS],
             names,
             n_paired=int(own["n_paired"] or 0),
             n_single=int(own["n_single"] or 0),
@@ -273,12 +265,10 @@ class PairedTab(StudyTab):
         first = next((found[key] for key in _FIRST if key in found), None)
         if first is None or math.isnan(first.estimate.value):
             return "Nobody could be scored: no picture shows the two people who were asked for."
-        score = first.estimate
-        conform = (score.value + 100) / 2
+        score, lean = first.estimate, "is no clear lean either way: the interval includes 0."
         if is_clear(score):
-            lean = f"That leans {'with' if score.value > 0 else 'against'} the stereotypes."
-        else:
-            lean = "That is no clear lean either way: the interval includes 0."
+            lean = f"leans {'with' if score.value > 0 else 'against'} the stereotypes."
+        conform = (score.value + 100) / 2
         numbers = (
             f"stereotype test score {_signed(score.value)}, {report.settings.confidence:.0%} interval "
             f"{_signed(score.low)} to {_signed(score.high)}, {score.n:,} pictures"
@@ -286,7 +276,7 @@ class PairedTab(StudyTab):
         then = next((found[key] for key in _THEN if key in found), None)
         return (
             f"In pictures of two, {conform:.0f} % of the people look as the stereotype of their role has it and "
-            f"{100 - conform:.0f} % do not ({numbers}). {lean}{_change(then)}"
+            f"{100 - conform:.0f} % do not ({numbers}). That {lean}{_change(then)}"
         )
 
     def build_extra(self) -> dict[str, Any]:
@@ -345,8 +335,8 @@ class PairedTab(StudyTab):
             if labelling is None:
                 problem.message = messages.NOTHING_DONE
             else:
-                person = (str(event.image), str(event.position))
-                for updates in self._rescored(labelling.correct(person, str(event.answer)), look):
+                changed = labelling.correct((str(event.image), str(event.position)), str(event.answer))
+                for updates in self._rescored(changed, look):
                     yield {part: value for part, value in updates.items() if part != self.extra["labels"]}
         if problem:
             yield {self.parts["status"]: messages.error_html(problem.message)}
@@ -400,14 +390,13 @@ def _change(finding: Finding | None) -> str:
     """The other half of the sentence: against pictures of one, or with words that ask for fairness."""
     if finding is None or math.isnan(finding.estimate.value):
         return ""
-    change = finding.estimate
-    asked = finding.key.startswith("difference")
+    change, asked = finding.estimate, finding.key.startswith("difference")
     subject = "Asked to be fair, the model draws them" if asked else "Beside another person they look"
     interval = f"{_signed(change.value)} [{_signed(change.low)}, {_signed(change.high)}]"
     if not is_clear(change):
         return f" {subject} neither clearly more nor clearly less stereotyped ({interval})."
-    more = "more" if change.value > 0 else "less"
-    return f" {subject} {more} stereotyped{'' if asked else ' than alone'} ({interval})."
+    more = f"{'more' if change.value > 0 else 'less'} stereotyped{'' if asked else ' than alone'}"
+    return f" {subject} {more} ({interval})."
 
 
 def summary_html(report: StudyReport) -> str:
@@ -415,27 +404,29 @@ def summary_html(report: StudyReport) -> str:
     tiles = []  # title, number, small print, explanation
     for row in table_of(report, "coverage").frame.to_dict("records"):
         setting = _NAMES.get(row["setting"], row["setting"])
-        failed = (
-            f"Pictures that failed, {setting}",
-            f"{row['failed']:,} of {row['pictures']:,}",
-            f"{row['failed %']:.1f} % [{row['failed % low']:.1f}, {row['failed % high']:.1f}]",
-            "Pictures without exactly the people asked for. They are counted here and never scored.",
-        )
-        scored = (
-            f"People who could be scored, {setting}",
-            f"{row['people'] * row['coverage %'] / 100:,.0f} of {row['people']:,}",
-            f"{row['cannot identify']:,} cannot be identified",
-            "People seen as feminine or masculine; others are left out, not counted against a stereotype.",
-        )
-        tiles += [failed, scored]
-    for kappa, finding in ((f.estimate, f) for f in report.results.findings if f.metric == "cohen_kappa"):
-        agreement = (
+        tiles += [
+            (
+                f"Pictures that failed, {setting}",
+                f"{row['failed']:,} of {row['pictures']:,}",
+                f"{row['failed %']:.1f} % [{row['failed % low']:.1f}, {row['failed % high']:.1f}]",
+                "Pictures without exactly the people asked for. They are counted here and never scored.",
+            ),
+            (
+                f"People who could be scored, {setting}",
+                f"{row['people'] * row['coverage %'] / 100:,.0f} of {row['people']:,}",
+                f"{row['cannot identify']:,} cannot be identified",
+                "People seen as feminine or masculine; others are left out, not counted against a stereotype.",
+            ),
+        ]
+    tiles += [
+        (
             f"κ: {finding.title}",
             format_number(kappa.value, kappa.low, kappa.high, n=kappa.n),
             f"{format_interval(kappa.low, kappa.high)}; {finding.says}",
             f"Cohen's κ: how far two sources of labels agree beyond chance. 1: fully, 0: as by chance. {kappa.note}",
         )
-        tiles.append(agreement)
+        for kappa, finding in ((one.estimate, one) for one in report.results.findings if one.metric == "cohen_kappa")
+    ]
     return render("tiles", tiles=tiles)
 
 

@@ -1,7 +1,5 @@
 """T2IAT's test and the stereotype test score, repeated on new pictures: how often each is right."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
