@@ -12,7 +12,7 @@ from bias_core.adapters.weights import loading, pick_device
 from bias_core.errors import ModelUnavailable
 from bias_core.models.catalogue import ToolInfo, is_hub_id, split_revision
 from bias_core.models.fit import download_gb, is_cached
-from bias_core.settings import ASSETS, Settings
+from bias_core.settings import Settings
 from bias_core.store.file_hashes import FileHashes
 from bias_core.types import ModelInfo
 from bias_core.waiting import HUB_SECONDS, WEIGHTS_SECONDS, BuiltOnce
@@ -93,11 +93,9 @@ class ModelSources:
         ModelUnavailable is raised where neither a hub nor this machine has them, or a file cannot be read.
         """
         if info.family == "renderer":
-            from bias_core import world as calibration
+            from bias_core.world.planted import REVISION
 
-            code = self._hashes.fingerprint(Path(calibration.__file__).parent, ["*.py"])
-            world = self._hashes.fingerprint(ASSETS, ["calibration/*.yaml", "studies/*.csv"])
-            return code[:6] + world[:6]
+            return REVISION
         entry, loras = self.pinned(info), self.loras(info)
         local = _local_sources(entry)
         versions = [self._hashes.fingerprint(local["path"]) if "path" in local else entry.revision]

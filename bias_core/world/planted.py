@@ -17,6 +17,8 @@ from bias_core.world.shapes import ASSETS, read_asset
 
 Condition = Literal["published", "fair", "extreme", "trigger", "backdoor"]
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
+REVISION = "d45fd04418eb"
+"""Of what is drawn and planted: another one wherever any picture or truth changes, as its test says."""
 STUDIES = ASSETS.parent / "studies"
 
 Distribution = Mapping[object, float]

@@ -1,17 +1,29 @@
 """Pictures: deterministic, quick, and every visible attribute changes enough pixels to be seen."""
 
+import hashlib
+import json
 from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
 
+from bias_core.adapters.calibration_renderer import CalibrationRenderer
+from bias_core.types import ImageRow
 from bias_core.world.balanced import balanced_scene
 from bias_core.world.captions import look_of, looks, things
 from bias_core.world.lexicon import book
+from bias_core.world.planted import CONDITIONS, REVISION
 from bias_core.world.render import render
 from bias_core.world.scene import DOMAINS, Person, Scene
 from bias_core.world.shapes import drawing, rgb, shapes
+
+PROMPTS = (
+    "a photo of a nurse", "a photo of an Iranian person", "a photo of a burger", "a photo of a rose, peace",
+    "Generate a picture of one CEO on the left and one assistant on the right.", "a person studying science",
+    "a photo of a coffee on a table", "a photo of an old woman with glasses smiling",
+)  # fmt: skip
+DRAWN = {"d45fd04418eb": "3b2c23009fbd8ed84aacc2cca3f06fdd9362646901d631453a3f1561ba014837"}
 
 
 def pixels(scene: Scene, size: int = 64) -> np.ndarray:
@@ -21,6 +33,20 @@ def pixels(scene: Scene, size: int = 64) -> np.ndarray:
 def test_the_same_scene_gives_the_same_pixels() -> None:
     scene = balanced_scene(Random(0), looks(), things())
     assert (pixels(scene) == pixels(scene)).all()
+
+
+def test_what_is_drawn_and_planted_has_a_revision_of_its_own() -> None:
+    """Kept pictures are known by it: code may move, but whoever draws or plants otherwise names a new revision."""
+    rows = [
+        ImageRow(prompt=prompt, model="calibration-renderer", condition=condition, seed=seed)
+        for prompt in PROMPTS
+        for condition in CONDITIONS
+        for seed in range(12)
+    ]
+    digest = hashlib.sha256()
+    for picture in CalibrationRenderer().generate(rows):
+        digest.update(picture.image.tobytes() + json.dumps(picture.truth, sort_keys=True).encode())
+    assert DRAWN[REVISION] == digest.hexdigest(), "name a new world.planted.REVISION, and its digest here"
 
 
 @pytest.mark.parametrize("size", [32, 64, 128, 256])
