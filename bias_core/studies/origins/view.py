@@ -53,9 +53,7 @@ class Film:
     """One concept's curves and predicted pictures."""
 
     key: str
-    concept: str
-    velocities: str
-    predicted: str
+    labels: Mapping[str, Any]  # of the figure of its curves: concept, velocities, and the key of its filmstrips
     confidence: float
     lines: tuple[Line, ...]
     strips: Mapping[str, list[tuple[int, Path]]]  # by seed, (step from 1, file), the finished one last
@@ -119,10 +117,9 @@ def films(report: StudyReport) -> list[Film]:
 
 def _film(report: StudyReport, figure: StudyFigure, figures: Mapping[str, StudyFigure]) -> Film:
     labels, data = figure.labels, figure.data
-    concept, predicted = str(labels["concept"]), str(labels["predicted"])
     singles = {key.rpartition("-")[2]: figures[key].data for key in labels["singles"]}
     table = table_of(report, "spi").frame
-    finished = {row["attribute"]: row for row in table[table["nationality"] == concept].to_dict("records")}
+    finished = {row["attribute"]: row for row in table[table["nationality"] == labels["concept"]].to_dict("records")}
     parts = data.groupby("group", sort=False)
     lines = tuple(_line(str(name), i, own, singles, finished) for i, (name, own) in enumerate(parts))
     spans = [0.0, *data[["value", "low", "high"]].to_numpy(float).ravel()]
@@ -130,14 +127,12 @@ def _film(report: StudyReport, figure: StudyFigure, figures: Mapping[str, StudyF
     low, high = float(np.nanmin(spans)), float(np.nanmax(spans))
     margin = 0.06 * (high - low) or 0.1
     n_steps, strips = len(lines[0].band), dict[str, list[tuple[int, Path]]]()
-    for row in figures[predicted].data.to_dict("records"):
+    for row in figures[labels["predicted"]].data.to_dict("records"):
         step = n_steps if row["column"] == "finished" else int(row["column"])
         strips.setdefault(str(row["row"]), []).append((step + 1, Path(row["path"])))
     return Film(
         key=figure.key,
-        concept=concept,
-        velocities=str(labels["velocities"]),
-        predicted=predicted,
+        labels=labels,
         confidence=report.settings.confidence,
         lines=lines,
         strips=strips,
@@ -248,15 +243,16 @@ def origins_headline(report: StudyReport) -> str:
 
 def _film_sentence(film: Film) -> str:
     early = sorted((line.clear, line.number) for line in film.lines if line.clear is not None)
+    concept = film.labels["concept"]
     if not early:
-        return f"{film.concept}: with {film.n_seeds} seeds no step clearly moves towards an attribute or away."
+        return f"{concept}: with {film.n_seeds} seeds no step clearly moves towards an attribute or away."
     parts = []
     for step, number in early:
         line = film.lines[number]
         parts.append(f"{'towards' if line.band[step].value > 0 else 'away from'} {line.name} at step {step + 1}")
     unclear = [line.name for line in film.lines if line.clear is None]
     rest = f" {', '.join(unclear)}: not told." if unclear else ""
-    return f"{film.concept}: of {film.n_steps} steps, the first clear move is {', '.join(parts)}.{rest}"
+    return f"{concept}: of {film.n_steps} steps, the first clear move is {', '.join(parts)}.{rest}"
 
 
 def _stop_sentence(texts: pd.DataFrame) -> str:

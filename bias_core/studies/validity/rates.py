@@ -94,7 +94,7 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     order = _orders(rates)
     verdicts = list(verdicts_of(pd.DataFrame(measurements), settings.confidence))
     return Results(
-        findings=(*_coverages(rates, settings.confidence), *_order_findings(order, settings.confidence)),
+        findings=_findings(rates, order, settings.confidence),
         tables=(
             verdict_table(verdicts),
             table("rates", "Planted against measured", rates, _NOTE),
@@ -144,12 +144,10 @@ def _reading(line: PlantedLine, condition: str, shares: Shares, truths: np.ndarr
     }
 
 
-def _coverages(table: pd.DataFrame, confidence: float) -> list[Finding]:
-    """Share of intervals that hold the planted rate, per condition and in all."""
-    known = table[table["corrected"].notna()]
-    names = dict.fromkeys(known["condition"])
-    groups = [("all conditions", known), *((name, known[known["condition"] == name]) for name in names)]
-    return [
+def _findings(rates: pd.DataFrame, order: pd.DataFrame, confidence: float) -> tuple[Finding, ...]:
+    """Share of intervals that hold the planted rate, in all and per condition; share of rates in order."""
+    known = rates[rates["corrected"].notna()]
+    found = [
         finding(
             f"coverage {name}",
             f"Corrected intervals that hold the planted rate, {name}",
@@ -157,9 +155,17 @@ def _coverages(table: pd.DataFrame, confidence: float) -> list[Finding]:
             wilson_interval(int(rows["covered"].sum()), len(rows), null_value=confidence),
             f"Nominal {100 * confidence:g} %; without the correction {100 * rows['covered uncorrected'].mean():.1f} %.",
         )
-        for name, rows in groups
+        for name, rows in (("all conditions", known), *known.groupby("condition", sort=False))
         if len(rows)
     ]
+    clear = ("clear", f"planted rates at least {GAP:g} apart", order[order["gap"] >= GAP])
+    says = "Share of the planted rates; rates that lie close together are ranked by chance."
+    for key, words, rows in (clear, ("all", "all planted rates", order)):
+        if len(rows):
+            share = wilson_interval(int(rows["in order"].sum()), len(rows), confidence=confidence)
+            title = f"Ψ rises at every step, {words}"
+            found.append(finding(f"order {key}", title, "stereotype_score", share, says))
+    return tuple(found)
 
 
 def _orders(table: pd.DataFrame) -> pd.DataFrame:
@@ -214,22 +220,6 @@ def _towards(share: Estimate | None, n: int, *, present: bool) -> Estimate:
     if not present:
         value, low, high = 1 - value, 1 - high, 1 - low
     return Estimate(value=value, low=low, high=high, n=n)
-
-
-def _order_findings(order: pd.DataFrame, confidence: float) -> list[Finding]:
-    clear = ("clear", f"planted rates at least {GAP:g} apart", order[order["gap"] >= GAP])
-    says = "Share of the planted rates; rates that lie close together are ranked by chance."
-    return [
-        finding(
-            f"order {key}",
-            f"Ψ rises at every step, {words}",
-            "stereotype_score",
-            wilson_interval(int(rows["in order"].sum()), len(rows), confidence=confidence),
-            says,
-        )
-        for key, words, rows in (clear, ("all", "all planted rates", order))
-        if len(rows)
-    ]
 
 
 def _planted_figure(table: pd.DataFrame) -> StudyFigure:
