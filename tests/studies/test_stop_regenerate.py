@@ -161,3 +161,11 @@ def test_spi_of_one_seed_has_no_interval_and_the_renderer_no_steps(services):
     assert np.isnan(row["first clear"])
     with pytest.raises(InvalidInput, match="calibration-renderer has no denoising steps"):
         complete(run_study(design, without_names(StudySettings()), services))
+
+
+def test_a_concept_of_one_cluster_has_no_other_pictures_to_compare_with(services):
+    settings = without_names(StudySettings(options=OPTIONS | {"n_clusters": 1}))
+    found = drawn(complete(run_study(own("oasis-stop", concepts=["nurse"]), settings, services)), services)
+    assert len(found.own.pictures) == 11
+    assert (found.others.pictures, found.others.mean) == ((), None)
+    assert np.isfinite(found.drawn.mean.value)
