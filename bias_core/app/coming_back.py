@@ -24,13 +24,7 @@ _SETTINGS = {name: one for name, one in settings_of(StudySettings).items() if on
 
 
 class ComingBack:
-    """What happens once it is known whose page this is.
-
-    Parameters
-    ----------
-    runs : this tab.
-    others : the tabs of studies.
-    """
+    """What happens once it is known whose page this is; ``others`` are the tabs of studies."""
 
     def __init__(self, services: Services, runs: RunsTab, others: list[StudyTab]) -> None:
         self._services, self._runs = services, runs

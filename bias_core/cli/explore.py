@@ -156,22 +156,24 @@ def explored(settings: StudySettings, services: Services) -> tuple[StudyReport, 
 def models() -> None:
     """List the models, encoders and other readers that have a name."""
     with user_errors(), open_services() as services:
-        table = Table("model", "conditions", "steps", "guidance", "size", "licence", "on this machine")
-        for info in services.models():
-            here = "embedded" if info.embedded else services.model_fit(info.id).short
-            conditions, size = ", ".join(info.conditions) or "–", f"{info.width}x{info.height}"
-            table.add_row(info.id, conditions, str(info.default_steps), f"{info.default_guidance:g}",
-                          size, info.licence, here)  # fmt: skip
-        show_table(table)
-        encoders = Table("encoder", "library", "what it is")
-        for item in services.encoders():
-            encoders.add_row(item.id, item.library, item.note or item.name)
-        show_table(encoders)
-        tools = Table("reads and writes", "as", "what it is")
-        for role in get_args(Role)[1:]:  # all but encoders
-            for tool in services.tools(role):
-                tools.add_row(tool.id, role.replace("_", " "), tool.note or tool.name)
-        show_table(tools)
+        rows = [
+            (
+                info.id,
+                ", ".join(info.conditions) or "–",
+                str(info.default_steps),
+                f"{info.default_guidance:g}",
+                f"{info.width}x{info.height}",
+                info.licence,
+                "embedded" if info.embedded else services.model_fit(info.id).short,
+            )
+            for info in services.models()
+        ]
+        _show(("model", "conditions", "steps", "guidance", "size", "licence", "on this machine"), rows)
+        encoders = [(item.id, item.library, item.note or item.name) for item in services.encoders()]
+        _show(("encoder", "library", "what it is"), encoders)
+        roles = get_args(Role)[1:]  # all but encoders
+        tools = [(role.replace("_", " "), tool) for role in roles for tool in services.tools(role)]
+        _show(("reads and writes", "as", "what it is"), [(one.id, role, one.note or one.name) for role, one in tools])
 
 
 def attributes(concept: Annotated[str, typer.Argument(help="Show only the set for this concept.")] = "") -> None:
@@ -181,12 +183,12 @@ def attributes(concept: Annotated[str, typer.Argument(help="Show only the set fo
 
     with user_errors(), open_services() as services:
         sets = load_attribute_sets(services.settings.assets_dir / "studies")
-        table = Table("set", "attribute", "positive", "negative", "P*", "source")
-        for item in [suggest_set(concept, sets)] if concept else sets:
-            for a in item.attributes:
-                rate = format_given(a.reference)
-                table.add_row(item.title, a.name, a.positive, a.negative, rate, a.reference_source)
-        show_table(table)
+        rows = [
+            (item.title, a.name, a.positive, a.negative, format_given(a.reference), a.reference_source)
+            for item in ([suggest_set(concept, sets)] if concept else sets)
+            for a in item.attributes
+        ]
+        _show(("set", "attribute", "positive", "negative", "P*", "source"), rows)
 
 
 def runs(
@@ -203,9 +205,24 @@ def runs(
                 services.manifests.keep(run_id, kept)
         if delete:
             services.manifests.delete(delete)
-        table = Table("run", "study", "what", "model", "pictures", "status", "kept", "updated")
-        for run in services.manifests.list(session=""):
-            when = datetime.fromtimestamp(run.updated).astimezone().strftime("%Y-%m-%d %H:%M")
-            model, kept_mark = str(run.settings.get("model", "")), "yes" if run.kept else ""
-            table.add_row(run.id, run.study, run.title, model, str(len(run.rows)), run.status, kept_mark, when)
-        show_table(table)
+        rows = [
+            (
+                run.id,
+                run.study,
+                run.title,
+                str(run.settings.get("model", "")),
+                str(len(run.rows)),
+                run.status,
+                "yes" if run.kept else "",
+                datetime.fromtimestamp(run.updated).astimezone().strftime("%Y-%m-%d %H:%M"),
+            )
+            for run in services.manifests.list(session="")
+        ]
+        _show(("run", "study", "what", "model", "pictures", "status", "kept", "updated"), rows)
+
+
+def _show(headers: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    table = Table(*headers)
+    for row in rows:
+        table.add_row(*row)
+    show_table(table)

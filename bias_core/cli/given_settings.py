@@ -28,10 +28,7 @@ def with_options(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The command with an option for every one of these settings, which it receives as ``given: Given``.
 
-    Parameters
-    ----------
-    many : settings that may be given several times.
-    flags : further names of an option.
+    Those in ``many`` may be given several times; ``flags`` are further names of an option.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -74,18 +74,18 @@ class RunsTab(StudyTab):
         shown.select(self.on_list, visitor, parts["list"], **QUIET)
         parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
         buttons = [parts["status"], parts["run"], parts["stop"]]
-        wanted = parts["list"].submit(self.on_wanted, visitor, [parts["wanted"], *buttons], queue=False, **QUIET)
-        model: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
-        again = wanted.then(self.on_again, [visitor, parts["wanted"]], everywhere, **model)
-        asked = parts["run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
         measuring = [parts[name] for name in ("imported", "what", "set", "encoder", "sentences", "force")]
-        measured = asked.then(self.on_measure, [visitor, *measuring], everywhere, **model)
-        kept = parts["label"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
         there = [tabs, parts["list"], *buttons, *self.label.making.source_outputs()]
-        labelled = kept.then(self.on_label, [visitor, parts["imported"]], there, **model)
-        labelled.success(None, js=_SEEN_JS, **QUIET)
-        for run in (again, measured, labelled):
-            run.failure(self.on_crash, None, buttons, **QUIET)
+        wanted, quiet = [parts["wanted"], *buttons], {"queue": False, **QUIET}
+        runs = (
+            (parts["list"].submit(self.on_wanted, visitor, wanted, **quiet), self.on_again, wanted[:1], everywhere),
+            (parts["run"].click(self.on_click, visitor, buttons, **quiet), self.on_measure, measuring, everywhere),
+            (parts["label"].click(self.on_click, visitor, buttons, **quiet), self.on_label, measuring[:1], there),
+        )
+        for asked, run, inputs, outputs in runs:
+            ended = asked.then(run, [visitor, *inputs], outputs, trigger_mode="multiple", **RUN, **QUIET)
+            ended.failure(self.on_crash, None, buttons, **QUIET)
+        ended.success(None, js=_SEEN_JS, **QUIET)  # of the last of them, a labelling task
 
     def build_memory(self) -> None:
         """There is no form to remember."""

@@ -25,13 +25,7 @@ def build_table(attributes: Sequence[Attribute], elem_id: str) -> gr.Dataframe:
 
 
 def read_table(rows: Sequence[Sequence[Any]]) -> tuple[Attribute, ...]:
-    """The attributes of the table; rows without any text are left out.
-
-    Raises
-    ------
-    InvalidInput
-        A rate P* that is none; the message quotes it.
-    """
+    """The attributes of the table without its empty rows; InvalidInput quotes a rate P* that is none."""
     texts = [["" if cell is None else str(cell).strip() for cell in row] for row in rows]
     attributes = []
     for name, positive, negative, rate, source in ((*row, *EMPTY_ROW)[:5] for row in texts if any(row)):

@@ -87,13 +87,7 @@ class ExploreOptions(Options):
 
 
 def explore_options(settings: StudySettings) -> ExploreOptions:
-    """The options that stand in the settings.
-
-    Raises
-    ------
-    InvalidInput
-        One cannot be used; the message quotes it and says what would do.
-    """
+    """The options that stand in the settings; InvalidInput quotes one that cannot be used, and says what would do."""
     given = option_values(settings.options)
     if "groups" in given:
         given = {**NO_WORDS, "concept": "", "n_clusters": given.pop("groups"), **given}
@@ -110,14 +104,9 @@ def explore_options(settings: StudySettings) -> ExploreOptions:
 def explore_settings(base: StudySettings | None = None, /, **given: Any) -> StudySettings:
     """Settings of an exploration, its options among them; the diffusion model draws where nothing is said.
 
-    Parameters
-    ----------
-    base : settings that are changed; None: the defaults.
-    given : fields of :class:`StudySettings` and of :class:`ExploreOptions`; ``attributes`` may be texts,
-        :class:`Attribute` or what these hold.
+    ``base`` holds settings that are changed, ``given`` fields of :class:`StudySettings` and of
+    :class:`ExploreOptions`; ``attributes`` may be texts, :class:`Attribute` or what these hold.
 
-    Examples
-    --------
     >>> settings = explore_settings(concept="nurse", seed=3)
     >>> settings.seed, settings.options.concept
     (3, 'nurse')
@@ -140,10 +129,8 @@ def explore_settings(base: StudySettings | None = None, /, **given: Any) -> Stud
 def compare_settings(concept: str, arms: Sequence[Arm], **given: Any) -> StudySettings:
     """Settings of an exploration in several arms, each with a template for the concept of its own.
 
-    Parameters
-    ----------
-    arms : their templates hold ``{}`` for the concept, and further ``{}`` that repeat it.
-    given : as for :func:`explore_settings`; without an association where no words are given.
+    The templates hold ``{}`` for the concept, and further ``{}`` that repeat it; ``given`` is as for
+    :func:`explore_settings`, without an association where no words are given.
     """
     template, treatments = arms_of([arm.template or ExploreOptions().template for arm in arms], concept)
     treated = tuple(replace(arm, template=treatment) for arm, treatment in zip(arms, treatments, strict=True))
@@ -154,12 +141,6 @@ def compare_settings(concept: str, arms: Sequence[Arm], **given: Any) -> StudySe
 def arms_of(templates: Sequence[str], concept: str) -> tuple[str, tuple[str | None, ...]]:
     """A template that all arms share, and the treatment that makes each arm's own of it.
 
-    Parameters
-    ----------
-    templates : of each arm: prompts with ``{}`` for the concept; further ``{}`` repeat it.
-
-    Examples
-    --------
     >>> arms_of(["a photo of a {}", "a photo of a {}, who can be any {}"], "nurse")
     ('a photo of a {}', (None, '{}, who can be any nurse'))
     >>> arms_of(["a photo of a {}", "a sketch of a {}"], "nurse")
@@ -194,13 +175,7 @@ def read_attributes(texts: Sequence[str], concept: str) -> tuple[Attribute, ...]
 
 
 def attribute_text(given: Attribute | Mapping[str, Any] | str) -> str:
-    """An attribute as options and ``--attribute`` take it: its parts with | between them.
-
-    Raises
-    ------
-    InvalidInput
-        A part of it holds a |, or it is no attribute.
-    """
+    """An attribute as options and ``--attribute`` take it: its parts with | between them, which none may hold."""
     if isinstance(given, str):
         return given
     try:

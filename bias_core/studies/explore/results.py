@@ -12,7 +12,7 @@ from bias_core.metrics.association import association
 from bias_core.metrics.clustering import ClusterResult
 from bias_core.studies.kit.attributes import AttributeScore
 from bias_core.studies.kit.types import Finding, Results, Sample, StudyFigure, StudyTable
-from bias_core.studies.reports.build import drawable, figure, mark, or_nan, table
+from bias_core.studies.reports.build import columns, drawable, figure, mark, or_nan, table
 from bias_core.types import Estimate
 
 ALL = "all pictures"
@@ -103,12 +103,9 @@ def exploration_results(
     notes: Iterable[str] = (),
     scored: Any = None,
 ) -> Results:
-    """All findings, tables and figures.
+    """All findings, tables and figures of the scores of all pictures, and then of those of each prompt.
 
-    Parameters
-    ----------
-    cells : the scores of all pictures, then of those of each prompt.
-    sample : what a number on all pictures was computed from, by the end of its key and the score.
+    ``sample`` gives what a number on all pictures was computed from, by the end of its key and the score.
     """
     findings = list(_attribute_findings(cells, sample))
     tables, figures = list(_attribute_table(cells)), [share_figure(cells[ALL]), _prompt_figure(cells)]
@@ -165,9 +162,7 @@ def _attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[
             "pictures of": cell,
             "attribute": score.attribute.name,
             "n": score.prevalence.n,
-            "P": score.prevalence.value,
-            "low": score.prevalence.low,
-            "high": score.prevalence.high,
+            **columns("P", score.prevalence, ends=""),
             "P*": or_nan(score.attribute.reference),
             "Ψ": score.stereotype.value,
             "WALS": score.wals.value,

@@ -65,9 +65,7 @@ def explore_shots(design: Design, settings: StudySettings) -> list[Shot]:  # noq
     that there are no shots.
     """
     options = explore_options(settings)
-    if options.takes_all:
-        if not settings.images:
-            fill_template(options.template, options.concept)
+    if options.takes_all and settings.images:
         return []
     n = {CONCEPT: options.n_images}
     return [

@@ -47,10 +47,7 @@ TABLE_NOTE = (
 def read_form(values: Sequence[Any]) -> StudySettings:
     """The settings that the form asks for; after the values of ``FIELDS`` come the arms.
 
-    Raises
-    ------
-    InvalidInput
-        A number that is none, or an attribute row with a hole; the message quotes it.
+    InvalidInput quotes a number that is none, or an attribute row with a hole.
     """
     *values, arms = values
     form = dict(zip(FIELDS, values, strict=True))

@@ -75,11 +75,7 @@ def find_attribute(text: str, concept: str, sets: tuple[AttributeSet, ...]) -> A
 
     A name is looked up first in the sets made for ``concept`` (there P* is the concept's own), then in
     the general ones. For another concept's set no P* would be right, so it is not taken from there.
-
-    Raises
-    ------
-    InvalidInput
-        Unknown name (the message lists the known ones) or a malformed triple.
+    InvalidInput lists the known names, or says how a triple is written.
     """
     if SEPARATOR in text:
         return _parse_attribute(text)

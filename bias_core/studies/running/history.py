@@ -63,15 +63,7 @@ def list_runs(services: StudyServices, session: str) -> list[RunLine]:
 
 
 def open_run(services: StudyServices, session: str, run_id: str) -> SavedReport:
-    """The report of a run of this visitor.
-
-    Raises
-    ------
-    InvalidInput
-        The visitor has no such run.
-    StorageError
-        It has no report that can be opened; the message says what to do.
-    """
+    """The report of a run; InvalidInput where the visitor has no such run, StorageError where it has no report."""
     manifest = _mine(services, session, run_id)
     saved = open_report(run_id, services)
     if saved is None:
@@ -115,12 +107,8 @@ def go_on(
 ) -> Generator[Progress, None, StudyReport]:
     """Run it again with its own settings: what was drawn and read is taken from the stores.
 
-    One that an older version had under another id is then kept under its new one alone.
-
-    Raises
-    ------
-    InvalidInput
-        The visitor has no such run, or its imported pictures are no longer there.
+    One that an older version had under another id is then kept under its new one alone. InvalidInput where the
+    visitor has no such run, or its imported pictures are no longer there.
     """
     manifest = _mine(services, session, run_id)
     design, settings = _study_of(manifest)

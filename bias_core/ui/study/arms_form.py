@@ -149,13 +149,7 @@ def arms_html(chosen: Sequence[Arm]) -> str:
 
 
 def added(chosen: Sequence[Arm], arm: Arm) -> tuple[Arm, ...]:
-    """The arms with one more.
-
-    Raises
-    ------
-    InvalidInput
-        There are as many as can be compared, it says nothing of its own, or it is there already.
-    """
+    """The arms with one more; InvalidInput where there are as many as can be, or it says nothing new."""
     if len(chosen) >= MOST_ARMS:
         raise InvalidInput(f"at most {MOST_ARMS} arms are compared, the settings above among them")
     if replace(arm, name="") == Arm():
