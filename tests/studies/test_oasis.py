@@ -274,7 +274,7 @@ def test_correlations_of_a_planted_trend():
 
 def test_what_the_errors_of_the_reader_cannot_be_is_not_corrected():
     from bias_core.stats.effects import wilson_interval
-    from bias_core.studies.kit.attributes import _corrected
+    from bias_core.studies.kit.attribute_scores import _corrected
     from bias_core.types import ReaderErrors
 
     errors = ReaderErrors(sensitivity=0.72, specificity=1.0, n_positive=434, n_negative=1176)

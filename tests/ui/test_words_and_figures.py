@@ -12,7 +12,8 @@ from bias_core.studies.explore import view as explore_view
 from bias_core.studies.explore import view as sentences
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.results import share_figure
-from bias_core.studies.kit.attributes import AttributeScore, load_attribute_sets
+from bias_core.studies.kit.attribute_scores import AttributeScore
+from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.progress import Progress
 from bias_core.studies.reports.number_text import format_interval, format_number
 from bias_core.types import Attribute, Estimate

@@ -17,7 +17,7 @@ from bias_core.metrics.paired_variety import VarietyTests, picture_change_estima
 from bias_core.studies.arms.results import MOST_IN_PAIRS, summary
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.explore.results import KINDS, AssociationScore, share_mark, yes_or_no
-from bias_core.studies.kit.attributes import AttributeScore
+from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import (
     ArmReport,
     Design,

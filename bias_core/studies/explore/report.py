@@ -30,7 +30,7 @@ from bias_core.studies.explore.results import (
     finding_key,
     picture_columns,
 )
-from bias_core.studies.kit.attributes import AttributeScore
+from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import Arm, Results, StudyReport, StudySettings, StudyTable

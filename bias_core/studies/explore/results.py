@@ -10,7 +10,7 @@ import pandas as pd
 
 from bias_core.metrics.association import association
 from bias_core.metrics.clustering import ClusterResult
-from bias_core.studies.kit.attributes import AttributeScore
+from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.types import Finding, Results, Sample, StudyFigure, StudyTable
 from bias_core.studies.reports.build import columns, drawable, figure, mark, or_nan, table
 from bias_core.types import Estimate

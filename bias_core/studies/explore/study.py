@@ -24,7 +24,7 @@ from bias_core.studies.explore.options import (
 )
 from bias_core.studies.explore.report import OLD_SETTINGS, Exploration, explore_values, old_report
 from bias_core.studies.explore.results import ALL, CONCEPT, AssociationScore, exploration_results, picture_columns
-from bias_core.studies.kit.attributes import AttributeScore, score_attributes
+from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
 from bias_core.studies.kit.data import StudyData, nothing_ahead
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.kind import Measuring, Program

@@ -11,7 +11,7 @@ import pandas as pd
 from bias_core.stats.effects import images_needed
 from bias_core.studies.explore.report import Exploration, ExploredImage
 from bias_core.studies.explore.results import CONCEPT, AssociationScore, group_name
-from bias_core.studies.kit.attributes import AttributeScore
+from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.progress import Progress
 from bias_core.studies.reports.build import figure, lean
 from bias_core.studies.reports.text import LIMITS

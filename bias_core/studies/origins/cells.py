@@ -11,7 +11,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.prompts import fill_template
 from bias_core.studies.arms.statistics import mean_sample
-from bias_core.studies.kit.attributes import AttributeScore, score_attributes
+from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
 from bias_core.studies.kit.designs import read_table
 from bias_core.studies.kit.own_words import settings_with
 from bias_core.studies.kit.rows import scaled

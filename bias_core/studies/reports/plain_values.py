@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import StorageError
-from bias_core.studies.kit.attributes import AttributeScore
+from bias_core.studies.kit.attribute_scores import AttributeScore
 from bias_core.studies.kit.setting_fields import Options, option_values
 from bias_core.studies.kit.types import (
     Arm,
