@@ -120,8 +120,8 @@ class LabelledItem:
 
     def share(self, position: str) -> float:
         """Votes of the majority over all votes; nan where there is none."""
-        votes, winner = self.votes(position), self.majority(position)
-        return votes.count(winner) / len(votes) if winner else float("nan")
+        votes, label = self.votes(position), self.majority(position)
+        return votes.count(label) / len(votes) if label else float("nan")
 
 
 def winner(votes: Counter[str]) -> str:
@@ -287,7 +287,7 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
     yield "train/metadata.jsonl", _lines([_metadata(name, one, task) for name, one in ordinary.items()])
     yield "label_studio/config.xml", _text_from("label_studio.xml", autoescape=True, task=task)
     yield "label_studio/tasks.json", _json([_studio_task(task, *pair) for pair in by_name.items()])
-    yield "argilla/settings.json", _json(_argilla_settings(task))
+    yield "argilla/settings.json", _text_from("argilla.json", task=task)
     yield "argilla/records.json", _json([_argilla_record(task, *pair) for pair in by_name.items()])
     for name, one in by_name.items():
         yield name, read_picture(store.pictures, one.item.picture)
@@ -347,27 +347,6 @@ def _studio_result(choices: Mapping[str, str], **more: Any) -> list[dict[str, An
 
 # Argilla: the majority is a suggestion. Answers of single raters are no responses there, for a response
 # belongs to a user of one's own server; their votes are metadata. Pictures are paths from its folder.
-
-
-def _argilla_settings(task: Task) -> dict[str, Any]:
-    options = [{"value": answer.key, "text": answer.label} for answer in task.answers]
-    selection = {"type": "label_selection", "options": options}
-    text = {"type": "text", "use_markdown": False}
-    return {
-        "guidelines": task.instructions,
-        "fields": [
-            {"name": "image", "title": "Picture", "required": True, "settings": {"type": "image"}},
-            {"name": "shown", "title": "What is asked", "required": False, "settings": text},
-        ],
-        "questions": [
-            {"name": name, "title": question.replace("{}", "…"), "required": True, "settings": selection}
-            for name, question in task.questions.items()
-        ],
-        "vectors": [],
-        "metadata": [],
-        "allow_extra_metadata": True,
-        "distribution": {"strategy": "overlap", "min_submitted": task.raters_per_item},
-    }
 
 
 def _argilla_record(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:

@@ -314,7 +314,7 @@ class LabelTab:
         sync_error = None if sync is None else sync.last_error
         tables = [table for table in report.results.tables if table.key not in (RATERS, COVERAGE)]
         return {
-            parts["header"]: tab_parts.header_html(progress, owner),
+            parts["header"]: render("label_header", progress=progress, owner=owner),
             parts["progress"]: tab_parts.progress_html(progress, report, sync_error),
             parts["findings"]: tab_parts.agreement_html(report),
             parts["tables"]: tables_html(tables),

@@ -31,12 +31,6 @@ Memory: TypeAlias = Mapping[str, str] | None
 Profile: TypeAlias = gr.OAuthProfile | None
 Parts = dict[str, Any]
 _NEEDED = ("OAUTH_CLIENT_ID", "OAUTH_CLIENT_SECRET", "OAUTH_SCOPES", "OPENID_PROVIDER_URL")
-_STATUS = {
-    "draft": "a draft: not open to raters yet",
-    "open": "open",
-    "paused": "paused: no new picture is given",
-    "closed": "closed: no answer is taken",
-}
 
 
 def add(parts: Parts, rows: Mapping[str, tuple[Any, dict[str, Any]]], *names: str, prefix: str = "label") -> None:
@@ -132,11 +126,6 @@ def _title_of(task: Task) -> str:
 # What the owner sees.
 
 
-def header_html(progress: TaskProgress, owner: OwnerKey) -> str:
-    """The task, how it stands, and its two links; to an owner by sign-in its key is not known."""
-    return render("label_header", progress=progress, owner=owner, status=_STATUS[progress.task.status])
-
-
 def progress_html(progress: TaskProgress, report: StudyReport, sync_error: str | None = None) -> str:
     """How far the task and each of its raters are.
 
@@ -158,15 +147,13 @@ def progress_html(progress: TaskProgress, report: StudyReport, sync_error: str |
 
 def agreement_html(report: StudyReport) -> str:
     """What the answers say of agreement, in a sentence and in numbers."""
-    findings = Markup(findings_html(report, "chance reads"))
-    return render("label_findings", title="", headline=_headline(report), findings=findings, notes="")
+    return render("label_findings", headline=_headline(report), findings=Markup(findings_html(report, "chance reads")))
 
 
 def used_html(report: StudyReport) -> str:
     """What people's labels give, without its pictures; a study's whole report is in the tab Runs."""
-    findings, notes = Markup(findings_html(report)), Markup(notes_html(report))
-    values = {"findings": findings, "notes": notes, "is_run": report.design.kind != KIND, "headline": ""}
-    return render("label_findings", title=report.design.title, **values)
+    values = {"title": report.design.title, "is_run": report.design.kind != KIND}
+    return render("label_findings", findings=Markup(findings_html(report)), notes=Markup(notes_html(report)), **values)
 
 
 def _headline(report: StudyReport) -> str:

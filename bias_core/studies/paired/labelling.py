@@ -154,16 +154,6 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
     return labelled
 
 
-def labelled_only(people: pd.DataFrame) -> pd.DataFrame:
-    """Those whom somebody labelled."""
-    return people.dropna(subset="perceived_gender").reset_index(drop=True)
-
-
-def keep_labels(people: pd.DataFrame, data: StudyData) -> None:
-    """Put the labels of both sides beside each picture, for the page and the export."""
-    data.keep(data.frame, **seen_in_pictures(people, data.frame))
-
-
 def seen_in_pictures(people: pd.DataFrame, frame: pd.DataFrame) -> dict[str, list[Any]]:
     """Columns of ``frame``: who is seen on the left (or alone) and on the right, and how clearly."""
     known = people.set_index(["image_id", "position"])[["perceived_gender", "lean"]]

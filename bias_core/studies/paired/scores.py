@@ -23,13 +23,12 @@ from bias_core.studies.paired.labelling import (
     LABELLED,
     SINGLE,
     check_labelling,
-    keep_labels,
     label_people,
-    labelled_only,
     labeller_ready,
     labelling_readers,
     people_answers,
     people_of,
+    seen_in_pictures,
 )
 from bias_core.studies.reports.build import columns, drawable, figure, finding, intervals, table
 from bias_core.studies.reports.number_text import format_number
@@ -60,11 +59,11 @@ def paired_program(
     def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
         asked = people_of(data.frame, identities(design, settings))
         people = yield from label_people(asked, design, settings, data)
-        keep_labels(people, data)
+        data.keep(data.frame, **seen_in_pictures(people, data.frame))  # for the page and the export
         return score(design, settings, people, raters_table(asked, settings))
 
     def score(design: Design, settings: StudySettings, asked: pd.DataFrame, raters: Sequence[StudyTable]) -> Results:
-        people = labelled_only(asked)
+        people = asked.dropna(subset="perceived_gender").reset_index(drop=True)
         own = report(design, settings, people)
         kappas, agreements = agreement(people, settings)
         by_run = [runs_table(people, settings, design.data["overall"][runs])] if runs else []
