@@ -1,7 +1,5 @@
 """Each person of a picture on a square of their own, as the readers of pictures are trained to see them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PIL import Image
@@ -17,8 +15,6 @@ _TABLE_TOP = 0.3  # two people of the calibration world stand below this share o
 def person_halves(image: Image.Image) -> list[Box]:
     """Boxes of the left and the right person of a pair in the calibration world.
 
-    Examples
-    --------
     >>> person_halves(Image.new("RGB", (64, 64)))
     [(0, 19, 32, 64), (32, 19, 64, 64)]
     """
@@ -41,13 +37,8 @@ def crop_people(image: Image.Image, boxes: Sequence[Box]) -> list[Image.Image]:
         One per box, in order. The colour is that of the crop's upper corner on the outer side of the
         picture, where the background is least often hidden by the other person.
 
-    Raises
-    ------
-    InvalidInput
-        A box is empty or leaves the picture.
+    Raises InvalidInput: a box is empty or leaves the picture.
 
-    Examples
-    --------
     >>> [crop.size for crop in crop_people(Image.new("RGB", (64, 48)), [(0, 8, 20, 48)])]
     [(40, 40)]
     """

@@ -15,8 +15,6 @@
         └── Interrupted       ... or the machine could not go on for now; the message says when it can
 """
 
-from __future__ import annotations
-
 from reprlib import Repr
 
 _MOST_DIGITS = 40

@@ -53,10 +53,7 @@ def check_settings(settings: DataclassInstance) -> None:
     ----------
     settings : a dataclass; fields of dataclasses, and tuples of them, are looked into.
 
-    Raises
-    ------
-    InvalidInput
-        The message names the field and quotes what came.
+    Raises InvalidInput: the message names the field and quotes what came.
     """
     for field in fields(settings):
         value = getattr(settings, field.name)
@@ -81,13 +78,8 @@ def check_value(name: str, value: object, declared: str) -> None:
     name : of the value.
     declared : as in an annotation, such as ``int | None``; types that are not known here are let through.
 
-    Raises
-    ------
-    InvalidInput
-        The message names the value, quotes it, and says what would do.
+    Raises InvalidInput: the message names the value, quotes it, and says what would do.
 
-    Examples
-    --------
     >>> check_value("seed", 3, "int | None")
     >>> check_value("seed", "3", "int | None")
     Traceback (most recent call last):

@@ -1,7 +1,5 @@
 """Templates, articles and counterfactual edits: from a concept to the prompts of a study."""
 
-from __future__ import annotations
-
 import re
 
 from bias_core.errors import InvalidInput
@@ -52,13 +50,8 @@ def fill_template(template: str, concept: str) -> str:
 
     Only the article right before the slot changes; the user's other words stay as typed.
 
-    Raises
-    ------
-    InvalidInput
-        Empty concept, a template without exactly one ``{}``, or more than 2,000 characters.
+    Raises InvalidInput: empty concept, a template without exactly one ``{}``, or more than 2,000 characters.
 
-    Examples
-    --------
     >>> fill_template("a photo of a {}", "engineer")
     'a photo of an engineer'
     """
@@ -114,13 +107,9 @@ def guided_prompt(template: str, concept: str, attribute: str) -> str:
 def replace_word(prompt: str, word: str, replacement: str) -> str:
     """``prompt`` with a whole word exchanged and its article mended (a counterfactual edit).
 
-    Raises
-    ------
-    InvalidInput
-        The word is not in the prompt: the edit would change nothing and compare a thing with itself.
+    Raises InvalidInput: the word is not in the prompt: the edit would change nothing and compare a thing with
+    itself.
 
-    Examples
-    --------
     >>> replace_word("a person studying science", "person", "man")
     'a man studying science'
     """

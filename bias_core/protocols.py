@@ -3,16 +3,13 @@
 Studies and everything below them know only these; ``services`` builds the adapters that fill them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    import numpy as np
-    from PIL import Image
+import numpy as np
+from PIL import Image
 
-    from bias_core.types import Attribute, GeneratedImage, ImageRow, PromptLimit, Step
+from bias_core.types import Attribute, GeneratedImage, ImageRow, PromptLimit, Step
 
 StepCallback = Callable[[int, int], None]
 """Called after each denoising step with (steps done, steps in all) of the current batch.
@@ -25,7 +22,9 @@ Raising :class:`bias_core.errors.Cancelled` from it stops the generation at that
 class TextToImage(Protocol):
     """Draws pictures for manifest rows."""
 
-    batch_size: int
+    @property
+    def batch_size(self) -> int:
+        """Pictures at once, at most."""
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order, a batch at a time; same row, same pixels."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from bias_core.adapters.family_facts import own_defaults
 from bias_core.adapters.model_sources import ModelSources, check_version, fetch_pipeline
@@ -24,7 +24,6 @@ from bias_core.exchange.imports import IMPORTED
 from bias_core.models.catalogue import Catalogue, ToolInfo, load_catalogue
 from bias_core.models.fit import download_gb, fitting_readers, free_disk, is_cached, model_fit
 from bias_core.models.machine import this_machine
-from bias_core.protocols import ChecksSettings, ReadsPrompts
 from bias_core.settings import Settings
 from bias_core.store.answers import AnswerCache
 from bias_core.store.embeddings import EmbeddingCache
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
         TextToImage,
         VisualQuestionAnswerer,
     )
-    from bias_core.types import ImageRow, ModelInfo, PlantedLine, PromptLimit, ReaderErrors
+    from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors
 
 
 class Services:
@@ -163,11 +162,9 @@ class Services:
         """Which weights a model name stands for now: a hub revision, or a fingerprint of the files."""
         return self._sources.version(self.model_info(name))
 
-    def reading_files(self, model: str, encoder: str = "") -> Iterator[tuple[int, int]]:
+    def reading_files(self, model: str) -> Iterator[tuple[int, int]]:
         """Read what says which weights these are, if that is not known: (bytes read, bytes in all)."""
-        files = self._sources.files(self.model_info(model))
-        reader = self._sources.reader_files(self.catalogue.tool("encoder", encoder)) if encoder else ()
-        return self._hashes.reading(*files, *reader)
+        return self._hashes.reading(*self._sources.files(self.model_info(model)))
 
     def text_to_image(self, name: str) -> TextToImage:
         """The generator of this name; its weights load with the first picture, and anew once they changed."""
@@ -198,23 +195,19 @@ class Services:
 
     def encoder(self, name: str) -> ImageTextEncoder:
         """The encoder of this name; its weights load with the first input, and again when they changed."""
-        reader: ImageTextEncoder = self._reader("encoder", name)
-        return reader
+        return cast("ImageTextEncoder", self._reader("encoder", name))
 
     def captioner(self, name: str) -> Captioner:
         """The captioner of this name, likewise."""
-        reader: Captioner = self._reader("captioner", name)
-        return reader
+        return cast("Captioner", self._reader("captioner", name))
 
     def answerer(self, name: str) -> VisualQuestionAnswerer:
         """The answerer of questions of this name, likewise."""
-        reader: VisualQuestionAnswerer = self._reader("answerer", name)
-        return reader
+        return cast("VisualQuestionAnswerer", self._reader("answerer", name))
 
     def language_model(self, name: str) -> LanguageModel:
         """The language model of this name, likewise."""
-        reader: LanguageModel = self._reader("language_model", name)
-        return reader
+        return cast("LanguageModel", self._reader("language_model", name))
 
     def person_finder(self, name: str) -> PersonFinder:
         """The finder of people of this name; its weights load with the first picture."""
@@ -275,16 +268,6 @@ class Services:
         from bias_core.world.grammar import parse
 
         return tuple(parse(prompt).unknown_words)
-
-    def prompt_limits(self, model: str, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
-        """What each text encoder of the model takes of each prompt; empty where that is not known."""
-        generator = self.text_to_image(model)
-        return generator.prompt_limits(prompts) if isinstance(generator, ReadsPrompts) else ()
-
-    def setting_notes(self, row: ImageRow) -> tuple[str, ...]:
-        """A sentence on each setting of a row that its model's pictures do not depend on."""
-        generator = self.text_to_image(row.model)
-        return generator.check_settings(row) if isinstance(generator, ChecksSettings) else ()
 
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         """Share of pictures whose recorded truth is as ``sentence`` says; None where that cannot be told."""

@@ -1,7 +1,5 @@
 """Where things are kept and how the program is served; every value can come from the environment."""
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path

@@ -63,8 +63,6 @@ def one_at_a_time(work: Callable[[Callable[[T], None]], None]) -> Iterator[T]:
     Errors of ``work`` are raised here. When the reader leaves early, ``work`` gets :class:`Cancelled` from
     the call that it waits in, and has ended before the reader goes on.
 
-    Examples
-    --------
     >>> list(one_at_a_time(lambda hand: [hand(i) for i in range(3)] and None))
     [0, 1, 2]
     """

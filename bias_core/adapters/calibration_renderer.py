@@ -52,11 +52,8 @@ def scene_of(row: ImageRow) -> Scene:
 class RecordCaptioner:
     """A captioner that cannot err: it draws the scene anew from the settings that a picture carries.
 
-    With it a study tests its measure alone, and not the captioner.
-
-    Parameters
-    ----------
-    revision : of the renderer; pictures of another one cannot be looked up.
+    With it a study tests its measure alone, and not the captioner. Pictures of another revision of the renderer
+    cannot be looked up.
     """
 
     def __init__(self, revision: str) -> None:

@@ -1,9 +1,9 @@
 """Any text-to-image pipeline of diffusers, with one CPU generator per picture."""
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -20,20 +20,30 @@ from bias_core.adapters.family_facts import (
     unused_settings,
 )
 from bias_core.adapters.loras import put_on
-from bias_core.adapters.pipeline_loader import first_batch_size, load_pipeline
-from bias_core.adapters.weights import Weights
+from bias_core.adapters.weights import Adapter, Batches
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.models.catalogue import split_revision
+from bias_core.models.fit import first_batch_size
 from bias_core.models.machine import this_machine
 from bias_core.protocols import StepCallback
 from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, PromptLimit, Step
 
-_log = logging.getLogger(__name__)
 _LORA_FILE = "pytorch_lora_weights.safetensors"
 _FLAGS = ("nsfw_content_detected", "nsfw_detected", "watermark_detected")
 
 
-class DiffusersTextToImage:
+class _PictureBatches(Batches):
+    filled_up = True
+
+    def too_large(self, batch: Sequence[ImageRow]) -> NotEnoughMemory:
+        size = f"{batch[0].width}x{batch[0].height}"
+        return NotEnoughMemory(
+            f"{self.name} ran out of memory at {len(batch)} pictures of {size} at a time; use a smaller model or a "
+            "larger device"
+        )
+
+
+class DiffusersTextToImage(Adapter[Any]):
     """Draws rows with a pipeline from a hub id or a local folder; loads nothing before the first row.
 
     A condition is a LoRA in the folder ``loras``; ``base_condition`` is the pipeline without one.
@@ -46,10 +56,8 @@ class DiffusersTextToImage:
         is pinned.
     source : hub id ``org/name``, or a folder with ``model_index.json``.
     loras : folder with one sub-folder per condition, or None.
-    device : "auto", "cpu", "cuda" or "mps".
-    offline : never ask the hub.
     compiled : compile the denoiser on a GPU, which pays for hundreds of pictures.
-    unchanged : called when files were read; raises where they are not those of ``info`` any more.
+    how : of :class:`bias_core.adapters.weights.Adapter`.
 
     Notes
     -----
@@ -59,43 +67,25 @@ class DiffusersTextToImage:
     ``batch_size``, single pixels can differ by one of 255 levels.
     """
 
-    def __init__(
-        self,
-        info: ModelInfo,
-        source: str,
-        *,
-        loras: Path | None = None,
-        device: str = "auto",
-        offline: bool = False,
-        compiled: bool = False,
-        unchanged: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.info, self.source, self.loras = info, source, loras
-        self.offline, self.compiled = offline, compiled
-        self.batch_size = first_batch_size(info, this_machine(), device)
-        self._wanted_device, self._unchanged = device, unchanged
-        self._weights: Weights[Any] = Weights(info.id, source, self._load, unchanged)
+    def __init__(self, info: ModelInfo, source: str, *, loras: Path | None = None, compiled: bool = False, **how: Any):
+        batch_size = first_batch_size(info, this_machine(), how.get("device", "auto"))
+        super().__init__(info.id, source, batch_size=batch_size, **how)
+        self.info, self.loras, self.compiled = info, loras, compiled
+        self._batches = _PictureBatches(info.id, batch_size)
         self._texts = calls.TextCache()
         self._condition = self._base = str(info.options.get("base_condition", ""))
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order, a batch at a time.
 
-        A picture's row has the size that was drawn, where this model draws another than was asked for.
-
-        Raises
-        ------
-        ModelUnavailable
-            Weights missing or corrupt, out of memory, or the model answers NaN.
-        Cancelled
-            From ``on_step``, at that denoising step; pictures yielded before are whole.
+        A picture's row has the size that was drawn, where this model draws another than was asked for. Raises
+        ModelUnavailable: weights missing or corrupt, out of memory, or the model answers NaN; Cancelled: from
+        ``on_step``, at that denoising step; pictures yielded before are whole.
         """
-        for _, alike in groupby((_as_drawn(self._weights(), row) for row in rows), key=_call_settings):
-            rows, start = list(alike), 0
-            while start < len(rows):
-                drawn = self._generate_or_shrink(rows[start : start + self._at_once()], on_step)
-                start += len(drawn)
-                yield from drawn
+        for _, alike in groupby((_as_drawn(self._parts(), row) for row in rows), key=_call_settings):
+            draw = partial(self._generate_batch, on_step)
+            for images in self._batches.run(list(alike), draw, most=self._at_once()):
+                yield from images
 
     def trace(
         self,
@@ -121,20 +111,14 @@ class DiffusersTextToImage:
         predicted : decode the picture that each step is heading for, a pass of the VAE a step. No safety
             checker looks at it.
 
-        Raises
-        ------
-        InvalidInput
-            This family, or its scheduler, has no velocity.
-        ModelUnavailable
-            Weights missing or corrupt, or out of memory.
-        Cancelled
-            From ``on_step``, at that step.
+        Raises InvalidInput: this family, or its scheduler, has no velocity; ModelUnavailable: weights missing
+        or corrupt, or out of memory; Cancelled: from ``on_step``, at that step.
         """
         import torch
 
         from bias_core.adapters.diffusers_trace import Tracer, velocity_space
 
-        pipeline = self._weights()
+        pipeline = self._parts()
         row = _as_drawn(pipeline, row)
         self._use_condition(row.condition)
         space = velocity_space(facts_of(pipeline), self.info.id)
@@ -152,14 +136,14 @@ class DiffusersTextToImage:
             with calls.errors_in_a_sentence(pipeline, self.info.id, row):
                 yield from tracer.steps(on_step)
         except torch.OutOfMemoryError as error:
-            raise self._too_large(rows) from error
+            raise self._batches.too_large(rows) from error
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
         """What each text encoder takes of each prompt, in order; no weights are loaded for this.
 
         Empty where the model is not on this machine.
         """
-        return prompt_limits(self.info, self.source, self._weights.value, prompts)
+        return prompt_limits(self.info, self.source, self._value, prompts)
 
     def check_settings(self, row: ImageRow) -> tuple[str, ...]:
         """A sentence on each setting of the row that has no effect, or not the usual one; loads no weights.
@@ -176,7 +160,7 @@ class DiffusersTextToImage:
 
     def drawn_size(self, width: int, height: int) -> tuple[int, int]:
         """The size that is drawn where this is asked for; loads no weights."""
-        if (pipeline := self._weights.value) is not None:
+        if (pipeline := self._value) is not None:
             return drawn_size(pipeline, width, height)
         return drawn_size_at(self.info, self.source, width, height)
 
@@ -188,52 +172,33 @@ class DiffusersTextToImage:
             velocity_space(facts, self.info.id)
 
     def _facts(self) -> PipelineFacts | None:
-        pipeline = self._weights.value
+        pipeline = self._value
         return facts_of(pipeline) if pipeline else facts_at(self.info, self.source)
-
-    @property
-    def loaded(self) -> bool:
-        """Whether the weights are in memory."""
-        return self._weights.value is not None
 
     def pipeline(self) -> Any:
         """The pipeline of diffusers itself, loaded now if it is not."""
-        return self._weights()
+        return self._parts()
 
     def use(self, pipeline: Any) -> None:
         """Draw with a pipeline of diffusers that is in memory already, in place of what ``source`` holds."""
         self._start_over()
-        self._weights.keep(pipeline)
+        self._keep(pipeline)
 
     def unload(self) -> None:
         """Forget the weights; the next row loads them again."""
-        self._weights.drop()
+        super().unload()
         self._start_over()
-
-    def _generate_or_shrink(self, rows: list[ImageRow], on_step: StepCallback | None) -> list[GeneratedImage]:
-        """The pictures of a batch; none of them, and smaller batches from then on, where memory ran out."""
-        import torch
-
-        try:
-            return self._generate_batch(rows, on_step)
-        except torch.OutOfMemoryError as error:
-            if self.batch_size == 1:
-                raise self._too_large(rows) from error
-        self.batch_size //= 2
-        torch.cuda.empty_cache()  # after the except block, which holds on to the failed batch
-        _log.warning("%s: memory ran out; %d pictures at a time from now on", self.info.id, self.batch_size)
-        return []
 
     def _at_once(self) -> int:
         """Pictures in a batch; one where what is drawn beside a picture would change its pixels."""
-        return self.batch_size if facts_of(self._weights()).in_batches else 1
+        return self.batch_size if facts_of(self._parts()).in_batches else 1
 
-    def _generate_batch(self, rows: list[ImageRow], on_step: StepCallback | None) -> list[GeneratedImage]:
+    def _generate_batch(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
         import torch
 
-        pipeline = self._weights()
+        pipeline = self._parts()
         self._use_condition(rows[0].condition)
-        full = rows + [rows[-1]] * (self._at_once() - len(rows))
+        full = [*rows, *[rows[-1]] * (self._at_once() - len(rows))]
         arguments = calls.call_arguments(pipeline, self.info, full)
         with ExitStack() as call:
             warnings = call.enter_context(calls.warnings_of_diffusers())
@@ -262,19 +227,15 @@ class DiffusersTextToImage:
         row = replace(row, width=width, height=height)  # by a rule of the family's that is not known here
         return GeneratedImage(row=row, image=image, blocked=blocked, drawn=drawn | {"width": width, "height": height})
 
-    def _too_large(self, rows: list[ImageRow]) -> ModelUnavailable:
-        return NotEnoughMemory(
-            f"{self.info.id} ran out of memory at {len(rows)} pictures of "
-            f"{rows[0].width}x{rows[0].height} at a time; use a smaller model or a larger device"
-        )
-
     def _load(self) -> Any:
+        from bias_core.adapters.pipeline_loader import load_pipeline
+
         device, compiled = self._wanted_device, self.compiled
-        pipeline = load_pipeline(self.info, self.source, device=device, offline=self.offline, compiled=compiled)
+        pipeline = load_pipeline(self.info, self.source, device=device, offline=self._offline, compiled=compiled)
         if lora := str(self.info.options.get("lora", "")):
             source, revision = split_revision(lora)
             weight, model = float(self.info.options.get("lora_weight", 1.0)), self.info.id
-            put_on(pipeline, model, source, name="lora", revision=revision, weight=weight, offline=self.offline)
+            put_on(pipeline, model, source, name="lora", revision=revision, weight=weight, offline=self._offline)
         self._start_over()
         return pipeline
 
@@ -288,7 +249,7 @@ class DiffusersTextToImage:
         condition = condition or self._base
         if condition == self._condition:
             return
-        pipeline = self._weights()
+        pipeline = self._parts()
         if self._condition != self._base:
             pipeline.unload_lora_weights()
         self._start_over()  # an adapter may change the text encoders too
@@ -297,11 +258,11 @@ class DiffusersTextToImage:
         folder = (self.loras or Path()) / condition
         if not (folder / _LORA_FILE).is_file():
             raise ModelUnavailable(f"{self.info.id}: the adapter for {condition!r} is missing ({folder / _LORA_FILE})")
-        self._weights.drop()  # a half-loaded adapter must not stay in use
+        super().unload()  # a half-loaded adapter must not stay in use
         model = f"{self.info.id}, condition {condition}"
         put_on(pipeline, model, str(folder), name=condition, file=_LORA_FILE)
         self._unchanged()
-        self._weights.keep(pipeline)
+        self._keep(pipeline)
         self._condition = condition
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -209,12 +210,7 @@ def unused_settings(facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]
 
 
 def check_parts(facts: PipelineFacts, parts: Mapping[str, Any], model: str) -> None:
-    """Refuse, by ModelUnavailable, a pipeline without a component that its family cannot draw without.
-
-    Parameters
-    ----------
-    parts : components by name; None for those that are absent.
-    """
+    """Refuse, by ModelUnavailable, a pipeline one of whose parts is None that its family cannot draw without."""
     optional = {"safety_checker", "feature_extractor", "image_encoder", "watermarker", "tokenizer_3"}
     optional |= {"text_encoder_3", _GUIDER, "ocr_guider", "pe", "pe_tokenizer", "prompt_enhancer_head"}
     optional |= set(getattr(facts.kind, "_optional_components", ())) - {"vae", "tokenizer", "text_encoder"}
@@ -230,8 +226,6 @@ def check_parts(facts: PipelineFacts, parts: Mapping[str, Any], model: str) -> N
 def own_defaults(class_name: str, index: Mapping[str, Any]) -> dict[str, float]:
     """Steps, guidance and size that a class of diffusers draws with, from its signature; {} for unknown ones.
 
-    Examples
-    --------
     >>> own_defaults("ZImagePipeline", {})
     {'steps': 50, 'guidance': 5.0}
     >>> own_defaults("PRXPipeline", {"default_sample_size": 1024})
@@ -359,38 +353,26 @@ def other_size(model: str, size: Size, drawn: Size) -> tuple[str, ...]:
     return (f"{model} draws {own} pixels where {other} were asked for, and is recorded with them.",)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextReader:
-    """One tokenizer of a pipeline.
+def _reads(prompt: str, *, name: str, tokenizer: Any, limit: int, before: str, lower: bool) -> PromptLimit:
+    """How much of one prompt the text encoder ``name`` ("CLIP", "T5", ...) reads.
 
-    Attributes
+    Parameters
     ----------
-    name : of the text encoder behind it: "CLIP", "T5", ...
-    tokenizer : of transformers.
     limit : tokens of a prompt that are read, with those that mark its start and end.
     before : text that the pipeline puts before every prompt.
     lower : the pipeline takes prompts in lower case, without spaces around them.
     """
-
-    name: str
-    tokenizer: Any
-    limit: int
-    before: str = ""
-    lower: bool = False
-
-    def reads(self, prompt: str) -> PromptLimit:
-        """How much of one prompt is read."""
-        text = self.before + (prompt.lower().strip() if self.lower else prompt)
-        n_before = len(self.tokenizer.encode(self.before)) - 2 if self.before else 0
-        n_tokens, cut = len(self.tokenizer(text, verbose=False).input_ids) - n_before, ""
-        how = {"truncation": True, "max_length": self.limit + n_before}
-        if n_tokens > self.limit and self.tokenizer.is_fast:
-            offsets = self.tokenizer(text, return_offsets_mapping=True, **how).offset_mapping
-            cut = text[max(end for _, end in offsets) :].strip()
-        elif n_tokens > self.limit:
-            read = self.tokenizer.decode(self.tokenizer(text, **how).input_ids, skip_special_tokens=True)
-            cut = text[len(read) :].strip()
-        return PromptLimit(prompt=prompt, reader=self.name, n_tokens=n_tokens, limit=self.limit, cut=cut)
+    text = before + (prompt.lower().strip() if lower else prompt)
+    n_before = len(tokenizer.encode(before)) - 2 if before else 0
+    n_tokens, cut = len(tokenizer(text, verbose=False).input_ids) - n_before, ""
+    how = {"truncation": True, "max_length": limit + n_before}
+    if n_tokens > limit and tokenizer.is_fast:
+        offsets = tokenizer(text, return_offsets_mapping=True, **how).offset_mapping
+        cut = text[max(end for _, end in offsets) :].strip()
+    elif n_tokens > limit:
+        read = tokenizer.decode(tokenizer(text, **how).input_ids, skip_special_tokens=True)
+        cut = text[len(read) :].strip()
+    return PromptLimit(prompt=prompt, reader=name, n_tokens=n_tokens, limit=limit, cut=cut)
 
 
 def prompt_limits(info: ModelInfo, source: str, pipeline: Any, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
@@ -399,16 +381,16 @@ def prompt_limits(info: ModelInfo, source: str, pipeline: Any, prompts: Sequence
     The pipeline is None where it is not loaded: its files are read then, and nothing is said without them.
     """
     readers = list(_readers_of(pipeline, info) if pipeline else _readers_at(info, source))
-    return tuple(reader.reads(prompt) for prompt in prompts for reader in readers)
+    return tuple(reads(prompt) for prompt in prompts for reads in readers)
 
 
-def _readers_of(pipeline: Any, info: ModelInfo) -> Iterator[TextReader]:
+def _readers_of(pipeline: Any, info: ModelInfo) -> Iterator[Callable[[str], PromptLimit]]:
     parts = pipeline.components
     encoders = {name: type(part).__name__ for name, part in parts.items() if "text_encoder" in name}
     return _readers(info, type(pipeline), encoders, {name: parts.get(_tokenizer_of(name, parts)) for name in encoders})
 
 
-def _readers_at(info: ModelInfo, source: str) -> Iterator[TextReader]:
+def _readers_at(info: ModelInfo, source: str) -> Iterator[Callable[[str], PromptLimit]]:
     import diffusers
     from transformers import AutoTokenizer
 
@@ -439,7 +421,7 @@ def _tokenizer_of(encoder: str, parts: Mapping[str, Any]) -> str:
 
 def _readers(
     info: ModelInfo, kind: Any, encoders: Mapping[str, str], tokenizers: Mapping[str, Any]
-) -> Iterator[TextReader]:
+) -> Iterator[Callable[[str], PromptLimit]]:
     inputs = accepted(kind) if kind else {}
     before = inputs.get("complex_human_instruction")
     for name, encoder in encoders.items():
@@ -455,7 +437,8 @@ def _readers(
         if limit < _ENDLESS:
             # What people call it: CLIP of CLIPTextModelWithProjection, T5 of T5EncoderModel.
             short = re.match(r"(U?M?T5|CLIP|[A-Z][a-z]+\d*)", encoder)
-            yield TextReader(
+            yield partial(
+                _reads,
                 name=short[0] if short else encoder,
                 tokenizer=tokenizer,
                 limit=limit - 2 if before else limit,

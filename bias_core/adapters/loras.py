@@ -37,11 +37,8 @@ def put_on(
     file : in the folder or repository; without one its only .safetensors file.
     weight : its strength; 1 is as it was trained.
 
-    Raises
-    ------
-    ModelUnavailable
-        Missing, corrupt, a pickle, made for another model as a whole or in part, or the family takes none.
-        What was put into the pipeline by then stays there: do not use it any more.
+    Raises ModelUnavailable: missing, corrupt, a pickle, made for another model as a whole or in part, or the
+    family takes none. What was put into the pipeline by then stays there: do not use it any more.
     """
     if not hasattr(pipeline, "load_lora_weights"):
         raise ModelUnavailable(f"{model}: a {type(pipeline).__name__} takes no LoRA; choose another base")

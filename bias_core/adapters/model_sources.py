@@ -24,13 +24,7 @@ _SMALL = ["model_index.json", "*/config.json", "*/scheduler_config.json"]
 
 
 class ModelSources:
-    """Finds weights; a hub is asked once for the commit of a name, and files are looked at every time.
-
-    Parameters
-    ----------
-    settings : of the process.
-    hashes : of files.
-    """
+    """Finds weights; a hub is asked once for the commit of a name, and files are looked at every time."""
 
     def __init__(self, settings: Settings, hashes: FileHashes) -> None:
         self._settings, self._hashes = settings, hashes

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial, wraps
+from functools import wraps
 from itertools import count
 from typing import Any
 
@@ -210,11 +210,7 @@ class TextCache:
 
     It stands in for the forward pass of the encoder during a call, and so below everything a pipeline does
     with its answers. An answer is kept with the shape of the batch it came from: what comes out is, bit for
-    bit, what the encoder would have said.
-
-    Parameters
-    ----------
-    max_bytes : of main memory that the answers may take.
+    bit, what the encoder would have said. They take at most ``max_bytes`` of main memory.
     """
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
@@ -271,15 +267,11 @@ class TextCache:
             if isinstance(value, (tuple, torch.Tensor)) and all(hasattr(leaf, "shape") for leaf in tree_leaves(value))
         }
         for i, key in enumerate(keys):
-            row = tree_map(partial(_row_of, i), fields)
+            row = tree_map(lambda tensor, i=i: tensor[i].detach().cpu().clone(), fields)
             self._rows.setdefault(key, (type(output), row, sum(int(leaf.nbytes) for leaf in tree_leaves(row))))
         while self.n_bytes > self.max_bytes and len(self._rows) > 1:
             self._rows.popitem(last=False)
         return output
-
-
-def _row_of(i: int, tensor: Any) -> Any:
-    return tensor[i].detach().cpu().clone()
 
 
 def _keys(ids: Any, kwargs: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import diffusers
+import torch
+import transformers
+
+from bias_core.adapters.deepfloyd import DeepFloydPipeline, SafetyChecker
 from bias_core.adapters.family_facts import (
     DEEPFLOYD_UPSCALER,
     INDEX,
@@ -18,21 +23,18 @@ from bias_core.adapters.family_facts import (
 from bias_core.adapters.weights import check_json, drop_longest_unused, load_whole, pick_device
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.models.catalogue import read_json, split_revision
-from bias_core.models.machine import Machine, free_memory
+from bias_core.models.fit import WORKING_BYTES_PER_PIXEL
+from bias_core.models.machine import free_memory
 from bias_core.types import ModelInfo
 
 Placement = Literal["resident", "tiled", "offload", "sequential"]
 """All weights on the device; the same, with the VAE working in tiles; one component at a time; layer by
 layer. Each needs less memory than the one before, and is slower."""
 
-WORKING_BYTES_PER_PIXEL = 6_000
-"""Memory that one picture takes beside the weights, nearly all in the last layers of the VAE: about
-1.6 GB at 512 x 512 and 6.3 GB at 1024 x 1024 for the VAEs of SD and SDXL."""
 TILED_BYTES = 800_000_000
 """The same with tiles of 512 x 512 or less, one picture at a time."""
 _LAYER_BYTES = 1_500_000_000  # the largest layers of today's models, with what passes through them
 _GB = 1e9
-_MOST_AT_ONCE = 8  # larger batches are hardly quicker, and Stop and progress come per batch
 
 _log = logging.getLogger(__name__)
 
@@ -58,18 +60,10 @@ def load_pipeline(
 ) -> Any:
     """The pipeline of ``source`` on the device, ready to be called; NotEnoughMemory where it does not fit.
 
-    Parameters
-    ----------
-    info : its ``options`` may hold ``dtype`` and ``variant`` (of the files, taken on a GPU).
-    source : hub id, or a folder with ``model_index.json``.
-    device : "auto", "cpu", "cuda" or "mps".
-    offline : never ask the hub.
-    compiled : compile the denoiser's blocks on a GPU that holds the model as a whole.
+    The model's ``options`` may hold ``dtype`` and ``variant`` (of the files, taken on a GPU). The blocks of the
+    denoiser are ``compiled`` on a GPU that holds the model as a whole.
     """
-    import torch
-    from diffusers.utils import logging as diffusers_logging
-
-    diffusers_logging.disable_progress_bar()
+    diffusers.utils.logging.disable_progress_bar()
     place, folder = pick_device(device), Path(source)
     check_memory(info, folder)
     check_json(folder)
@@ -109,34 +103,9 @@ def check_memory(info: ModelInfo, folder: Path) -> None:
         )
 
 
-def first_batch_size(info: ModelInfo, machine: Machine, device: str) -> int:
-    """Pictures at once to begin with: what ``options`` say, or what the GPU should hold; 1 on a CPU.
-
-    Examples
-    --------
-    >>> from bias_core.models.machine import Machine
-    >>> from bias_core.types import ModelInfo
-    >>> sdxl = ModelInfo(id="xl", name="", family="sdxl", width=1024, height=1024, memory_gb=13.2)
-    >>> [first_batch_size(sdxl, Machine(memory=0, gpu_memory=gb << 30), "auto") for gb in (0, 16, 24, 80)]
-    [1, 1, 2, 8]
-    """
-    if "batch_size" in info.options:
-        return int(info.options["batch_size"])
-    if device not in ("auto", "cuda") or not machine.gpu_memory or not info.memory_gb:
-        return 1
-    spare = machine.gpu_memory - info.memory_gb * _GB
-    return max(1, min(_MOST_AT_ONCE, 1 + int(spare / (info.width * info.height * WORKING_BYTES_PER_PIXEL))))
-
-
 def plan_placement(parts: Mapping[str, int], *, free: int, pixels: int) -> Placement | None:
     """How to place components of these sizes (bytes) on a device with ``free`` bytes; None if in no way.
 
-    Parameters
-    ----------
-    pixels : of one picture.
-
-    Examples
-    --------
     >>> sizes = {"transformer": 12_000_000_000, "text_encoder_3": 10_000_000_000, "vae": 200_000_000}
     >>> [plan_placement(sizes, free=gb * 10**9, pixels=1024 * 1024) for gb in (40, 24, 14, 6, 1)]
     ['resident', 'tiled', 'offload', 'sequential', None]
@@ -167,8 +136,6 @@ def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
     if device != "cuda":
         pipeline.to(device)
         return "resident"
-    import torch
-
     sizes = component_sizes(pipeline)
     while True:
         free = int(torch.cuda.mem_get_info()[0])
@@ -197,8 +164,6 @@ def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
 
 def speed_up(pipeline: Any, *, compiled: bool) -> None:
     """Layout that convolutions on tensor cores want; compilation where it was asked for."""
-    import torch
-
     for name in ("unet", "vae", "movq"):
         if isinstance(part := getattr(pipeline, name, None), torch.nn.Module):
             part.to(memory_format=torch.channels_last)
@@ -208,15 +173,11 @@ def speed_up(pipeline: Any, *, compiled: bool) -> None:
 
 
 def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
-    """The pipeline of a hub id or folder, with what belongs to it from elsewhere.
+    """The pipeline of a hub id or folder, by ``from_pretrained``, with what belongs to it from elsewhere.
 
-    ModelUnavailable is raised where it is not one that draws from text, or needs code of its own.
-
-    Parameters
-    ----------
-    info : its ``options`` may hold ``prior`` (Kandinsky) and ``upscaler`` (DeepFloyd IF), as hub ids, with
-        "@revision" where that is pinned, or folders.
-    how : arguments of ``from_pretrained``.
+    The model's ``options`` may hold ``prior`` (Kandinsky) and ``upscaler`` (DeepFloyd IF), as hub ids, with
+    "@revision" where that is pinned, or folders. Raises ModelUnavailable: it does not draw from text, or needs
+    code of its own.
     """
     index = read_index(source, revision=how["revision"], local_files_only=how["local_files_only"])
     name, kind = _pipeline_class(info, index)
@@ -232,8 +193,6 @@ def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
 
 
 def _pipeline_class(info: ModelInfo, index: Mapping[str, Any]) -> tuple[str, Any]:
-    import diffusers
-
     name = index.get("_class_name")
     if not isinstance(name, str) or not hasattr(diffusers, name):
         raise ModelUnavailable(
@@ -274,18 +233,14 @@ def _load_other(info: ModelInfo, option: str, default: str, how: dict[str, Any])
 
 def _with_prior(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
     """Kandinsky 2.2: the prior, which draws the embedding of a picture, and the decoder in one."""
-    from diffusers import KandinskyV22CombinedPipeline
-
     decoder = load_components(source, info.id, **how)
     prior = _load_other(info, "prior", KANDINSKY_PRIOR, how)
     parts = {f"prior_{name}": part for name, part in prior.components.items()}
-    return KandinskyV22CombinedPipeline(**decoder.components, **parts)
+    return diffusers.KandinskyV22CombinedPipeline(**decoder.components, **parts)
 
 
 def _with_upscaler(info: ModelInfo, source: str, index: Mapping[str, Any], how: dict[str, Any]) -> Any:
     """DeepFloyd IF: stage I, and stage II without the text encoder and the checker, which they share."""
-    from bias_core.adapters.deepfloyd import DeepFloydPipeline, SafetyChecker
-
     checker = None
     if index.get("safety_checker", [None])[0]:
         name = f"{info.id}: safety_checker"
@@ -299,18 +254,10 @@ def _with_upscaler(info: ModelInfo, source: str, index: Mapping[str, Any], how: 
 def load_components(source: str, name: str, **how: Any) -> Any:
     """The pipeline of a hub id or a folder, as ``DiffusionPipeline.from_pretrained`` gives it.
 
-    Each network is loaded here, with its weights checked, and handed in. ModelUnavailable is raised where a
-    component is missing, of a class that is not known, or its weights are not whole.
-
-    Parameters
-    ----------
-    name : of the model, for messages.
-    how : arguments of ``from_pretrained``; components among them are taken as they are, None for without.
+    Each network is loaded here, with its weights checked, and handed in; components in ``how`` are taken as they
+    are, None for without. Raises ModelUnavailable: a component is missing, of a class that is not known, or its
+    weights are not whole.
     """
-    import torch
-    from diffusers import DiffusionPipeline
-    from transformers import PreTrainedModel
-
     folder = Path(source) if Path(source).is_dir() else _downloaded(source, how)
     index = read_json(folder / INDEX)
     # Diffusers must be told of each component that was never there.
@@ -327,37 +274,31 @@ def load_components(source: str, name: str, **how: Any) -> Any:
                 kind,
                 str(folder / part),
                 name=f"{name}: {part}",
-                stem="model" if issubclass(kind, PreTrainedModel) else "diffusion_pytorch_model",
+                stem="model" if issubclass(kind, transformers.PreTrainedModel) else "diffusion_pytorch_model",
                 variant=variant,
                 local_files_only=True,
                 **({"dtype": dtype} if dtype is not None else {}),
             )
-    return DiffusionPipeline.from_pretrained(folder, **how | {"revision": None, "local_files_only": True})
+    return diffusers.DiffusionPipeline.from_pretrained(folder, **how | {"revision": None, "local_files_only": True})
 
 
 def _downloaded(repo: str, how: Mapping[str, Any]) -> Path:
     """Folder of the repository, downloaded where it is not here; in half precision where it has only that."""
-    from diffusers import DiffusionPipeline
-
     options = {key: value for key, value in how.items() if key != "dtype"}
     try:
-        return Path(DiffusionPipeline.download(repo, **options))
+        return Path(diffusers.DiffusionPipeline.download(repo, **options))
     except OSError as error:
         if "necessary `safetensors`" not in str(error) or how.get("variant"):
             raise
-    return Path(DiffusionPipeline.download(repo, **options | {"variant": "fp16"}))
+    return Path(diffusers.DiffusionPipeline.download(repo, **options | {"variant": "fp16"}))
 
 
 def _component_class(folder: Path, part: str, library: str, class_name: str, name: str) -> Any:
     """The class of a component, whose files are there: of diffusers, of transformers, or of a pipeline."""
-    import diffusers
-    import transformers
-    from diffusers import pipelines
-
     if not (folder / part).is_dir():
         raise ModelUnavailable(f"{name} has no folder {part}, which its {INDEX} names; download the model again")
     places = {"diffusers": diffusers, "transformers": transformers}
-    kind = getattr(places.get(library) or getattr(pipelines, library, None), class_name, None)
+    kind = getattr(places.get(library) or getattr(diffusers.pipelines, library, None), class_name, None)
     if kind is None:
         raise ModelUnavailable(
             f"{name}: {part} is a {class_name} of {library}, which this version does not have; update "

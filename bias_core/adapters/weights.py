@@ -28,8 +28,9 @@ TROUBLES = (
 )
 """What code of others raises where a model's files, or what is asked of it, are not what it expects."""
 
-_last_used: "WeakKeyDictionary[Weights[Any], int]" = WeakKeyDictionary()
+_last_used: "WeakKeyDictionary[Adapter[Any], int]" = WeakKeyDictionary()
 _clock = count()
+_log = logging.getLogger(__name__)
 _OF_READERS = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
 _SHOWN = 3  # keys named in a message
 _INDEX = ".safetensors.index"
@@ -149,56 +150,113 @@ def _refusal(error: BaseException | None) -> str:
     return _PICKLE if "safetensors" in messages and no_weights else ""
 
 
-class Weights(Generic[T]):
-    """What an adapter loads on first use.
+def drop_longest_unused() -> bool:
+    """Let go of the weights that were unused longest; False where none are loaded."""
+    if not _last_used:
+        return False
+    min(_last_used, key=_last_used.__getitem__).unload()
+    gc.collect()
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return True
+
+
+class Batches:
+    """Inputs in batches of at most ``size``, which halves for good when the device's memory runs out."""
+
+    filled_up = False  # whether `work` makes the last batch as large as the others
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name, self.size = name, size
+
+    def run(self, inputs: Sequence[X], work: Callable[[Sequence[X]], R], *, most: int | None = None) -> Iterator[R]:
+        """What ``work`` makes of each batch, in order; ModelUnavailable where memory does not hold one input."""
+        import torch
+
+        start = 0
+        while start < len(inputs):
+            n = min(self.size, most or self.size)
+            batch = inputs[start : start + n]
+            try:
+                done = work(batch)
+            except torch.OutOfMemoryError as error:
+                n = n if self.filled_up else len(batch)
+                if n == 1:
+                    raise self.too_large(batch) from error
+                self.size = n // 2
+            else:
+                start += len(batch)
+                yield done
+                continue
+            torch.cuda.empty_cache()  # after the except block, which holds on to the failed batch
+            _log.warning("%s: memory ran out; %d at a time from now on", self.name, self.size)
+
+    def too_large(self, batch: Sequence[Any]) -> ModelUnavailable:  # noqa: ARG002 - others say how many, and what
+        """The error for a batch that cannot be made smaller."""
+        return ModelUnavailable(
+            f"{self.name} ran out of memory at a single input; use a smaller model, close what "
+            "else uses the GPU, or set BIAS_DEVICE=cpu"
+        )
+
+
+class Adapter(ABC, Generic[T]):
+    """A model whose weights load with the first input.
 
     Parameters
     ----------
-    name, source : of the model, and where its files are, for messages.
-    load : reads them.
-    unchanged : called when they were read; raises where the files are no longer those that ``name`` means.
+    name : identity for caches, messages and reports.
+    source : hub id, or a folder in Hugging Face layout.
+    device : "auto", "cpu", "cuda" or "mps".
+    offline : never ask the hub.
+    unchanged : called when files were read; raises where they are not those that ``name`` means any more.
+    batch_size : inputs at once, at most; halved when memory runs out.
     """
 
     def __init__(
-        self, name: str, source: str, load: Callable[[], T], unchanged: Callable[[], None] = lambda: None
+        self,
+        name: str,
+        source: str,
+        *,
+        device: str = "auto",
+        offline: bool = False,
+        unchanged: Callable[[], None] = lambda: None,
+        batch_size: int = 32,
     ) -> None:
         self.name, self.source = name, source
-        self._load, self._unchanged = load, unchanged
-        self.value: T | None = None
-        self._running = threading.RLock()
+        self._wanted_device, self._offline, self._unchanged = device, offline, unchanged
+        self._batches = Batches(name, batch_size)
+        self._value: T | None = None
+        self._at_work = threading.RLock()
 
-    def __call__(self) -> T:
-        """The weights, loaded now if they are not.
+    @abstractmethod
+    def _load(self) -> T:
+        """The model and what else works with it."""
 
-        Raises
-        ------
-        ModelUnavailable
-            Missing or corrupt, or they do not fit even when nothing else is loaded.
+    def _parts(self) -> T:
+        """What :meth:`_load` gives, loaded now if it is not.
+
+        Raises ModelUnavailable: missing or corrupt, or it does not fit even when nothing else is loaded.
         """
-        value = self.value
+        value = self._value
         if value is None:
             with loading(self.name, self.source):
                 value = self._load_with_room()
             self._unchanged()
-        self.keep(value)
+        self._keep(value)
         return value
 
     @contextmanager
-    def running(self) -> Iterator[T]:
-        """The weights, which stay until the block ends; for readers, which hold no ``model_lock``."""
-        with self._running:
-            yield self()
+    def _running(self) -> Iterator[T]:
+        """The same, which stays until the block ends; for readers, which hold no ``model_lock``."""
+        with self._at_work:
+            yield self._parts()
 
-    def keep(self, value: T) -> None:
-        """Have these from now on, as if they had been loaded."""
-        self.value = value
+    def _keep(self, value: T) -> None:
+        """Have this from now on, as if it had been loaded."""
+        self._value = value
         _last_used[self] = next(_clock)
-
-    def drop(self) -> None:
-        """Let go of them, once nobody runs them; the next use loads them again."""
-        with self._running:
-            self.value = None
-        _last_used.pop(self, None)
 
     def _load_with_room(self) -> T:
         import torch
@@ -212,84 +270,10 @@ class Weights(Generic[T]):
                 raise
         return self._load_with_room()  # ends when nothing else is loaded
 
-
-def drop_longest_unused() -> bool:
-    """Let go of the weights that were unused longest; False where none are loaded."""
-    if not _last_used:
-        return False
-    min(_last_used, key=_last_used.__getitem__).drop()
-    gc.collect()
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    return True
-
-
-class Batches:
-    """Inputs in batches of at most ``size``, which halves for good when the device's memory runs out."""
-
-    def __init__(self, name: str, size: int) -> None:
-        self.name, self.size = name, size
-
-    def run(self, inputs: Sequence[X], work: Callable[[Sequence[X]], R]) -> Iterator[R]:
-        """What ``work`` makes of each batch, in order; ModelUnavailable where memory does not hold one input."""
-        import torch
-
-        start = 0
-        while start < len(inputs):
-            batch = inputs[start : start + self.size]
-            try:
-                done = work(batch)
-            except torch.OutOfMemoryError as error:
-                if len(batch) == 1:
-                    raise ModelUnavailable(
-                        f"{self.name} ran out of memory at a single input; use a smaller model, close what "
-                        "else uses the GPU, or set BIAS_DEVICE=cpu"
-                    ) from error
-                self.size = len(batch) // 2
-            else:
-                start += len(batch)
-                yield done
-                continue
-            torch.cuda.empty_cache()  # after the except block, which holds on to the failed batch
-
-
-class Reader(ABC, Generic[T]):
-    """Reads pictures or texts; its weights load with the first input.
-
-    Parameters
-    ----------
-    name : identity for caches, messages and reports.
-    source : hub id, or a folder in Hugging Face layout.
-    batch_size : inputs at once, at most; halved when memory runs out.
-    """
-
-    _local = ""
-
-    def __init__(
-        self,
-        name: str,
-        source: str,
-        *,
-        device: str = "auto",
-        offline: bool = False,
-        unchanged: Callable[[], None] = lambda: None,
-        batch_size: int = 32,
-    ) -> None:
-        self.name, self.source = name, source
-        self._wanted_device, self._offline = device, offline
-        self._batches = Batches(name, batch_size)
-        self._parts: Weights[T] = Weights(name, source, self._load, unchanged)
-
-    @abstractmethod
-    def _load(self) -> T:
-        """The model and what else works with it."""
-
     @property
     def loaded(self) -> bool:
         """Whether the weights are in memory."""
-        return self._parts.value is not None
+        return self._value is not None
 
     @property
     def batch_size(self) -> int:
@@ -301,8 +285,16 @@ class Reader(ABC, Generic[T]):
         self._parts()
 
     def unload(self) -> None:
-        """Forget the weights; the next input loads them again."""
-        self._parts.drop()
+        """Let go of the weights, once nobody runs them; the next input loads them again."""
+        with self._at_work:
+            self._value = None
+        _last_used.pop(self, None)
+
+
+class Reader(Adapter[T]):
+    """Reads pictures or texts with what a hub, or a folder in Hugging Face layout, has."""
+
+    _local = ""
 
     def fetch(self) -> None:
         """Download what is missing on this machine; nothing is loaded."""
@@ -343,16 +335,9 @@ def load_whole(
 ) -> Any:
     """``kind.from_pretrained(source, **how)``, every weight of which came from the files and is a number.
 
-    Parameters
-    ----------
-    kind : a class of transformers or diffusers.
-    name : of the model or component, for messages.
-    stem, variant : of its safetensors: "model" or "diffusion_pytorch_model", and None or "fp16".
-
-    Raises
-    ------
-    ModelUnavailable
-        Weights are missing, left over, of other shapes, or not finite; the message names some of them.
+    ``stem`` and ``variant`` are of its safetensors: "model" or "diffusion_pytorch_model", and None or "fp16".
+    Raises ModelUnavailable: weights are missing, left over, of other shapes, or not finite; the message names
+    some of them.
 
     Notes
     -----

@@ -203,12 +203,7 @@ class Borrower:
 
 
 class ZeroGpuTextToImage(Borrower):
-    """A generator whose pictures are drawn over there, many in a call.
-
-    Parameters
-    ----------
-    info : of the model; its size gives the first guess of the time that a picture takes.
-    """
+    """A generator whose pictures are drawn over there, many in a call; its size gives the first guess of the time."""
 
     def __init__(
         self, key: str, build: Callable[[], Any], local: Any, info: ModelInfo, fetch: Callable[[], None]

@@ -122,10 +122,7 @@ class Catalogue:
         defaults_of : "steps", "guidance" and "size" of a class that the file does not list, by its name and
             index; {} where the class is not known.
 
-        Raises
-        ------
-        UnknownModel
-            Neither; the message lists what exists.
+        Raises UnknownModel: neither; the message lists what exists.
         """
         self.check_name(name, (info.id for info in self.models))
         if info := self._base(name, folder_of, defaults_of):
@@ -281,8 +278,6 @@ def _entry(kind: Callable[..., T], entry: Mapping[str, Any]) -> T:
 def split_revision(source: str) -> tuple[str, str]:
     """Hub id and revision of ``org/name@revision``; anything else has no revision.
 
-    Examples
-    --------
     >>> split_revision("org/name@v1.0"), split_revision("/home/me@work/model")
     (('org/name', 'v1.0'), ('/home/me@work/model', ''))
     """

@@ -130,7 +130,7 @@ def detects(**found):
     """A finder whose detector answers ``found`` whatever the picture."""
     finder = TorchvisionPersonFinder("stub", device="cpu")
     found = {key: torch.tensor(values) for key, values in found.items()}
-    finder._parts.value = (lambda pixels: [found], "cpu")
+    finder._value = (lambda pixels: [found], "cpu")
     return finder
 
 

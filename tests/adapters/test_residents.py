@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from bias_core.adapters import weights
-from bias_core.adapters.weights import Weights, drop_longest_unused
+from bias_core.adapters.weights import Adapter, drop_longest_unused
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 
 
@@ -21,22 +22,33 @@ def _alone() -> None:
         pass
 
 
+class Model(Adapter[str]):
+    """Loads by a function of the test's."""
+
+    def __init__(self, name: str, load: Callable[[], str]) -> None:
+        super().__init__(name, "somewhere")
+        self._loader = load
+
+    def _load(self) -> str:
+        return self._loader()
+
+
 class Machine:
     """Room for ``room`` models, and which were loaded."""
 
     def __init__(self, room: int, error: type[Exception] = NotEnoughMemory) -> None:
         self.room, self.error = room, error
-        self.held: list[Weights[str]] = []
+        self.held: list[Model] = []
         self.loaded: list[str] = []
 
-    def weights(self, name: str) -> Weights[str]:
+    def weights(self, name: str) -> Model:
         def load() -> str:
-            if sum(one.value is not None for one in self.held) >= self.room:
+            if sum(one.loaded for one in self.held) >= self.room:
                 raise self.error("too large")
             self.loaded.append(name)
             return name.upper()
 
-        made = Weights(name, "somewhere", load)
+        made = Model(name, load)
         self.held.append(made)
         return made
 
@@ -44,9 +56,9 @@ class Machine:
 def test_they_load_once_and_again_after_they_were_dropped() -> None:
     machine = Machine(2)
     a = machine.weights("a")
-    assert (a(), a()) == ("A", "A")
-    a.drop()
-    assert a() == "A"
+    assert (a._parts(), a._parts()) == ("A", "A")
+    a.unload()
+    assert a._parts() == "A"
     assert machine.loaded == ["a", "a"]
 
 
@@ -54,39 +66,39 @@ def test_they_load_once_and_again_after_they_were_dropped() -> None:
 def test_the_longest_unused_leave_until_there_is_room(error: type[Exception]) -> None:
     machine = Machine(2, error)
     a, b, c = (machine.weights(name) for name in "abc")
-    a(), b(), a(), c()
-    assert [one.value for one in (a, b, c)] == ["A", None, "C"]
-    b()
-    assert [one.value for one in (a, b, c)] == [None, "B", "C"]
+    a.load(), b.load(), a.load(), c.load()
+    assert [one._value for one in (a, b, c)] == ["A", None, "C"]
+    b.load()
+    assert [one._value for one in (a, b, c)] == [None, "B", "C"]
 
 
 def test_what_never_fits_is_said_and_has_emptied_the_memory_only() -> None:
     machine = Machine(1)
     a = machine.weights("a")
-    a()
+    a.load()
     machine.room = 0
     with pytest.raises(NotEnoughMemory, match="too large"):
-        machine.weights("b")()
-    assert a.value is None
+        machine.weights("b").load()
+    assert a._value is None
     machine.room = 1
-    assert a() == "A"
+    assert a._parts() == "A"
 
 
 def test_other_failures_cost_nobody_their_weights() -> None:
     a = Machine(1).weights("a")
-    a()
+    a.load()
 
     def corrupt() -> str:
         raise OSError("no such file")
 
     with pytest.raises(ModelUnavailable, match="broken cannot be loaded"):
-        Weights("broken", "somewhere", corrupt)()
-    assert a.value == "A"
+        Model("broken", corrupt).load()
+    assert a._value == "A"
 
 
 def test_adapters_that_are_gone_are_forgotten() -> None:
     made = Machine(1).weights("a")
-    made()
+    made.load()
     assert len(weights._last_used) == 1
     del made
     gc.collect()
@@ -99,18 +111,18 @@ def test_weights_at_work_are_waited_for_before_they_leave() -> None:
     at_work, finish = threading.Event(), threading.Event()
 
     def read() -> str:
-        with reader.running() as value:
+        with reader._running() as value:
             at_work.set()
             assert finish.wait(5)
-            assert reader.value == value  # nobody took it away meanwhile
+            assert reader._value == value  # nobody took it away meanwhile
             return value
 
     with ThreadPoolExecutor(2) as pool:
         reading = pool.submit(read)
         assert at_work.wait(5)
-        loading = pool.submit(other)
+        loading = pool.submit(other._parts)
         with pytest.raises(TimeoutError):
             loading.result(timeout=0.2)
         finish.set()
         assert (reading.result(timeout=5), loading.result(timeout=5)) == ("READER", "OTHER")
-    assert reader.value is None
+    assert reader._value is None

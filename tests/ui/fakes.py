@@ -214,14 +214,11 @@ class FakeServices(Services):
     def revision(self, name: str) -> str:
         return f"fake-{name}"
 
-    def reading_files(self, model: str, encoder: str = "") -> tuple[()]:
+    def reading_files(self, model: str) -> tuple[()]:
         return ()
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         return tuple(word for word in prompt.lower().split() if word not in KNOWN)
-
-    def prompt_limits(self, model: str, prompts: Sequence[str]) -> tuple[()]:
-        return ()
 
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         cues = _cues(sentence)

@@ -27,16 +27,8 @@ _CHECKPOINTS = ("*.safetensors", "*.bin", "*.pth")  # that open_clip looks for i
 class BatchedEncoder(Reader[tuple[Any, Any, Any, str]]):
     """Image and text embeddings in batches that memory holds; loads nothing before the first use.
 
-    Parameters
-    ----------
-    text_batch_size : texts at once, at most; halved when memory runs out.
-    precision : weights are kept in single precision always.
-    options : of :class:`bias_core.adapters.weights.Reader`.
-
-    Notes
-    -----
-    Half precision is float16 by autocast. It moves a cosine by about 1e-4 (bfloat16: 5e-4); a batch that
-    it cannot hold, giving NaN or infinity, is encoded again in single precision.
+    Weights are kept in single precision always. Half precision is float16 by autocast. It moves a cosine by about
+    1e-4 (bfloat16: 5e-4); a batch that it cannot hold, giving NaN or infinity, is encoded again in single precision.
     """
 
     def __init__(
@@ -66,7 +58,7 @@ class BatchedEncoder(Reader[tuple[Any, Any, Any, str]]):
     ) -> np.ndarray:
         if not len(inputs):
             return np.empty((0, 0), dtype=np.float32)
-        with self._parts.running():
+        with self._running():
             features = np.concatenate(list(batches.run(inputs, lambda batch: self._rows(prepare(batch)))))
         lengths = np.linalg.norm(features, axis=1, keepdims=True)
         bad = ~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0))
@@ -117,7 +109,6 @@ class OpenClipEncoder(BatchedEncoder):
     ----------
     architecture : open_clip's model name, e.g. "ViT-B-32"; "" where ``weights`` is a folder.
     weights : a pretrained tag ("openai"), a local checkpoint, or a folder with open_clip_config.json.
-    options : of :class:`BatchedEncoder`.
 
     Notes
     -----

@@ -97,12 +97,8 @@ class EndpointLanguageModel:
         A server shows only so many tokens (OpenAI 5, vLLM 20 unless told otherwise): there may be far fewer
         than ``n``, which makes StOP's search narrower. Tokens that show nothing are left out.
 
-        Raises
-        ------
-        InvalidInput
-            The server continues no text, or shows no probabilities.
-        ModelUnavailable
-            It cannot be reached, refuses, or answers what cannot be understood.
+        Raises InvalidInput: the server continues no text, or shows no probabilities; ModelUnavailable: it
+        cannot be reached, refuses, or answers what cannot be understood.
         """
         proposals: list[list[str]] = []
         for start in range(0, len(prefixes), _BATCH):

@@ -17,13 +17,7 @@ _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 
 
 class _Blip(Reader[tuple[Any, Any, str]]):
-    """A BLIP model with its processor.
-
-    Parameters
-    ----------
-    max_new_tokens : longest caption or answer.
-    options : of :class:`bias_core.adapters.weights.Reader`.
-    """
+    """A BLIP model with its processor; a caption or an answer has at most ``max_new_tokens``."""
 
     model_class: str
 
@@ -50,7 +44,7 @@ class _Blip(Reader[tuple[Any, Any, str]]):
                 output = model.generate(**arguments, max_new_tokens=self.max_new_tokens, do_sample=False)
             return [" ".join(text.split()) for text in processor.batch_decode(output, skip_special_tokens=True)]
 
-        with self._parts.running():
+        with self._running():
             return [text for batch in self._batches.run(range(len(images)), texts) for text in batch]
 
     def _load(self) -> tuple[Any, Any, str]:
@@ -91,10 +85,7 @@ class BlipAnswerer(_Blip):
         Questions of equal length go together: the model's ``generate`` reads padding as if it were words, so
         that an answer would depend on the other questions of its batch.
 
-        Raises
-        ------
-        InvalidInput
-            Not one question per picture, or a blank one.
+        Raises InvalidInput: not one question per picture, or a blank one.
         """
         if len(images) != len(questions):
             raise InvalidInput(
@@ -117,13 +108,7 @@ class BlipAnswerer(_Blip):
 
 
 class TransformersLanguageModel(Reader[tuple[Any, Any, Any, str]]):
-    """Next tokens and whole answers by ``AutoModelForCausalLM``; loads nothing before the first use.
-
-    Parameters
-    ----------
-    gguf_file : name of a GGUF file in ``source``; needs the package ``gguf``.
-    options : of :class:`bias_core.adapters.weights.Reader`.
-    """
+    """Next tokens and whole answers by ``AutoModelForCausalLM``; a ``gguf_file`` needs the package gguf."""
 
     def __init__(self, name: str, source: str, *, gguf_file: str | None = None, **options: Any) -> None:
         super().__init__(name, source, **options)
@@ -135,14 +120,10 @@ class TransformersLanguageModel(Reader[tuple[Any, Any, Any, str]]):
         Special tokens are left out, and so are tokens that show nothing (blanks, halves of a letter): there
         are fewer than ``n`` where the vocabulary is small. The prefix is kept letter by letter.
 
-        Raises
-        ------
-        InvalidInput
-            A prefix has no token, and the model none to begin with.
-        ModelUnavailable
-            Weights missing or corrupt, or the model answers NaN.
+        Raises InvalidInput: a prefix has no token, and the model none to begin with; ModelUnavailable: weights
+        missing or corrupt, or the model answers NaN.
         """
-        with self._parts.running():
+        with self._running():
             batches = list(self._batches.run(prefixes, lambda batch: self._propose_batch(batch, n)))
         return [texts for batch in batches for texts in batch]
 
@@ -150,7 +131,7 @@ class TransformersLanguageModel(Reader[tuple[Any, Any, Any, str]]):
         """The likeliest answer, token by token, in the model's chat form where it has one."""
         import torch
 
-        with self._parts.running() as (model, tokenizer, _, device), torch.inference_mode():
+        with self._running() as (model, tokenizer, _, device), torch.inference_mode():
             if tokenizer.chat_template:
                 text = tokenizer.apply_chat_template(
                     [{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False

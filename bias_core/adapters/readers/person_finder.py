@@ -19,11 +19,7 @@ class CalibrationPersonFinder:
     """Tells still lifes, portraits and pairs of the calibration world apart by the closest sentence.
 
     "a photo of a person", "a photo of two people", or a photo of any of the world's things. A portrait's
-    box is the whole picture; a pair's are the halves that the reader learned to read.
-
-    Parameters
-    ----------
-    encoder : the reader of the calibration world.
+    box is the whole picture; a pair's are the halves that the reader, ``encoder``, learned to read.
     """
 
     def __init__(self, encoder: ImageTextEncoder) -> None:
@@ -53,7 +49,6 @@ class TorchvisionPersonFinder(Reader[tuple[Any, str]]):
     weights : file with a state dict, or "" for torchvision's own weights, downloaded once.
     threshold : least score of a box that counts, in [0, 1].
     smallest : least height of a person as a share of the picture's, in [0, 1]; leaves the crowd behind out.
-    options : of :class:`bias_core.adapters.weights.Reader`.
     """
 
     def __init__(
@@ -87,7 +82,7 @@ class TorchvisionPersonFinder(Reader[tuple[Any, str]]):
         import torch
         from torchvision.transforms.functional import pil_to_tensor
 
-        with self._parts.running() as (model, device), torch.inference_mode():
+        with self._running() as (model, device), torch.inference_mode():
             pixels = pil_to_tensor(image.convert("RGB")).float().to(device) / 255
             (detections,) = model([pixels])
         certain = (detections["labels"] == _PERSON) & (detections["scores"] >= self.threshold)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bias_core.store.images import ImageStore
     from bias_core.store.manifests import ManifestStore
     from bias_core.store.sqlite_file import Repairs
-    from bias_core.types import ImageRow, ModelInfo, PlantedLine, PromptLimit, ReaderErrors
+    from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors
     from bias_core.waiting import FairLock
 
 
@@ -48,7 +48,7 @@ class StudyServices(Protocol):
     def revision(self, name: str) -> str:
         """Which weights a model name stands for now."""
 
-    def reading_files(self, model: str, encoder: str = "") -> Iterator[tuple[int, int]]:
+    def reading_files(self, model: str) -> Iterator[tuple[int, int]]:
         """Read what says which weights these are, if that is not known: (bytes read, bytes in all)."""
 
     def text_to_image(self, name: str) -> TextToImage:
@@ -93,12 +93,6 @@ class StudyServices(Protocol):
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         """Words of the prompt that the model's world is known not to know."""
-
-    def prompt_limits(self, model: str, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
-        """What each text encoder of the model takes of each prompt; empty where that is not known."""
-
-    def setting_notes(self, row: ImageRow) -> tuple[str, ...]:
-        """A sentence on each setting of a row that its model's pictures do not depend on."""
 
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         """Share of pictures whose truth is as ``sentence`` says; None where that cannot be told."""

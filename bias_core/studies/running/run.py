@@ -19,6 +19,7 @@ import pandas as pd
 from bias_core.errors import Cancelled, InvalidInput, StorageError
 from bias_core.given_values import check_texts
 from bias_core.models.catalogue import check_condition
+from bias_core.protocols import ChecksSettings, ReadsPrompts
 from bias_core.store.manifests import STALE_SECONDS, Manifest, Status
 from bias_core.studies.arms.results import compare_arms
 from bias_core.studies.kit.data import StudyData, nothing_ahead
@@ -95,7 +96,7 @@ def run_study(
 def _read_files(model: str, services: StudyServices, cancelled: Callable[[], bool]) -> Iterator[Progress]:
     """Find out which weights a name stands for; says how far that is only where it takes its time."""
     last = time.monotonic()
-    for done, total in services.reading_files(model, ""):
+    for done, total in services.reading_files(model):
         if time.monotonic() - last >= _SECONDS_BETWEEN_UPDATES:
             last = time.monotonic()
             if cancelled():
@@ -408,10 +409,13 @@ def followed(steps: Generator[S, None, T], found: list[T]) -> Generator[S, None,
 
 def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[str]:
     """What is to be said of the settings and the prompts of a run, once each."""
-    distinct = {(r.model, r.guidance_scale, bool(r.negative_prompt), r.width): r for r in rows}.values()
-    notes = [note for row in distinct for note in services.setting_notes(row)]
-    prompts = list(dict.fromkeys(row.prompt for row in rows))
-    return [*dict.fromkeys(notes), *(sentences(services.prompt_limits(rows[0].model, prompts)) if rows else [])]
+    distinct = {(r.model, r.guidance_scale, bool(r.negative_prompt), r.width): r for r in rows}
+    generators = [(services.text_to_image(row.model), row) for row in distinct.values()]
+    checks = [generator.check_settings(row) for generator, row in generators if isinstance(generator, ChecksSettings)]
+    notes = list(dict.fromkeys(note for notes in checks for note in notes))
+    if rows and isinstance(reader := generators[0][0], ReadsPrompts):
+        notes += sentences(reader.prompt_limits(list(dict.fromkeys(row.prompt for row in rows))))
+    return notes
 
 
 def while_drawing(images: Iterable[StoredImage]) -> list[str]:
