@@ -4,26 +4,38 @@ Built once by whoever starts the program (app, command line, a script) and hande
 argument. Nothing in it belongs to one visitor.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.adapters.family_facts import own_defaults
 from bias_core.adapters.model_sources import ModelSources, check_version, fetch_pipeline
-from bias_core.adapters.zero_gpu import on_zero_gpu, prepare
+from bias_core.adapters.readers import build_reader
+from bias_core.adapters.readers.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
+from bias_core.adapters.weights import cpu_threads
+from bias_core.adapters.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, on_zero_gpu, prepare
 from bias_core.engine.local import LocalEngine
-from bias_core.engine.progress import EngineProgress
+from bias_core.engine.progress import Engine, EngineProgress
 from bias_core.engine.rates import RateStore
+from bias_core.engine.ray import RayEngine
 from bias_core.engine.run_line import RunLine
 from bias_core.engine.turns import ReadersTurn
 from bias_core.errors import ModelUnavailable
 from bias_core.exchange.imports import IMPORTED
-from bias_core.models.catalogue import Catalogue, ToolInfo, load_catalogue
-from bias_core.models.fit import download_gb, fitting_readers, free_disk, is_cached, model_fit
+from bias_core.models.catalogue import Catalogue, Role, ToolInfo, load_catalogue
+from bias_core.models.fit import ModelFit, download_gb, fitting_readers, free_disk, is_cached, model_fit
 from bias_core.models.machine import this_machine
+from bias_core.protocols import (
+    Captioner,
+    ImageTextEncoder,
+    LanguageModel,
+    PersonFinder,
+    TextToImage,
+    VisualQuestionAnswerer,
+)
 from bias_core.settings import Settings
 from bias_core.store.answers import AnswerCache
 from bias_core.store.embeddings import EmbeddingCache
@@ -32,25 +44,13 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore
 from bias_core.store.sqlite_file import Repairs
 from bias_core.store.upkeep import make_room
+from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors
 from bias_core.waiting import BuiltOnce, FairLock
+from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from bias_core.annotation.label_store import LabelStore
     from bias_core.annotation.label_sync import LabelSync
-    from bias_core.engine.progress import Engine
-    from bias_core.models.catalogue import Role
-    from bias_core.models.fit import ModelFit
-    from bias_core.protocols import (
-        Captioner,
-        ImageTextEncoder,
-        LanguageModel,
-        PersonFinder,
-        TextToImage,
-        VisualQuestionAnswerer,
-    )
-    from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors
 
 
 class Services:
@@ -88,7 +88,7 @@ class Services:
         self._built = BuiltOnce()
 
     @property
-    def labels(self) -> LabelStore:
+    def labels(self) -> "LabelStore":
         """People's answers; the database opens with the first of them."""
         from sqlalchemy import URL
 
@@ -99,7 +99,7 @@ class Services:
         open_store = partial(LabelStore, url, pictures=data / "label_pictures", most_picture_bytes=most)
         return self._built.get("labels", "", open_store)
 
-    def label_sync(self) -> LabelSync | None:
+    def label_sync(self) -> "LabelSync | None":
         """The copying of answers to a hub's dataset, running from now on; None where none is wanted."""
         settings = self.settings
         if not settings.labels_repo:
@@ -225,8 +225,6 @@ class Services:
         path = Path(self._sources.find(self.catalogue.tool("encoder", encoder).path)) / "held_out.npz"
         if not sentences or not world or world != self.pictures_world(model) or not path.is_file():
             return (None,) * len(sentences)
-        from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings
-
         held_out = self._built.get("held out", encoder, lambda: held_out_embeddings(path))
         reader, both = self.encoder(encoder), [text for pair in sentences for text in pair]
         texts = self.embeddings.texts(reader, both, lock=self.reading(reader))
@@ -317,8 +315,6 @@ class Services:
 
     def _build_reader(self, role: Role, info: ToolInfo, version: str) -> Any:
         """A reader, or where a GPU is borrowed for each call, one that works there."""
-        from bias_core.adapters.readers import build_reader
-
         local = build_reader(
             role,
             info,
@@ -330,15 +326,11 @@ class Services:
         )
         if not self._borrows or info.embedded:
             return local
-        from bias_core.adapters.zero_gpu import ZeroGpuReader
-
         there = partial(build_elsewhere, self.settings, role, info.id)
         return ZeroGpuReader(info.id, there, local, info.download_gb)
 
     def _build_finder(self, name: str) -> PersonFinder:
         """That of the calibration world asks an encoder; others look at one picture at a time, on the CPU."""
-        from bias_core.adapters.readers.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
-
         info = self.catalogue.tool("person_finder", name)
         if info.library == "calibration":
             return CalibrationPersonFinder(self.encoder(info.path))
@@ -349,8 +341,6 @@ class Services:
             from bias_core.adapters.calibration_renderer import CalibrationRenderer
 
             return CalibrationRenderer()
-        from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
-
         name, info = info.id, self._sources.pinned(info)
         model = DiffusersTextToImage(
             info,
@@ -363,8 +353,6 @@ class Services:
         )
         if not self._borrows or info.embedded:
             return model
-        from bias_core.adapters.zero_gpu import ZeroGpuTextToImage
-
         there = partial(build_elsewhere, self.settings, "text_to_image", name)
         return ZeroGpuTextToImage(name, there, model, info, partial(fetch_pipeline, info))
 
@@ -382,9 +370,6 @@ def draw_with_ray(services: Services, workers: int = 0) -> None:
 
     InvalidInput says how to install Ray where it is not.
     """
-    from bias_core.adapters.weights import cpu_threads
-    from bias_core.engine.ray import RayEngine
-
     services.engine.close()
     services.engine = RayEngine(partial(worker_model, services.settings, cpu_threads()), workers=workers)
 
@@ -395,8 +380,6 @@ def worker_model(settings: Settings, threads: int, row: ImageRow) -> TextToImage
     It computes with as many ``threads``: with another number, single pixels would differ. ModelUnavailable is
     raised where this machine has other weights, or another version of the program.
     """
-    from bias_core.adapters.weights import cpu_threads
-
     cpu_threads(threads)
     services = Services(settings)
     if (here := services.revision(row.model)) != row.revision:

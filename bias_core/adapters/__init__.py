@@ -1,3 +1,26 @@
+"""Models and their files. Heavy libraries are imported when something of them is first used."""
+
+import importlib
 import os
+from typing import Any
 
 os.environ["DIFFUSERS_DISABLE_REMOTE_CODE"] = "true"  # read when diffusers is imported
+
+
+class _OnFirstUse:
+    """A library under its own name, which is imported for the first of its attributes that is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+
+diffusers: Any = _OnFirstUse("diffusers")
+hub_errors: Any = _OnFirstUse("huggingface_hub.errors")
+open_clip: Any = _OnFirstUse("open_clip")
+peft: Any = _OnFirstUse("peft")
+torch: Any = _OnFirstUse("torch")
+torchvision: Any = _OnFirstUse("torchvision")
+transformers: Any = _OnFirstUse("transformers")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bias_core.adapters import pipeline_call as calls
+from bias_core.adapters import torch
 from bias_core.adapters.family_facts import (
     PipelineFacts,
     drawn_size,
@@ -18,6 +19,7 @@ from bias_core.adapters.family_facts import (
     other_size,
     prompt_limits,
     unused_settings,
+    velocity_space,
 )
 from bias_core.adapters.loras import put_on
 from bias_core.adapters.weights import Adapter, Batches
@@ -114,9 +116,7 @@ class DiffusersTextToImage(Adapter[Any]):
         Raises InvalidInput: this family, or its scheduler, has no velocity; ModelUnavailable: weights missing
         or corrupt, or out of memory; Cancelled: from ``on_step``, at that step.
         """
-        import torch
-
-        from bias_core.adapters.diffusers_trace import Tracer, velocity_space
+        from bias_core.adapters.diffusers_trace import Tracer
 
         pipeline = self._parts()
         row = _as_drawn(pipeline, row)
@@ -166,8 +166,6 @@ class DiffusersTextToImage(Adapter[Any]):
 
     def check_traceable(self) -> None:
         """Refuse, by InvalidInput, a model that is here and whose steps cannot be traced; loads no weights."""
-        from bias_core.adapters.diffusers_trace import velocity_space
-
         if (facts := self._facts()) is not None:
             velocity_space(facts, self.info.id)
 
@@ -194,8 +192,6 @@ class DiffusersTextToImage(Adapter[Any]):
         return self.batch_size if facts_of(self._parts()).in_batches else 1
 
     def _generate_batch(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
-        import torch
-
         pipeline = self._parts()
         self._use_condition(rows[0].condition)
         full = [*rows, *[rows[-1]] * (self._at_once() - len(rows))]

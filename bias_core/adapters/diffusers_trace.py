@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import diffusers
 import numpy as np
 import torch
 from PIL import Image
 
-from bias_core.adapters.family_facts import PipelineFacts, denoiser_of
+from bias_core.adapters.family_facts import denoiser_of
 from bias_core.adapters.pipeline_call import after_each_step
 from bias_core.errors import InvalidInput
 from bias_core.metrics.propagation import predicted_sample
@@ -26,35 +25,6 @@ from bias_core.waiting import one_at_a_time
 _PACKED = {"FluxPipeline"}
 _SHIFTED = {"StableDiffusion3Pipeline", "FluxPipeline"}  # the others ignore the VAE's shift
 _BY_CHANNEL = {"StableDiffusionXLPipeline"}
-_TRACEABLE = _SHIFTED | {
-    "PixArtAlphaPipeline",
-    "PixArtSigmaPipeline",
-    "SanaPipeline",
-    "StableDiffusionPipeline",
-    "StableDiffusionXLPipeline",
-}
-
-
-def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
-    """What the denoiser of a pipeline predicts.
-
-    InvalidInput: this family, or its scheduler, has no velocity that could be compared over prompts.
-    """
-    family, config = facts.name, facts.scheduler
-    scheduler = str(config.get("_class_name"))
-    if family not in _TRACEABLE:
-        raise InvalidInput(
-            f"{model}: this family ({family}) has no velocity to trace; {', '.join(sorted(_TRACEABLE))} have"
-        )
-    prediction = config.get("prediction_type", "epsilon")
-    spaces: dict[str, VelocitySpace] = {"flow_prediction": "flow", "epsilon": "epsilon", "v_prediction": "v_prediction"}
-    order = getattr(getattr(diffusers, scheduler, None), "order", 1)
-    if order != 1 or "sigma_data" in config or prediction not in spaces:
-        raise InvalidInput(
-            f"{model}: its scheduler ({scheduler}, {prediction}) has no velocity to trace: it takes several "
-            "passes a step, or scales the prediction itself; use Euler, DDIM or DPM++ multistep"
-        )
-    return "flow" if scheduler.startswith("FlowMatch") else spaces[prediction]
 
 
 @dataclass(kw_only=True)
@@ -68,7 +38,7 @@ class Tracer:
     ----------
     pipeline, arguments : the call; its prompts are the prompt, all positive, then all negative sentences,
         and it leaves the latents undecoded.
-    space : of :func:`velocity_space`.
+    space : of :func:`bias_core.adapters.family_facts.velocity_space`.
     to_image : makes pixels in [0, 1] a picture.
     guided : give velocities with classifier-free guidance where the sampler uses it.
     predicted : decode the predicted picture of every step.

@@ -11,9 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from bias_core.errors import ModelUnavailable
+import huggingface_hub
+
+from bias_core.adapters import diffusers, torch, transformers
+from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models.catalogue import read_json, split_revision
-from bias_core.types import ImageRow, ModelInfo, PromptLimit
+from bias_core.types import ImageRow, ModelInfo, PromptLimit, VelocitySpace
 
 Size = tuple[int, int]
 Rule = Callable[[Any, int, int], Size]
@@ -36,6 +39,10 @@ _IN_BATCHES = {
     *("StableDiffusion3Pipeline", "StableDiffusionPipeline", "StableDiffusionXLPipeline"),
 }
 _STRUCTURED = {"BriaFiboPipeline", "BriaFibo2Pipeline", "Ideogram4Pipeline"}
+_TRACEABLE = {
+    *("FluxPipeline", "PixArtAlphaPipeline", "PixArtSigmaPipeline", "SanaPipeline", "StableDiffusion3Pipeline"),
+    *("StableDiffusionPipeline", "StableDiffusionXLPipeline"),
+}
 _DECODERS = ("vae", "movq")
 _MOST_ROUNDS = 64
 _DEEPFLOYD_LIMIT = 77  # written in its pipeline: the model was trained on so many
@@ -113,8 +120,6 @@ def facts_of(pipeline: Any) -> PipelineFacts:
 
 def facts_at(info: ModelInfo, source: str) -> PipelineFacts | None:
     """Facts from the files of a pipeline that is not loaded; None where they are not on this machine."""
-    import diffusers
-
     index = read_config(info, source, INDEX)
     name = str(index.get("_class_name")).replace("KandinskyV22Pipeline", "KandinskyV22CombinedPipeline")
     kind = getattr(diffusers, name, None)
@@ -132,11 +137,10 @@ def facts_at(info: ModelInfo, source: str) -> PipelineFacts | None:
 
 def read_index(source: str, file: str = INDEX, *, revision: str | None, local_files_only: bool) -> Mapping[str, Any]:
     """A file of a folder or a hub id, first of all that with the classes of the pipeline and its components."""
-    from huggingface_hub import hf_hub_download
-
     if Path(source).is_dir():
         return read_json(Path(source, file))
-    return read_json(Path(hf_hub_download(source, file, revision=revision, local_files_only=local_files_only)))
+    how = {"revision": revision, "local_files_only": local_files_only}
+    return read_json(Path(huggingface_hub.hf_hub_download(source, file, **how)))
 
 
 def read_config(info: ModelInfo, source: str, file: str) -> Mapping[str, Any]:
@@ -181,6 +185,28 @@ def _true_cfg(embedded: Guidance, parameters: Mapping[str, Any], call: Mapping[s
         return replace(embedded, negative=True)
     how = "set call: {true_cfg_scale: 4.0} in its options for one with a negative prompt"
     return replace(embedded, why=f"{embedded.why}; {how}")
+
+
+def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
+    """What the denoiser of a pipeline predicts.
+
+    InvalidInput: this family, or its scheduler, has no velocity that could be compared over prompts.
+    """
+    family, config = facts.name, facts.scheduler
+    scheduler = str(config.get("_class_name"))
+    if family not in _TRACEABLE:
+        raise InvalidInput(
+            f"{model}: this family ({family}) has no velocity to trace; {', '.join(sorted(_TRACEABLE))} have"
+        )
+    prediction = config.get("prediction_type", "epsilon")
+    spaces: dict[str, VelocitySpace] = {"flow_prediction": "flow", "epsilon": "epsilon", "v_prediction": "v_prediction"}
+    order = getattr(getattr(diffusers, scheduler, None), "order", 1)
+    if order != 1 or "sigma_data" in config or prediction not in spaces:
+        raise InvalidInput(
+            f"{model}: its scheduler ({scheduler}, {prediction}) has no velocity to trace: it takes several "
+            "passes a step, or scales the prediction itself; use Euler, DDIM or DPM++ multistep"
+        )
+    return "flow" if scheduler.startswith("FlowMatch") else spaces[prediction]
 
 
 def unused_settings(facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]) -> tuple[str, ...]:
@@ -231,8 +257,6 @@ def own_defaults(class_name: str, index: Mapping[str, Any]) -> dict[str, float]:
     >>> own_defaults("PRXPipeline", {"default_sample_size": 1024})
     {'steps': 28, 'guidance': 4.0, 'size': 1024}
     """
-    import diffusers
-
     kind = getattr(diffusers, class_name, None)
     if not isinstance(kind, type) or "prompt" not in (parameters := accepted(kind)):
         return {}
@@ -318,9 +342,6 @@ def drawn_size_at(info: ModelInfo, source: str, width: int, height: int) -> Size
 
 def _without_weights(facts: PipelineFacts, info: ModelInfo, source: str) -> Any:
     """The pipeline as its constructor makes it of configurations alone: it knows its factors and sizes."""
-    import diffusers
-    import torch
-
     kind = getattr(diffusers, str(facts.index["_class_name"]))
     parameters = inspect.signature(kind.__init__).parameters
     # Of a class, as diffusers looks for the module of a network.
@@ -391,9 +412,6 @@ def _readers_of(pipeline: Any, info: ModelInfo) -> Iterator[Callable[[str], Prom
 
 
 def _readers_at(info: ModelInfo, source: str) -> Iterator[Callable[[str], PromptLimit]]:
-    import diffusers
-    from transformers import AutoTokenizer
-
     revision = info.revision
     if info.family == "kandinsky" and not (Path(source) / "prior_tokenizer").is_dir():
         source, revision = split_revision(str(info.options.get("prior", KANDINSKY_PRIOR)))
@@ -407,7 +425,7 @@ def _readers_at(info: ModelInfo, source: str) -> Iterator[Callable[[str], Prompt
             folder = source
             if Path(source).is_dir():
                 folder, place = str(Path(source, place["subfolder"])), {}
-            tokenizers[name] = AutoTokenizer.from_pretrained(folder, local_files_only=True, **place)
+            tokenizers[name] = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, **place)
     except (OSError, ValueError):
         return iter(())
     return _readers(info, getattr(diffusers, str(index.get("_class_name")), None), encoders, tokenizers)

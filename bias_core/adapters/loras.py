@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
+
+from bias_core.adapters import diffusers, peft, torch
 from bias_core.adapters.weights import check_finite, loading, some_of
 from bias_core.errors import ModelUnavailable
 from bias_core.models.catalogue import read_json
@@ -66,12 +69,9 @@ def put_on(
 
 def hub_folder(repo: str, revision: str, *, offline: bool = False) -> Path:
     """Where the LoRA of a hub lies, downloaded where that is allowed."""
-    from huggingface_hub import snapshot_download
-
     for patterns in _HUB_PATTERNS:
-        folder = Path(
-            snapshot_download(repo, revision=revision or None, allow_patterns=patterns, local_files_only=offline)
-        )
+        how = {"revision": revision or None, "allow_patterns": patterns, "local_files_only": offline}
+        folder = Path(huggingface_hub.snapshot_download(repo, **how))
         if any(folder.glob("*.safetensors")):
             break
     return folder
@@ -94,7 +94,6 @@ def _load(loader: Any, folder: Path, file: str, name: str) -> set[str]:
 
 def _load_peft(loader: Any, folder: Path, name: str) -> set[str]:
     """Put on what peft's ``save_pretrained`` wrote of one component; it does not say of which."""
-    from peft import LoraConfig
     from safetensors.torch import load_file
 
     kind = read_json(folder / _PEFT_CONFIG).get("peft_type")
@@ -116,7 +115,7 @@ def _load_peft(loader: Any, folder: Path, name: str) -> set[str]:
             f"{folder} fits {' and '.join((best, *others))} alike and does not say which it is for; save it with "
             "save_lora_weights of the diffusers pipeline"
         )
-    config = LoraConfig.from_pretrained(str(folder)).to_dict()
+    config = peft.LoraConfig.from_pretrained(str(folder)).to_dict()
     metadata = {f"{best}.{key}": value for key, value in config.items()}
     state = {f"{best}.{key}": value for key, value in fitting[best].items()}
     how = {"prefix": best, "adapter_name": name, "metadata": metadata, "_pipeline": loader}
@@ -128,8 +127,6 @@ def _load_peft(loader: Any, folder: Path, name: str) -> set[str]:
 
 
 def _networks(loader: Any) -> dict[str, Any]:
-    import torch
-
     kinds = ("unet", "transformer", "text_encoder")
     parts = loader.components.items()
     return {name: part for name, part in parts if isinstance(part, torch.nn.Module) and name.startswith(kinds)}
@@ -137,9 +134,7 @@ def _networks(loader: Any) -> dict[str, Any]:
 
 def _in_peft_words(tensors: Mapping[str, Any], part: Any, name: str) -> dict[str, Any]:
     """The tensors of one component under the names that peft gives them there."""
-    from diffusers.utils import state_dict_utils as convert
-
-    words, of_text = dict(tensors), name.startswith("text_encoder")
+    words, of_text, convert = dict(tensors), name.startswith("text_encoder"), diffusers.utils.state_dict_utils
     if words and not any("lora_A" in key for key in words):
         if of_text:
             words = convert.convert_state_dict_to_peft(convert.convert_state_dict_to_diffusers(words))
@@ -155,14 +150,12 @@ def _check_whole(loader: Any, keys: set[str], name: str, what: str, misfit: str)
 
     ModelUnavailable: no layer of it fits, or some do not, or a layer lacks one of its halves, or has NaN.
     """
-    from peft import get_peft_model_state_dict
-
     there: set[str] = set()
     for part, names in loader.get_list_adapters().items():
         if name in names:
             module = getattr(loader, part)
             check_finite(module, what)
-            of_part = get_peft_model_state_dict(module, adapter_name=name)
+            of_part = peft.get_peft_model_state_dict(module, adapter_name=name)
             there |= {f"{part}.{key.removesuffix('.weight')}" for key in of_part}
     if not there:
         raise ModelUnavailable(misfit)

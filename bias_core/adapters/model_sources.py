@@ -6,6 +6,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import huggingface_hub
+
+from bias_core.adapters import diffusers
 from bias_core.adapters.family_facts import DEEPFLOYD_UPSCALER, KANDINSKY_PRIOR
 from bias_core.adapters.loras import hub_folder
 from bias_core.adapters.weights import loading, pick_device
@@ -141,11 +144,9 @@ def snapshot(repo: str, revision: str = "", *, name: str, offline: bool = False)
     The hub is asked which commit a branch is at now; without a network it is the one that was used last.
     ModelUnavailable: no such repository or revision, no access to it, or neither a network nor a copy.
     """
-    from huggingface_hub import snapshot_download
-
     with loading(name, repo):
-        folder = snapshot_download(repo, revision=revision or None, allow_patterns=_SMALL, local_files_only=offline)
-    return Path(folder)
+        how = {"revision": revision or None, "allow_patterns": _SMALL, "local_files_only": offline}
+        return Path(huggingface_hub.snapshot_download(repo, **how))
 
 
 def pinned(info: ModelInfo, *, offline: bool = False) -> ModelInfo:
@@ -179,8 +180,6 @@ def _local_sources(info: ModelInfo) -> dict[str, Path]:
 
 def fetch_pipeline(info: ModelInfo) -> None:
     """Download what a pinned entry takes from a hub, and load nothing of it; ModelUnavailable where that fails."""
-    from diffusers import DiffusionPipeline
-
     for key in ("path", *_PARTS):
         repo, revision = split_revision(str(info.options.get(key, "")))
         if not is_hub_id(repo):
@@ -191,4 +190,4 @@ def fetch_pipeline(info: ModelInfo) -> None:
                 hub_folder(repo, revision)
             else:
                 how = {"revision": revision or None, "variant": info.options.get("variant")}
-                DiffusionPipeline.download(repo, **how, use_safetensors=True)
+                diffusers.DiffusionPipeline.download(repo, **how, use_safetensors=True)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from bias_core.adapters import torch
 from bias_core.adapters.family_facts import accepted, facts_of, guidance_of
 from bias_core.adapters.weights import TROUBLES
 from bias_core.errors import BiasCoreError, InvalidInput, ModelUnavailable
@@ -43,8 +44,6 @@ def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **m
     is not always an empty one: SDXL takes zeros. What is called true guidance only runs with one, and a space
     is its makers' empty one.
     """
-    import torch
-
     first, parameters, call = rows[0], accepted(pipeline), info.options.get("call", {})
     guidance = guidance_of(facts_of(pipeline), call)
     true_guidance = guidance.argument == "true_cfg_scale"
@@ -190,8 +189,6 @@ def errors_in_a_sentence(pipeline: Any, model: str, row: ImageRow) -> Iterator[N
 
     InvalidInput where it refused an argument, ModelUnavailable where it broke.
     """
-    import torch
-
     try:
         yield
     except (BiasCoreError, torch.OutOfMemoryError):
@@ -249,7 +246,6 @@ class TextCache:
         return remembered
 
     def _answer(self, name: str, forward: Callable[..., Any], ids: Any, kwargs: dict[str, Any]) -> Any:
-        import torch
         from torch.utils._pytree import tree_leaves, tree_map
 
         keys = [(name, *key) for key in _keys(ids, kwargs)]

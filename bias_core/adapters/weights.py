@@ -15,6 +15,10 @@ from pickle import UnpicklingError
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+import huggingface_hub
+import safetensors
+
+from bias_core.adapters import hub_errors, torch, transformers
 from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable, NotEnoughMemory
 from bias_core.models.catalogue import is_hub_id, read_json
 
@@ -76,8 +80,6 @@ _PICKLE = (
 
 def pick_device(device: str) -> str:
     """The device to use: for "auto", CUDA where there is one; ModelUnavailable for one that is not there."""
-    import torch
-
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
@@ -88,8 +90,6 @@ def pick_device(device: str) -> str:
 
 def cpu_threads(n: int = 0) -> int:
     """Threads that this process computes with; from now on ``n``, where that is given."""
-    import torch
-
     if n:
         torch.set_num_threads(n)
     return int(torch.get_num_threads())
@@ -108,10 +108,8 @@ def loading(name: str, source: str) -> Iterator[None]:
 
 def _raise_in_words(name: str, source: str, kind: object, error: BaseException | None, _trace: object) -> None:
     """The tokenizers' library, written in Rust, has no class for its errors but Python's most general one."""
-    from huggingface_hub.errors import HTTPError, StrictDataclassError
-    from safetensors import SafetensorError
-
-    foreseen = isinstance(error, (*TROUBLES, HTTPError, SafetensorError, StrictDataclassError)) or kind is Exception
+    others = (hub_errors.HTTPError, safetensors.SafetensorError, hub_errors.StrictDataclassError)
+    foreseen = isinstance(error, (*TROUBLES, *others)) or kind is Exception
     if error is None or isinstance(error, BiasCoreError) or not foreseen:
         return
     if isinstance(error, ImportError):
@@ -156,7 +154,6 @@ def drop_longest_unused() -> bool:
         return False
     min(_last_used, key=_last_used.__getitem__).unload()
     gc.collect()
-    import torch
 
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -173,8 +170,6 @@ class Batches:
 
     def run(self, inputs: Sequence[X], work: Callable[[Sequence[X]], R], *, most: int | None = None) -> Iterator[R]:
         """What ``work`` makes of each batch, in order; ModelUnavailable where memory does not hold one input."""
-        import torch
-
         start = 0
         while start < len(inputs):
             n = min(self.size, most or self.size)
@@ -259,10 +254,7 @@ class Adapter(ABC, Generic[T]):
         _last_used[self] = next(_clock)
 
     def _load_with_room(self) -> T:
-        import torch
-        from transformers.utils import logging as transformers_logging
-
-        transformers_logging.disable_progress_bar()  # it would run through our own
+        transformers.utils.logging.disable_progress_bar()  # it would run through our own
         try:
             return self._load()
         except (NotEnoughMemory, torch.OutOfMemoryError):
@@ -300,10 +292,8 @@ class Reader(Adapter[T]):
         """Download what is missing on this machine; nothing is loaded."""
         if self._offline or Path(self.source).is_dir() or not is_hub_id(self.source):
             return
-        from huggingface_hub import snapshot_download
-
         with loading(self.name, self.source):
-            folder = snapshot_download(self.source, allow_patterns=_OF_READERS, ignore_patterns=["*/*"])
+            folder = huggingface_hub.snapshot_download(self.source, allow_patterns=_OF_READERS, ignore_patterns=["*/*"])
         if any(Path(folder).glob("*.safetensors")):  # of others, their loading says what is missing
             self._local = folder
 
@@ -315,12 +305,9 @@ class Reader(Adapter[T]):
         """
         source = self._local or self.source
         if self._offline and not Path(source).is_absolute() and not Path(source).is_dir():
-            from huggingface_hub import snapshot_download
-            from huggingface_hub.errors import LocalEntryNotFoundError
-
             try:
-                source = snapshot_download(source, local_files_only=True)
-            except LocalEntryNotFoundError as error:
+                source = huggingface_hub.snapshot_download(source, local_files_only=True)
+            except hub_errors.LocalEntryNotFoundError as error:
                 raise not_here(self.name) from error
         return source, {"local_files_only": Path(source).is_dir()}
 
@@ -374,8 +361,6 @@ def load_whole(
 
 def check_finite(model: Any, name: str) -> None:
     """Refuse NaN and infinity in the weights: what comes of them can look like an answer."""
-    import torch
-
     with torch.no_grad():
         for key, tensor in model.named_parameters():
             if tensor.is_floating_point() and tensor.numel() and tensor.device.type != "meta":
@@ -403,8 +388,6 @@ def _check_files(folder: Path, name: str) -> None:
 
     Those of quantised models are such, and their configuration says so.
     """
-    from safetensors import safe_open
-
     for index in sorted(folder.glob(f"*{_INDEX}*.json")):
         files = set(read_json(index).get("weight_map", {}).values())
         missing = sorted(file for file in files if not (folder / str(file)).is_file())
@@ -417,7 +400,7 @@ def _check_files(folder: Path, name: str) -> None:
     if not paths or "quantization_config" in read_json(folder / "config.json"):
         return
     for path in paths:
-        with safe_open(path, framework="pt") as file:
+        with safetensors.safe_open(path, framework="pt") as file:
             weights = [key for key in file.keys() if key.endswith((".weight", ".bias"))]  # noqa: SIM118  (no mapping)
             whole = [key for key in weights if file.get_slice(key).get_dtype() in _WHOLE_NUMBERS]
         if whole:

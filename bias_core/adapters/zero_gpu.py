@@ -13,11 +13,11 @@ import math
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
+from bias_core.adapters import torch
 from bias_core.errors import BiasCoreError, Interrupted, ModelUnavailable
 from bias_core.protocols import StepCallback
 from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, Step
@@ -37,71 +37,50 @@ def on_zero_gpu() -> bool:
     return asked_for and find_spec("spaces") is not None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """What a call does over there; all of it is pickled.
+_Event = tuple[str, Any]
+"""What comes back: "ready" and after how many seconds, a "step" and of how many, a "value", or an "error".
 
-    Attributes
-    ----------
-    key : names the model; it is built once per process.
-    build : makes it.
-    method : what is called, with ``arguments``.
-    steps : whether the method yields one thing after another and tells its steps.
-    """
-
-    key: str
-    build: Callable[[], Any]
-    method: str
-    arguments: tuple[Any, ...] = ()
-    options: dict[str, Any] = field(default_factory=dict)
-    steps: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Event:
-    """What comes back: a result, a step done, or that the model is there, after so many seconds.
-
-    An error comes in it, too: of those that are raised ``spaces`` tells only the name.
-    """
-
-    value: Any = None
-    step: tuple[int, int] | None = None
-    ready: float | None = None
-    error: BiasCoreError | None = None
-
-
+The error is one of ours: of those that are raised ``spaces`` tells only the name."""
 _models: dict[str, Any] = {}  # of a process that has the GPU
 
 
-def run_job(job: Job, seconds: int) -> Generator[_Event, None, None]:  # noqa: ARG001 - the time to ask for
-    """Runs where the GPU is: yield every step and every result; closing it stops at the next step."""
+def run_job(
+    key: str,
+    build: Callable[[], Any],
+    method: str,
+    arguments: tuple[Any, ...],
+    options: dict[str, Any],
+    steps: bool,
+    seconds: int,  # noqa: ARG001 - the time to ask for
+) -> Generator[_Event, None, None]:
+    """Runs where the GPU is, and all of its arguments are pickled; closing it stops at the next step.
+
+    The model is built once per process, and named by its key. With ``steps`` the method yields one thing after
+    another, and tells its steps.
+    """
+
+    def work(hand: Callable[[_Event], None]) -> None:
+        started = time.monotonic()
+        if key not in _models:
+            torch.set_num_threads(1)  # a fork must not wait for threads that only its parent has (OpenMP)
+            _models[key] = build()
+            if load := getattr(_models[key], "load", None):
+                load()
+        hand(("ready", time.monotonic() - started))
+        callback = {"on_step": lambda *step: hand(("step", step))} if steps else {}
+        answer = getattr(_models[key], method)(*arguments, **options, **callback)
+        for value in answer if steps else (answer,):
+            hand(("value", value))
+
     try:
-        yield from one_at_a_time(partial(_work, job))
+        yield from one_at_a_time(work)
     except BiasCoreError as error:
-        yield _Event(error=error)
-
-
-def _work(job: Job, hand: Callable[[_Event], None]) -> None:
-    import torch
-
-    started, options = time.monotonic(), dict(job.options)
-    if job.key not in _models:
-        torch.set_num_threads(1)  # a fork must not wait for threads that only its parent has (OpenMP)
-        _models[job.key] = job.build()
-        if load := getattr(_models[job.key], "load", None):
-            load()
-    hand(_Event(ready=time.monotonic() - started))
-    if job.steps:
-        options["on_step"] = lambda step, n_steps: hand(_Event(step=(step, n_steps)))
-    answer = getattr(_models[job.key], job.method)(*job.arguments, **options)
-    for value in answer if job.steps else (answer,):
-        hand(_Event(value=value))
+        yield "error", error
 
 
 @cache
-def _gpu_call() -> Callable[[Job, int], Generator[_Event, None, None]]:
-    spaces = importlib.import_module("spaces")
-    return spaces.GPU(duration=lambda _job, seconds: seconds)(run_job)
+def _gpu_call() -> Callable[..., Generator[_Event, None, None]]:
+    return importlib.import_module("spaces").GPU(duration=lambda *arguments: arguments[-1])(run_job)
 
 
 def prepare() -> None:
@@ -139,7 +118,7 @@ class Borrower:
 
     Parameters
     ----------
-    key, build : as of :class:`Job`.
+    key, build : as of :func:`run_job`.
     local : the same model on the CPU of this process; for all that needs no GPU.
     fetch : downloads what it needs, before the clock runs; called once.
     """
@@ -160,21 +139,20 @@ class Borrower:
     ) -> Iterator[Any]:
         """What the method gives, as it comes; Interrupted where no time is left for it."""
         self._fetch()
-        job = Job(key=self._key, build=self._build, method=method, arguments=arguments, options=options, steps=steps)
         refusal = importlib.import_module("gradio").Error  # that `spaces` raises; only the page imports gradio here
         load, started = 0.0, time.monotonic()
-        events = _gpu_call()(job, self._pace.seconds(units))
+        seconds = self._pace.seconds(units)
+        events = _gpu_call()(self._key, self._build, method, arguments, options, steps, seconds)
         try:
-            for event in events:
-                if event.ready is not None:
-                    load, started = event.ready, time.monotonic()
-                elif event.step is not None:
-                    if on_step is not None:
-                        on_step(*event.step)
-                elif event.error is not None:
-                    raise event.error
-                else:
-                    yield event.value
+            for kind, value in events:
+                if kind == "ready":
+                    load, started = value, time.monotonic()
+                elif kind == "step" and on_step is not None:
+                    on_step(*value)
+                elif kind == "error":
+                    raise value
+                elif kind == "value":
+                    yield value
         except BiasCoreError:
             raise
         except refusal as error:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import huggingface_hub
+
 from bias_core.models.catalogue import ToolInfo
 from bias_core.models.machine import Machine
 from bias_core.types import ModelInfo
@@ -125,9 +127,7 @@ def first_batch_size(info: ModelInfo, machine: Machine, device: str) -> int:
 
 def is_cached(repo: str, revision: str = "", file: str = "model_index.json") -> bool:
     """Whether ``file`` of the repository is on this machine; its weights come right after it."""
-    from huggingface_hub import try_to_load_from_cache
-
-    return isinstance(try_to_load_from_cache(repo, file, revision=revision or None), str)
+    return isinstance(huggingface_hub.try_to_load_from_cache(repo, file, revision=revision or None), str)
 
 
 def free_disk() -> int:
@@ -145,11 +145,12 @@ def download_gb(repo: str, revision: str = "") -> float:
 
     Raises nothing: without a network, or without the right to read, the size is simply not known.
     """
-    from huggingface_hub import HfApi
     from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
 
     try:
-        info = HfApi().model_info(repo, revision=revision or None, files_metadata=True, timeout=_PATIENCE_SECONDS)
+        info = huggingface_hub.HfApi().model_info(
+            repo, revision=revision or None, files_metadata=True, timeout=_PATIENCE_SECONDS
+        )
     except (HTTPError, HFValidationError, OfflineModeIsEnabled, OSError, ValueError):
         return 0.0
     return weights_gb((file.rfilename, file.size or 0) for file in info.siblings or ())

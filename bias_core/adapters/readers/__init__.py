@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bias_core.adapters.readers import encoders, generators
 from bias_core.models.catalogue import Role, ToolInfo
 from bias_core.settings import Settings
 
@@ -25,8 +26,6 @@ def build_reader(
 
         key = settings.llm_key.get_secret_value()
         return EndpointLanguageModel(info.name, Endpoint(url=settings.llm_url, model=settings.llm_model, key=key))
-    from bias_core.adapters.readers import encoders, generators
-
     if role == "language_model":
         if info.library != "gguf":
             return generators.TransformersLanguageModel(info.id, source(info.path), **where)

@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import huggingface_hub
 import numpy as np
 from PIL import Image
 
+from bias_core.adapters import hub_errors, open_clip, torch, transformers
 from bias_core.adapters.weights import Batches, Reader, check_finite, load_whole, loading, not_here, pick_device
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models.catalogue import read_json
@@ -69,8 +71,6 @@ class BatchedEncoder(Reader[tuple[Any, Any, Any, str]]):
 
     def _rows(self, features: Callable[[], Any]) -> np.ndarray:
         """What ``features`` computes, as float32, in the precision that suits the device."""
-        import torch
-
         device = self._parts()[3]
         half = self.precision == "half" or (self.precision == "auto" and device == "cuda")
         with torch.inference_mode():
@@ -132,8 +132,6 @@ class OpenClipEncoder(BatchedEncoder):
             self._fetched = how
 
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
-        import torch
-
         model, preprocess, _, device = self._parts()
         pixels = torch.stack(_in_threads(lambda image: preprocess(as_rgb(image)), images)).to(device)
         return lambda: model.encode_image(pixels)
@@ -144,9 +142,6 @@ class OpenClipEncoder(BatchedEncoder):
         return lambda: model.encode_text(tokens)
 
     def _load(self) -> tuple[Any, Any, Any, str]:
-        import open_clip
-        import torch
-
         device, folder = pick_device(self._wanted_device), Path(self.weights).is_dir()
         how = self._folder() if folder else self._fetched or self._architecture()
         model, _, preprocess = open_clip.create_model_and_transforms(
@@ -158,8 +153,6 @@ class OpenClipEncoder(BatchedEncoder):
 
     def _tokenizer(self, model: str, *, here: bool) -> Any:
         """The model's tokenizer; one of a hub only as it is on this machine where ``here`` is true."""
-        import open_clip
-
         foreign = open_clip.get_model_config(model)["text_cfg"].get("hf_tokenizer_name")
         return open_clip.get_tokenizer(model, **({"local_files_only": True} if foreign and here else {}))
 
@@ -174,8 +167,6 @@ class OpenClipEncoder(BatchedEncoder):
         return {"model_name": f"local-dir:{folder}"}
 
     def _architecture(self) -> dict[str, Any]:
-        import open_clip
-
         if open_clip.get_model_config(self.architecture) is None:
             raise ModelUnavailable(f"open_clip knows no architecture {self.architecture!r}")
         local = Path(self.weights).is_file()
@@ -192,34 +183,28 @@ class OpenClipEncoder(BatchedEncoder):
 
     def _checkpoint(self, trained: Mapping[str, Any]) -> str:
         """The file of the weights, downloaded where that is allowed: safetensors where there are any."""
-        import open_clip
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-        from open_clip.constants import HF_SAFE_WEIGHTS_NAME, HF_WEIGHTS_NAME
-
         repo, _, file = trained.get("hf_hub", "").rpartition("/")
         if not repo:  # on the makers' own server, checked by its hash
             if self._offline:
                 raise not_here(self.name)
             return str(open_clip.download_pretrained(dict(trained)))
-        file = file or HF_WEIGHTS_NAME
-        safe = HF_SAFE_WEIGHTS_NAME if file == HF_WEIGHTS_NAME else str(Path(file).with_suffix(".safetensors"))
+        usual, file = open_clip.constants.HF_WEIGHTS_NAME, file or open_clip.constants.HF_WEIGHTS_NAME
+        safe = str(Path(file).with_suffix(".safetensors"))
+        safe = open_clip.constants.HF_SAFE_WEIGHTS_NAME if file == usual else safe
         try:
-            return hf_hub_download(repo, safe, local_files_only=self._offline)
-        except LocalEntryNotFoundError as error:
+            return huggingface_hub.hf_hub_download(repo, safe, local_files_only=self._offline)
+        except hub_errors.LocalEntryNotFoundError as error:
             if self._offline:
                 raise not_here(self.name) from error
             raise
-        except EntryNotFoundError:  # only a state dict of torch, which is read as data, never run
-            return hf_hub_download(repo, file)
+        except hub_errors.EntryNotFoundError:  # only a state dict of torch, which is read as data, never run
+            return huggingface_hub.hf_hub_download(repo, file)
 
 
 class TransformersEncoder(BatchedEncoder):
     """Image and text embeddings by ``AutoModel``, see :class:`BatchedEncoder`."""
 
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
-        import torch
-
         model, processor, _, device = self._parts()
         size = -(-len(images) // _THREADS)  # a part for each thread
         parts = [images[start : start + size] for start in range(0, len(images), size)]
@@ -240,14 +225,11 @@ class TransformersEncoder(BatchedEncoder):
         return lambda: _tensor(model.get_text_features(**tensors))
 
     def _load(self) -> tuple[Any, Any, Any, str]:
-        import torch
-        from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
-
         source, local = self._files()
         device = pick_device(self._wanted_device)
-        model = load_whole(AutoModel, source, name=self.name, dtype=torch.float32, **local)
-        tokenizer = AutoTokenizer.from_pretrained(source, **local)
-        processor = AutoImageProcessor.from_pretrained(source, **local)
+        model = load_whole(transformers.AutoModel, source, name=self.name, dtype=torch.float32, **local)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **local)
+        processor = transformers.AutoImageProcessor.from_pretrained(source, **local)
         # Convolutional towers run up to twice as fast in this layout on a CPU; others do not mind.
         model = model.to(device, memory_format=torch.channels_last).eval()
         return model, processor, tokenizer, device

@@ -171,8 +171,6 @@ class EndpointLanguageModel:
         raise ModelUnavailable(f"{self.name} accepts none of the ways in which it was asked")
 
     def _answer(self, path: str, body: Mapping[str, Any]) -> Any:
-        import httpx
-
         server, attempt = self.endpoint, 0
         while True:
             attempt += 1

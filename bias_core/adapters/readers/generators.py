@@ -9,6 +9,7 @@ from typing import Any
 
 from PIL import Image
 
+from bias_core.adapters import torch, transformers
 from bias_core.adapters.readers.encoders import as_rgb
 from bias_core.adapters.weights import Reader, load_whole, pick_device
 from bias_core.errors import InvalidInput, ModelUnavailable
@@ -27,8 +28,6 @@ class _Blip(Reader[tuple[Any, Any, str]]):
 
     def _generate(self, images: Sequence[Image.Image], questions: Any = None) -> list[str]:
         """What the model says about each picture; ``questions`` are token ids ``(n_images, n_tokens)``."""
-        import torch
-
         if not images:
             return []
         model, processor, device = self._parts()
@@ -48,9 +47,6 @@ class _Blip(Reader[tuple[Any, Any, str]]):
             return [text for batch in self._batches.run(range(len(images)), texts) for text in batch]
 
     def _load(self) -> tuple[Any, Any, str]:
-        import torch
-        import transformers
-
         source, local = self._files()
         device, folder = pick_device(self._wanted_device), Path(source)
         kind = getattr(transformers, self.model_class)
@@ -129,8 +125,6 @@ class TransformersLanguageModel(Reader[tuple[Any, Any, Any, str]]):
 
     def complete(self, prompt: str, max_new_tokens: int) -> str:
         """The likeliest answer, token by token, in the model's chat form where it has one."""
-        import torch
-
         with self._running() as (model, tokenizer, _, device), torch.inference_mode():
             if tokenizer.chat_template:
                 text = tokenizer.apply_chat_template(
@@ -150,8 +144,6 @@ class TransformersLanguageModel(Reader[tuple[Any, Any, Any, str]]):
             return str(tokenizer.decode(output[0, tokens.shape[1] :], skip_special_tokens=True)).strip()
 
     def _propose_batch(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
-        import torch
-
         model, tokenizer, shown, device = self._parts()
         ids = [self._ids(prefix)[-_room(model) :] for prefix in prefixes]
         inputs = tokenizer.pad({"input_ids": ids}, padding=True, return_tensors="pt").to(device)
@@ -189,17 +181,14 @@ class TransformersLanguageModel(Reader[tuple[Any, Any, Any, str]]):
         return ids or start[:1]
 
     def _load(self) -> tuple[Any, Any, Any, str]:
-        import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-
         source, files = self._files()
         if self.gguf_file:
             if find_spec("gguf") is None:
                 raise ModelUnavailable(f"{self.name} needs the package gguf: pip install gguf")
             files |= {"gguf_file": self.gguf_file}
         device = pick_device(self._wanted_device)
-        model = load_whole(AutoModelForCausalLM, source, name=self.name, dtype=torch.float32, **files)
-        tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left", **files)
+        model = load_whole(transformers.AutoModelForCausalLM, source, name=self.name, dtype=torch.float32, **files)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, padding_side="left", **files)
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
         shown = torch.tensor(_showing(tokenizer, int(model.config.vocab_size)), device=device)

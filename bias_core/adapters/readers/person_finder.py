@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from bias_core.adapters import torch, torchvision
 from bias_core.adapters.weights import Reader, loading, not_here, pick_device
 from bias_core.crops import Box, person_halves
 from bias_core.errors import ModelUnavailable
@@ -67,11 +68,9 @@ class TorchvisionPersonFinder(Reader[tuple[Any, str]]):
 
     def fetch(self) -> None:
         """Download the weights where they are not on this machine."""
-        import torch
-
         if self.weights or self._offline:
             return
-        url, saved = self._published()
+        url, saved, _ = self._published()
         if not saved.is_file():
             saved.parent.mkdir(parents=True, exist_ok=True)
             with loading(self.name, url):
@@ -79,11 +78,8 @@ class TorchvisionPersonFinder(Reader[tuple[Any, str]]):
 
     def find(self, image: Image.Image) -> list[Box]:
         """Boxes from left to right by their middle, inside the picture; ModelUnavailable without weights."""
-        import torch
-        from torchvision.transforms.functional import pil_to_tensor
-
         with self._running() as (model, device), torch.inference_mode():
-            pixels = pil_to_tensor(image.convert("RGB")).float().to(device) / 255
+            pixels = torchvision.transforms.functional.pil_to_tensor(image.convert("RGB")).float().to(device) / 255
             (detections,) = model([pixels])
         certain = (detections["labels"] == _PERSON) & (detections["scores"] >= self.threshold)
         boxes = [_inside(corners, image.size) for corners in detections["boxes"][certain].tolist()]
@@ -91,29 +87,23 @@ class TorchvisionPersonFinder(Reader[tuple[Any, str]]):
         return sorted(tall, key=lambda box: (box[0] + box[2], box))
 
     def _load(self) -> tuple[Any, str]:
-        import torch
-        from torchvision.models import get_model, get_model_weights
-
-        _, saved = self._published()
+        _, saved, weights = self._published()
         device = pick_device(self._wanted_device)
         if self.weights:
-            model = get_model(self.architecture, weights=None, weights_backbone=None)
+            model = torchvision.models.get_model(self.architecture, weights=None, weights_backbone=None)
             model.load_state_dict(torch.load(self.weights, map_location="cpu", weights_only=True))
         elif self._offline and not saved.is_file():
             raise not_here(self.name)
         else:
-            model = get_model(self.architecture, weights=get_model_weights(self.architecture).DEFAULT)
+            model = torchvision.models.get_model(self.architecture, weights=weights)
         return model.to(device).eval(), device
 
-    def _published(self) -> tuple[str, Path]:
-        """Where torchvision's own weights come from, and where they are kept here."""
-        import torch
-        from torchvision.models import detection, get_model_weights, list_models
-
-        if self.architecture not in list_models(module=detection):
+    def _published(self) -> tuple[str, Path, Any]:
+        """Where torchvision's own weights come from, where they are kept here, and what it calls them."""
+        if self.architecture not in torchvision.models.list_models(module=torchvision.models.detection):
             raise ModelUnavailable(f"torchvision knows no detector {self.architecture!r}")
-        url = get_model_weights(self.architecture).DEFAULT.url
-        return url, Path(torch.hub.get_dir()) / "checkpoints" / Path(url).name
+        weights = torchvision.models.get_model_weights(self.architecture).DEFAULT
+        return weights.url, Path(torch.hub.get_dir()) / "checkpoints" / Path(weights.url).name, weights
 
 
 def _inside(corners: list[float], size: tuple[int, int]) -> Box:
