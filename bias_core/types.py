@@ -82,21 +82,14 @@ class StoredImage(PictureRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute:
-    """A visual attribute A as OASIS words it: a pair of sentences and its real-world rate.
+    """A visual attribute A as OASIS words it: a pair of sentences and its real-world rate."""
 
-    Attributes
-    ----------
-    name : short label, e.g. "man".
-    positive, negative : sentences for presence (d+) and absence (d-).
-    reference : P*(A | C) in [0, 1], or None where nobody knows it.
-    reference_source : where P* comes from (with year), or "assumed 50 %, a choice".
-    """
-
-    name: str
+    name: str  # short label, e.g. "man"
+    # positive, negative: sentences for presence (d+) and absence (d-)
     positive: str
     negative: str
-    reference: float | None = None
-    reference_source: str = ""
+    reference: float | None = None  # P*(A | C) in [0, 1], or None where nobody knows it
+    reference_source: str = ""  # where P* comes from (with year), or "assumed 50 %, a choice"
 
     @property
     def has_source(self) -> bool:
@@ -107,24 +100,16 @@ class Attribute:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A number with its uncertainty.
+    """A number with its uncertainty."""
 
-    Attributes
-    ----------
-    value, low, high : the estimate and its interval, in the unit of the measure; nan where undefined.
-    n : number of sampling units behind it.
-    null_value : what "no bias" would read, or None where the measure has no null.
-    method : how the interval was made, e.g. "Wilson 95 %" or "bootstrap (BCa) 95 %".
-    note : why a value is nan, or another caveat; "" otherwise.
-    """
-
+    # value, low, high: the estimate and its interval, in the unit of the measure; nan where undefined
     value: float
     low: float
     high: float
-    n: int
-    null_value: float | None = None
-    method: str = ""
-    note: str = ""
+    n: int  # number of sampling units behind it
+    null_value: float | None = None  # what "no bias" would read, or None where the measure has no null
+    method: str = ""  # how the interval was made, e.g. "Wilson 95 %" or "bootstrap (BCa) 95 %"
+    note: str = ""  # why a value is nan, or another caveat; "" otherwise
 
     @classmethod
     def undefined(cls, n: int, note: str, *, null_value: float | None = None) -> Estimate:
@@ -143,130 +128,89 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderErrors:
-    """How often a reader of pictures errs on one attribute, from pictures whose truth is known.
+    """How often a reader of pictures errs on one attribute, from pictures whose truth is known."""
 
-    Attributes
-    ----------
-    sensitivity, specificity : shares in [0, 1] of present attributes called present, of absent ones absent.
-    n_positive, n_negative : numbers of pictures behind them.
-    """
-
+    # sensitivity, specificity: shares in [0, 1] of present attributes called present, of absent ones absent
     sensitivity: float
     specificity: float
+    # n_positive, n_negative: numbers of pictures behind them
     n_positive: int
     n_negative: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlantedLine:
-    """One planted rate in every condition, and how to look for it.
+    """One planted rate in every condition, and how to look for it."""
 
-    Attributes
-    ----------
-    concept, attribute, value : what hangs on what.
-    prompts : prompts that draw the concept; several where it is a group of stimuli.
-    positive, negative : sentences that read the attribute.
-    rates : P(attribute | concept) by condition, in [0, 1].
-    published : the source's own number, in [0, 1].
-    source : where it is published.
-    """
-
+    # concept, attribute, value: what hangs on what
     concept: str
     attribute: str
     value: object
-    prompts: tuple[str, ...]
+    prompts: tuple[str, ...]  # prompts that draw the concept; several where it is a group of stimuli
+    # positive, negative: sentences that read the attribute
     positive: str
     negative: str
-    rates: Mapping[str, float]
-    published: float
-    source: str
+    rates: Mapping[str, float]  # P(attribute | concept) by condition, in [0, 1]
+    published: float  # the source's own number, in [0, 1]
+    source: str  # where it is published
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One denoising step seen from inside; all arrays are float32 and of one image, ``(c, h, w)``.
+    """One denoising step seen from inside; all arrays are float32 and of one image, ``(c, h, w)``."""
 
-    Attributes
-    ----------
-    index : of the step, from 0, which is noise.
-    sigma : standard deviation of the noise in ``xt``, in [0, 1].
-    xt : the latent as the model saw it: (1 - sigma) x0 + sigma eps in "flow" space, else
-        sqrt(1 - sigma²) x0 + sigma eps.
-    velocity : what the model predicts for the prompt at ``xt``.
-    velocity_positive, velocity_negative : ``(n_attributes, c, h, w)``, for the sentences of presence and of
-        absence of each attribute, at the same ``xt``.
-    predicted : picture of the x0 that the sampler is heading for, with guidance where it runs with it; None
-        where it was not asked for.
-    space : of all three velocities; "flow" points from the picture to the noise.
-    guided : whether the velocities are the classifier-free-guided ones, or those conditional on their text
-        alone (always, where the sampler runs without such guidance).
-    """
-
-    index: int
-    sigma: float
+    index: int  # of the step, from 0, which is noise
+    sigma: float  # standard deviation of the noise in ``xt``, in [0, 1]
+    # the latent as the model saw it: (1 - sigma) x0 + sigma eps in "flow" space, else sqrt(1 - sigma²) x0 + sigma eps
     xt: np.ndarray
-    velocity: np.ndarray
+    velocity: np.ndarray  # what the model predicts for the prompt at ``xt``
+    # velocity_positive, velocity_negative: ``(n_attributes, c, h, w)``, for the sentences of presence and of absence
+    # of each attribute, at the same ``xt``
     velocity_positive: np.ndarray
     velocity_negative: np.ndarray
+    # picture of the x0 that the sampler is heading for, with guidance where it runs with it; None where it was not
+    # asked for
     predicted: Image.Image | None
-    space: VelocitySpace = "flow"
+    space: VelocitySpace = "flow"  # of all three velocities; "flow" points from the picture to the noise
+    # whether the velocities are the classifier-free-guided ones, or those conditional on their text alone (always,
+    # where the sampler runs without such guidance)
     guided: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptLimit:
-    """How much of one prompt one text encoder of a model reads.
+    """How much of one prompt one text encoder of a model reads."""
 
-    Attributes
-    ----------
-    prompt : as it was asked for.
-    reader : kind of the text encoder, e.g. "CLIP" or "T5".
-    n_tokens, limit : tokens that the prompt takes and that are read, marks of start and end included.
-    cut : the end of the prompt that this encoder does not see, "" where it sees all.
-    """
-
-    prompt: str
-    reader: str
+    prompt: str  # as it was asked for
+    reader: str  # kind of the text encoder, e.g. "CLIP" or "T5"
+    # n_tokens, limit: tokens that the prompt takes and that are read, marks of start and end included
     n_tokens: int
     limit: int
-    cut: str
+    cut: str  # the end of the prompt that this encoder does not see, "" where it sees all
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInfo:
-    """One line of the model catalogue (``assets/models.yaml``).
+    """One line of the model catalogue (``assets/models.yaml``)."""
 
-    Attributes
-    ----------
-    id : the name that is asked for.
-    family : renderer, sd1, sd2, sdxl, sd3, flux, kandinsky, deepfloyd, sana, pixart, or "diffusers" where
-        it is not known.
-    revision : commit, tag or branch of a hub; "" for its newest.
-    gated : its makers ask for consent before it can be downloaded.
-    embedded : comes with the explorer.
-    conditions : what can be planted in it.
-    world : whose pictures it draws: "calibration", or "" where nobody can say.
-    traceable : its denoising steps have a velocity that can be followed.
-    download_gb, memory_gb : gigabytes to fetch, and on a GPU at its own size, one picture at a time; 0 where
-        not known.
-    options : read by the adapter; ``path`` is a hub id or a folder.
-    """
-
-    id: str
+    id: str  # the name that is asked for
     name: str
+    # renderer, sd1, sd2, sdxl, sd3, flux, kandinsky, deepfloyd, sana, pixart, or "diffusers" where it is not known
     family: str
-    revision: str = ""
+    revision: str = ""  # commit, tag or branch of a hub; "" for its newest
     licence: str = ""
-    gated: bool = False
-    embedded: bool = False
-    conditions: tuple[str, ...] = ()
-    world: str = ""
+    gated: bool = False  # its makers ask for consent before it can be downloaded
+    embedded: bool = False  # comes with the explorer
+    conditions: tuple[str, ...] = ()  # what can be planted in it
+    world: str = ""  # whose pictures it draws: "calibration", or "" where nobody can say
     default_steps: int = 20
     default_guidance: float = 1.0
     width: int = 64
     height: int = 64
-    traceable: bool = False
+    traceable: bool = False  # its denoising steps have a velocity that can be followed
+    # download_gb, memory_gb: gigabytes to fetch, and on a GPU at its own size, one picture at a time; 0 where not
+    # known
     download_gb: float = 0.0
     memory_gb: float = 0.0  # of a GPU, in half precision, one picture of this size at a time; 0 if unknown
     note: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)  # read by the adapter; ``path`` is a hub id or a folder

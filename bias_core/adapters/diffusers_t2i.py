@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,9 @@ class DiffusersTextToImage(Adapter[Any]):
         ModelUnavailable: weights missing or corrupt, out of memory, or the model answers NaN; Cancelled: from
         ``on_step``, at that denoising step; pictures yielded before are whole.
         """
-        for _, alike in groupby((_as_drawn(self._parts(), row) for row in rows), key=_call_settings):
+        drawn = (_as_drawn(self._parts(), row) for row in rows)
+        sampling = attrgetter("condition", "num_inference_steps", "guidance_scale", "width", "height")
+        for _, alike in groupby(drawn, key=lambda row: (bool(row.negative_prompt), *sampling(row))):
             draw = partial(self._generate_batch, on_step)
             for images in self._batches.run(list(alike), draw, most=self._at_once()):
                 yield from images
@@ -265,9 +268,3 @@ class DiffusersTextToImage(Adapter[Any]):
 def _as_drawn(pipeline: Any, row: ImageRow) -> ImageRow:
     width, height = drawn_size(pipeline, row.width, row.height)
     return replace(row, width=width, height=height)
-
-
-def _call_settings(row: ImageRow) -> tuple[str, bool, int, float, int, int]:
-    """Rows that agree here can share a batch; prompts and seeds may differ."""
-    guided = (bool(row.negative_prompt), row.num_inference_steps, row.guidance_scale)
-    return row.condition, *guided, row.width, row.height

@@ -33,23 +33,16 @@ class Tracer:
 
     Under guidance a pipeline's batch is n times the negative prompt, then the n texts. The negative prompt
     is the same n times: it runs once, and its prediction is handed back n times.
-
-    Attributes
-    ----------
-    pipeline, arguments : the call; its prompts are the prompt, all positive, then all negative sentences,
-        and it leaves the latents undecoded.
-    space : of :func:`bias_core.adapters.family_facts.velocity_space`.
-    to_image : makes pixels in [0, 1] a picture.
-    guided : give velocities with classifier-free guidance where the sampler uses it.
-    predicted : decode the predicted picture of every step.
     """
 
+    # pipeline, arguments: the call; its prompts are the prompt, all positive, then all negative sentences, and it
+    # leaves the latents undecoded
     pipeline: Any
     arguments: dict[str, Any]
-    space: VelocitySpace
-    to_image: Callable[[np.ndarray], Image.Image]
-    guided: bool
-    predicted: bool
+    space: VelocitySpace  # of :func:`bias_core.adapters.family_facts.velocity_space`
+    to_image: Callable[[np.ndarray], Image.Image]  # makes pixels in [0, 1] a picture
+    guided: bool  # give velocities with classifier-free guidance where the sampler uses it
+    predicted: bool  # decode the predicted picture of every step
     _index: int = field(default=0, init=False)
     _passed: bool = field(default=False, init=False)
     _doubled: bool = field(default=False, init=False)

@@ -52,20 +52,14 @@ _FROM_LOWER_CASE = ("PixArt", "IF", "DeepFloyd", "Sana")  # their pipelines chan
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineFacts:
-    """A pipeline as its files describe it.
+    """A pipeline as its files describe it."""
 
-    Attributes
-    ----------
-    kind : its class in diffusers.
-    index, denoiser, scheduler : ``model_index.json``, and the configurations of two components.
-    guided : whether it has a guider, a component of its own that does the guiding.
-    """
-
-    kind: Any
+    kind: Any  # its class in diffusers
+    # index, denoiser, scheduler: ``model_index.json``, and the configurations of two components
     index: Mapping[str, Any] = field(default_factory=dict)
     denoiser: Mapping[str, Any] = field(default_factory=dict)
     scheduler: Mapping[str, Any] = field(default_factory=dict)
-    guided: bool = False
+    guided: bool = False  # whether it has a guider, a component of its own that does the guiding
 
     @property
     def name(self) -> str:
@@ -80,20 +74,12 @@ class PipelineFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Guidance:
-    """How a family is guided towards its prompt; as it stands here, not at all.
+    """How a family is guided towards its prompt; as it stands here, not at all."""
 
-    Attributes
-    ----------
-    argument : of the call that takes the scale, "guider" for that component, "" where nothing takes it.
-    least : at and below this scale nothing is guided; -inf where the network itself reads the scale.
-    negative : whether the pipeline reads negative prompts at a larger scale.
-    why : what the family is, in words, where the scale or the negative prompt does nothing.
-    """
-
-    argument: str = ""
-    least: float = math.inf
-    negative: bool = False
-    why: str = ""
+    argument: str = ""  # of the call that takes the scale, "guider" for that component, "" where nothing takes it
+    least: float = math.inf  # at and below this scale nothing is guided; -inf where the network itself reads the scale
+    negative: bool = False  # whether the pipeline reads negative prompts at a larger scale
+    why: str = ""  # what the family is, in words, where the scale or the negative prompt does nothing
 
 
 def accepted(pipeline: Any) -> dict[str, Any]:
@@ -281,10 +267,6 @@ def _multiples(way: Callable[[float], int], side: Callable[[Any], int]) -> Rule:
     return rule
 
 
-def _nearest_shape(pipeline: Any, width: int, height: int) -> Size:
-    return min(pipeline.resolutions, key=lambda size: abs(size[0] / size[1] - width / height))
-
-
 def _own_area(pipeline: Any, width: int, height: int) -> Size:
     """Every shape at the area that it was trained at."""
     factor = pipeline.vae_scale_factor
@@ -304,7 +286,7 @@ _RULES: dict[str, Rule] = {
     "FluxPipeline": _whole_patches,
     "HiDreamImagePipeline": _own_area,
     "HunyuanImagePipeline": _multiples(math.floor, lambda pipeline: pipeline.vae_scale_factor),
-    "Kandinsky5T2IPipeline": _nearest_shape,
+    "Kandinsky5T2IPipeline": lambda p, w, h: min(p.resolutions, key=lambda size: abs(size[0] / size[1] - w / h)),
     "KandinskyV22CombinedPipeline": _begun_latents,
     "KandinskyV22Pipeline": _begun_latents,
     "Krea2Pipeline": _multiples(math.ceil, lambda p: p.patch_size * p.vae_scale_factor),
@@ -401,14 +383,12 @@ def prompt_limits(info: ModelInfo, source: str, pipeline: Any, prompts: Sequence
 
     The pipeline is None where it is not loaded: its files are read then, and nothing is said without them.
     """
-    readers = list(_readers_of(pipeline, info) if pipeline else _readers_at(info, source))
+    if pipeline:
+        parts = pipeline.components
+        encoders = {name: type(part).__name__ for name, part in parts.items() if "text_encoder" in name}
+        tokenizers = {name: parts.get(_tokenizer_of(name, parts)) for name in encoders}
+    readers = list(_readers(info, type(pipeline), encoders, tokenizers) if pipeline else _readers_at(info, source))
     return tuple(reads(prompt) for prompt in prompts for reads in readers)
-
-
-def _readers_of(pipeline: Any, info: ModelInfo) -> Iterator[Callable[[str], PromptLimit]]:
-    parts = pipeline.components
-    encoders = {name: type(part).__name__ for name, part in parts.items() if "text_encoder" in name}
-    return _readers(info, type(pipeline), encoders, {name: parts.get(_tokenizer_of(name, parts)) for name in encoders})
 
 
 def _readers_at(info: ModelInfo, source: str) -> Iterator[Callable[[str], PromptLimit]]:

@@ -120,14 +120,10 @@ class ModelSources:
         options = {**info.options, "path": self.find(str(info.options["path"]))}
         return tuple(_local_sources(replace(info, options=options)).values())
 
-    def reader_files(self, info: ToolInfo) -> tuple[Path, ...]:
-        """The folder or file of a reader; none of one of a hub, a package or a server."""
-        source = Path(self.find(info.local or info.path))
-        return (source,) if info.path and source.exists() else ()
-
     def reader_version(self, info: ToolInfo) -> str:
         """Fingerprint of a reader's folder or file now; "" for one of a hub, a package or a server."""
-        return "".join(self._hashes.fingerprint(source) for source in self.reader_files(info))
+        source = Path(self.find(info.local or info.path))
+        return self._hashes.fingerprint(source) if info.path and source.exists() else ""
 
 
 def check_version(name: str, version: str, now: Callable[[], str]) -> None:

@@ -239,7 +239,9 @@ class TextCache:
     def _remembering(self, name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(forward)  # `generate` asks for its arguments
         def remembered(input_ids: Any = None, *args: Any, **kwargs: Any) -> Any:
-            if input_ids is None or args or not all(map(_is_plain, kwargs.values())):
+            # A key can be made of these, and not of the state that a text grows from, word by word.
+            plain = (bool, int, float, str, type(None), list, tuple, torch.Tensor)
+            if input_ids is None or args or not all(isinstance(value, plain) for value in kwargs.values()):
                 return forward(input_ids, *args, **kwargs)
             return self._answer(name, forward, input_ids, kwargs)
 
@@ -282,9 +284,3 @@ def _keys(ids: Any, kwargs: dict[str, Any]) -> list[tuple[Any, ...]]:
         of_row = (mask[i : i + 1] if mask.shape[:1] == (len(ids),) else mask for mask in masks)
         keys.append((tuple(ids.shape), rest, str(row.tolist()), *(str(mask.tolist()) for mask in of_row)))
     return keys
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether a key can be made of it: not so of the state that a text grows from, word by word."""
-    plain = isinstance(value, (bool, int, float, str, type(None), list, tuple))
-    return plain or (hasattr(value, "shape") and hasattr(value, "tolist"))

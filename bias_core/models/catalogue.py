@@ -46,46 +46,32 @@ _OTHERS: Mapping[Role, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ToolInfo:
-    """An encoder, a captioner, an answerer of questions, a language model or a finder of people.
+    """An encoder, a captioner, an answerer of questions, a language model or a finder of people."""
 
-    Attributes
-    ----------
-    id : the name that is asked for; of open_clip's own encoders "open_clip:ARCHITECTURE/WEIGHTS".
-    library : which adapter loads it: transformers, open_clip, blip, gguf, torchvision or calibration.
-    path : hub id, folder (relative to the assets), package with a GGUF file, torchvision's name of a
-        detector, the id of an encoder, or what follows "open_clip:".
-    local : a GGUF file, or a checkpoint of open_clip, on this machine; "" for all others.
-    embedded : shipped with the explorer.
-    world : the only pictures that it can read (or write about): "calibration"; "" for any.
-    download_gb : size of what is fetched once; 0 where nothing is, or nobody knows.
-    """
-
-    id: str
+    id: str  # the name that is asked for; of open_clip's own encoders "open_clip:ARCHITECTURE/WEIGHTS"
     name: str
-    library: str
+    library: str  # which adapter loads it: transformers, open_clip, blip, gguf, torchvision or calibration
+    # hub id, folder (relative to the assets), package with a GGUF file, torchvision's name of a detector, the id of
+    # an encoder, or what follows "open_clip:"
     path: str
-    local: str = ""
-    embedded: bool = False
-    world: str = ""
-    download_gb: float = 0.0
+    local: str = ""  # a GGUF file, or a checkpoint of open_clip, on this machine; "" for all others
+    embedded: bool = False  # shipped with the explorer
+    world: str = ""  # the only pictures that it can read (or write about): "calibration"; "" for any
+    download_gb: float = 0.0  # size of what is fetched once; 0 where nothing is, or nobody knows
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
-    """What has a name, in the order of the file.
+    """What has a name, in the order of the file."""
 
-    Attributes
-    ----------
-    models, tools : the named ones; those that read pictures or texts by their role.
-    pipelines : what an unlisted model gets, by the class that its ``model_index.json`` names.
-    allowed : None where any name may be asked for. On a public server those that may beside the listed ones:
-        "org/name", "org/*" or "open_clip:*"; a revision or a LoRA only where the pattern is that very name.
-    """
-
+    # models, tools: the named ones; those that read pictures or texts by their role
     models: tuple[ModelInfo, ...]
     tools: Mapping[Role, tuple[ToolInfo, ...]]
+    # what an unlisted model gets, by the class that its ``model_index.json`` names
     pipelines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # None where any name may be asked for. On a public server those that may beside the listed ones: "org/name",
+    # "org/*" or "open_clip:*"; a revision or a LoRA only where the pattern is that very name
     allowed: tuple[str, ...] | None = None
 
     def check_name(self, name: str, listed: Iterable[str]) -> None:

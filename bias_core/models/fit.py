@@ -27,20 +27,12 @@ _GATED = (
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFit:
-    """How a model suits this machine.
+    """How a model suits this machine."""
 
-    Attributes
-    ----------
-    here : its weights are on this machine.
-    works : it can be used; False where it is certain that it cannot.
-    short : a few words for a menu, "" for models that come with the program.
-    says : the same in a sentence or two, with what to do.
-    """
-
-    here: bool
-    works: bool
-    short: str
-    says: str
+    here: bool  # its weights are on this machine
+    works: bool  # it can be used; False where it is certain that it cannot
+    short: str  # a few words for a menu, "" for models that come with the program
+    says: str  # the same in a sentence or two, with what to do
 
 
 def model_fit(

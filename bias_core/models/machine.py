@@ -21,18 +21,11 @@ ZERO_GPU_BYTES = 70 * 10**9
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Sizes in bytes.
+    """Sizes in bytes."""
 
-    Attributes
-    ----------
-    memory : that programs on this machine, or in this container, may use.
-    gpu_memory : of the largest GPU; 0 without one.
-    gpu : its name, "" without one.
-    """
-
-    memory: int
-    gpu_memory: int = 0
-    gpu: str = ""
+    memory: int  # that programs on this machine, or in this container, may use
+    gpu_memory: int = 0  # of the largest GPU; 0 without one
+    gpu: str = ""  # its name, "" without one
 
 
 @lru_cache(maxsize=1)

@@ -29,24 +29,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where the server is and how long it is waited for; ModelUnavailable where the address is none.
+    """Where the server is and how long it is waited for; ModelUnavailable where the address is none."""
 
-    Attributes
-    ----------
-    url : base address, with or without its "/v1"; "https://user:password@host" works too.
-    model : its name on that server.
-    key : sent with every request, and never shown; "" for servers that ask for none.
-    seconds : that an answer may take.
-    attempts : requests in all, at least 1, for an answer that fails for a while.
-    longest_pause : seconds between two of them at most, whatever the server asks for.
-    """
-
-    url: str
-    model: str
+    url: str  # base address, with or without its "/v1"; "https://user:password@host" works too
+    model: str  # its name on that server
+    # sent with every request, and never shown; "" for servers that ask for none
     key: str = field(default="", repr=False)
-    seconds: float = 120.0
-    attempts: int = 4
-    longest_pause: float = 30.0
+    seconds: float = 120.0  # that an answer may take
+    attempts: int = 4  # requests in all, at least 1, for an answer that fails for a while
+    longest_pause: float = 30.0  # seconds between two of them at most, whatever the server asks for
 
     def __post_init__(self) -> None:
         with suppress(ValueError):  # a port that is no number
