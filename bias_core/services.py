@@ -26,7 +26,7 @@ from bias_core.engine.turns import ReadersTurn
 from bias_core.errors import ModelUnavailable
 from bias_core.exchange.imports import IMPORTED
 from bias_core.models.catalogue import Catalogue, Role, ToolInfo, load_catalogue
-from bias_core.models.fit import ModelFit, download_gb, fitting_readers, free_disk, is_cached, model_fit
+from bias_core.models.fit import ON_CPU, ModelFit, download_gb, free_disk, is_cached, model_fit
 from bias_core.models.machine import this_machine
 from bias_core.protocols import (
     Captioner,
@@ -256,8 +256,11 @@ class Services:
 
     def fitting_readers(self, role: Role) -> tuple[str, ...]:
         """Readers of any pictures that this machine has room for, those that are here first."""
-        here = partial(is_cached, file="config.json")
-        return fitting_readers(self.tools(role), this_machine(), here=here, free_disk=free_disk())
+        memory, room = this_machine().memory / ON_CPU, free_disk()
+        general = [(info, is_cached(info.path, file="config.json")) for info in self.tools(role) if not info.world]
+        sizes = [(info.id, info.download_gb * 1e9, here) for info, here in general]
+        fits = {name: here for name, size, here in sizes if size <= memory and (here or size <= room)}
+        return tuple(sorted(fits, key=lambda name: not fits[name]))
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         """Words of ``prompt`` that the calibration world does not know; empty for other models."""

@@ -2,18 +2,17 @@
 
 import math
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import huggingface_hub
 
-from bias_core.models.catalogue import ToolInfo
 from bias_core.models.machine import Machine
 from bias_core.types import ModelInfo
 
 _GB = 1e9
-_ON_CPU = 2.2  # single precision takes twice the half-precision weights, and some to work with
+ON_CPU = 2.2  # single precision takes twice the half-precision weights, and some to work with
 _PATIENCE_SECONDS = 5.0
 WORKING_BYTES_PER_PIXEL = 6_000
 """Memory that one picture takes beside the weights, nearly all in the last layers of the VAE: about
@@ -74,7 +73,7 @@ def _memory(info: ModelInfo, machine: Machine, *, on_cpu: bool) -> tuple[bool, s
     if gpu:
         says = f"It needs {needed:g} GB and the GPU has {gpu:.0f}: its parts take turns there, which is slower."
         return True, "slow here: larger than the GPU", says
-    memory, on_cpu_gb = machine.memory / _GB, needed * _ON_CPU
+    memory, on_cpu_gb = machine.memory / _GB, needed * ON_CPU
     if math.isfinite(on_cpu_gb) and on_cpu_gb > memory:
         says = (
             f"Without a GPU it needs about {on_cpu_gb:.0f} GB of memory, and this machine has {memory:.0f} "
@@ -82,22 +81,6 @@ def _memory(info: ModelInfo, machine: Machine, *, on_cpu: bool) -> tuple[bool, s
         )
         return False, "too large for this machine", says
     return True, "slow without a GPU", "Without a GPU a picture takes minutes."
-
-
-def fitting_readers(
-    listed: Iterable[ToolInfo], machine: Machine, *, here: Callable[[str], bool], free_disk: int
-) -> tuple[str, ...]:
-    """Names of the listed readers of any pictures that this machine has room for, those that are here first.
-
-    Those whose path is not ``here`` would take some of the ``free_disk`` bytes.
-    """
-    general = [(info.id, info.download_gb * _GB, here(info.path)) for info in listed if not info.world]
-    fits = {
-        name: there
-        for name, size, there in general
-        if size * _ON_CPU <= machine.memory and (there or size <= free_disk)
-    }
-    return tuple(sorted(fits, key=lambda name: not fits[name]))
 
 
 def first_batch_size(info: ModelInfo, machine: Machine, device: str) -> int:
