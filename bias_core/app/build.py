@@ -1,7 +1,5 @@
 """The whole app from its tabs, and how it is served."""
 
-from __future__ import annotations
-
 import gc
 import importlib.util
 import json
@@ -11,7 +9,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 from starlette.middleware import Middleware
@@ -24,14 +22,12 @@ from bias_core.app.page_state import AnsweringBlocks
 from bias_core.labels.api import label_routes
 from bias_core.library.tab import RunsTab
 from bias_core.models.machine import share_freed_memory
+from bias_core.services import Services
 from bias_core.studies.kit.designs import design_files
 from bias_core.ui.links import LINK_NAMES, OPTION, notice_html, query_of, read_link
 from bias_core.ui.study.study_tab import QUIET, StudyTab, plain_tab
 from bias_core.ui.templates import STATIC, render, script
 from bias_core.ui.visitor import build_visitor
-
-if TYPE_CHECKING:
-    from bias_core.services import Services
 
 TITLE = "T2I Bias Explorer"
 PACKAGE = Path(bias_core.__file__).parent

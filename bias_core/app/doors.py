@@ -1,26 +1,20 @@
 """Who may come in: under which names the server may be asked, how much may be uploaded, what can be read at all."""
 
-from __future__ import annotations
-
 import json
 import os
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from gradio.utils import get_upload_folder
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bias_core.given_values import check_texts
+from bias_core.settings import Settings
 from bias_core.store.files import total_bytes
 from bias_core.ui.messages import user_errors
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from bias_core.settings import Settings
 
 _MCP = "/gradio_api/mcp"
 _UPLOAD = "/gradio_api/upload"

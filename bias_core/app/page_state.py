@@ -1,31 +1,24 @@
 """The page as a server: what it keeps of an open page, and a sentence as the answer to whatever is sent to it."""
 
-from __future__ import annotations
-
 import copy
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import gradio as gr
+from gradio.block_function import BlockFunction
 from gradio.blocks import Block, BlocksConfig
+from gradio.state_holder import SessionState
 
+from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.saved import is_saved, open_report
 from bias_core.ui.messages import user_errors
 from bias_core.ui.study.view import by_name
 from bias_core.ui.visitor import Newest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from gradio.block_function import BlockFunction
-    from gradio.state_holder import SessionState
-
-    from bias_core.services import Services
-
 
 _UNREADABLE = (
     "What was sent cannot be read as the inputs of this: send as many values as it takes, each of the type "
@@ -36,7 +29,7 @@ _UNREADABLE = (
 class PageConfig(BlocksConfig):
     """The page's components and events, of which each open page gets a small copy."""
 
-    def __copy__(self) -> _OpenPageConfig:
+    def __copy__(self) -> "_OpenPageConfig":
         copied = _OpenPageConfig(self.root_block)
         copied.blocks, copied.fns = copy.copy(self.blocks), copy.copy(self.fns)
         copied.fn_id, copied.renderables = self.fn_id, copy.copy(self.renderables)

@@ -1,25 +1,21 @@
 """The Methods tab: a card per measure to read, search and link to, the models, and what this app keeps."""
 
-from __future__ import annotations
-
 import math
 import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import gradio as gr
 
 from bias_core.metrics.cards import METRICS, Card, Reference, formula, load_references
+from bias_core.services import Services
+from bias_core.settings import Settings
 from bias_core.studies.running.run import library_versions
 from bias_core.ui.messages import question_html
 from bias_core.ui.templates import render, script
-
-if TYPE_CHECKING:
-    from bias_core.services import Services
-    from bias_core.settings import Settings
 
 _QUESTION = "What does each number mean, where does it come from, and what can it not tell?"
 _CAUTION = (

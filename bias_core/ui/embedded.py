@@ -3,8 +3,6 @@
 Scores never see these copies and averages.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import re
@@ -12,15 +10,12 @@ import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageOps
 
+from bias_core.studies.kit.types import StudyFigure
 from bias_core.studies.reports.figures import COLOURS, MUTED, draw
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.types import StudyFigure
 
 MOST_AVERAGED = 200
 _MISSING = Image.new("RGB", (8, 8), "#808080")

@@ -1,13 +1,12 @@
 """What an address asks for: which tab, and what should stand in its form. Nothing of it is ever run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 from bias_core.metrics.cards import metric
+from bias_core.services import Services
 from bias_core.studies.kit.designs import find_design, option_settings, typed_options
 from bias_core.studies.kit.setting_fields import changed_settings, settings_of
 from bias_core.studies.kit.types import StudyReport, StudySettings
@@ -15,9 +14,6 @@ from bias_core.studies.running.arms import arm_text, parse_arms
 from bias_core.studies.running.export import is_shipped
 from bias_core.ui.messages import user_errors
 from bias_core.ui.templates import render
-
-if TYPE_CHECKING:
-    from bias_core.services import Services
 
 Tabs = Mapping[str, Sequence[str]]
 """Keys of the tabs, each with the names of its studies."""

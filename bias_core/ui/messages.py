@@ -1,21 +1,17 @@
 """What the user is told in place: progress, errors, and what this page is."""
 
-from __future__ import annotations
-
 import math
 import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bias_core.errors import BiasCoreError, message_of
 from bias_core.settings import on_public_server
+from bias_core.studies.kit.progress import Progress
 from bias_core.ui.templates import render
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.progress import Progress
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 """Options of an event that no program asks for and that shows no progress of its own."""

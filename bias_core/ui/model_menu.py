@@ -1,16 +1,10 @@
 """Menus of models: each line says what a choice would download, and whether it fits this machine."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import gradio as gr
 
 from bias_core.errors import UnknownModel
+from bias_core.services import Services
 from bias_core.studies.kit.readers import FORCE_LABEL
-
-if TYPE_CHECKING:
-    from bias_core.services import Services
 
 HINT = "Or type org/name of the hub, or a local folder"
 

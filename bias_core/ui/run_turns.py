@@ -1,20 +1,15 @@
 """How the page and programs ask for a run: in the one line of all runs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
 
 from gradio.context import LocalContext
 
 from bias_core.engine.run_line import Asker, Place, RunAtWork
+from bias_core.services import Services
 from bias_core.studies.kit.progress import Progress, mapped
 from bias_core.studies.running.run import complete
 from bias_core.ui.visitor import Visitor, address_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from bias_core.services import Services
 
 S = TypeVar("S")
 R = TypeVar("R")

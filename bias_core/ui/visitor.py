@@ -1,7 +1,5 @@
 """Who asks: a visitor with an unguessable key, a flag that stops the run and a folder; and from which network."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -76,7 +74,7 @@ class Visitor:
         self._key = self.address = ""
         self._stop = threading.Event()
 
-    def __deepcopy__(self, memo: object) -> Visitor:
+    def __deepcopy__(self, memo: object) -> "Visitor":
         return Visitor()
 
     @property

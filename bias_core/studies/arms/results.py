@@ -1,18 +1,18 @@
 """The comparison of a run's arms: differences, each arm's numbers, ranks, and figures of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.stats.effects import benjamini_hochberg
 from bias_core.studies.arms.statistics import difference, number_at, places_together, ranks
+from bias_core.studies.kit.kind import Program
 from bias_core.studies.kit.types import (
     ArmReport,
     Design,
@@ -26,10 +26,6 @@ from bias_core.studies.kit.types import (
 )
 from bias_core.studies.reports.build import columns, drawable, figure, or_nan, table
 from bias_core.studies.reports.number_text import format_estimate, format_number, format_p
-
-if TYPE_CHECKING:
-    from bias_core.metrics.paired_prevalence import PairedTest
-    from bias_core.studies.kit.kind import Program
 
 Lines = Mapping[str, Sequence[Finding]]
 """By its key, a finding of every arm."""

@@ -5,15 +5,14 @@ arms on the same seeds are paired by their units; one that shares none (pictures
 on its own. Every difference is second minus first.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from bias_core.errors import InvalidInput
@@ -31,11 +30,8 @@ from bias_core.stats.permutation import permutation_test
 from bias_core.studies.kit.types import Sample
 from bias_core.types import Estimate, ReaderErrors
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Floats = NDArray[np.float64]
-    Places = NDArray[np.int_]
+Floats = NDArray[np.float64]
+Places = NDArray[np.int_]
 
 N_RESAMPLES = 999
 ROUNDING = 1e-12

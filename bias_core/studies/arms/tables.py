@@ -1,16 +1,12 @@
 """What a paper's own comparison is made of: the arms' tables, figures and findings side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from bias_core.studies.arms.statistics import Numbers, Rank, numbers_together, ranks_of
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.types import ArmReport, Finding, StudySettings
+from bias_core.studies.kit.types import ArmReport, Finding, StudySettings
 
 ARM = "arm"
 

@@ -1,34 +1,28 @@
 """The pictures of a study, and what readers make of them; everything that was paid for once is kept."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 
 from bias_core.errors import Cancelled, Interrupted
 from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
+from bias_core.store.answers import Question
 from bias_core.store.embeddings import batched, n_pixels, open_pictures
 from bias_core.store.files import write_atomically
 from bias_core.studies.kit.progress import Progress
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from PIL import Image
-
-    from bias_core.store.answers import Question
-    from bias_core.studies.kit.rows import Rows
-    from bias_core.studies.kit.services import StudyServices
-    from bias_core.studies.kit.types import Shot, StudySettings
-    from bias_core.types import ImageRow, StoredImage
+from bias_core.studies.kit.rows import Rows
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.types import Shot, StudySettings
+from bias_core.types import ImageRow, StoredImage
 
 T = TypeVar("T")
 Steps = Generator[Progress, None, T]

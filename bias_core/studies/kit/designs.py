@@ -4,26 +4,21 @@ A folder below ``bias_core/studies`` with designs (``designs/*.yaml``) is a stud
 ``PROGRAMS`` say what its kinds do. Modules whose names begin with ``tab`` or ``view`` belong to the page.
 """
 
-from __future__ import annotations
-
 import csv
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.settings import ASSETS
+from bias_core.studies.kit.kind import Program
 from bias_core.studies.kit.setting_fields import Setting, option_values, settings_of
 from bias_core.studies.kit.types import Design, settings_from_dict
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bias_core.studies.kit.kind import Program
 
 STUDIES = Path(__file__).parent.parent
 STUDY_DATA = ASSETS / "studies"

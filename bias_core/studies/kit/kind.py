@@ -1,23 +1,19 @@
 """What a kind of study does: lay out the pictures, then measure them; and the plan of one run of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
+
+from bias_core.store.manifests import Manifest
 from bias_core.studies.kit.data import ReadAhead, StudyData, embed_ahead
 from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.rows import Rows
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options
 from bias_core.studies.kit.types import ArmReport, Design, Results, Shot, StudyReport, StudySettings, StudyTable
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from bias_core.store.manifests import Manifest
-    from bias_core.studies.kit.rows import Rows
-    from bias_core.studies.kit.services import StudyServices
 
 Measuring = Generator[Progress, None, Results]
 
@@ -97,9 +93,9 @@ class StudyPlan:
     shots: list[Shot]
     manifest: Manifest
     warning: str = ""
-    arms: tuple[StudyPlan, ...] = ()
+    arms: "tuple[StudyPlan, ...]" = ()
 
     @property
-    def each(self) -> tuple[StudyPlan, ...]:
+    def each(self) -> "tuple[StudyPlan, ...]":
         """The plan of every arm; of a run of one arm, this one."""
         return self.arms or (self,)

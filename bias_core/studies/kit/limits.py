@@ -1,17 +1,11 @@
 """How much one run may ask for: checked here, for every study and every door, before anything is laid out."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from bias_core.errors import Cancelled, Interrupted, InvalidInput
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from bias_core.settings import Settings
+from bias_core.settings import Settings
 
 _SECONDS_BETWEEN_LOOKS = 0.2
 

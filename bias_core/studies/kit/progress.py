@@ -1,16 +1,12 @@
 """Where a run is, for whoever waits for it."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from bias_core.types import StoredImage
+from bias_core.types import StoredImage
 
 S = TypeVar("S")
 T = TypeVar("T")

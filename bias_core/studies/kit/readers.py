@@ -1,17 +1,11 @@
 """Which reader may read which pictures: decided here, for every study and every door."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from bias_core.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bias_core.models.catalogue import Role
-    from bias_core.studies.kit.services import StudyServices
+from bias_core.models.catalogue import Role
+from bias_core.studies.kit.services import StudyServices
 
 FORCE_LABEL = "Score anyway with the calibration reader"
 """On the box of every form that sets ``force``."""

@@ -1,32 +1,28 @@
 """What a study needs from its surroundings; ``bias_core.services.Services`` provides it."""
 
-from __future__ import annotations
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from bias_core.engine.progress import Engine, EngineProgress
-    from bias_core.engine.rates import RateStore
-    from bias_core.models.catalogue import Role
-    from bias_core.protocols import (
-        Captioner,
-        ImageTextEncoder,
-        LanguageModel,
-        PersonFinder,
-        TextToImage,
-        VisualQuestionAnswerer,
-    )
-    from bias_core.settings import Settings
-    from bias_core.store.answers import AnswerCache
-    from bias_core.store.embeddings import EmbeddingCache
-    from bias_core.store.images import ImageStore
-    from bias_core.store.manifests import ManifestStore
-    from bias_core.store.sqlite_file import Repairs
-    from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors
-    from bias_core.waiting import FairLock
+from bias_core.engine.progress import Engine, EngineProgress
+from bias_core.engine.rates import RateStore
+from bias_core.models.catalogue import Role
+from bias_core.protocols import (
+    Captioner,
+    ImageTextEncoder,
+    LanguageModel,
+    PersonFinder,
+    TextToImage,
+    VisualQuestionAnswerer,
+)
+from bias_core.settings import Settings
+from bias_core.store.answers import AnswerCache
+from bias_core.store.embeddings import EmbeddingCache
+from bias_core.store.images import ImageStore
+from bias_core.store.manifests import ManifestStore
+from bias_core.store.sqlite_file import Repairs
+from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors
+from bias_core.waiting import FairLock
 
 
 class StudyServices(Protocol):

@@ -1,20 +1,16 @@
 """What a study is asked, what it draws, and what it answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
 
 from bias_core.errors import InvalidInput, quoted
+from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.studies.kit.setting_fields import setting, settings_class
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    from bias_core.metrics.paired_prevalence import PairedTest
-    from bias_core.types import Estimate, StoredImage
+from bias_core.types import Estimate, StoredImage
 
 FigureKind = Literal[
     "intervals", "pairs", "bars", "distributions", "arrows", "scatter", "curves", "space", "heatmap", "pictures"
@@ -156,7 +152,7 @@ class Shot:
     condition: str = ""
 
 
-PairedComparison = Callable[["Sample", "Sample", "np.ndarray", "np.ndarray", float, int], "PairedTest"]
+PairedComparison = Callable[["Sample", "Sample", np.ndarray, np.ndarray, float, int], PairedTest]
 """A test of two samples, the positions of the shared units in each, the confidence and a seed."""
 
 

@@ -1,7 +1,5 @@
 """What reports are made of: estimates as columns and marks, tables, figures; studies say which of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ A value and the ends of its interval have the decimals that show half the interv
 with s the power of ten at or above the value: -51.664 from three pictures is -52, from a thousand -51.7.
 """
 
-from __future__ import annotations
-
 import math
 
 NOT_KNOWN = "not known"

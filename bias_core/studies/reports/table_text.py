@@ -1,7 +1,5 @@
 """Tables as text, for reports, the page and the command line: readable cells, of a long table both ends."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,11 +1,10 @@
 """A study's report as plain values, as text and as files."""
 
-from __future__ import annotations
-
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +12,16 @@ import pandas as pd
 from bias_core.metrics.cards import METRICS
 from bias_core.studies.kit.designs import programs_by_kind
 from bias_core.studies.kit.setting_fields import option_values
+from bias_core.studies.kit.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Measured,
+    Results,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+)
 from bias_core.studies.reports.number_text import (
     NO_NULL,
     NOT_PUBLISHED,
@@ -22,20 +31,6 @@ from bias_core.studies.reports.number_text import (
     format_p,
 )
 from bias_core.studies.reports.table_text import excerpt_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bias_core.studies.kit.types import (
-        ArmReport,
-        Design,
-        Finding,
-        Measured,
-        Results,
-        StudyReport,
-        StudySettings,
-        StudyTable,
-    )
 
 Row = dict[str, Any]
 

@@ -1,21 +1,16 @@
 """The arms of a run: what each of them asks for, what it is called, and how it is written in one line."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.prompts import SLOT
+from bias_core.studies.kit.kind import StudyPlan
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bias_core.studies.kit.kind import StudyPlan
 
 MOST_ARMS = 8
 SEPARATOR = "|"

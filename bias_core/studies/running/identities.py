@@ -1,16 +1,11 @@
 """Whom an imported picture was to show, as its metadata or its prompt names them: people are asked by it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from bias_core.annotation.tasks import PAIRED, SINGLE
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.rows import ImportedRows
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.data import StudyData
 
 UNKNOWN = ""
 """Setting of a picture of which nobody says whom it was to show."""

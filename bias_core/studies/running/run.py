@@ -1,18 +1,17 @@
 """Runs a study: its pictures, then its numbers; a run that was cut off goes on where it ended."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
 import time
 from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -29,18 +28,14 @@ from bias_core.studies.kit.limits import TimeLimit, check_budget, looks_at_stop
 from bias_core.studies.kit.progress import Progress, mapped
 from bias_core.studies.kit.readers import check_readers
 from bias_core.studies.kit.rows import ImportedRows, RowMaker, Rows, treated, treatment
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import changed_settings, option_values
 from bias_core.studies.kit.types import ArmReport, Design, Results, Shot, StudyReport, StudySettings
 from bias_core.studies.reports.plain_values import encode
 from bias_core.studies.reports.saved import keep_report
 from bias_core.studies.running.arms import check_arms, check_arms_differ, each_arm
 from bias_core.studies.running.size import MOST_ESTIMATED, check_size, check_work_of_arms, n_asked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-
-    from bias_core.studies.kit.services import StudyServices
-    from bias_core.types import ImageRow, PromptLimit, StoredImage
+from bias_core.types import ImageRow, PromptLimit, StoredImage
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -1,25 +1,19 @@
 """How many pictures a study asks for, whether that is too many here, and what drawing them will cost."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
 
 from bias_core.engine.rates import Cost, estimate_cost
+from bias_core.settings import Settings
 from bias_core.studies.kit.designs import program_of
+from bias_core.studies.kit.kind import StudyPlan
 from bias_core.studies.kit.limits import check_budget, check_work
 from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.rows import RowMaker
+from bias_core.studies.kit.services import StudyServices
+from bias_core.studies.kit.types import Design, StudySettings
 from bias_core.studies.running.arms import each_arm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-
-    from bias_core.settings import Settings
-    from bias_core.studies.kit.kind import StudyPlan
-    from bias_core.studies.kit.rows import RowMaker
-    from bias_core.studies.kit.services import StudyServices
-    from bias_core.studies.kit.types import Design, StudySettings
 
 MOST_ESTIMATED = 100_000
 """Pictures that are laid out to say what they would cost, whatever the limit of a run."""

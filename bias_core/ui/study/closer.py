@@ -1,22 +1,18 @@
 """A closer look at one part of a report: chosen in a menu, said in words, with the pictures behind it."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
+import pandas as pd
 
-from bias_core.studies.kit.types import StudyReport  # noqa: TC001 (Gradio reads the handlers' annotations)
+from bias_core.studies.kit.types import StudyReport
 from bias_core.ui.study.pictures import picture_html
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.study.view import TAKE_JS
 from bias_core.ui.templates import render
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class CloserLook(StudyTab):

@@ -1,7 +1,5 @@
 """What a visitor takes along from a study: a figure, a table, the report, or everything as one zip."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,13 +1,12 @@
 """The form of a study tab: which study, on which model, how much of it; and what stands in it as settings."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import gradio as gr
 
+from bias_core.services import Services
 from bias_core.studies.kit.designs import find_design, option_settings, program_of
 from bias_core.studies.kit.own_words import settings_with
 from bias_core.studies.kit.setting_fields import Setting, is_nothing, option_values, settings_of
@@ -21,9 +20,6 @@ from bias_core.ui.messages import QUIET, user_errors
 from bias_core.ui.model_menu import HINT, encoder_choices, force_box, model_choices, model_hint
 from bias_core.ui.study.arms_form import ArmsForm, apart
 from bias_core.ui.templates import render, script
-
-if TYPE_CHECKING:
-    from bias_core.services import Services
 
 Updates = dict[Any, Any]
 FORM: Mapping[str, Setting] = {

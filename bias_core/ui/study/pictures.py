@@ -1,26 +1,21 @@
 """The pictures of a study: choose which, order them by what was found of each, open one large."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.reports.number_text import format_number
 from bias_core.ui.messages import QUIET, heading_html
 from bias_core.ui.templates import render
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from bias_core.studies.kit.types import StudyReport
-
-    Opened = Callable[[StudyReport, pd.Series[Any]], str]
+Opened = Callable[[StudyReport, "pd.Series[Any]"], str]
 
 MOST_SHOWN = 60
 _MOST_VALUES = 300
@@ -162,7 +157,7 @@ def _some_of_each_arm(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
     return pd.concat([part.head(MOST_SHOWN // len(parts)) for part in parts]) if parts else frame
 
 
-def picture_html(report: StudyReport, row: pd.Series[Any]) -> str:
+def picture_html(report: StudyReport, row: "pd.Series[Any]") -> str:
     """One picture large, with everything that is known of it."""
     stored = report.stored[row["image_id"]]
     facts = {"Prompt": stored.row.prompt, "Seed": str(stored.row.seed), "Model": stored.row.model}

@@ -3,19 +3,20 @@
 A tab is a subclass that says its question, presets and studies, and adds what only it shows.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import gradio as gr
+import pandas as pd  # noqa: TC002 (named in a string)
 
+from bias_core.services import Services
 from bias_core.studies.kit.designs import designs_in, find_design
+from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.types import Design, StudyFigure, StudyReport, StudySettings
-from bias_core.studies.reports.saved import Example, list_examples, open_example
+from bias_core.studies.reports.saved import Example, SavedReport, list_examples, open_example
 from bias_core.studies.reports.text import further_tables
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.studies.running.run import followed, run_study
@@ -29,14 +30,7 @@ from bias_core.ui.study.downloads import take
 from bias_core.ui.study.form import Preset, StudyForm, build_take
 from bias_core.ui.study.pictures import Pictures
 from bias_core.ui.study.view import by_name, headline
-from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from bias_core.services import Services
-    from bias_core.studies.kit.progress import Progress
-    from bias_core.studies.reports.saved import SavedReport
+from bias_core.ui.visitor import Visitor
 
 Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
@@ -112,7 +106,7 @@ class StudyTab(StudyForm):
         """What is shown again where a run has no report; ``values`` are of :meth:`inputs`."""
         return None
 
-    def picture_html(self, report: StudyReport, row: pd.Series[Any]) -> str:  # noqa: ARG002
+    def picture_html(self, report: StudyReport, row: "pd.Series[Any]") -> str:  # noqa: ARG002
         """One picture large in the tab's own way; "" for the usual way."""
         return ""
 

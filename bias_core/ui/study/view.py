@@ -1,17 +1,19 @@
 """A study's report as HTML: what was found, its figures and its tables, each with what can be taken along."""
 
-from __future__ import annotations
-
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from bias_core.metrics.cards import METRICS, load_references
 from bias_core.studies.arms.results import summary
 from bias_core.studies.kit.types import StudyFigure, StudyReport, StudySettings, StudyTable
 from bias_core.studies.reports.number_text import format_estimate, format_given
+from bias_core.studies.reports.saved import SavedReport
 from bias_core.studies.reports.text import (
     LIMITS,
     arms_overview,
@@ -25,13 +27,6 @@ from bias_core.studies.reports.text import (
 )
 from bias_core.ui.study.downloads import FINDINGS
 from bias_core.ui.templates import render, script
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-
-    from bias_core.studies.reports.saved import SavedReport
 
 NULL = "no bias reads"
 FEW, FEW_DIFFERENCES = 14, 6  # findings that are shown without being asked for

@@ -4,8 +4,6 @@ Values are escaped wherever they stand. A line break of a template between tags,
 is layout and not shown; between words, and between a word and a tag of its sentence, it is a space.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence
