@@ -54,33 +54,23 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """Models and stores by name; safe to use from several threads.
-
-    Attributes
-    ----------
-    settings : of this process.
-    repairs : what the stores found broken and had made anew.
-    images, embeddings, manifests : the stores under ``settings.data_dir``.
-    model_lock : held by whoever draws or loads, one batch at a time; readers take :meth:`reading`.
-    engine : who draws the rows of a manifest; this process where nothing else is asked for.
-    run_line : where runs wait for their turn.
-    rates : how long that took before.
-    """
+    """Models and stores by name; safe to use from several threads."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         data = self.settings.data_dir
-        self.repairs = Repairs()
+        self.repairs = Repairs()  # what the stores found broken and had made anew
         self.images = ImageStore(data / "images", self.repairs)
         self.embeddings = EmbeddingCache(data / "embeddings.sqlite", self.repairs)
         self.answers = AnswerCache(data / "answers.sqlite", self.repairs)
         self.manifests = ManifestStore(data / "runs")
         self._hashes = FileHashes(data / "file_hashes.sqlite", self.repairs)
         self._sources = ModelSources(self.settings, self._hashes)
+        # Held by whoever draws or loads, one batch at a time; readers take :meth:`reading`.
         self.model_lock, self._reader_lock = FairLock(), FairLock()
-        self.engine: Engine = LocalEngine(self.settings.device)
-        self.run_line = RunLine.of(self.settings)
-        self.rates = RateStore(data / "rates.json")
+        self.engine: Engine = LocalEngine(self.settings.device)  # who draws the rows of a manifest
+        self.run_line = RunLine.of(self.settings)  # where runs wait for their turn
+        self.rates = RateStore(data / "rates.json")  # how long drawing took before
         self._borrows = self.settings.device == "auto" and on_zero_gpu()
         self._device = "cpu" if self._borrows else self.settings.device
         if self._borrows:

@@ -14,11 +14,8 @@ def build_reader(
 ) -> Any:
     """What reads in this role: an encoder, a captioner, an answerer or a language model.
 
-    Parameters
-    ----------
-    version : fingerprint of local weights, "" for others; what was read is kept under a name with it.
-    source : where a path of the catalogue is: a folder of the assets or of the user, or a hub id.
-    where : device, and ``unchanged``, called when weights were read.
+    What was read is kept under a name with the ``version``, the fingerprint of local weights. ``source`` tells where
+    a path of the catalogue is: a folder of the assets or of the user, or a hub id.
     """
     where["offline"] = settings.offline
     if info.library == "endpoint":

@@ -68,12 +68,8 @@ class Endpoint:
 class EndpointLanguageModel:
     """Next tokens and whole answers from a server; asks nothing before the first use.
 
-    Parameters
-    ----------
-    name : for messages and reports.
-    endpoint : from the settings of the machine alone: a visitor who could choose the address could make
-        this machine call any other.
-    sleep : waits that many seconds between two attempts.
+    The endpoint is from the settings of the machine alone: a visitor who could choose the address could make this
+    machine call any other. It will ``sleep`` that many seconds between two attempts.
     """
 
     def __init__(self, name: str, endpoint: Endpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:

