@@ -341,7 +341,7 @@ class LabelFile:
         except (sqlite3.Error, StorageError):
             self._keeper.close()
             raise
-        self._names: dict[Path, tuple[int, int]] = {}
+        self._names: dict[Path, os.stat_result] = {}
         self._file = -1
         self._rescued: tuple[str, int] = ("", 0)
 
@@ -349,7 +349,7 @@ class LabelFile:
         """The first transaction is committed: from now on the names must stay with these files."""
         self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         self._file = os.open(self._path, os.O_RDONLY)
-        self._names = {path: _identity(path.stat()) for path in (self._path, self._log)}
+        self._names = {path: path.stat() for path in (self._path, self._log)}
         self.n_commits, self._id = _commits_and_id(self._keeper)
         self._head = _head(os.pread(self._file, _HEAD.size, 0))
 
@@ -369,12 +369,12 @@ class LabelFile:
 
     def trouble(self) -> str:
         """Why answers cannot be kept; "" while all is well."""
-        for path, identity in self._names.items():
+        for path, opened in self._names.items():
             try:
                 stat = path.stat()
             except OSError as error:
                 return f"{path.name} was removed or cannot be reached ({error.strerror})"
-            if _identity(stat) != identity:
+            if not os.path.samestat(stat, opened):
                 return f"{path.name} was replaced by another file"
             if not (stat.st_mode & 0o222 and os.access(path, os.W_OK)):
                 return f"{path.name} is read-only; allow writing to it and answers are taken again"
@@ -387,7 +387,7 @@ class LabelFile:
 
     def has_lost_its_name(self) -> bool:
         """Whether another file, or none, has the name of the database or of its log."""
-        return not all(_has_name(path, identity) for path, identity in self._names.items())
+        return not all(_has_name(*name) for name in self._names.items())
 
     def is_succeeded(self) -> bool:
         """Whether the file that has the name now holds every commit of this one, so that it can be opened.
@@ -477,13 +477,9 @@ def _commits_and_id(connection: sqlite3.Connection) -> tuple[int, int]:
     return commits, owner
 
 
-def _identity(stat: os.stat_result) -> tuple[int, int]:
-    return stat.st_dev, stat.st_ino
-
-
-def _has_name(path: Path, identity: tuple[int, int]) -> bool:
+def _has_name(path: Path, opened: os.stat_result) -> bool:
     with suppress(OSError):
-        return _identity(path.stat()) == identity
+        return os.path.samestat(path.stat(), opened)
     return False
 
 

@@ -9,7 +9,7 @@ import io
 import re
 import secrets
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,7 +20,16 @@ from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from bias_core.annotation.label_store import LabelStore, hash_of, token
 from bias_core.annotation.schema import Row, answers, assignments, deletions, items, raters, task_versions, tasks
-from bias_core.annotation.tasks import MAX_LINE, Status, Task, checked_choices, checked_task, checked_text, task_texts
+from bias_core.annotation.tasks import (
+    MAX_LINE,
+    AskedPicture,
+    Status,
+    Task,
+    checked_choices,
+    checked_task,
+    checked_text,
+    task_texts,
+)
 from bias_core.errors import InvalidInput, NotAllowed, StorageError, quoted
 from bias_core.store.files import total_bytes, write_atomically
 
@@ -68,14 +77,10 @@ class CreatedTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskPicture:
-    """A picture to be asked about; the fields are those of :class:`~bias_core.annotation.tasks.Item`."""
+class TaskPicture(AskedPicture):
+    """A picture that a task is to have."""
 
     path: Path
-    image_id: str
-    identities: Mapping[str, str]
-    gold: Mapping[str, str] | None = None
-    question: str = ""
 
 
 def create_task(store: LabelStore, task: Task, pictures: Sequence[TaskPicture], *, hub_user: str = "") -> CreatedTask:

@@ -96,15 +96,21 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Item:
-    """A picture of a task."""
+class AskedPicture:
+    """A picture that people are asked about."""
 
-    id: int
-    picture: str  # SHA-256 of the file that raters see: the pixels, without the record inside the original
     image_id: str  # of the original in the run or import that it came from; studies join answers by it
     identities: Mapping[str, str]  # by position, what was asked to show there; "" where the question names nobody
     gold: Mapping[str, str] | None = None  # by position, the answer that is known; None for an ordinary item
     question: str = ""  # asked instead of the task's, in attention items
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item(AskedPicture):
+    """A picture of a task, as the store numbers it."""
+
+    id: int
+    picture: str  # SHA-256 of the file that raters see: the pixels, without the record inside the original
 
 
 def pst_task(*, paired: bool, **changes: Any) -> Task:

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,13 @@ import numpy as np
 from bias_core.annotation.task_owner import TaskPicture
 from bias_core.annotation.tasks import PICTURE, SINGLE, Task, TaskKind
 from bias_core.errors import InvalidInput, quoted
-from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE
 from bias_core.studies.explore.options import KIND
 from bias_core.studies.explore.results import CONCEPT
 from bias_core.studies.kit.designs import programs_by_kind, read_study
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import option_values
 from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.paired.labelling import recorded_gender
 from bias_core.studies.running.history import RunLine, list_runs
 from bias_core.studies.running.identities import UNKNOWN
 
@@ -36,14 +35,11 @@ _LINE = re.compile(r"\s*(\d+)\s*[:=]\s*(.+)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A picture that people may be asked about."""
+class Candidate(TaskPicture):
+    """A picture that people may be asked about; it has no identities where the run does not say whom it shows."""
 
     number: int  # from 1, as its owner sees it
-    image_id: str
-    path: Path
     prompt: str
-    identities: Mapping[str, str]  # whom the prompt asked for, by position; empty where the run does not say
     truth: Mapping[str, Any] | None = None  # what was drawn, on the calibration renderer's record; None elsewhere
 
 
@@ -114,7 +110,7 @@ def sample_of(pictures: Sequence[Candidate], n: int, seed: int = 0) -> list[Cand
 
 def task_pictures(
     pictures: Sequence[Candidate], task: Task, *, who: str = "", gold: Mapping[int, Mapping[str, str]] = {}
-) -> list[TaskPicture]:
+) -> list[Candidate]:
     """The items of a task.
 
     Parameters
@@ -128,15 +124,11 @@ def task_pictures(
     """
     if strange := sorted(set(gold) - {candidate.number for candidate in pictures}):
         raise InvalidInput(f"a right answer is given for picture {strange[0]}, which is not in this task")
-    return [
-        TaskPicture(
-            path=one.path,
-            image_id=one.image_id,
-            identities={p: who or one.identities.get(p) or PERSON for p in task.positions if p != PICTURE},
-            gold=gold.get(one.number),
-        )
-        for one in pictures
-    ]
+    items = []
+    for one in pictures:
+        identities = {p: who or one.identities.get(p) or PERSON for p in task.positions if p != PICTURE}
+        items.append(replace(one, identities=identities, gold=gold.get(one.number)))
+    return items
 
 
 def gold_from_record(pictures: Sequence[Candidate], task: Task, n: int, seed: int = 0) -> dict[int, dict[str, str]]:
@@ -156,15 +148,12 @@ def gold_from_record(pictures: Sequence[Candidate], task: Task, n: int, seed: in
 
 def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
     """What was drawn as answers of the task; empty where nobody knows."""
-    truth, positions = one.truth, task.positions
-    if truth is not None and task.kind in _OF_PEOPLE:
-        if truth["n_people"] != len(positions):
-            return dict.fromkeys(positions, NOT_TWO_PEOPLE)
-        return {p: str(truth["gender" if p == SINGLE else f"{p}_gender"]) for p in positions}
-    if truth is None or task.kind != "association":
+    if one.truth is not None and task.kind in _OF_PEOPLE:
+        return {position: recorded_gender(one.truth, position) for position in task.positions}
+    if one.truth is None or task.kind != "association":
         return {}
     shown = read_study("t2iat")["human_comparison"]["shown"]
-    fits = [key for key in task.answer_keys if key in shown and shown[key].items() <= dict(truth).items()]
+    fits = [key for key in task.answer_keys if key in shown and shown[key].items() <= dict(one.truth).items()]
     return {PICTURE: fits[0]} if len(fits) == 1 else {}
 
 

@@ -144,7 +144,7 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
     elif labeller == "vqa":
         labelled["automatic"] = yield from _by_answerer(people, design, settings, data)
     truths = zip(data.truths(people), people["position"], strict=True)
-    labelled["truth"] = [None if truth is None else _recorded(truth, position) for truth, position in truths]
+    labelled["truth"] = [None if truth is None else recorded_gender(truth, position) for truth, position in truths]
     labelled["perceived_gender"], labelled["rater"] = labelled["automatic"], AUTOMATIC
     if settings.labels:
         ratings = people_answers(people, settings.labels)
@@ -188,7 +188,8 @@ def _merged(people: pd.DataFrame, ratings: pd.DataFrame) -> list[str | None]:
     return [answers.get(key) for key in zip(people["image_id"], people["position"], strict=True)]
 
 
-def _recorded(truth: Any, position: str) -> str:
+def recorded_gender(truth: Any, position: str) -> str:
+    """What was drawn at a position, as an answer."""
     n_people, prefix = (1, "") if position == SINGLE else (2, f"{position}_")
     return NOT_TWO_PEOPLE if truth["n_people"] != n_people else str(truth[f"{prefix}gender"])
 
