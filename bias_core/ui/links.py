@@ -32,19 +32,13 @@ _FORMER_ARMS = ARMS.join(f"model=calibration-renderer|condition={name}" for name
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """An address that was checked.
+    """An address that was checked."""
 
-    Attributes
-    ----------
-    tab : key of a tab that exists, "" for none.
-    values : by name, those that can stand in that tab's form: ``study``, ``concept``, ``arms``, ``measure``,
-        the settings by their :attr:`~bias_core.studies.kit.setting_fields.Setting.key`, and ``options``.
-    ignored : what was asked for and is not known, in words.
-    """
-
-    tab: str = ""
+    tab: str = ""  # key of a tab that exists, "" for none
+    # by name, those that can stand in that tab's form: ``study``, ``concept``, ``arms``, ``measure``, the settings by
+    # their :attr:`~bias_core.studies.kit.setting_fields.Setting.key`, and ``options``
     values: Mapping[str, Any] = field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()  # what was asked for and is not known, in words
 
 
 def read_link(query: Mapping[str, str], tabs: Tabs, services: Services) -> Link:

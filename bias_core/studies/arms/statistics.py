@@ -44,18 +44,11 @@ _NOTHING_VARIES = "no picture differs, so there is no interval"
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """The value of every unit of a number that depends on their mean alone: :meth:`of_mean` of it.
+    """The value of every unit of a number that depends on their mean alone: :meth:`of_mean` of it."""
 
-    Attributes
-    ----------
-    each : ``(n,)``.
-    errors : of the reader of a share, where it is corrected for them.
-    reference : P* of a stereotype score, max(0, share − P*).
-    """
-
-    each: Floats
-    errors: ReaderErrors | None = None
-    reference: float | None = None
+    each: Floats  # ``(n,)``
+    errors: ReaderErrors | None = None  # of the reader of a share, where it is corrected for them
+    reference: float | None = None  # P* of a stereotype score, max(0, share − P*)
 
     def of_mean(self, mean: Any) -> Any:
         """The number that belongs to a mean, or to each of many."""
@@ -320,20 +313,13 @@ def number_at(sample: Sample, places: Places, n: int, rng: np.random.Generator) 
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
-    """Where an arm stands among the others: 1 is the largest number.
+    """Where an arm stands among the others: 1 is the largest number."""
 
-    Attributes
-    ----------
-    value : the number that is ranked, at equal numbers of pictures where it depends on them.
-    rank, low, high : from 1 to the number of arms; equals share their mean rank. nan where it is undefined.
-    n : units behind the number.
-    """
-
-    value: float
-    rank: float
+    value: float  # the number that is ranked, at equal numbers of pictures where it depends on them
+    rank: float  # from 1 to the number of arms; equals share their mean rank. nan where it is undefined.
     low: float
     high: float
-    n: int
+    n: int  # units behind the number
 
 
 def ranks(
@@ -345,18 +331,12 @@ def ranks(
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """One number of every arm, ready to be ranked.
+    """One number of every arm, ready to be ranked."""
 
-    Attributes
-    ----------
-    values : ``(n_arms,)``, at equal numbers of pictures where they depend on them.
-    n : units behind each.
-    drawn : the same of resamples, ``(k, n_arms)``; shared units are resampled together. None of them where a
-        value is undefined or an arm has fewer than two units.
-    """
-
-    values: Floats
-    n: tuple[int, ...]
+    values: Floats  # ``(n_arms,)``, at equal numbers of pictures where they depend on them
+    n: tuple[int, ...]  # units behind each
+    # the same of resamples, ``(k, n_arms)``; shared units are resampled together. None of them where a value is
+    # undefined or an arm has fewer than two units.
     drawn: Floats
 
 

@@ -25,74 +25,54 @@ def encoder_of(settings: StudySettings) -> tuple[Reader, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """A kind of study.
+    """A kind of study."""
 
-    Attributes
-    ----------
-    shots : which pictures the design asks for under these settings.
-    suits : raises where the pictures of a model, or those brought along, cannot be used for this; asked
-        before anything is drawn, also where nothing will be measured yet.
-    ready : raises where a model that will be needed is missing; asked before anything is drawn.
-    measure : a generator that yields where it is and returns the results; ``data`` holds the pictures.
-    readers : who reads pictures under these settings.
-    options : what may be asked of this kind; a design may give other defaults.
-    n_later : pictures that measuring draws beside those of ``shots``, at most.
-    ahead : reads finished pictures while the next are drawn.
-    takes_labels : whether people's labels (``StudySettings.labels``) change the scores.
-    shows_anything : whether its pictures may show no people at all.
-    rescore : the results from labelled people alone, for labels that were corrected; None where the study
-        has none. The tables are those of the raters.
-    compare : the paper's own tables and figures over the arms of a run, beside those that every study has;
-        None where it has none.
-    title : of a run with these settings.
-    values : what a report of this kind says as JSON values beside what every report says.
-    measures_when_stopped : whether what is finished when a run is stopped is measured.
-    command : the words of its own command line that stand for options and model; None where it is started by
-        ``study run`` as the others.
-    old_settings : reads the settings of runs that older versions kept as another study, by that study's name.
-    old_report : reads the reports of these, whose classes are no more.
-    """
-
-    shots: Callable[[Design, StudySettings], list[Shot]]
+    shots: Callable[[Design, StudySettings], list[Shot]]  # which pictures the design asks for under these settings
+    # a generator that yields where it is and returns the results; ``data`` holds the pictures
     measure: Callable[[Design, StudySettings, StudyData], Measuring]
+    # raises where the pictures of a model, or those brought along, cannot be used for this; asked before anything is
+    # drawn, also where nothing will be measured yet
     suits: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
+    # raises where a model that will be needed is missing; asked before anything is drawn
     ready: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
-    readers: Callable[[StudySettings], Sequence[Reader]] = encoder_of
-    options: type[Options] = Options
+    readers: Callable[[StudySettings], Sequence[Reader]] = encoder_of  # who reads pictures under these settings
+    options: type[Options] = Options  # what may be asked of this kind; a design may give other defaults
+    # pictures that measuring draws beside those of ``shots``, at most
     n_later: Callable[[Design, StudySettings], int] = lambda _design, _settings: 0
-    ahead: ReadAhead = embed_ahead
-    takes_labels: bool = False
-    shows_anything: bool = False
+    ahead: ReadAhead = embed_ahead  # reads finished pictures while the next are drawn
+    takes_labels: bool = False  # whether people's labels (``StudySettings.labels``) change the scores
+    shows_anything: bool = False  # whether its pictures may show no people at all
+    # the results from labelled people alone, for labels that were corrected; None where the study has none. The
+    # tables are those of the raters.
     rescore: Callable[[Design, StudySettings, pd.DataFrame, Sequence[StudyTable]], Results] | None = None
+    # the paper's own tables and figures over the arms of a run, beside those that every study has; None where it has
+    # none
     compare: Callable[[Design, StudySettings, Sequence[ArmReport]], Results] | None = None
+    # of a run with these settings
     title: Callable[[Design, StudySettings], str] = lambda design, _settings: design.title
+    # what a report of this kind says as JSON values beside what every report says
     values: Callable[[StudyReport], Mapping[str, Any]] = lambda _report: {}
-    measures_when_stopped: bool = False
+    measures_when_stopped: bool = False  # whether what is finished when a run is stopped is measured
+    # the words of its own command line that stand for options and model; None where it is started by ``study run`` as
+    # the others
     command: Callable[[StudySettings], Sequence[str]] | None = None
+    # reads the settings of runs that older versions kept as another study, by that study's name
     old_settings: Mapping[str, Callable[[Mapping[str, Any]], StudySettings]] = field(default_factory=dict)
-    old_report: Callable[[Any], StudyReport] | None = None
+    old_report: Callable[[Any], StudyReport] | None = None  # reads the reports of these, whose classes are no more
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
-    """What a study would draw, found out without drawing.
-
-    Attributes
-    ----------
-    settings : with the design's options filled in.
-    rows, shots : where the pictures come from, and which; of several arms, those of the first.
-    manifest : with one row per picture; not yet saved.
-    warning : what the report must say first, "" for nothing.
-    arms : the plans of several arms, whose manifests are parts of this one; empty for a run of one arm.
-    """
+    """What a study would draw, found out without drawing."""
 
     design: Design
-    settings: StudySettings
+    settings: StudySettings  # with the design's options filled in
     program: Program
-    rows: Rows
+    rows: Rows  # where the pictures come from, and which; of several arms, those of the first
     shots: list[Shot]
-    manifest: Manifest
-    warning: str = ""
+    manifest: Manifest  # with one row per picture; not yet saved
+    warning: str = ""  # what the report must say first, "" for nothing
+    # the plans of several arms, whose manifests are parts of this one; empty for a run of one arm
     arms: "tuple[StudyPlan, ...]" = ()
 
     @property

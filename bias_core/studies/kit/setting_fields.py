@@ -29,38 +29,25 @@ _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is declared of one setting.
-
-    Attributes
-    ----------
-    kind : of its values: ``int, float, bool, str, tuple`` (of texts), or ``object`` for any other.
-    annotation : as declared.
-    label, sentence : two or three words for forms; one sentence.
-    ge, gt, le, lt : its range; None where it has no such end.
-    choices : the values it may have, () for any.
-    option : on the command line; "" for the usual one.
-    link : in addresses; "" for the last word of ``option``.
-    percent : forms and addresses show 100 times the value.
-    local : names a file of this machine, so that no program or address may give it.
-    """
+    """What is declared of one setting."""
 
     name: str = ""
-    annotation: Any = None
+    annotation: Any = None  # as declared
     default: Any = None
-    label: str
+    label: str  # two or three words for forms; one sentence
     sentence: str
-    ge: float | None = None
+    ge: float | None = None  # its range; None where it has no such end
     gt: float | None = None
     le: float | None = None
     lt: float | None = None
-    option: str = ""
-    link: str = ""
-    percent: bool = False
-    local: bool = False
+    option: str = ""  # on the command line; "" for the usual one
+    link: str = ""  # in addresses; "" for the last word of ``option``
+    percent: bool = False  # forms and addresses show 100 times the value
+    local: bool = False  # names a file of this machine, so that no program or address may give it
 
     @property
     def kind(self) -> type:
-        """Of its values, where they are not None."""
+        """Of its values but None: ``int, float, bool, str, tuple`` (of texts), or ``object`` for any other."""
         plain = [kind for kind in get_args(self.annotation) or (self.annotation,) if kind is not NoneType]
         first = self.annotation if get_origin(self.annotation) in (tuple, Literal) else plain[0]
         origin = get_origin(first) or first

@@ -113,30 +113,20 @@ def settings_from_dict(values: Mapping[str, Any]) -> StudySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """A study as its YAML says it.
+    """A study as its YAML says it."""
 
-    Attributes
-    ----------
-    name, title, summary : for the list of studies.
-    kind : which program runs it.
-    reference, where : key in ``refs.bib``, and the tables or figures that it redraws.
-    data : the study data that the program reads: stimuli, lists, published numbers.
-    images_per_prompt : as published.
-    options : of the program, with their values as published.
-    published_size : in words, how many pictures were published, where that is not the design's full size.
-    settings : of :class:`StudySettings`, by name: the defaults of this study in place of the program's.
-    """
-
-    name: str
+    name: str  # for the list of studies
     title: str
-    kind: str
-    reference: str
-    where: str
+    kind: str  # which program runs it
+    reference: str  # key in ``refs.bib``
+    where: str  # the tables or figures that it redraws
     summary: str
+    # the study data that the program reads: stimuli, lists, published numbers
     data: Mapping[str, Any] = field(default_factory=dict)
-    images_per_prompt: int = 10
-    options: Mapping[str, Any] = field(default_factory=dict)
-    published_size: str = ""
+    images_per_prompt: int = 10  # as published
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the program, with their values as published
+    published_size: str = ""  # in words, how many pictures were published, where that is not the design's full size
+    # of :class:`StudySettings`, by name: the defaults of this study in place of the program's
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -158,55 +148,36 @@ PairedComparison = Callable[["Sample", "Sample", np.ndarray, np.ndarray, float, 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What a number was computed from, so that it can be computed again from a part or a resample of it.
+    """What a number was computed from, so that it can be computed again from a part or a resample of it."""
 
-    Attributes
-    ----------
-    units : ``(n,)`` names of what was sampled, the same for the same picture (or prompt) in every arm: the
-        column ``unit`` of the data frame.
-    statistic : the number, from positions ``(m,)`` in ``units``, which may repeat; nan where it is undefined.
-    vectorised : ``statistic`` also takes ``(k, m)`` positions and returns ``(k,)`` numbers.
-    of : what the units are, in words.
-    data : what ``test`` needs of the units.
-    test : of this number in two arms on the units that both have, where there is a better one than the
-        bootstrap.
-    """
-
+    # ``(n,)`` names of what was sampled, the same for the same picture (or prompt) in every arm: the column ``unit``
+    # of the data frame
     units: tuple[str, ...]
+    # the number, from positions ``(m,)`` in ``units``, which may repeat; nan where it is undefined
     statistic: Callable[[np.ndarray], Any]
-    vectorised: bool = False
-    of: str = "seeds"
-    data: Any = None
+    vectorised: bool = False  # ``statistic`` also takes ``(k, m)`` positions and returns ``(k,)`` numbers
+    of: str = "seeds"  # what the units are, in words
+    data: Any = None  # what ``test`` needs of the units
+    # of this number in two arms on the units that both have, where there is a better one than the bootstrap
     test: PairedComparison | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One number that the study is about.
+    """One number that the study is about."""
 
-    Attributes
-    ----------
-    key, title : for programs and for people.
-    metric : key in the table of measures.
-    estimate : with its interval, n and null value.
-    p_value : None where there is no test.
-    published : what the paper printed, None where it did not.
-    expected : the same of what was really drawn, where that is on record; None elsewhere.
-    says : one plain sentence.
-    depends_on_n : whether it moves with the number of pictures alone, so that arms are compared at equal n.
-    sample : what it was computed from, for comparing arms; None where arms cannot be compared by it. It is
-        not saved with the report.
-    """
-
-    key: str
+    key: str  # for programs and for people
     title: str
-    metric: str
-    estimate: Estimate
-    p_value: float | None = None
-    published: float | None = None
-    expected: float | None = None
-    says: str = ""
+    metric: str  # key in the table of measures
+    estimate: Estimate  # with its interval, n and null value
+    p_value: float | None = None  # None where there is no test
+    published: float | None = None  # what the paper printed, None where it did not
+    expected: float | None = None  # the same of what was really drawn, where that is on record; None elsewhere
+    says: str = ""  # one plain sentence
+    # whether it moves with the number of pictures alone, so that arms are compared at equal n
     depends_on_n: bool = False
+    # what it was computed from, for comparing arms; None where arms cannot be compared by it. It is not saved with
+    # the report.
     sample: Sample | None = field(default=None, compare=False, repr=False, metadata={"saved": False})
 
 
@@ -222,22 +193,15 @@ class StudyTable:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyFigure:
-    """A figure of the report, as data and the way to draw it (:mod:`bias_core.studies.reports.figures`).
-
-    Attributes
-    ----------
-    kind : how it is drawn.
-    data : one row per mark; the columns that each kind reads are named in :mod:`bias_core.studies.reports.figures`.
-    labels : axis labels and reference lines of the kind.
-    caption : what to see, in one or two sentences.
-    """
+    """A figure of the report, as data and the way to draw it (:mod:`bias_core.studies.reports.figures`)."""
 
     key: str
     title: str
-    kind: FigureKind
+    kind: FigureKind  # how it is drawn
+    # one row per mark; the columns that each kind reads are named in :mod:`bias_core.studies.reports.figures`
     data: pd.DataFrame
-    labels: Mapping[str, Any] = field(default_factory=dict)
-    caption: str = ""
+    labels: Mapping[str, Any] = field(default_factory=dict)  # axis labels and reference lines of the kind
+    caption: str = ""  # what to see, in one or two sentences
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,20 +217,14 @@ class Results:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What was found in some pictures, and in how many.
-
-    Attributes
-    ----------
-    warning : what must be read before everything else, "" for nothing.
-    n_planned, n_images, n_blocked : pictures asked for, scored, and blanked by a safety checker.
-    """
+    """What was found in some pictures, and in how many."""
 
     settings: StudySettings
     results: Results
-    n_planned: int
-    n_images: int
-    n_blocked: int = 0
-    warning: str = ""
+    n_planned: int  # pictures asked for
+    n_images: int  # scored
+    n_blocked: int = 0  # blanked by a safety checker
+    warning: str = ""  # what must be read before everything else, "" for nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,24 +236,18 @@ class ArmReport(Measured):
 
 @dataclass(frozen=True, kw_only=True)
 class StudyReport(Measured):
-    """The answer of a study: numbers, tables, figures, and what was noticed on the way.
-
-    Attributes
-    ----------
-    pictures : one row per scored picture: ``image_id, group, prompt, seed``, the study's facts, and what the
-        program kept of each (:meth:`bias_core.studies.kit.data.StudyData.keep`).
-    stored : the pictures by their id.
-    arms : what was found in each arm; ``results`` is then their comparison, and ``pictures`` has a column
-        ``arm``. Empty for a run of one arm.
-    stopped : whether the run was stopped, and what was finished is measured.
-    """
+    """The answer of a study: numbers, tables, figures, and what was noticed on the way."""
 
     run_id: str
     design: Design
     unknown_words: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    # one row per scored picture: ``image_id, group, prompt, seed``, the study's facts, and what the program kept of
+    # each (:meth:`bias_core.studies.kit.data.StudyData.keep`)
     pictures: pd.DataFrame | None = None
-    stored: Mapping[str, StoredImage] = field(default_factory=dict)
+    stored: Mapping[str, StoredImage] = field(default_factory=dict)  # the pictures by their id
+    # what was found in each arm; ``results`` is then their comparison, and ``pictures`` has a column ``arm``. Empty
+    # for a run of one arm.
     arms: tuple[ArmReport, ...] = ()
-    stopped: bool = False
+    stopped: bool = False  # whether the run was stopped, and what was finished is measured

@@ -74,16 +74,10 @@ AT_EACH_END = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Ends:
-    """Pictures that are compared with each other.
+    """Pictures that are compared with each other."""
 
-    Attributes
-    ----------
-    title : what they are of.
-    frame : their rows of a report.
-    """
-
-    title: str
-    frame: pd.DataFrame
+    title: str  # what they are of
+    frame: pd.DataFrame  # their rows of a report
 
 
 def extremes_html(

@@ -48,20 +48,12 @@ _LOOKS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """A full picture in one click.
+    """A full picture in one click."""
 
-    Attributes
-    ----------
-    name : on its button.
-    study : a shipped design.
-    says : what it shows, as the button's tooltip and in the list of examples.
-    settings : of :class:`StudySettings` where they differ from the defaults.
-    """
-
-    name: str
-    study: str
-    says: str
-    settings: Mapping[str, Any]
+    name: str  # on its button
+    study: str  # a shipped design
+    says: str  # what it shows, as the button's tooltip and in the list of examples
+    settings: Mapping[str, Any]  # of :class:`StudySettings` where they differ from the defaults
 
 
 def read_settings(form: Mapping[str, Any], design: Design) -> StudySettings:
