@@ -146,8 +146,7 @@ class Tools:
             confidence: Of every interval, for example 0.95.
             force: Score anyway with a calibration reader; the report says so first.
         """
-        given = _of_concept(locals())
-        return self._report(find_design(KIND), explore_settings(**given))
+        return self._report(find_design(KIND), explore_settings(**_of_concept(locals())))
 
     @tool
     @with_settings

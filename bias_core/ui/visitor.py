@@ -142,8 +142,7 @@ def keep_upload(path: Path, folder: Path) -> Path:
 
     What was uploaded to the server itself goes after an hour. Above 200 MB the visitor's oldest copies go.
     """
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    target = folder / "imports" / digest / path.name
+    target = folder / "imports" / hashlib.sha256(path.read_bytes()).hexdigest()[:16] / path.name
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)

@@ -249,8 +249,7 @@ def _shuffled_values(first: Values, second: Values, confidence: float, rng: np.r
         return np.asarray(side.of_mean(np.array(means)))
 
     drawn = drawn_of(second) - drawn_of(first)
-    pooled = np.concatenate([first.each, second.each])
-    shuffled = rng.permuted(np.tile(pooled, (N_RESAMPLES, 1)), axis=1)
+    shuffled = rng.permuted(np.tile(np.concatenate([first.each, second.each]), (N_RESAMPLES, 1)), axis=1)
     mixed = second.of_mean(shuffled[:, n:].mean(axis=1)) - first.of_mean(shuffled[:, :n].mean(axis=1))
     least = min(n, len(second.each))
     if not (np.ptp(drawn) or np.ptp(mixed)):

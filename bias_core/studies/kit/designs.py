@@ -90,8 +90,7 @@ def programs_by_kind() -> Mapping[str, Program]:
     for folder in sorted({path.parent.parent for path in design_files().values()}):
         for path in sorted(folder.glob("*.py")):
             if not path.stem.startswith(_PAGE):
-                module = import_module(f"bias_core.studies.{folder.name}.{path.stem}")
-                found |= getattr(module, "PROGRAMS", {})
+                found |= getattr(import_module(f"bias_core.studies.{folder.name}.{path.stem}"), "PROGRAMS", {})
     return found
 
 

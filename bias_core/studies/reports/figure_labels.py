@@ -84,15 +84,13 @@ def _places(at: Floats, extent: tuple[float, float], pixels: float) -> tuple[Flo
     """Reach in points, ``(n_places,)``, and box in pixels, ``(n_places, 4)``, of every place for a name."""
     reach, angle = (grid.ravel() for grid in np.meshgrid(_REACHES, _ANGLES, indexing="ij"))
     half = np.array(extent) / 2
-    direction = np.column_stack([np.cos(angle), np.sin(angle)])
-    centre = at + direction * (reach[:, np.newaxis] * pixels + half)
+    centre = at + np.column_stack([np.cos(angle), np.sin(angle)]) * (reach[:, np.newaxis] * pixels + half)
     return reach, np.column_stack([centre - half, centre + half])
 
 
 def _dots_between(start: Floats, ends: Floats, beyond: float) -> Floats:
     """The line to each end as boxes without a size, from the rim of a dot on: ``(n_ends, n_steps, 4)``."""
-    length = np.hypot(*(ends - start).T)
-    shares = np.linspace(beyond / length, 1, 16).T[..., np.newaxis]
+    shares = np.linspace(beyond / np.hypot(*(ends - start).T), 1, 16).T[..., np.newaxis]
     steps = start + shares * (ends - start)[:, np.newaxis]
     return np.concatenate([steps, steps], axis=2)
 
@@ -100,8 +98,7 @@ def _dots_between(start: Floats, ends: Floats, beyond: float) -> Floats:
 def _meeting(boxes: Floats, others: Floats) -> Floats:
     """Width and height of what each box shares with each other, ``(n_boxes, n_others, 2)``; negative where apart."""
     low = np.maximum(boxes[:, np.newaxis, :2], others[:, :2])
-    high = np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:])
-    return np.asarray(high - low)
+    return np.asarray(np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:]) - low)
 
 
 def _overlap(boxes: Floats, others: Floats) -> Floats:

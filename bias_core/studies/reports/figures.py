@@ -161,8 +161,7 @@ def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
 
 
 def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
-    many = "name" in data and len(data) > _MANY_NAMES
-    axes = _axes(figure, *((6.8, 5.8) if many else (5.6, 4.6)))
+    axes = _axes(figure, *((6.8, 5.8) if ("name" in data and len(data) > _MANY_NAMES) else (5.6, 4.6)))
     axes.margins(x=0.1)  # room for names
     data = _apart(data) if labels.get("apart") else data
     dots = ["name", *(["marker"] if "marker" in data else [])]  # those of one name in each group are one dot
@@ -375,8 +374,7 @@ def _groups(data: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 def _finish(axes: Axes, labels: dict[str, Any], names: Any = None, *, no_bias: str = "x") -> None:
     """The line of "no bias" at a value of one axis, named lines with the first on top, axes and legend."""
     if labels.get("null") is not None:
-        line = axes.axvline if no_bias == "x" else axes.axhline
-        line(labels["null"], color=MUTED, lw=1, zorder=0)
+        (axes.axvline if no_bias == "x" else axes.axhline)(labels["null"], color=MUTED, lw=1, zorder=0)
     if names is not None:
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)

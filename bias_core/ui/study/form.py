@@ -225,8 +225,7 @@ class StudyForm:
 
     def filled(self) -> list[Any]:
         """Everything that :meth:`form_of` changes."""
-        use_own = [self.parts["use_own"]] if self.own else []
-        return [*self.form.values(), *use_own, *self.arms.outputs()]
+        return [*self.form.values(), *([self.parts["use_own"]] if self.own else []), *self.arms.outputs()]
 
     def linked(self) -> list[Any]:
         """Everything that :meth:`on_load` changes."""
