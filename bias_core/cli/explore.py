@@ -40,7 +40,6 @@ from bias_core.studies.running.arms import check_several, parse_arms
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-    from bias_core.services import Services
     from bias_core.studies.kit.progress import Progress
     from bias_core.studies.kit.setting_fields import Setting
     from bias_core.studies.kit.types import StudyReport
@@ -84,17 +83,10 @@ def explore(
 
     Ctrl-C stops: what is finished is scored, and the exit code is 130.
     """
-    with user_errors(), open_services() as services:
-        choose_engine(services, engine, workers)
-        chosen = {**given, "arms": parse_arms(given.get("arms", []))}
+    with user_errors():
         found = [] if no_attributes else find_attributes(concept, attribute)
-        report, signum = explored(explore_settings(concept=concept, attributes=found, **chosen), services)
-        show_study_report(report)
-        if keep:
-            services.manifests.keep(report.run_id)
-        save_study_report(report, out, pictures=True)
-        if signum or services.manifests.get(report.run_id).status == "cancelled":
-            raise exit_stopped(signum)
+        chosen = {**given, "attributes": found, "arms": parse_arms(given.get("arms", []))}
+        _run(explore_settings(concept=concept, **chosen), (engine, workers), out, pictures=True, keep=keep)
 
 
 @with_options(_declared(_OF_COMPARE, compare_settings("", [])), flags=_FLAGS)
@@ -119,38 +111,47 @@ def compare(
 
     The same as `explore` with `--arm`; here the template of an arm holds the concept.
     """
-    from bias_core.studies.explore.arms import arms_summary
-
-    with user_errors(), open_services() as services:
-        choose_engine(services, engine, workers)
+    with user_errors():
         arms = check_several(parse_arms(arm))
         found = [] if no_attributes else find_attributes(concept, attribute)
-        report, signum = explored(compare_settings(concept, arms, attributes=found, **given), services)
+        _run(compare_settings(concept, arms, attributes=found, **given), (engine, workers), out, summary=True)
+
+
+def _run(
+    settings: StudySettings,
+    engine: tuple[EngineName, int],
+    out: Path | None,
+    *,
+    pictures: bool = False,
+    keep: bool = False,
+    summary: bool = False,
+) -> None:
+    """Run behind a progress bar, show and save. A signal stops within one step, and what is finished is scored."""
+    from bias_core.studies.explore.arms import arms_summary
+    from bias_core.studies.kit.designs import find_design
+    from bias_core.studies.running.run import run_study
+
+    with open_services() as services:
+        choose_engine(services, *engine)
+
+        def steps(cancelled: Stop) -> Generator[Progress, None, tuple[StudyReport, int]]:
+            report = yield from run_study(find_design("explore"), settings, services, cancelled=cancelled)
+            return report, cancelled.signal
+
+        report, signum = run_with_bar(steps)
         show_study_report(report)
-        console.print(arms_summary(report), markup=False)
-        save_study_report(report, out)
-        if signum:
+        if summary:
+            console.print(arms_summary(report), markup=False)
+        if keep:
+            services.manifests.keep(report.run_id)
+        save_study_report(report, out, pictures=pictures)
+        if signum or services.manifests.get(report.run_id).status == "cancelled":
             raise exit_stopped(signum)
 
 
 def find_attributes(concept: str, texts: list[str] | None) -> list[str]:
     """Attributes as a value of the option; none named: the set that is suggested for the concept."""
     return [attribute_text(one) for one in read_attributes(texts or [SUGGESTED], concept)]
-
-
-def explored(settings: StudySettings, services: Services) -> tuple[StudyReport, int]:
-    """Explore behind a progress bar: the report, and the signal that stopped it (0 for none).
-
-    A signal stops within one denoising step, and what is finished is scored.
-    """
-    from bias_core.studies.kit.designs import find_design
-    from bias_core.studies.running.run import run_study
-
-    def steps(cancelled: Stop) -> Generator[Progress, None, tuple[StudyReport, int]]:
-        report = yield from run_study(find_design("explore"), settings, services, cancelled=cancelled)
-        return report, cancelled.signal
-
-    return run_with_bar(steps)
 
 
 def models() -> None:

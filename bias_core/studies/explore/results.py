@@ -32,37 +32,19 @@ class Kind(NamedTuple):
 
 
 KINDS: Mapping[str, Kind] = {
-    "p": Kind(
-        "prevalence", "attribute_prevalence", "P", "Share of the pictures in which the reader perceives the attribute."
-    ),
-    "corrected": Kind(
-        "corrected",
-        "attribute_prevalence",
-        "P corrected",
-        "That share once the reader's known errors are taken into account.",
-    ),
-    "psi": Kind(
-        "stereotype", "stereotype_score", "Ψ", "How far the share lies above the real-world rate P*; 0 if it does not."
-    ),
-    "difference": Kind(
-        "signed_difference",
-        "signed_difference",
-        "P − P*",
-        "Share minus P*: above 0 over-represented, below 0 under-represented.",
-    ),
-    "wals": Kind(
-        "wals",
-        "weighted_alignment_score",
-        "WALS",
-        "How much of the pictures' variety runs along the attribute (0 none, 1 all).",
-    ),
-    "spread": Kind(
-        "spread",
-        "spread_along",
-        "spread",
-        "Standard deviation of the pictures along the attribute, in units of cosine.",
-    ),
-}
+    "p": Kind("prevalence", "attribute_prevalence", "P",
+              "Share of the pictures in which the reader perceives the attribute."),
+    "corrected": Kind("corrected", "attribute_prevalence", "P corrected",
+                      "That share once the reader's known errors are taken into account."),
+    "psi": Kind("stereotype", "stereotype_score", "Ψ",
+                "How far the share lies above the real-world rate P*; 0 if it does not."),
+    "difference": Kind("signed_difference", "signed_difference", "P − P*",
+                       "Share minus P*: above 0 over-represented, below 0 under-represented."),
+    "wals": Kind("wals", "weighted_alignment_score", "WALS",
+                 "How much of the pictures' variety runs along the attribute (0 none, 1 all)."),
+    "spread": Kind("spread", "spread_along", "spread",
+                   "Standard deviation of the pictures along the attribute, in units of cosine."),
+}  # fmt: skip
 """The numbers of an attribute by the end of their key, in the order in which they are reported."""
 
 
