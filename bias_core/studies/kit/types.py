@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput, quoted
-from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.types import Estimate, StoredImage
+
+if TYPE_CHECKING:  # it loads scipy, which the command line's help does without
+    from bias_core.metrics.paired_prevalence import PairedTest
 
 FigureKind = Literal[
     "intervals", "pairs", "bars", "distributions", "arrows", "scatter", "curves", "space", "heatmap", "pictures"
@@ -142,7 +144,7 @@ class Shot:
     condition: str = ""
 
 
-PairedComparison = Callable[["Sample", "Sample", np.ndarray, np.ndarray, float, int], PairedTest]
+PairedComparison = Callable[["Sample", "Sample", np.ndarray, np.ndarray, float, int], "PairedTest"]
 """A test of two samples, the positions of the shared units in each, the confidence and a seed."""
 
 
