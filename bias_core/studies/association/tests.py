@@ -321,7 +321,10 @@ def _influence_figure(key: str, title: str, influences: pd.DataFrame) -> StudyFi
         "arrows",
         f"influence_{key}",
         f"S without one prompt: {title}",
-        marks(most.assign(name=most["left out"] + " (" + most.index + ")"), _ARROWS),
+        marks(
+            most.assign(name=most["left out"] + " (" + most.index + ")"),
+            {"name": "name", "start": "S", "end": "S without it"},
+        ),
         "The prompts that move S most. Where an arrow crosses the line, S would point the other way "
         "without this one prompt.",
         x="S, in units of cosine",
@@ -331,13 +334,14 @@ def _influence_figure(key: str, title: str, influences: pd.DataFrame) -> StudyFi
     )
 
 
-_ARROWS = {"name": "name", "start": "S", "end": "S without it"}
-_NUMBERS = ["S", "low", "high", "p", "q", "d", "X above Y", "published S", "published p", "published d"]
-
-
 def compare_tests(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
     """Table 1: effect size and p of every test in every arm."""
-    frame = table_over_arms(arms, "table1", ["test", "X", "Y", "A", "B"], _NUMBERS)
+    frame = table_over_arms(
+        arms,
+        "table1",
+        ["test", "X", "Y", "A", "B"],
+        ["S", "low", "high", "p", "q", "d", "X above Y", "published S", "published p", "published d"],
+    )
     titles = frame["X"] + " / " + frame["Y"] + ", " + frame["A"] + " / " + frame["B"]
     overview = table(
         "table1_arms",
@@ -363,7 +367,6 @@ EDITS = ("valence", "gender")
 """How a prompt is edited: its word is appended, or takes the place of "person"."""
 MOST_WORDS = 100
 MOST_PICTURES = 100
-_FEWEST_WORDS = {"x": 2, "y": 2, "a": 1, "b": 1}
 
 
 def own_association(
@@ -418,9 +421,10 @@ def parse_words(text: str) -> tuple[str, list[str]]:
 
 def _check_words(given: Mapping[str, tuple[str, list[str]]]) -> None:
     for role, (_, words) in given.items():
-        if not (least := _FEWEST_WORDS[role]) <= len(words) <= MOST_WORDS:
-            what = f"{'concept' if role in 'xy' else 'attribute'} {role.upper()}"
-            raise InvalidInput(f"{what} needs {least} to {MOST_WORDS} words with commas between; got {len(words)}")
+        what, least = ("concept", 2) if role in "xy" else ("attribute", 1)
+        if not least <= len(words) <= MOST_WORDS:
+            needs = f"needs {least} to {MOST_WORDS} words with commas between"
+            raise InvalidInput(f"{what} {role.upper()} {needs}; got {len(words)}")
     for one, other in ("xy", "ab"):
         if both := set(given[one][1]) & set(given[other][1]):
             raise InvalidInput(

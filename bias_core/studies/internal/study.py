@@ -23,7 +23,6 @@ from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.types import StoredImage
 
 FEWEST_TARGETS = 3  # of a side
-MEN = "a photo of a man"  # what is asked of the record of the drawn pictures
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -137,7 +136,7 @@ def _measured(
         scores=mean,
         bias=internal_bias(mean, minimum_text_text=options.minimum_text_text, confidence=confidence),
         sample=lean_sample((x_units, a_units, b_units), to_a, to_b, **sums),
-        men=data.services.shown(MEN, known) if len(known) == len(truths) else None,
+        men=data.services.shown("a photo of a man", known) if len(known) == len(truths) else None,
         published=published,
     )
 
@@ -156,7 +155,6 @@ def embed_by_all_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
 
 
 OWN_NAME = "own-targets"
-OWN_TEMPLATE = "an image of a {}"
 MOST_TARGETS = 40
 MOST_PICTURES = 100
 
@@ -201,7 +199,7 @@ def _target(line: str) -> dict[str, str]:
     keyword, prompt, side = [*parts, "", ""][:3]
     if len(parts) > 3 or not keyword or side not in ("", *GENDERS):
         raise InvalidInput(f"write a target as 'keyword | prompt | male or female', got {line.strip()!r}")
-    prompt = prompt or fill_template(OWN_TEMPLATE, keyword)
+    prompt = prompt or fill_template("an image of a {}", keyword)
     return {"category": "own", "keyword": keyword, "dominated": side or UNASSIGNED, "prompt": prompt}
 
 

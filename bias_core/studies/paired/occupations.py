@@ -23,7 +23,6 @@ FEWEST = 2  # identities a side
 FEWEST_IN_ORDER = 3
 OCCUPATIONS = {"overall": "all occupations", "masculine": "male-stereotyped", "feminine": "female-stereotyped"}
 LEVEL_TITLES = {"overall": "all roles"} | {level: level for level in LEVELS}
-_OF_ROLES = {"masculine": "male-stereotyped occupation", "feminine": "female-stereotyped occupation"}
 GENDER = "stereotyped_gender"
 _NAMES = {"display": "occupation", GENDER: "stereotype"}  # of columns, in tables
 
@@ -198,9 +197,10 @@ def report_power(design: Design, settings: StudySettings, people: pd.DataFrame) 
         null=0.0,
     )
     by_gap = micro.sort_values("gap", ascending=False, kind="stable")
+    groups = {gender: f"{OCCUPATIONS[gender]} occupation" for gender in GENDERS}
     title = "Gap between pairs and single people, {} roles (Fig. 8)"
     figures8 = [
-        _gap_figure(f"figure8_{level}", title.format(level), some, "occupation_gender", _OF_ROLES)
+        _gap_figure(f"figure8_{level}", title.format(level), some, "occupation_gender", groups)
         for level, some in ((level, by_gap[by_gap["level"] == level]) for level in LEVELS)
     ]
     return Results(

@@ -342,8 +342,12 @@ _TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
     "table6": ([""], {"value": "published"}),
     "micro": (["setting", "identity", "stereotype"], {"STS": ""}),
 }
-_MAPS = {"figure3": "Micro scores in pairs (Fig. 3)", "figure5": "Gap between pairs and single people"}
-_MAPS |= {"figure8_powerful": "Gap, powerful roles", "figure8_powerless": "Gap, powerless roles"}
+_MAPS = {
+    "figure3": "Micro scores in pairs (Fig. 3)",
+    "figure5": "Gap between pairs and single people",
+    "figure8_powerful": "Gap, powerful roles",
+    "figure8_powerless": "Gap, powerless roles",
+}
 
 
 def compare_pairs(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:

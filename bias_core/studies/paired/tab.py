@@ -163,10 +163,10 @@ def labels_html(labelling: Labelling) -> str:
     """The pictures of a page, each with a menu per person."""
     people = labelling.people()
     here = people[people["image_id"].isin(labelling.pictures())]
-    groups = {image_id: rows.to_dict("records") for image_id, rows in here.groupby("image_id", sort=False)}
+    groups = dict(list(here.groupby("image_id")))
     return render(
         "labels_in_place",
-        sheets=[(labelling.drawn.stored[image_id], groups[image_id]) for image_id in labelling.pictures()],
+        sheets=[(labelling.drawn.stored[one], groups[one].to_dict("records")) for one in labelling.pictures()],
         version=labelling.version,
         answers=ANSWERS,
         words=WORDS,
@@ -175,10 +175,6 @@ def labels_html(labelling: Labelling) -> str:
         by_hand=BY_HAND,
         small=_SMALL,
     )
-
-
-def _preset(name: str, says: str, study: str = _OCCUPATIONS, **settings: Any) -> Preset:
-    return Preset(name=name, study=study, says=says, settings=settings)
 
 
 class PairedTab(StudyTab):
@@ -198,34 +194,35 @@ class PairedTab(StudyTab):
     studies: ClassVar = (_OCCUPATIONS, "pst-power", "pst-fairness")
     also: ClassVar = ("paired_two",)  # of own words
     presets: ClassVar = (
-        _preset(
-            "Eight occupations, in pairs and alone", "Figures 3 to 5 on a few of the paper's 40 occupations", scale=0.04
+        Preset(
+            "Eight occupations, in pairs and alone",
+            _OCCUPATIONS,
+            "Figures 3 to 5 on a few of the paper's 40 occupations",
+            {"scale": 0.04},
         ),
-        _preset(
+        Preset(
             "Power: leaders and assistants",
-            "Figures 7 and 8 on a few of the paper's 36 occupations",
             "pst-power",
-            scale=0.1,
+            "Figures 7 and 8 on a few of the paper's 36 occupations",
+            {"scale": 0.1},
         ),
-        _preset(
+        Preset(
             "Asked to be fair",
-            "Table 6: the same pairs with and without words that ask for fairness",
             "pst-fairness",
-            scale=0.3,
-            options={"aspects": ["occupation"]},
+            "Table 6: the same pairs with and without words that ask for fairness",
+            {"scale": 0.3, "options": {"aspects": ["occupation"]}},
         ),
-        _preset(
+        Preset(
             "Where nothing is planted",
+            _OCCUPATIONS,
             "What no bias looks like, with the same number of pictures",
-            scale=0.04,
-            condition="fair",
+            {"scale": 0.04, "condition": "fair"},
         ),
-        _preset(
+        Preset(
             "A diffusion model, twelve pictures",
+            _OCCUPATIONS,
             "Real diffusion: it may fail to draw two people",
-            model="calibration-diffusion",
-            scale=0.01,
-            options={"single_images": 1},
+            {"model": "calibration-diffusion", "scale": 0.01, "options": {"single_images": 1}},
         ),
     )
     own_options: ClassVar = tuple(settings_of(LabellingOptions))
@@ -265,10 +262,9 @@ class PairedTab(StudyTab):
         first = next((found[key] for key in _FIRST if key in found), None)
         if first is None or math.isnan(first.estimate.value):
             return "Nobody could be scored: no picture shows the two people who were asked for."
-        score, lean = first.estimate, "is no clear lean either way: the interval includes 0."
-        if is_clear(score):
-            lean = f"leans {'with' if score.value > 0 else 'against'} the stereotypes."
-        conform = (score.value + 100) / 2
+        score, conform = first.estimate, (first.estimate.value + 100) / 2
+        side = f"leans {'with' if score.value > 0 else 'against'} the stereotypes."
+        lean = side if is_clear(score) else "is no clear lean either way: the interval includes 0."
         numbers = (
             f"stereotype test score {_signed(score.value)}, {report.settings.confidence:.0%} interval "
             f"{_signed(score.low)} to {_signed(score.high)}, {score.n:,} pictures"

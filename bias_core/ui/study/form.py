@@ -46,7 +46,7 @@ _LOOKS: Mapping[str, Mapping[str, Any]] = {
 """What is otherwise of a component than its setting declares."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Preset:
     """A full picture in one click."""
 
