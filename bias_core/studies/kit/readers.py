@@ -29,10 +29,9 @@ class Reader:
 def check_readers(readers: Sequence[Reader], services: StudyServices, *, source: str, world: str, force: bool) -> str:
     """What a report must say first of its readers; "" where all of them can read these pictures.
 
-    A reader of the calibration world says something of any picture, and of others it means nothing. So it
-    reads the pictures of that world: those of the calibration models, and imported ones whose own record
-    says that such a model drew them. A LoRA of one's own on a calibration model may draw anything, so its
-    pictures are none of them.
+    A reader of the calibration world says something of any picture, and of others it means nothing. So it reads the
+    pictures of that world: those of the calibration models, and imported ones whose own record says that such a model
+    drew them. A LoRA of one's own on a calibration model may draw anything, so its pictures are none of them.
 
     The ``source`` of the pictures is a model's name, or that of an import; ``world`` is theirs, "" where nobody
     can say; with ``force`` they are read all the same. UnknownModel where there is no encoder of a name;

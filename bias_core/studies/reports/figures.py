@@ -23,9 +23,11 @@ pictures        path, row, column, [text]; labels: none
 from __future__ import annotations
 
 import io
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from PIL import Image
 
 from bias_core.errors import InvalidInput
@@ -34,7 +36,6 @@ from bias_core.studies.reports.figure_labels import name_points
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -163,13 +164,16 @@ def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
 def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     axes = _axes(figure, *((6.8, 5.8) if ("name" in data and len(data) > _MANY_NAMES) else (5.6, 4.6)))
     axes.margins(x=0.1)  # room for names
-    data = _apart(data) if labels.get("apart") else data
+    if labels.get("apart"):  # each group a little to the right of the one before, so that no interval hides another
+        place = pd.Series(pd.factorize(data["group"])[0], data.index)
+        data = data.assign(x=data["x"] + _STEP * np.ptp(data["x"]) * (place - place.mean()))
     dots = ["name", *(["marker"] if "marker" in data else [])]  # those of one name in each group are one dot
-    labels = {"markers": _markers(data)} | labels
+    markers = list(dict.fromkeys(data["marker"])) if "marker" in data else []  # what the shapes of dots stand for
+    shapes = dict(zip(labels.get("markers") or markers, cycle(_MARKERS)))
     for i, (group, rows) in enumerate(_groups(data)):
-        _cloud(axes, rows, COLOURS[i % len(COLOURS)], group, labels)
-    for marker in _markers(data):
-        axes.plot([], [], _shape(marker, labels), ms=5, color=MUTED, label=marker)
+        _cloud(axes, rows, COLOURS[i % len(COLOURS)], group, labels, shapes)
+    for marker in markers:
+        axes.plot([], [], shapes[marker], ms=5, color=MUTED, label=marker)
     if labels.get("join"):
         for _, rows in data.groupby(dots, sort=False):
             axes.plot(rows["x"], rows["y"], "-", color=MUTED, lw=0.8, alpha=0.6, zorder=0)
@@ -181,37 +185,22 @@ def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
         _name_dots(axes, data.drop_duplicates(dots, keep="last") if labels.get("join") else data, data)
 
 
-def _cloud(axes: Axes, rows: pd.DataFrame, colour: str, group: str, labels: dict[str, Any]) -> None:
+def _cloud(
+    axes: Axes, rows: pd.DataFrame, colour: str, group: str, labels: dict[str, Any], shapes: dict[str, str]
+) -> None:
     """The dots of one group with their intervals, and its smoothed or straight line."""
     ends = {f"{axis}err": axis for axis in "xy" if {f"{axis}low", f"{axis}high"} <= set(rows)}
     if reach := {name: _reach(rows, axis, axis) for name, axis in ends.items()}:
         axes.errorbar(rows["x"], rows["y"], **reach, fmt="none", ecolor=colour, alpha=0.4, lw=1)
-    markers = _markers(rows)
-    for marker in markers or [""]:
-        some = rows[rows["marker"] == marker] if markers else rows
-        shape = _shape(marker, labels) if markers else "o"
-        axes.plot(some["x"], some["y"], shape, ms=5, color=colour, label=None if markers else group or None)
-    if markers:
+    for marker, some in rows.groupby("marker", sort=False) if shapes else [("", rows)]:
+        name = None if shapes else group or None
+        axes.plot(some["x"], some["y"], shapes.get(str(marker), "o"), ms=5, color=colour, label=name)
+    if shapes:
         axes.plot([], [], "-", lw=4, color=colour, label=group)  # what a marker means stands by itself
     if labels.get("lines"):
         axes.plot(rows["x"], rows["y"], "-", color=colour, lw=1, alpha=0.7)
     if labels.get("lowess") and len(rows) >= _FEWEST_FOR_LOWESS:
         axes.plot(*lowess(rows["x"], rows["y"]).T, color=colour, lw=1.5)
-
-
-def _shape(marker: str, labels: dict[str, Any]) -> str:
-    return _MARKERS[labels["markers"].index(marker) % len(_MARKERS)]
-
-
-def _markers(data: pd.DataFrame) -> list[str]:
-    """What the shapes of dots stand for, in the order of the data."""
-    return list(dict.fromkeys(data["marker"])) if "marker" in data else []
-
-
-def _apart(data: pd.DataFrame) -> pd.DataFrame:
-    """Each group a little to the right of the one before, so that no interval hides another."""
-    place = data["group"].map({group: i for i, group in enumerate(dict.fromkeys(data["group"]))})
-    return data.assign(x=data["x"] + _STEP * np.ptp(data["x"]) * (place - place.mean()))
 
 
 _STEP = 0.015  # of the width of the cloud
