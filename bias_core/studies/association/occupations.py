@@ -21,8 +21,7 @@ from bias_core.studies.reports.build import POINTS, columns, figure, finding, le
 from bias_core.types import Estimate
 
 AXIS = "association with male rather than female"
-_FORMS = ("template", "template_a", "template_b")
-"""The prompts of an occupation, in the order of ``SETS``."""
+_FORMS = ("template", "template_a", "template_b")  # the prompts of an occupation, in the order of ``SETS``
 _EVEN = (
     "Neutral is the even mix: where neutral pictures would lie that are half like the male and half like the "
     "female ones. It is not 0 where pictures of the one are more alike than pictures of the other."
@@ -31,20 +30,12 @@ _EVEN = (
 
 @dataclass(frozen=True, kw_only=True)
 class Leaning:
-    """How the pictures of an occupation lean.
+    """How the pictures of an occupation lean."""
 
-    Attributes
-    ----------
-    sets : embeddings of its neutral pictures and of those of its male and its female description.
-    singles : association of each neutral picture.
-    mean : of these; its null value is the even mix of the gendered pictures.
-    sample : what the mean was computed from.
-    """
-
-    sets: tuple[np.ndarray, ...]
-    singles: np.ndarray
-    mean: Estimate
-    sample: Sample
+    sets: tuple[np.ndarray, ...]  # embeddings of its neutral pictures and of those of both gendered descriptions
+    singles: np.ndarray  # association of each neutral picture
+    mean: Estimate  # of these; its null value is the even mix of the gendered pictures
+    sample: Sample  # what the mean was computed from
 
 
 def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:

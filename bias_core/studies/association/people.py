@@ -23,8 +23,8 @@ from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFig
 from bias_core.studies.reports.build import columns, figure, finding, intervals, lean, marks, table
 from bias_core.types import Estimate
 
+# A line of Table 2: its concept, the attributes a and b, the published score, and its test and side.
 Line = Mapping[str, Any]
-"""A line of Table 2: its concept, the attributes a and b, the published score, and its test and side."""
 FEWEST = 2  # concepts that have an order
 
 

@@ -20,10 +20,9 @@ _EDITS = [
     ("Add the word at the end: “a photo of a rose, peace”", "valence"),
     ("Put it in place of “person”: “a man studying art”", "gender"),
 ]
+# Cohen's rule of thumb for d.
 _SIZES = ((0.2, "hardly any"), (0.5, "a small"), (0.8, "a medium"), (math.inf, "a large"))
-"""Cohen's rule of thumb for d."""
-_INFLUENCE = "influence_"
-"""How the keys of the figures begin that stand beside their test."""
+_INFLUENCE = "influence_"  # how the keys of the figures begin that stand beside their test
 _BEHIND = (
     "Drawn without any attribute word; below each its association. What the pictures of one end have in "
     "common may be light, setting or style as much as people: look before you conclude."

@@ -26,13 +26,10 @@ from bias_core.studies.kit.types import ArmReport, Design, Results, Sample, Shot
 from bias_core.studies.reports.build import POINTS, columns, figure, finding, marks, table
 
 SIDES = ("x", "y")
-SETS = ("neutral", "a", "b")
-"""Neutral pictures of a concept, and those edited with words of attribute A and of B."""
-FEWEST_STIMULI = 4
-"""Prompts of a concept that a scaled-down study keeps: with 3 against 3 no p can be below 0.05."""
+SETS = ("neutral", "a", "b")  # neutral pictures of a concept, and those edited with words of attribute A and of B
+FEWEST_STIMULI = 4  # prompts of a concept that a scaled-down study keeps: with 3 against 3 no p can be below 0.05
 SIGNIFICANT = 0.05
-MOST_SHOWN = 12
-"""Prompts in a figure of influences: those that move S most."""
+MOST_SHOWN = 12  # prompts in a figure of influences: those that move S most
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -363,8 +360,7 @@ def compare_tests(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
 
 
 OWN_NAME = "own-association"
-EDITS = ("valence", "gender")
-"""How a prompt is edited: its word is appended, or takes the place of "person"."""
+EDITS = ("valence", "gender")  # how a prompt is edited: its word is appended, or takes the place of "person"
 MOST_WORDS = 100
 MOST_PICTURES = 100
 

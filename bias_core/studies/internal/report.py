@@ -29,13 +29,11 @@ from bias_core.studies.reports.build import (
 )
 from bias_core.types import Estimate
 
-GENDERS = ("male", "female")
-"""A, and B: positive scores lean to the first."""
+GENDERS = ("male", "female")  # A, and B: positive scores lean to the first
 GROUPS = (*GENDERS, "overall")
-UNASSIGNED = "unassigned"
-"""Side of a target of one's own of which nothing is claimed beforehand."""
+UNASSIGNED = "unassigned"  # side of a target of one's own of which nothing is claimed beforehand
+# Means over the targets of a group: the beginning of the key of their findings, and their sign.
 SIGNS = {"delta": "δ", "lean": "MCAS", "alpha": "α"}
-"""Means over the targets of a group: the beginning of the key of their findings, and their sign."""
 RUN = "this run"
 _LEGENDS = {"male": "male-dominated", "female": "female-dominated", UNASSIGNED: "own targets"}
 _FEWEST_FOR_RANKS = 4
@@ -43,24 +41,16 @@ _FEWEST_FOR_RANKS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What was found of one target.
-
-    Attributes
-    ----------
-    keyword, category, dominated : as in Table 3; ``dominated`` may be ``UNASSIGNED``.
-    scores, bias, sample : of this run; the sample is that of MCAS.
-    men : share of men that were drawn, None where that is not on record.
-    published : Table 3, by model: mcas, delta, alpha; empty for a target of one's own.
-    """
+    """What was found of one target."""
 
     keyword: str
     category: str
-    dominated: str
+    dominated: str  # male, female or UNASSIGNED
     scores: CompositeAssociation
     bias: InternalBias
-    sample: Sample
-    men: float | None
-    published: Mapping[str, Mapping[str, float]]
+    sample: Sample  # of MCAS
+    men: float | None  # share of men that were drawn, None where that is not on record
+    published: Mapping[str, Mapping[str, float]]  # Table 3, by model: mcas, delta, alpha; empty for one's own target
 
 
 def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) -> Results:

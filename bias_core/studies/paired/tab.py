@@ -71,29 +71,21 @@ _OWN = (
     "Any two roles, side by side in both orders and each alone. You say which stereotype each has; the score "
     "is measured against your choice."
 )
+# Keys of the score that a study is about, whichever it has.
 _FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired")
-"""Keys of the score that a study is about, whichever it has."""
 _NAMES = {"paired": "in pairs", "single": "alone", "fairness": "asked to be fair"}
 _THEN = ("difference_occupation", "difference_power", "difference", "gap_overall", "gap")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Labelling:
-    """What a visitor did to the labels of a run.
+    """What a visitor did to the labels of a run."""
 
-    Attributes
-    ----------
-    drawn : the report as the run gave it.
-    steps : what was chosen, oldest first; one is undone at a time.
-    which, page : what is looked at.
-    version : how many steps were taken or taken back, so that no page is mistaken for an earlier one.
-    """
-
-    drawn: StudyReport
-    steps: tuple[Answers, ...] = ()
-    which: str = "drawn"
+    drawn: StudyReport  # as the run gave it
+    steps: tuple[Answers, ...] = ()  # what was chosen, oldest first; one is undone at a time
+    which: str = "drawn"  # what is looked at
     page: int = 0
-    version: int = 0
+    version: int = 0  # steps taken or taken back, so that no page is mistaken for an earlier one
 
     @property
     def answers(self) -> dict[Person, str]:
