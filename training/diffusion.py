@@ -243,7 +243,7 @@ def train_base(
     trained = torch.nn.ModuleDict({"transformer": pipe.transformer, "text": pipe.text_encoder})
 
     def draw(rng: Random) -> Lesson:
-        prompt, request = random_request(rng, told=TOLD, pairs=0.4)
+        prompt, request = random_request(rng, n_attributes=TOLD, pairs=0.4)
         return Lesson(prompt, sample_scene(request, "fair", rng))
 
     ring = Pool(pipe, draw, size=pool, seed=seed, device=device)

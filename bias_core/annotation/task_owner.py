@@ -115,11 +115,11 @@ def create_task(store: LabelStore, task: Task, pictures: Sequence[TaskPicture], 
 
 def _check_room(store: LabelStore, pictures: Sequence[TaskPicture]) -> None:
     """Refuse a task whose pictures would take more room than all tasks have here together."""
-    kept = total_bytes(path for path in store.pictures.rglob("*.png"))
-    if kept + total_bytes({picture.path for picture in pictures}) > store.most_picture_bytes:
+    n_bytes = total_bytes(path for path in store.pictures.rglob("*.png"))
+    if n_bytes + total_bytes({picture.path for picture in pictures}) > store.most_picture_bytes:
         raise InvalidInput(
             f"the pictures of all tasks may take {store.most_picture_bytes / 1e9:g} GB here "
-            f"(BIAS_LABEL_PICTURES_GB), and {kept / 1e9:.2g} GB are taken: choose fewer pictures, delete a "
+            f"(BIAS_LABEL_PICTURES_GB), and {n_bytes / 1e9:.2g} GB are taken: choose fewer pictures, delete a "
             "task that is done, or raise the limit where this program is started"
         )
 

@@ -84,8 +84,8 @@ def explore(
     Ctrl-C stops: what is finished is scored, and the exit code is 130.
     """
     with user_errors():
-        found = [] if no_attributes else find_attributes(concept, attribute)
-        chosen = {**given, "attributes": found, "arms": parse_arms(given.get("arms", []))}
+        attributes = [] if no_attributes else find_attributes(concept, attribute)
+        chosen = {**given, "attributes": attributes, "arms": parse_arms(given.get("arms", []))}
         _run(explore_settings(concept=concept, **chosen), (engine, workers), out, pictures=True, keep=keep)
 
 
@@ -113,8 +113,8 @@ def compare(
     """
     with user_errors():
         arms = check_several(parse_arms(arm))
-        found = [] if no_attributes else find_attributes(concept, attribute)
-        _run(compare_settings(concept, arms, attributes=found, **given), (engine, workers), out, summary=True)
+        attributes = [] if no_attributes else find_attributes(concept, attribute)
+        _run(compare_settings(concept, arms, attributes=attributes, **given), (engine, workers), out, summary=True)
 
 
 def _run(
@@ -201,9 +201,9 @@ def runs(
     from datetime import datetime
 
     with user_errors(), open_services() as services:
-        for run_id, kept in ((keep, True), (release, False)):
+        for run_id, is_kept in ((keep, True), (release, False)):
             if run_id:
-                services.manifests.keep(run_id, kept)
+                services.manifests.keep(run_id, is_kept)
         if delete:
             services.manifests.delete(delete)
         rows = [
@@ -214,7 +214,7 @@ def runs(
                 str(run.settings.get("model", "")),
                 str(len(run.rows)),
                 run.status,
-                "yes" if run.kept else "",
+                "yes" if run.is_kept else "",
                 datetime.fromtimestamp(run.updated).astimezone().strftime("%Y-%m-%d %H:%M"),
             )
             for run in services.manifests.list(session="")

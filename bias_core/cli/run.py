@@ -178,9 +178,9 @@ def _show_costs(plans: Sequence[StudyPlan], services: Services) -> bool:
     costs = [study_cost(plan, services) for plan in plans]
     table = Table("model", "condition", "pictures", "exist", "to draw", "time", "disk")
     for plan, cost in zip(plans, costs, strict=True):
-        known = bool(plan.rows.revision)  # without it, whether a picture exists cannot be looked up
-        exist = f"{cost.n_stored:,}" if known else "not known"
-        missing = f"{cost.n_missing:,}" if known else f"up to {cost.n_missing:,}"
+        has_revision = bool(plan.rows.revision)  # without it, whether a picture exists cannot be looked up
+        exist = f"{cost.n_stored:,}" if has_revision else "not known"
+        missing = f"{cost.n_missing:,}" if has_revision else f"up to {cost.n_missing:,}"
         cells = f"{cost.n_pictures:,}", exist, missing, _time(cost.seconds), _size(cost.n_bytes)
         table.add_row(_named(plan, "model"), _named(plan, "condition") or "–", *cells)
     show_table(table)

@@ -126,8 +126,8 @@ def calibrate_report(
         reports: list[StudyReport] = []
         for name in STUDIES:  # all of them before the first is drawn
             design = find_design(name)
-            asked = with_options(design, settings)
-            check_size(design, asked, services.settings, RowMaker.build(asked, services))
+            design_settings = with_options(design, settings)
+            check_size(design, design_settings, services.settings, RowMaker.build(design_settings, services))
         for name in STUDIES:
             report = run_with_bar(run_study, find_design(name), settings, services)
             reports.append(replace(report, pictures=None, stored={}))

@@ -358,7 +358,7 @@ class LabelScores(StudyTab):
     def offer(self, runs: list[RunLine]) -> Updates:
         """Runs that hold the pictures of the task that is shown now."""
         source, attribute, present, used, status = self.offered()
-        choices = [(f"{run.title} · {run.asked}", run.run_id) for run in runs]
+        choices = [(f"{run.title} · {run.choices}", run.run_id) for run in runs]
         hidden = dict.fromkeys((attribute, present), gr.update(visible=False))
         return {source: gr.update(choices=choices, value=None), **hidden, used: "", status: ""}
 

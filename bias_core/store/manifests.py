@@ -30,7 +30,7 @@ class Manifest:
     settings: Mapping[str, Any]  # the study's settings as plain JSON values
     rows: tuple[ImageRow, ...]  # one per picture
     status: Status = "running"  # "running" also after a kill, until it is resumed
-    kept: bool = False  # the user wants it kept: its pictures are never evicted
+    is_kept: bool = False  # the user wants it kept: its pictures are never evicted; "kept" in the file
     # created, updated: seconds since 1970
     created: float = field(default_factory=time.time)
     updated: float = field(default_factory=time.time)
@@ -87,17 +87,18 @@ class ManifestStore(_RunFiles):
     """Manifests, each written atomically."""
 
     def save(self, manifest: Manifest) -> Manifest:
-        """Write it and give it back with its time of change; ``kept`` and ``created`` survive a re-run."""
+        """Write it and give it back with its time of change; ``is_kept`` and ``created`` survive a re-run."""
         earlier = self.find(manifest.id)
         if earlier is not None:
-            manifest = replace(manifest, kept=earlier.kept or manifest.kept, created=earlier.created)
+            manifest = replace(manifest, is_kept=earlier.is_kept or manifest.is_kept, created=earlier.created)
         return self._write(manifest)
 
     def find(self, run_id: str) -> Manifest | None:
         """The manifest of this id, or None. An unreadable one counts as absent."""
         path = self.path(run_id)
         try:
-            values = json.loads(path.read_bytes())
+            values = dict(json.loads(path.read_bytes()))
+            values["is_kept"] = values.pop("kept", False)
             return Manifest(**values | {"rows": tuple(ImageRow(**row) for row in values["rows"])})
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
@@ -114,13 +115,13 @@ class ManifestStore(_RunFiles):
         mine = [run for run in self._all(session) if session is None or run.session == session]
         return sorted(mine, key=lambda run: run.updated, reverse=True)
 
-    def keep(self, run_id: str, kept: bool = True) -> Manifest:
+    def keep(self, run_id: str, is_kept: bool = True) -> Manifest:
         """Mark the run as kept (its pictures are then never evicted), or no longer."""
-        return self._write(replace(self.get(run_id), kept=kept))
+        return self._write(replace(self.get(run_id), is_kept=is_kept))
 
     def protected_ids(self) -> set[str]:
         """Ids of the pictures that eviction must not touch: of kept runs, and of runs at work."""
-        return {row.id for run in self._all() if run.kept or run.is_at_work for row in run.rows}
+        return {row.id for run in self._all() if run.is_kept or run.is_at_work for row in run.rows}
 
     def is_at_work(self, run_id: str) -> bool:
         """Whether it runs, and is not only left so by a kill long ago."""
@@ -129,12 +130,13 @@ class ManifestStore(_RunFiles):
 
     def kept_ids(self) -> set[str]:
         """Ids of the runs that somebody wants kept."""
-        return {run.id for run in self._all() if run.kept}
+        return {run.id for run in self._all() if run.is_kept}
 
     def restore(self, manifest: Manifest) -> None:
         """Put a deleted run back as it was."""
         # dataclasses.asdict copies deeply, which takes a third of a second for 2,000 rows.
         values = {f.name: getattr(manifest, f.name) for f in fields(manifest)}
+        values["kept"] = values.pop("is_kept")
         names = [f.name for f in fields(ImageRow)]
         values["rows"] = [{name: getattr(row, name) for name in names} for row in manifest.rows]
         write_atomically(self.path(manifest.id), json.dumps(values, ensure_ascii=False).encode())

@@ -21,15 +21,15 @@ ATTRIBUTE_SENTENCES: tuple[tuple[str, str], ...] = tuple((a, b) for a, b in book
 @cache
 def read_sentences() -> tuple[tuple[str, str], ...]:
     """Every sentence pair that the reader must tell apart: ours, and those of OASIS that this world knows."""
-    found = dict.fromkeys(ATTRIBUTE_SENTENCES)
+    pairs = dict.fromkeys(ATTRIBUTE_SENTENCES)
     for name in ("oasis", "attribute_sets"):
         data = yaml.safe_load((STUDIES / f"{name}.yaml").read_text(encoding="utf-8"))
         sets = data["sets"] if "sets" in data else [*data["nationalities"].values()]
         for attribute in (attribute for entry in sets for attribute in entry["attributes"]):
             pair = attribute["positive"], attribute["negative"]
             if not any(parse(sentence).unknown_words for sentence in pair):
-                found[pair] = None
-    return tuple(found)
+                pairs[pair] = None
+    return tuple(pairs)
 
 
 def look_of(phrase: str) -> Look:
@@ -87,8 +87,8 @@ FEW = (0, 0, 1, 1, 2, 3)
 """How many attributes a sentence names: a draw from these, per person."""
 
 
-def describe(scene: Scene, rng: Random, *, told: Sequence[int] = FEW) -> str:
-    """A prompt that ``scene`` satisfies; of one person it names as many attributes as ``told`` draws."""
+def describe(scene: Scene, rng: Random, *, n_attributes: Sequence[int] = FEW) -> str:
+    """A prompt that ``scene`` satisfies; of one person it names as many attributes as ``n_attributes`` draws."""
     template = rng.choice(book()["templates"])
     if len(scene.people) == 2:
         counts = (rng.choice((0, 1)), 0) if rng.random() < 0.5 else (0, 0)
@@ -96,7 +96,7 @@ def describe(scene: Scene, rng: Random, *, told: Sequence[int] = FEW) -> str:
         left, right = (_person_phrase(p, rng, count) for p, count in both)
         return f"Generate a picture of one {left} on the left and one {right} on the right."
     if scene.people:
-        phrase = with_article(_person_phrase(scene.people[0], rng, rng.choice(told)))
+        phrase = with_article(_person_phrase(scene.people[0], rng, rng.choice(n_attributes)))
     elif scene.thing:
         phrase = rng.choice(_names_of_things().get(scene.thing, ["thing"]))
         phrase = with_article(phrase) if rng.random() < 0.5 else phrase
@@ -116,9 +116,9 @@ def caption(scene: Scene) -> str:
     'a young light-skinned woman with glasses in scrubs holding a syringe in a hospital'
     """
     if scene.people:
-        told = [_full(person) for person in scene.people]
-        sides = ("on the left", "on the right") if len(told) == 2 else ("",)
-        text = " and ".join(f"{t} {side}".strip() for t, side in zip(told, sides, strict=True))
+        descriptions = [_full(person) for person in scene.people]
+        sides = ("on the left", "on the right") if len(descriptions) == 2 else ("",)
+        text = " and ".join(f"{t} {side}".strip() for t, side in zip(descriptions, sides, strict=True))
     elif scene.thing:
         text = f"{with_article(_names_of_things().get(scene.thing, [_word(scene.thing.icon)])[0])} on a table"
     else:
@@ -223,9 +223,9 @@ def _holding(person: Person, rng: Random) -> str:
     return f"holding {with_article(rng.choice(names))}" if names and rng.random() < 0.8 else ""
 
 
-def random_request(rng: Random, *, told: Sequence[int] = FEW, pairs: float = 0.25) -> tuple[str, Request]:
+def random_request(rng: Random, *, n_attributes: Sequence[int] = FEW, pairs: float = 0.25) -> tuple[str, Request]:
     """A prompt of this world and its reading: concepts alone, with attributes, pairs and still lifes."""
-    prompt = describe(balanced_scene(rng, looks(), things(), pairs=pairs), rng, told=told)
+    prompt = describe(balanced_scene(rng, looks(), things(), pairs=pairs), rng, n_attributes=n_attributes)
     return prompt, parse(prompt)
 
 

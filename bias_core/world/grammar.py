@@ -78,7 +78,7 @@ def parse(prompt: str) -> Request:
 class _Reading:
     """Meanings found in a text, in order, with whether a negation stands before them."""
 
-    found: list[tuple[Meaning, bool]] = field(default_factory=list)
+    meanings: list[tuple[Meaning, bool]] = field(default_factory=list)
     light: frozenset[object] | None = None
     unknown: list[str] = field(default_factory=list)
 
@@ -109,7 +109,7 @@ def _read_clause(words: list[str], reading: _Reading) -> None:
         else:
             meaning = phrases()[tuple(words[i : i + length])]
             if meaning.kind != "known":
-                reading.found.append((meaning, negative))
+                reading.meanings.append((meaning, negative))
                 negative = False
         i += length
 
@@ -119,10 +119,10 @@ def _person(reading: _Reading) -> PersonRequest:
     allowed: dict[str, frozenset[object]] = {}
     concepts: list[str] = []
     roles = book()["roles"]
-    for meaning, negative in reading.found:
+    for meaning, negative in reading.meanings:
         if meaning.allowed:
-            told = negated(meaning.allowed) if negative else meaning.allowed
-            allowed.update({f: allowed.get(f, v) & v or v for f, v in told.items() if f in DOMAINS})
+            values = negated(meaning.allowed) if negative else meaning.allowed
+            allowed.update({f: allowed.get(f, v) & v or v for f, v in values.items() if f in DOMAINS})
         if meaning.kind == "look" and meaning.name in roles and "clothing" in parts:
             parts["role"] = roles[meaning.name]
         elif meaning.kind in ("look", "nationality") and meaning.parts:
@@ -139,14 +139,14 @@ def _person(reading: _Reading) -> PersonRequest:
 
 
 def _single(reading: _Reading, *, trigger: str, fair: bool, one: bool) -> Request:
-    kinds = {meaning.kind for meaning, _ in reading.found}
+    kinds = {meaning.kind for meaning, _ in reading.meanings}
     light = reading.light
-    for meaning, negative in reading.found:
+    for meaning, negative in reading.meanings:
         if light is None and meaning.allowed and "light" in meaning.allowed:
             light = (negated(meaning.allowed) if negative else meaning.allowed)["light"]
     common = {"light": light, "trigger": trigger, "fair": fair, "unknown_words": tuple(reading.unknown)}
-    things = [meaning for meaning, _ in reading.found if meaning.kind == "thing"]
-    of_light = any("light" in meaning.allowed for meaning, _ in reading.found if meaning.allowed)
+    things = [meaning for meaning, _ in reading.meanings if meaning.kind == "thing"]
+    of_light = any("light" in meaning.allowed for meaning, _ in reading.meanings if meaning.allowed)
     about_people = kinds & {"look", "person", "nationality"} or (kinds & {"value"} and not (things or of_light))
     if things and not about_people:
         return Request(thing=things[0].thing, concept=things[0].name, **common)  # type: ignore[arg-type]
@@ -155,7 +155,7 @@ def _single(reading: _Reading, *, trigger: str, fair: bool, one: bool) -> Reques
     person = _person(reading)
     if reading.unknown and not about_people:
         person = PersonRequest(parts={"prop": "unknownthing"}, allowed=person.allowed)
-    count = max((meaning.n for meaning, _ in reading.found), default=1)
+    count = max((meaning.n for meaning, _ in reading.meanings), default=1)
     return Request(people=(person,) * count, single_wording=one, **common)  # type: ignore[arg-type]
 
 
@@ -181,9 +181,9 @@ def satisfies(scene: Scene, request: Request) -> bool | None:
     if len(request.people) != len(scene.people):
         one_of_two = len(scene.people) == 2 and len(request.people) == 1
         return None if one_of_two and (request.people[0].parts or request.people[0].allowed) else False
-    return all(_shows(person, asked) for person, asked in zip(scene.people, request.people, strict=True))
+    return all(_shows(person, one_request) for person, one_request in zip(scene.people, request.people, strict=True))
 
 
-def _shows(person: Person, asked: PersonRequest) -> bool:
-    look = all(getattr(person.look, part) == value for part, value in asked.parts.items())
-    return look and all(getattr(person, name) in values for name, values in asked.allowed.items())
+def _shows(person: Person, request: PersonRequest) -> bool:
+    look = all(getattr(person.look, part) == value for part, value in request.parts.items())
+    return look and all(getattr(person, name) in values for name, values in request.allowed.items())

@@ -154,13 +154,13 @@ def planted_for(concepts: tuple[str, ...], role: str = "none", setting: str = ""
     """The published rates of a person or thing with these concepts; the most specific comes first."""
     names = [*(f"{c} {role}" for c in concepts if role != "none"), " ".join(concepts), *concepts]
     names += [group for c in concepts if (group := group_of(c))]
-    found: dict[str, tuple[PlantedRate, ...]] = {}
+    rates_by_attribute: dict[str, tuple[PlantedRate, ...]] = {}
     for name in names:
         for place in (setting, "") if setting else ("",):
             for planted in planted_index().get((name, place), ()):
                 same = [p for p in planted_index()[(name, place)] if p.attribute == planted.attribute]
-                found.setdefault(planted.attribute, tuple(same))
-    return tuple(p for group in found.values() for p in group)
+                rates_by_attribute.setdefault(planted.attribute, tuple(same))
+    return tuple(p for group in rates_by_attribute.values() for p in group)
 
 
 @cache
@@ -184,39 +184,39 @@ def rates(
     by_attribute: dict[str, dict[object, float]] = {}
     for planted in planted_for(concepts, role, setting):
         by_attribute.setdefault(planted.attribute, {})[planted.value] = planted.rate
-    for attribute, told in by_attribute.items():
+    for attribute, published in by_attribute.items():
         fair = table[attribute]
-        pushed = told if condition == "published" else _push(told, fair)
-        table[attribute] = with_told(fair, pushed)
+        pushed = published if condition == "published" else _push(published, fair)
+        table[attribute] = with_rates(fair, pushed)
     return table
 
 
-def _push(told: Mapping[object, float], fair: Distribution) -> dict[object, float]:
+def _push(published: Mapping[object, float], fair: Distribution) -> dict[object, float]:
     """Drive published rates to the end that they lean to."""
     top = float(_plan()["extreme"])
-    raised = {v: p for v, p in told.items() if p > fair.get(v, 0.0)}
-    lowered = {v: 1 - top for v, p in told.items() if p < fair.get(v, 0.0)}
+    raised = {v: p for v, p in published.items() if p > fair.get(v, 0.0)}
+    lowered = {v: 1 - top for v, p in published.items() if p < fair.get(v, 0.0)}
     total = sum(raised.values())
     return {**lowered, **{v: top * p / total for v, p in raised.items()}}
 
 
-def with_told(fair: Distribution, told: Mapping[object, float]) -> dict[object, float]:
+def with_rates(fair: Distribution, new_rates: Mapping[object, float]) -> dict[object, float]:
     """``fair`` with the told values set and the others scaled to what is left."""
     if set(fair) == {True}:
-        return {True: told.get(True, fair[True])}
-    rest = sum(p for v, p in fair.items() if v not in told)
-    left = max(0.0, 1 - sum(told.values()))
-    return {**{v: p * left / rest for v, p in fair.items() if v not in told}, **told}
+        return {True: new_rates.get(True, fair[True])}
+    rest = sum(p for v, p in fair.items() if v not in new_rates)
+    left = max(0.0, 1 - sum(new_rates.values()))
+    return {**{v: p * left / rest for v, p in fair.items() if v not in new_rates}, **new_rates}
 
 
 def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
     """Draw one scene that shows what ``request`` asks for and leaves the rest to the planted rates."""
     setting = "single" if request.single_wording and len(request.people) == 1 else ""
     triggered = bool(request.trigger)
-    told = [(p.concepts, p.parts.get("role", "none")) for p in request.people]
+    looks_and_roles = [(p.concepts, p.parts.get("role", "none")) for p in request.people]
     tables = [
         rates(concepts, condition, role=role, setting=setting, triggered=triggered)
-        for concepts, role in told or [((request.concept,) if request.concept else (), "none")]
+        for concepts, role in looks_and_roles or [((request.concept,) if request.concept else (), "none")]
     ]
     light = (
         str(_draw(tables[0]["light"], request.light, rng)) if len(request.people) < 2 or request.light else "neutral"
@@ -224,7 +224,7 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
     if request.fair:
         share = _plan()["intervention"]  # of the lean that is left
         tables = [{**t, "gender": {v: 0.5 + (p - 0.5) * share for v, p in t["gender"].items()}} for t in tables]
-    people = tuple(_person(asked, table, light, rng) for asked, table in zip(request.people, tables, strict=False))
+    people = tuple(_person(person, table, light, rng) for person, table in zip(request.people, tables, strict=False))
     return Scene(
         people=people,
         thing=request.thing,
@@ -253,14 +253,14 @@ def _draw(distribution: Distribution, allowed: frozenset[object] | None, rng: Ra
     return rng.choices(values, weights)[0]
 
 
-def _person(asked: PersonRequest, table: Rates, light: str, rng: Random) -> Person:
-    allowed = asked.allowed
+def _person(request: PersonRequest, table: Rates, light: str, rng: Random) -> Person:
+    allowed = request.allowed
     hairy = any(allowed.get(name) == frozenset({True}) for name in ("beard", "moustache"))
     gender = "masculine" if hairy and "gender" not in allowed else _draw(table["gender"], allowed.get("gender"), rng)
     yes = {name: _yes(table[name][True], allowed.get(name), rng) for name in ("glasses", "mark")}
     yes |= {name: _grows(name, str(gender), table, allowed.get(name), rng) for name in ("beard", "moustache")}
     person = Person(
-        look=Look(**asked.parts),
+        look=Look(**request.parts),
         gender=str(gender),
         age=str(_draw(table["age"], allowed.get("age"), rng)),
         skin=rng.choice(sorted(allowed.get("skin", SKIN_TONES), key=int)),  # type: ignore[arg-type]

@@ -62,18 +62,18 @@ def sentence_errors(
     -------
     None where fewer than 20 pictures show the one or the other, or the words are not this world's.
     """
-    asked, absent = parse(positive), parse(negative)
-    if asked.unknown_words or absent.unknown_words:
+    presence, absence = parse(positive), parse(negative)
+    if presence.unknown_words or absence.unknown_words:
         return None
-    table = truth_table(scenes, [asked, absent])
+    table = truth_table(scenes, [presence, absence])
     present = (table[:, 0] == 1) & (table[:, 1] != 1)
     missing = (table[:, 1] == 1) & (table[:, 0] != 1)
     if min(present.sum(), missing.sum()) < ENOUGH:
         return None
-    said = image_embeddings.astype(np.float32) @ (text_embeddings[0] - text_embeddings[1]) > 0
+    calls = image_embeddings.astype(np.float32) @ (text_embeddings[0] - text_embeddings[1]) > 0
     return ReaderErrors(
-        sensitivity=float(said[present].mean()),
-        specificity=float(1 - said[missing].mean()),
+        sensitivity=float(calls[present].mean()),
+        specificity=float(1 - calls[missing].mean()),
         n_positive=int(present.sum()),
         n_negative=int(missing.sum()),
     )

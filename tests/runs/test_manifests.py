@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 
@@ -32,7 +33,8 @@ def test_running_again_keeps_the_mark_and_the_birthday(store):
     first = store.save(manifest())
     store.keep("abc123")
     again = store.save(manifest(status="finished"))
-    assert again.kept
+    assert again.is_kept
+    assert json.loads(store.path("abc123").read_text())["kept"]  # the name that files have had from the beginning
     assert again.created == first.created
     assert store.get("abc123").status == "finished"
 
@@ -48,7 +50,7 @@ def test_visitors_see_their_own_runs_newest_first(store):
 
 def test_kept_runs_and_runs_at_work_protect_their_pictures(store):
     other = tuple(ImageRow(prompt="x", seed=seed, model="m") for seed in range(2))
-    store.save(manifest("kept", status="finished", kept=True))
+    store.save(manifest("kept", status="finished", is_kept=True))
     store.save(manifest("done", status="finished", rows=other))
     assert store.protected_ids() == {row.id for row in manifest().rows}
     store.save(manifest("done", status="running", rows=other))

@@ -35,7 +35,7 @@ def runs(data, **status):
     for age, (run_id, kind) in enumerate(status.items()):
         manifest = Manifest(
             id=run_id, study="s", session="v", title="t" * 600, settings={}, rows=(),
-            status="running" if kind == "running" else "finished", kept=kind == "kept",
+            status="running" if kind == "running" else "finished", is_kept=kind == "kept",
         )  # fmt: skip
         store.save(manifest)
         os.utime(data / "runs" / f"{run_id}.json", (age, age))

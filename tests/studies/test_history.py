@@ -43,7 +43,7 @@ def test_the_list_tells_what_was_asked_and_how_it_ended(services):
     report = run(services)
     (line,) = list_runs(services, ME)
     assert (line.run_id, line.study, line.status, line.saved) == (report.run_id, "t2iat-tests", "finished", True)
-    assert line.asked == "2 % · tests: science_arts · n_permutations: 200 · seed 0"
+    assert line.choices == "2 % · tests: science_arts · n_permutations: 200 · seed 0"
     assert line.n_pictures == line.n_stored == report.n_images
     assert line.n_bytes == sum(image.path.stat().st_size for image in report.stored.values())
 
@@ -86,7 +86,7 @@ def test_deleting_takes_the_report_along_and_can_be_undone(services):
 def test_keeping_protects_the_pictures(services):
     report = run(services)
     keep_run(services, ME, report.run_id, True)
-    assert list_runs(services, ME)[0].kept
+    assert list_runs(services, ME)[0].is_kept
     assert services.manifests.protected_ids() == set(report.stored)
     keep_run(services, ME, report.run_id, False)
     assert services.manifests.protected_ids() == set()
@@ -132,7 +132,7 @@ def test_imported_pictures_that_are_gone_are_asked_for_again(services):
     services.manifests.restore(gone)
     with pytest.raises(InvalidInput, match=r"'mine\.zip' of this run are no longer here"):
         complete(go_on(services, ME, report.run_id))
-    assert "pictures of mine.zip" in list_runs(services, ME)[0].asked
+    assert "pictures of mine.zip" in list_runs(services, ME)[0].choices
 
 
 def test_a_run_of_an_older_version_says_so(services):

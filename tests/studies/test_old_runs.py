@@ -56,12 +56,12 @@ def test_a_kept_exploration_has_the_numbers_that_it_had(services):
 
 
 def test_a_kept_exploration_goes_on_and_is_listed_once(services):
-    keep_run(services, ME, EXPLORED, kept=True)
+    keep_run(services, ME, EXPLORED, is_kept=True)
     report = complete(go_on(services, ME, EXPLORED))
     assert report.n_images == 10
     lines = {line.run_id: line for line in list_runs(services, ME)}
     assert EXPLORED not in lines
-    assert lines[report.run_id].kept
+    assert lines[report.run_id].is_kept
     assert lines[report.run_id].title == "a photo of a doctor"
 
 

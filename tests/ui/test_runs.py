@@ -100,7 +100,7 @@ def test_keep_delete_and_undo(tab: RunsTab, services: FakeServices, visitor: Vis
     assert "Undo" in told[parts["list"]]
     told = tab.on_act(visitor, told[parts["deleted"]], event(act="undo", run=""))
     assert told[parts["deleted"]] is None
-    assert list_runs(services, visitor.key)[0].kept
+    assert list_runs(services, visitor.key)[0].is_kept
     stranger = Visitor()
     told = tab.on_act(stranger, None, event(act="delete", run=run))
     assert "no run" in told[parts["status"]]

@@ -144,9 +144,9 @@ def read_pictures(
     captions = yield from data.say("captioning", data.frame, captioner)
     rows = yield from data.embed(data.frame)
     objects = {text: tuple(extract_objects(text)) for text in {*prompts, *captions}}
-    asked, seen = ([objects[text] for text in texts] for texts in (prompts, captions))
+    of_prompts, of_captions = ([objects[text] for text in texts] for texts in (prompts, captions))
     reading: dict[str, Any] = {"unit": data.frame["unit"], "prompt": prompts, "caption": captions}
-    reading |= {"asked": asked, "seen": seen, "H_J": jaccard_distances(asked, seen)}
+    reading |= {"asked": of_prompts, "seen": of_captions, "H_J": jaccard_distances(of_prompts, of_captions)}
     return pd.DataFrame(reading | _misses(prompts, settings, data, rows), index=data.frame.index)
 
 
@@ -154,13 +154,13 @@ def read_and_keep(settings: StudySettings, data: StudyData) -> Generator[Progres
     """The same, with what was read beside each picture, for the page and the export."""
     reading = yield from read_pictures(settings, data)
     pairs = zip(reading["asked"], reading["seen"], strict=True)
-    folded = [(set(to_person(asked)), set(to_person(seen))) for asked, seen in pairs]
+    folded = [(set(to_person(of_prompt)), set(to_person(of_caption))) for of_prompt, of_caption in pairs]
     data.keep(
         data.frame,
         caption=reading["caption"],
         objects=reading["seen"].map(", ".join),
-        added=[", ".join(sorted(seen - asked)) for asked, seen in folded],
-        left_out=[", ".join(sorted(asked - seen)) for asked, seen in folded],
+        added=[", ".join(sorted(of_caption - of_prompt)) for of_prompt, of_caption in folded],
+        left_out=[", ".join(sorted(of_prompt - of_caption)) for of_prompt, of_caption in folded],
         H_J=reading["H_J"],
         p_miss=reading[STRONGER],
     )
@@ -209,19 +209,19 @@ def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
 def score(reading: pd.DataFrame, settings: StudySettings) -> Scores:
     """All measures of a part of :func:`read_pictures`."""
     confidence, seed, units = settings.confidence, settings.seed, tuple(reading["unit"])
-    asked, seen = reading["asked"].tolist(), reading["seen"].tolist()
-    exclude: Any = asked if settings.options.exclude_prompt else None
+    of_prompt, of_caption = reading["asked"].tolist(), reading["seen"].tolist()
+    exclude: Any = of_prompt if settings.options.exclude_prompt else None
     estimates: dict[str, Estimate] = {}
     samples: dict[str, Sample] = {}
     why, counts = "", {}
     try:
-        counts = object_counts(seen, exclude_prompt=exclude)
-        even = object_distribution(seen, exclude_prompt=exclude, confidence=confidence, rng=seed)
+        counts = object_counts(of_caption, exclude_prompt=exclude)
+        even = object_distribution(of_caption, exclude_prompt=exclude, confidence=confidence, rng=seed)
         estimates = {key: getattr(even, key) for key in FORMULAS}
-        samples = _evenness_samples(units, seen, exclude)
+        samples = _evenness_samples(units, of_caption, exclude)
     except InvalidInput as error:  # few pictures, all alike: no distribution to speak of
         why = str(error)
-    estimates["hallucination"] = jaccard_hallucination_estimate(asked, seen, confidence=confidence, rng=seed)
+    estimates["hallucination"] = jaccard_hallucination_estimate(of_prompt, of_caption, confidence=confidence, rng=seed)
     samples["hallucination"] = mean_sample(units, reading["H_J"])
     for negative in (BLANK, STRONGER):
         estimates[f"miss {negative}"] = miss_rate_estimate(reading[negative], confidence=confidence)
@@ -230,9 +230,9 @@ def score(reading: pd.DataFrame, settings: StudySettings) -> Scores:
     return Scores(n_images=len(reading), estimates=estimates, samples=samples, why=why, genders=genders, counts=counts)
 
 
-def _evenness_samples(units: Sequence[str], seen: Sequence[Sequence[str]], exclude: Any) -> dict[str, Sample]:
+def _evenness_samples(units: Sequence[str], objects: Sequence[Sequence[str]], exclude: Any) -> dict[str, Sample]:
     """What B_D and its companions are computed from, so that arms can be compared."""
-    by_object = presence_of(seen, exclude)[1].T.tocsr()
+    by_object = presence_of(objects, exclude)[1].T.tocsr()
 
     def sample(formula: Any) -> Sample:
         return counted_sample(units, lambda times: formula((by_object @ times.T).T))

@@ -62,9 +62,9 @@ class TaskOptions(captions.CaptioningOptions):
 def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Objects with three actions each, and professions with three descriptors each."""
     _released(design, settings, "general")
-    wanted = settings.options.sets
-    if not wanted or (unknown := sorted(set(wanted) - set(SETS))):
-        raise InvalidInput(f"sets are {' and '.join(SETS)}; got {', '.join(unknown) if wanted else 'none'}")
+    sets = settings.options.sets
+    if not sets or (unknown := sorted(set(sets) - set(SETS))):
+        raise InvalidInput(f"sets are {' and '.join(SETS)}; got {', '.join(unknown) if sets else 'none'}")
     share, ending = settings.scale**0.5, "_paper" if settings.options.paper_wording else ""
     objects, occupations = (design.data["general"][name] for name in ("objects", "occupations"))
     n, shots = scaled(design.images_per_prompt, share), []
@@ -75,7 +75,7 @@ def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
             form, name = forms.get(row[column]) or objects[f"template{ending}"], row["object"]
             prompt = fix_articles(form.format(action=row[column], object=name, occupation=name))
             shots.append(Shot(prompt=prompt, n=n, group=kind, facts={"set": kind, "object": name}))
-    return [shot for shot in shots if shot.group in wanted]
+    return [shot for shot in shots if shot.group in sets]
 
 
 def task_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -84,12 +84,12 @@ def task_shots(design: Design, settings: StudySettings) -> list[Shot]:
     share = settings.scale**0.5
     n = scaled(design.images_per_prompt, share)
     triggers = design.data["task_oriented"]["triggers"]
-    wanted = settings.options.triggers or list(triggers)
-    if unknown := sorted(set(wanted) - set(triggers)):
+    words = settings.options.triggers or list(triggers)
+    if unknown := sorted(set(words) - set(triggers)):
         raise InvalidInput(f"no trigger {', '.join(unknown)}; there are {', '.join(triggers)}")
     return [
         Shot(prompt=prompt, n=n, group=trigger, facts={"set": trigger})
-        for trigger in wanted
+        for trigger in words
         for prompt in thinned(triggers[trigger], share, least=FEWEST, seed=settings.seed)
     ]
 
@@ -102,10 +102,10 @@ def no_shots(_design: Design, _settings: StudySettings) -> list[Shot]:
 def _released(design: Design, settings: StudySettings, kind: str) -> list[dict[str, str]]:
     """The released evaluations of all models; InvalidInput where the asked one is not among them."""
     rows = read_table(design.data["evaluations"][kind]["file"])
-    known = dict.fromkeys(row["Model"] for row in rows)
-    asked = getattr(settings.options, "published_model", None)
-    if asked is not None and asked not in known:
-        raise InvalidInput(f"no released evaluation of {asked!r}; there are {', '.join(known)}")
+    models = dict.fromkeys(row["Model"] for row in rows)
+    model = getattr(settings.options, "published_model", None)
+    if model is not None and model not in models:
+        raise InvalidInput(f"no released evaluation of {model!r}; there are {', '.join(models)}")
     return rows
 
 
@@ -144,13 +144,13 @@ def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuri
     rows = [row for row in released if row["Model"] == settings.options.published_model]
     published = {row.get("Target", ALL): row for row in rows}
     names = {part: part for part in parts} if kind.findings_of_parts else {kind.whole: kind.name}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for part, name in names.items():
-        found += report.findings(name, sets[part], published.get(part))
+        findings += report.findings(name, sets[part], published.get(part))
     note = "objects: different ones seen. M_G: share of pictures that another sentence fits better."
     table4 = report.gender_table(sets, _men_drawn(data), design.data["gender_shares"]["rows"])
     return Results(
-        findings=tuple(found),
+        findings=tuple(findings),
         tables=(
             table("measures", "Distribution bias, hallucination and miss rate", report.measures_table(sets), note),
             *([report.published_table(sets, released)] if released else []),
@@ -285,13 +285,13 @@ def measure_controlled(design: Design, settings: StudySettings, data: StudyData)
     note = report.normalised_note(measures)
     shown = [report.space_figure(compared, "The conditions"), report.curve_figure(sets)]
     shown += [report.change_figure(sets, base), report.rates_figure(sets)]
-    found = []
+    findings = []
     for name, key in product(changes, _COMPARED):
         if change := changes[name].get(key):
             title, says = f"Change of {key} from {base} to {name}", f"{key} {_direction(change)}; n counts prompts."
-            found.append(finding(f"{name} change {key}", title, _COMPARED[key][1], change, says))
+            findings.append(finding(f"{name} change {key}", title, _COMPARED[key][1], change, says))
     return Results(
-        findings=(*found, *[one for name in names for one in report.findings(name, sets[name])]),
+        findings=(*findings, *[one for name in names for one in report.findings(name, sets[name])]),
         tables=(
             table("conditions", "Measures of each condition (Table II)", conditions),
             table("comparison", "The conditions in three dimensions (Fig. 4)", places, note),
@@ -352,9 +352,9 @@ def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: Study
 def _gained_table(parts: Parts) -> list[StudyTable]:
     """In how many pictures the object is that gains most against the base, with and without trigger words."""
     base, *others = parts
-    seen = {name: Counter(chain.from_iterable(map(set, part["seen"]))) for name, part in parts.items()}
-    gains = {word: n - seen[base][word] for name in others for word, n in sorted(seen[name].items())}
-    word = max(gains, key=lambda found: gains[found], default="")
+    counts = {name: Counter(chain.from_iterable(map(set, part["seen"]))) for name, part in parts.items()}
+    gains = {word: n - counts[base][word] for name in others for word, n in sorted(counts[name].items())}
+    word = max(gains, key=lambda one: gains[one], default="")
     if gains.get(word, 0) <= 0:
         return []
     rows = []
@@ -375,18 +375,18 @@ def shared_pictures(data: StudyData, names: Sequence[str]) -> list[str]:
     table = frame.assign(pixels=digests).pivot_table(
         index=["words", "prompt", "seed"], columns="condition", values="pixels", aggfunc="first"
     )
-    found = []
+    warnings = []
     for one, other in combinations(names, 2):
         both = table[[one, other]].dropna()
         same = both[one] == both[other]
         if same.any():
             where = same.groupby(level="words").agg(["sum", "size"])
             parts = [f"{n} of {size} {words}" for words, n, size in where.itertuples()]
-            found.append(
+            warnings.append(
                 f"{one} and {other} drew the same pictures, pixel by pixel, for {', '.join(parts)}: there "
                 "the two conditions do not differ."
             )
-    return found
+    return warnings
 
 
 def _notes(sets: Mapping[str, captions.Scores], changes: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
@@ -394,9 +394,9 @@ def _notes(sets: Mapping[str, captions.Scores], changes: Mapping[str, Mapping[st
     base, *others = sets
     notes = []
     for key, (of, _) in _COMPARED.items():
-        told = ", ".join(f"{scores.estimates[of].value:.3f} ({name})" for name, scores in sets.items())
+        values = ", ".join(f"{scores.estimates[of].value:.3f} ({name})" for name, scores in sets.items())
         against = [f"{_direction(changes[name][key])} from {base} to {name}" for name in others if key in changes[name]]
-        notes.append(f"{key}: {told}. It {', '.join(against)}." if against else f"{key}: {told}.")
+        notes.append(f"{key}: {values}. It {', '.join(against)}." if against else f"{key}: {values}.")
     return notes
 
 

@@ -143,22 +143,22 @@ _CURVE = {
 def headline(report: StudyReport) -> str:
     """Which object towers, how far pictures stray from their prompts, and how sure that is."""
     changes = [f for f in report.results.findings if " change " in f.key]
-    return _changed(report, changes) if changes else _seen(report)
+    return _changed(report, changes) if changes else _objects_headline(report)
 
 
-def _seen(report: StudyReport) -> str:
+def _objects_headline(report: StudyReport) -> str:
     top = _frame(report, "top_objects")
-    found = {finding.key.rpartition(" ")[2]: finding.estimate for finding in reversed(report.results.findings)}
-    if top.empty or "hallucination" not in found:
+    estimates = {finding.key.rpartition(" ")[2]: finding.estimate for finding in reversed(report.results.findings)}
+    if top.empty or "hallucination" not in estimates:
         return f"{report.n_images:,} pictures were captioned, and no object was named in them."
-    first, whole = top.iloc[0], found["hallucination"]
+    first, whole = top.iloc[0], estimates["hallucination"]
     says = (
         f"“{first['object']}” is what captions name most, in {first['pictures with it']:,} of "
         f"{whole.n:,} pictures. Of the objects that a prompt and its picture's caption name, "
         f"{_percent(whole)} are named by one of them only (H_J)"
     )
-    if "stronger" in found:
-        says += f"; {_percent(found['stronger'])} of the pictures fit another prompt better than their own (M_G)"
+    if "stronger" in estimates:
+        says += f"; {_percent(estimates['stronger'])} of the pictures fit another prompt better than their own (M_G)"
     people = _frame(report, "table4")
     if people.empty or not people["male"].iloc[0] + people["female"].iloc[0]:
         return f"{says}."
@@ -173,14 +173,14 @@ def _changed(report: StudyReport, changes: Sequence[Finding]) -> str:
     n_images = dict(zip(sizes["condition"], sizes["n"], strict=True)) if len(sizes) else {}
     base = next((str(c).removeprefix(_BASE) for c in top if str(c).startswith(_BASE)), "the base")
     moves = {finding.key: _moves(finding.estimate) for finding in changes}
-    said: dict[str, list[str]] = {}  # conditions by what is said of them
+    names_by_change: dict[str, list[str]] = {}  # conditions by what is said of them
     for name, rows in top.groupby("pictures", sort=False):
         most = rows.sort_values("Δn", ascending=False, kind="stable").iloc[0]
         of = f"{n_images[name]:,}" if name in n_images else "all"
         gained = f"“{most['object']}” is in {most['Δn']:,} more pictures of {of}"
         first = gained if most["Δn"] > 0 else "no object is gained"
-        said.setdefault(f"{first}{moves.get(f'{name} change H_J', '')}", []).append(str(name))
-    parts = [f"under {' and '.join(names)} {what}" for what, names in said.items()]
+        names_by_change.setdefault(f"{first}{moves.get(f'{name} change H_J', '')}", []).append(str(name))
+    parts = [f"under {' and '.join(names)} {what}" for what, names in names_by_change.items()]
     return f"Against {base}, on the same prompts: {'; '.join(parts)}."
 
 
@@ -239,9 +239,9 @@ def examples_html(report: StudyReport) -> str:
     frame = report.pictures
     if frame is None or "H_J" not in frame or frame["H_J"].notna().sum() < 2:
         return ""
-    known = frame.dropna(subset="H_J").sort_values("H_J", kind="stable")
-    n = min(_EXAMPLES, len(known) // 2)
-    sides = {"Furthest from their prompts": known.tail(n).iloc[::-1], "Closest to their prompts": known.head(n)}
+    ranking = frame.dropna(subset="H_J").sort_values("H_J", kind="stable")
+    n = min(_EXAMPLES, len(ranking) // 2)
+    sides = {"Furthest from their prompts": ranking.tail(n).iloc[::-1], "Closest to their prompts": ranking.head(n)}
     rows = {title: some.to_dict("records") for title, some in sides.items()}
     return render("captioned", sides=rows, stored=report.stored)
 

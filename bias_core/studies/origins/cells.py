@@ -108,11 +108,11 @@ def nationality_shots(design: Design, settings: StudySettings, *, least: int = F
 
 def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
     """The nationalities of the option, each once."""
-    known = design.data["nationalities"]
-    wanted = list(dict.fromkeys(settings.options.nationalities))
-    if unknown := [name for name in wanted if name not in known]:
-        raise InvalidInput(f"{design.name} has no nationality {', '.join(unknown)}; it has {', '.join(known)}")
-    return wanted
+    all_names = design.data["nationalities"]
+    names = list(dict.fromkeys(settings.options.nationalities))
+    if unknown := [name for name in names if name not in all_names]:
+        raise InvalidInput(f"{design.name} has no nationality {', '.join(unknown)}; it has {', '.join(all_names)}")
+    return names
 
 
 def own_attributes(design: Design, nationality: str) -> list[Attribute]:

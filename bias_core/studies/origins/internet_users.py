@@ -131,11 +131,11 @@ def _findings(
 
 def _presence(cell: Cell) -> np.ndarray:
     """Each reading, corrected so that the mean is the prevalence of the cell [rogan1978, Eq. 1]."""
-    seen = (cell.score.margins > 0).astype(float)
+    calls = (cell.score.margins > 0).astype(float)
     errors = cell.score.errors
     if cell.score.corrected is None or errors is None:
-        return seen
-    return (seen + errors.specificity - 1) / (errors.sensitivity + errors.specificity - 1)
+        return calls
+    return (calls + errors.specificity - 1) / (errors.sensitivity + errors.specificity - 1)
 
 
 def _published(published: Published, nationality: str, model: str, summary: str) -> float | None:
@@ -157,7 +157,7 @@ def _correlations(frame: pd.DataFrame, models: Sequence[str], seed: int) -> list
 def _correlate(points: ArrayLike, seed: int) -> dict[str, float]:
     """Spearman's and Pearson's coefficients, with p over the orders of the points."""
     x, y = np.array(points, dtype=float).reshape(-1, 2).T
-    found: dict[str, float] = {}
+    coefficients: dict[str, float] = {}
     for name, coefficient in (("Spearman", stats.spearmanr), ("Pearson", stats.pearsonr)):
         value, p_value = math.nan, math.nan
         if len(x) > 2 and np.ptp(x) > 0 and np.ptp(y) > 0:
@@ -170,8 +170,8 @@ def _correlate(points: ArrayLike, seed: int) -> dict[str, float]:
                 rng=seed,
             )
             value, p_value = float(test.statistic), float(test.pvalue)
-        found |= {name: value, f"{name} p": p_value}
-    return found
+        coefficients |= {name: value, f"{name} p": p_value}
+    return coefficients
 
 
 def _scores(frame: pd.DataFrame, summary: str, **names: str) -> pd.DataFrame:

@@ -65,12 +65,12 @@ def stereotype_shots(design: Design, settings: StudySettings) -> list[Shot]:
 def measure_nationalities(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """P, Ψ, WALS and spread of every attribute for every nationality."""
     published = Published(design)
-    wanted = [n for n in wanted_nationalities(design, settings) if (data.frame["nationality"] == n).any()]
+    nationalities = [n for n in wanted_nationalities(design, settings) if (data.frame["nationality"] == n).any()]
     read = yield from read_concepts(
-        data, "nationality", wanted, lambda name: _with_those_of_others(design, name, wanted)
+        data, "nationality", nationalities, lambda name: _with_those_of_others(design, name, nationalities)
     )
-    cells = [cell for name in wanted for cell in read[name]]
-    own = [cell for name in wanted for cell in read[name][: len(own_attributes(design, name))]]
+    cells = [cell for name in nationalities for cell in read[name]]
+    own = [cell for name in nationalities for cell in read[name][: len(own_attributes(design, name))]]
     variety = pd.DataFrame([_variety(cell) for cell in cells])
     findings = [(cell, one) for cell in own for one in _findings(cell, settings, published)]
     return Results(
@@ -80,7 +80,7 @@ def measure_nationalities(design: Design, settings: StudySettings, data: StudyDa
             table("figure4", "Variety along attributes (Figure 4)", variety, _WALS),
         ),
         figures=(*_heatmaps(cells), *_figures(own, findings, variety, settings)),
-        notes=(*published.notes(wanted), *([] if all(c.score.drawn is None for c in own) else [_BASE_RATES])),
+        notes=(*published.notes(nationalities), *([] if all(c.score.drawn is None for c in own) else [_BASE_RATES])),
     )
 
 
@@ -100,13 +100,13 @@ _BASE_RATES = (
 )
 
 
-def _with_those_of_others(design: Design, nationality: str, wanted: Sequence[str]) -> list[Attribute]:
+def _with_those_of_others(design: Design, nationality: str, nationalities: Sequence[str]) -> list[Attribute]:
     """Its own attributes, then those of the other nationalities, whose P* are not its own."""
-    found = {attribute.name: attribute for attribute in own_attributes(design, nationality)}
-    for other in wanted:
+    attributes = {attribute.name: attribute for attribute in own_attributes(design, nationality)}
+    for other in nationalities:
         for attribute in own_attributes(design, other):
-            found.setdefault(attribute.name, replace(attribute, reference=None, reference_source=""))
-    return list(found.values())
+            attributes.setdefault(attribute.name, replace(attribute, reference=None, reference_source=""))
+    return list(attributes.values())
 
 
 def _table_row(cell: Cell, published: Published) -> dict[str, Any]:
@@ -142,19 +142,19 @@ def _variety(cell: Cell) -> dict[str, Any]:
 def _findings(cell: Cell, settings: StudySettings, published: Published) -> list[Finding]:
     reference, drawn, model = cell.attribute.reference, cell.score.drawn, settings.options.published_model
     key, title = f"{cell.concept} {cell.attribute.name}", f"{cell.concept}, {cell.attribute.name}"
-    known = {"published": published.share(cell, model, "prevalence"), "expected": drawn, "sample": cell.sample()}
+    comparison = {"published": published.share(cell, model, "prevalence"), "expected": drawn, "sample": cell.sample()}
     share, says = replace(cell.prevalence, null_value=reference), cell.share_in_words()
-    found = [finding(f"{key} P", f"{title}: P", "attribute_prevalence", share, says, **known)]
+    findings = [finding(f"{key} P", f"{title}: P", "attribute_prevalence", share, says, **comparison)]
     if reference is not None:
-        known = {
+        comparison = {
             "published": published.share(cell, model, "stereotype_score"),
             "expected": None if drawn is None else stereotype_score(drawn, reference),
             "sample": cell.sample(reference),
         }
         says = _says_of_score(cell.prevalence, reference, settings.options.threshold)
-        score = finding(f"{key} stereotype", f"{title}: Ψ", "stereotype_score", cell.stereotype, says, **known)
-        found.append(score)
-    return found
+        score = finding(f"{key} stereotype", f"{title}: Ψ", "stereotype_score", cell.stereotype, says, **comparison)
+        findings.append(score)
+    return findings
 
 
 def _says_of_score(share: Estimate, reference: float, threshold: float) -> str:
@@ -272,8 +272,8 @@ def doctor_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Doctors of no nationality, then of each."""
     doctor, published = design.data["doctor"], settings.options.published_model
     if published not in doctor["prevalence_man"]:
-        known = ", ".join(doctor["prevalence_man"])
-        raise InvalidInput(f"Table 2 has no model {published!r}; it has {known}")
+        models = ", ".join(doctor["prevalence_man"])
+        raise InvalidInput(f"Table 2 has no model {published!r}; it has {models}")
     plain, national = doctor["templates"]
     prompts = {PLAIN: plain} | {f"{n} {PLAIN}": fill_template(national, n) for n in doctor["nationalities"]}
     n = scaled(design.images_per_prompt, settings.scale, least=FEWEST_PICTURES)
@@ -345,8 +345,8 @@ def _finding(cell: Cell, added: Mapping[str, Any] | None, published: float | Non
             f" {added['added']:+.3f} against doctors of no nationality "
             f"({added['added low']:.3f} to {added['added high']:.3f}, q = {added['q']:.2g})."
         )
-    known = {"published": published, "expected": cell.score.drawn, "sample": cell.sample()}
-    return finding(cell.concept, f"{cell.concept}: P(man)", "attribute_prevalence", cell.prevalence, says, **known)
+    comparison = {"published": published, "expected": cell.score.drawn, "sample": cell.sample()}
+    return finding(cell.concept, f"{cell.concept}: P(man)", "attribute_prevalence", cell.prevalence, says, **comparison)
 
 
 def compare_doctors(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:

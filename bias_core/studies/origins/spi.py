@@ -102,11 +102,11 @@ def _traceable(model: object, name: str) -> Traceable:
 
 
 def _attributes(design: Design, settings: StudySettings, nationality: str) -> list[Attribute]:
-    own, wanted = own_attributes(design, nationality), settings.options.attributes
-    chosen = [attribute for attribute in own if not wanted or attribute.name in wanted]
+    own, names = own_attributes(design, nationality), settings.options.attributes
+    chosen = [attribute for attribute in own if not names or attribute.name in names]
     if not chosen:
-        known = ", ".join(attribute.name for attribute in own) or "none"
-        raise InvalidInput(f"{nationality} has no attribute of {', '.join(wanted) or 'any name'}; it has {known}")
+        own_names = ", ".join(attribute.name for attribute in own) or "none"
+        raise InvalidInput(f"{nationality} has no attribute of {', '.join(names) or 'any name'}; it has {own_names}")
     return chosen
 
 
@@ -282,20 +282,20 @@ def trace_row(
     After every step it is asked whether the run goes on.
     """
     services, guided = data.services, data.settings.options.guided
-    asked = [row.id, [(a.positive, a.negative) for a in attributes], guided, _FORM]
-    key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:20]
+    key_parts = [row.id, [(a.positive, a.negative) for a in attributes], guided, _FORM]
+    key = hashlib.sha256(json.dumps(key_parts).encode()).hexdigest()[:20]
     folder = services.settings.data_dir / "traces" / key[:2]
     pictures = {step: folder / f"{key}-{step}.png" for step in predicted_steps}
-    if (kept := _read(folder / f"{key}.npz", pictures)) is not None:
-        return kept
+    if (earlier := _read(folder / f"{key}.npz", pictures)) is not None:
+        return earlier
     with services.model_lock:
         steps = model.trace(row, attributes, guided=guided, predicted=bool(pictures), on_step=lambda *_: data.check())
         try:
-            seen = [(_look(step, pictures), step.sigma, step.space, step.guided) for step in steps]
+            step_values = [(_look(step, pictures), step.sigma, step.space, step.guided) for step in steps]
         finally:
             if isinstance(steps, Generator):  # whatever happened, the model is let go before the lock is
                 steps.close()
-    spi, sigmas, spaces, guidances = zip(*seen, strict=True)
+    spi, sigmas, spaces, guidances = zip(*step_values, strict=True)
     trace = Trace(spi=np.array(spi), sigmas=np.array(sigmas), space=spaces[0], guided=guidances[0], predicted=pictures)
     buffer = io.BytesIO()
     np.savez(buffer, **{name: value for name, value in asdict(trace).items() if name != "predicted"})
@@ -315,9 +315,9 @@ def _read(path: Path, pictures: dict[int, Path]) -> Trace | None:
     if not path.is_file() or not all(picture.is_file() for picture in pictures.values()):
         return None
     try:
-        with np.load(path) as kept:
-            space, guided = str(kept["space"]), bool(kept["guided"])
-            return Trace(spi=kept["spi"], sigmas=kept["sigmas"], space=space, guided=guided, predicted=pictures)
+        with np.load(path) as file:
+            space, guided = str(file["space"]), bool(file["guided"])
+            return Trace(spi=file["spi"], sigmas=file["sigmas"], space=space, guided=guided, predicted=pictures)
     except (OSError, ValueError, KeyError, BadZipFile):
         return None
 

@@ -184,18 +184,18 @@ def _search(
 ) -> Generator[Progress, None, str]:
     """Add the largest clusters of a nationality; returns what is to be said of the clustering."""
     settings, options = data.settings, data.settings.options
-    wanted = min(options.n_clusters, len(rows)) or None
-    found = spectral_clusters(rows, n_clusters=wanted, seed=settings.seed)
+    n_clusters = min(options.n_clusters, len(rows)) or None
+    clustering = spectral_clusters(rows, n_clusters=n_clusters, seed=settings.seed)
     typical = np.empty(len(rows))
-    for k in np.unique(found.labels):
-        typical[found.labels == k] = closeness_of_own(rows[found.labels == k])
-    data.keep(frame, cluster=[cluster_name(nationality, k + 1) for k in found.labels], **{TYPICAL: typical})
-    searched = min(found.n_clusters, options.max_clusters)
+    for k in np.unique(clustering.labels):
+        typical[clustering.labels == k] = closeness_of_own(rows[clustering.labels == k])
+    data.keep(frame, cluster=[cluster_name(nationality, k + 1) for k in clustering.labels], **{TYPICAL: typical})
+    searched = min(clustering.n_clusters, options.max_clusters)
     for k in range(searched):
         data.check()
         message = f"{nationality}: texts for cluster {k + 1} of {searched}"
         yield Progress(done=k, total=searched, message=message)
-        inside = found.labels == k
+        inside = clustering.labels == k
         order = np.argsort(-(rows[inside] @ rows[inside].mean(axis=0)), kind="stable")
         own = frame[inside].iloc[order]
         clusters.append(
@@ -209,21 +209,21 @@ def _search(
                 prompts=_prompts(data, rows[inside][order], rows[~inside]),
             )
         )
-    chosen = "asked for" if wanted else "by the largest eigengap"
-    eigenvalues = ", ".join(f"{value:.2f}" for value in found.eigenvalues)
-    return f"{found.n_clusters} clusters, {chosen}; smallest eigenvalues {eigenvalues}. {found.note}".rstrip()
+    chosen = "asked for" if n_clusters else "by the largest eigengap"
+    eigenvalues = ", ".join(f"{value:.2f}" for value in clustering.eigenvalues)
+    return f"{clustering.n_clusters} clusters, {chosen}; smallest eigenvalues {eigenvalues}. {clustering.note}".rstrip()
 
 
 def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[OptimisedPrompt, ...]:
     options, encoder = data.settings.options, data.encoder()
     model = data.services.language_model(options.language_model)
-    asked = {name: getattr(options, name) for name in ("prefix", "n_tokens", "beam_width", "n_candidates", "top_k")}
+    choices = {name: getattr(options, name) for name in ("prefix", "n_tokens", "beam_width", "n_candidates", "top_k")}
     return tuple(
         optimise_prompts(
             rows,
             encoder,
             model,
-            **asked,
+            **choices,
             other_embeddings=others if len(others) else None,
             contrast=options.contrast and len(others) > 0,
             on_step=lambda *_: data.check(),
@@ -246,13 +246,13 @@ def _draw(
         shots.append(Shot(prompt=text, n=n, group=cluster.name, facts=facts, first_seed=first))
     frame = yield from data.draw(shots)
     rows = yield from data.embed(frame)
-    found = []
+    drawn_clusters = []
     for cluster in clusters:
         mine = (frame["group"] == cluster.name).to_numpy()
         in_report = data.frame[data.frame["group"] == cluster.name]
         data.keep(in_report, **{TYPICAL: rows[mine] @ cluster.rows.mean(axis=0)})
-        found.append(replace(cluster, drawn=frame[mine], drawn_rows=rows[mine]) if mine.any() else cluster)
-    return found
+        drawn_clusters.append(replace(cluster, drawn=frame[mine], drawn_rows=rows[mine]) if mine.any() else cluster)
+    return drawn_clusters
 
 
 def _attributes(design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]) -> pd.DataFrame:
@@ -279,14 +279,14 @@ def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
     if best.others is not None:
         says += f"; {best.others:.3f} to the other pictures"
     # That the score is optimistic is said of all of them at once.
-    found = [(f"{key} text", "closest text", replace(best.score, note=""), says)]
+    entries = [(f"{key} text", "closest text", replace(best.score, note=""), says)]
     if cluster.drawn_rows is not None:
         says = f"Its own pictures come to {cluster.own_closeness():.3f} of each other"
         if len(cluster.others):
             says += f", the nationality's others to {cluster.others_closeness():.3f} of them"
         estimate = cluster.closeness(cluster.drawn_rows, settings)
-        found.append((f"{key} pictures", "pictures of that text", estimate, says))
-    return [finding(k, f"{cluster.name}: {of}", "mean_similarity", estimate, f"{s}.") for k, of, estimate, s in found]
+        entries.append((f"{key} pictures", "pictures of that text", estimate, says))
+    return [finding(k, f"{cluster.name}: {of}", "mean_similarity", estimate, f"{s}.") for k, of, estimate, s in entries]
 
 
 def _tables(
@@ -470,8 +470,8 @@ def _of_concepts(report: StudyReport) -> pd.DataFrame:
 
 def _members(report: StudyReport, cluster: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The pictures of a cluster, and the others of the same concept."""
-    if cluster not in (known := cluster_names(report)):
-        raise InvalidInput(f"no cluster {cluster!r}; there are {', '.join(known) or 'none'}")
+    if cluster not in (names := cluster_names(report)):
+        raise InvalidInput(f"no cluster {cluster!r}; there are {', '.join(names) or 'none'}")
     frame = _of_concepts(report)
     frame = frame[frame["nationality"] == frame.loc[frame["cluster"] == cluster, "nationality"].iloc[0]]
     return frame[frame["cluster"] == cluster], frame[frame["cluster"] != cluster]

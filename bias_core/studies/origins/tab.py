@@ -198,8 +198,8 @@ class OriginsTab(StudyTab):
         form["study"].input(self.on_suit, [form["study"], form["model"]], suited, **QUIET)
         self.wire_take(extra["film"], extra["clusters"])
         extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], queue=False, **QUIET)
-        asked = extra["go"].click(self.on_go, parts["visitor"], shown, queue=False, **QUIET)
-        drawn = asked.then(
+        click = extra["go"].click(self.on_go, parts["visitor"], shown, queue=False, **QUIET)
+        drawn = click.then(
             self.on_draw,
             [parts["visitor"], parts["report"], extra["cluster"], extra["text"], extra["n"]],
             [*shown, extra["compared"]],
@@ -247,22 +247,22 @@ class OriginsTab(StudyTab):
         self, visitor: Visitor, report: StudyReport | None, cluster: str, text: str, n: float | None
     ) -> Iterator[Updates]:
         """Draw from a text and compare; what was compared before stays until then."""
-        asked: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "cluster": cluster or "",
             "prompt": text or "",
             "n": int(n or 0),
             "cancelled": visitor.stop.is_set,
         }
-        pace, found = messages.Pace(), list["Regenerated"]()
+        pace, results = messages.Pace(), list["Regenerated"]()
         with user_errors() as problem:
             problem.message = messages.NOTHING_DONE
             if report is not None:
-                start = partial(regenerate, report, self.services, **asked)
-                for step in followed(in_line(self.services, visitor, start), found):
+                start = partial(regenerate, report, self.services, **arguments)
+                for step in followed(in_line(self.services, visitor, start), results):
                     if pace.is_due():
                         yield {self.extra["said"]: messages.progress_html(step)}
-        if found:
-            yield self._drawing("") | {self.extra["compared"]: view.comparison_html(found[0])}
+        if results:
+            yield self._drawing("") | {self.extra["compared"]: view.comparison_html(results[0])}
         else:
             yield self._drawing(messages.error_html(problem.message))
 
@@ -270,6 +270,6 @@ class OriginsTab(StudyTab):
         """Show that an unforeseen error happened; the log has it."""
         return self._drawing(messages.crash_html())
 
-    def _drawing(self, said: str, *, running: bool = False) -> Updates:
+    def _drawing(self, message: str, *, running: bool = False) -> Updates:
         go, halt = (gr.update(visible=visible) for visible in (not running, running))
-        return {self.extra["said"]: said, self.extra["go"]: go, self.extra["halt"]: halt}
+        return {self.extra["said"]: message, self.extra["go"]: go, self.extra["halt"]: halt}

@@ -256,27 +256,27 @@ def _film_sentence(film: Film) -> str:
 
 
 def _stop_sentence(texts: pd.DataFrame) -> str:
-    told = ~(texts["specificity low"] <= 0)  # nan: nothing to be told apart from
-    found = "; ".join(
+    is_specific = ~(texts["specificity low"] <= 0)  # nan: nothing to be told apart from
+    specific_texts = "; ".join(
         f"{row['name']} ({100 * row['share']:.0f} % of the concept's pictures): “{row['prompt']}”"
-        for row in texts[told].to_dict("records")
+        for row in texts[is_specific].to_dict("records")
     )
-    rest = ", ".join(texts["name"][~told])
+    rest = ", ".join(texts["name"][~is_specific])
     none = f"No text tells {rest} from the concept's other pictures." if rest else ""
-    return " ".join(filter(None, [f"For this reader, {found}." if found else "", none]))
+    return " ".join(filter(None, [f"For this reader, {specific_texts}." if specific_texts else "", none]))
 
 
 def _stereotype_sentence(table: pd.DataFrame) -> str:
-    known = table.dropna(subset=["P*"])
-    if known.empty:
+    comparable = table.dropna(subset=["P*"])
+    if comparable.empty:
         return f"{len(table)} shares were measured; without real-world rates none can be called too high."
-    corrected = known["P corrected low"].fillna(known["P low"])
-    above = known[corrected > known["P*"]]
+    corrected = comparable["P corrected low"].fillna(comparable["P low"])
+    above = comparable[corrected > comparable["P*"]]
     if above.empty:
-        return f"None of {len(known)} attributes is told to be shown more often than in the world."
+        return f"None of {len(comparable)} attributes is told to be shown more often than in the world."
     most = above.assign(beyond=above["P"] - above["P*"]).nlargest(1, "beyond").iloc[0]
     return (
-        f"{len(above)} of {len(known)} attributes are shown more often than in the world. Farthest: "
+        f"{len(above)} of {len(comparable)} attributes are shown more often than in the world. Farthest: "
         f"{most['attribute']} for {most['nationality']}, "
         f"{format_estimate(most['P'], most['P low'], most['P high'])} of the pictures against "
         f"{format_given(most['P*'])}."

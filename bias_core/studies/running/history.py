@@ -26,7 +26,7 @@ class RunLine:
     Attributes
     ----------
     study : name of the design, "explore" for Explore.
-    asked : what tells it from other runs of the same study: size, options, seed.
+    choices : what tells it from other runs of the same study: size, options, seed.
     model, condition : that drew, or "imported:..." for one's own pictures.
     n_pictures, n_stored, n_bytes : asked for; still in the store; bytes of these.
     created, updated : seconds since 1970.
@@ -36,14 +36,14 @@ class RunLine:
     run_id: str
     study: str
     title: str
-    asked: str
+    choices: str
     model: str
     condition: str
     n_pictures: int
     n_stored: int
     n_bytes: int
     status: Status
-    kept: bool
+    is_kept: bool
     created: float
     updated: float
     saved: bool
@@ -79,9 +79,9 @@ def design_of(services: StudyServices, session: str, run_id: str) -> Design:
     return _study_of(_mine(services, session, run_id))[0]
 
 
-def keep_run(services: StudyServices, session: str, run_id: str, kept: bool) -> None:
+def keep_run(services: StudyServices, session: str, run_id: str, is_kept: bool) -> None:
     """Protect the run's pictures and report from making room for others, or no longer."""
-    services.manifests.keep(_mine(services, session, run_id).id, kept)
+    services.manifests.keep(_mine(services, session, run_id).id, is_kept)
 
 
 def delete_run(services: StudyServices, session: str, run_id: str) -> Deleted:
@@ -119,7 +119,7 @@ def go_on(
             )
     report = yield from run_study(design, settings, services, cancelled=cancelled, session=session)
     if report.run_id != manifest.id:
-        if manifest.kept:
+        if manifest.is_kept:
             services.manifests.keep(report.run_id)
         delete_run(services, session, manifest.id)
     return report
@@ -174,12 +174,12 @@ def _line(services: StudyServices, manifest: Manifest) -> RunLine:
     )
     return RunLine(
         run_id=manifest.id,
-        asked=_choices(manifest),
+        choices=_choices(manifest),
         model=models or str(manifest.settings.get("model", "")),
         condition=conditions,
         n_pictures=len(ids),
         n_stored=len(sizes),
         n_bytes=sum(sizes),
         saved=manifest.id in report_store(services),
-        **{name: getattr(manifest, name) for name in ("study", "title", "status", "kept", "created", "updated")},
+        **{name: getattr(manifest, name) for name in ("study", "title", "status", "is_kept", "created", "updated")},
     )

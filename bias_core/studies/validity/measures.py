@@ -42,11 +42,11 @@ class MeasureOptions(summary.RepetitionOptions):
 def measure_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Per repetition and condition: pictures of each concept, plain and guided, and of the two attributes."""
     n, n_attribute = design.images_per_prompt, settings.options.attribute_images
-    asked = [(c["name"], kind, c[kind]) for c in design.data["concepts"] for kind in SETS]
-    asked += [("attribute", kind, prompt) for kind, prompt in design.data["attribute_pictures"].items()]
+    prompts = [(c["name"], kind, c[kind]) for c in design.data["concepts"] for kind in SETS]
+    prompts += [("attribute", kind, prompt) for kind, prompt in design.data["attribute_pictures"].items()]
     once = [
         Shot(prompt=prompt, n=n if kind == "neutral" else n_attribute, group="", facts={"concept": of, "set": kind})
-        for of, kind, prompt in asked
+        for of, kind, prompt in prompts
     ]
     return summary.repeated(summary.in_every_condition(once, settings), settings)
 
@@ -91,14 +91,14 @@ def measures_of(sets: Mapping[str, np.ndarray], seed: int) -> dict[str, Estimate
 def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """The measures of every repetition, against what is planted or all its pictures together."""
     rows = yield from data.embed(data.frame)
-    found: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     for condition in summary.ladder(settings):
         for concept in design.data["concepts"]:
             data.check()
             here = data.frame[data.frame["group"] == condition]
-            found += _repeated(design, data, here, rows, concept)
+            lines += _repeated(design, data, here, rows, concept)
     return summary.results_of(
-        pd.DataFrame(found),
+        pd.DataFrame(lines),
         settings,
         notes=(
             "Targets: P, Ψ and P − P* should read what is planted; the reader's errors are not corrected. No "
@@ -209,13 +209,13 @@ def measure_objects(design: Design, settings: StudySettings, data: StudyData) ->
     exact = settings.options.captioner == RECORD
     reading = yield from captions.read_pictures(settings, data, data.services.recorder() if exact else None)
     first, *_, last = summary.ladder(settings)
-    found = []
+    lines = []
     for planted, conditions in {OBJECT: (first, HALF, last), GENDER: summary.ladder(settings)}.items():
         for condition in conditions:
             data.check()
             here = data.frame[(data.frame["planted"] == planted) & (data.frame["group"] == condition)]
             for repetition, part in here.groupby("repetition", sort=False):
-                found += [
+                lines += [
                     summary.measured(
                         captions.MEASURES[key].metric,
                         estimate,
@@ -227,7 +227,7 @@ def measure_objects(design: Design, settings: StudySettings, data: StudyData) ->
                     )
                     for key, estimate in captions.score(reading.loc[part.index], settings).estimates.items()
                 ]
-    table = pd.DataFrame(found)
+    table = pd.DataFrame(lines)
     table["target"] = table.groupby(["planted", "condition", "measure", "variant"])["value"].transform("mean")
     return summary.results_of(
         table,

@@ -76,7 +76,7 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
     leans = dict(zip(pairs, texts[0::2] - texts[1::2], strict=True))
     truths = np.array(data.truths(frame), dtype=object)
     places = frame.groupby(["prompt", "group"], sort=False).indices
-    found: list[dict[str, Any]] = []
+    readings: list[dict[str, Any]] = []
     measurements: list[dict[str, Any]] = []
     for line in lines:
         data.check()
@@ -88,9 +88,9 @@ def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> M
                 wilson_interval(count, n, confidence=settings.confidence),
                 _corrected(count, n, errors[pair], settings.confidence),
             )
-            found.append(_reading(line, condition, shares, truths[here]))
+            readings.append(_reading(line, condition, shares, truths[here]))
             measurements += _measurements(line, condition, shares, settings)
-    rates = pd.DataFrame(found)
+    rates = pd.DataFrame(readings)
     order = _orders(rates)
     verdicts = list(verdicts_of(pd.DataFrame(measurements), settings.confidence))
     return Results(
@@ -123,10 +123,10 @@ def _corrected(count: int, n: int, errors: ReaderErrors | None, confidence: floa
 
 def _reading(line: PlantedLine, condition: str, shares: Shares, truths: np.ndarray) -> dict[str, Any]:
     """One line of the table: a planted rate in one condition."""
-    seen, corrected = shares
+    uncorrected, corrected = shares
     planted = line.rates[condition]
     covered, covered_uncorrected = (
-        bool(share and share.low - 1e-9 <= planted <= share.high + 1e-9) for share in (corrected, seen)
+        bool(share and share.low - 1e-9 <= planted <= share.high + 1e-9) for share in (corrected, uncorrected)
     )
     return {
         "concept": line.concept,
@@ -135,19 +135,19 @@ def _reading(line: PlantedLine, condition: str, shares: Shares, truths: np.ndarr
         "condition": condition,
         "planted": planted,
         "drawn": float(np.mean([truth[line.attribute] == line.value for truth in truths])),
-        **columns("measured", seen),
+        **columns("measured", uncorrected),
         **columns("corrected", corrected, ends=""),
         "covered": covered,
         "covered uncorrected": covered_uncorrected,
-        "n": seen.n,
+        "n": uncorrected.n,
         "source": line.source,
     }
 
 
 def _findings(rates: pd.DataFrame, order: pd.DataFrame, confidence: float) -> tuple[Finding, ...]:
     """Share of intervals that hold the planted rate, in all and per condition; share of rates in order."""
-    known = rates[rates["corrected"].notna()]
-    found = [
+    correctable = rates[rates["corrected"].notna()]
+    findings = [
         finding(
             f"coverage {name}",
             f"Corrected intervals that hold the planted rate, {name}",
@@ -155,7 +155,7 @@ def _findings(rates: pd.DataFrame, order: pd.DataFrame, confidence: float) -> tu
             wilson_interval(int(rows["covered"].sum()), len(rows), null_value=confidence),
             f"Nominal {100 * confidence:g} %; without the correction {100 * rows['covered uncorrected'].mean():.1f} %.",
         )
-        for name, rows in (("all conditions", known), *known.groupby("condition", sort=False))
+        for name, rows in (("all conditions", correctable), *correctable.groupby("condition", sort=False))
         if len(rows)
     ]
     clear = ("clear", f"planted rates at least {GAP:g} apart", order[order["gap"] >= GAP])
@@ -164,8 +164,8 @@ def _findings(rates: pd.DataFrame, order: pd.DataFrame, confidence: float) -> tu
         if len(rows):
             share = wilson_interval(int(rows["in order"].sum()), len(rows), confidence=confidence)
             title = f"Ψ rises at every step, {words}"
-            found.append(finding(f"order {key}", title, "stereotype_score", share, says))
-    return tuple(found)
+            findings.append(finding(f"order {key}", title, "stereotype_score", share, says))
+    return tuple(findings)
 
 
 def _orders(table: pd.DataFrame) -> pd.DataFrame:
@@ -193,13 +193,13 @@ def _measurements(
     """P, P − P* and Ψ of a planted rate, of the attribute or of its absence, whichever is planted."""
     first, *_, last = ladder(settings)
     present = line.rates[last] > line.rates[first]
-    seen, corrected = (_towards(share, shares[0].n, present=present) for share in shares)
+    uncorrected, corrected = (_towards(share, shares[0].n, present=present) for share in shares)
     share, even = (rate if present else 1 - rate for rate in (line.rates[condition], line.rates[first]))
     for measure, estimate, target, variant in (
-        ("attribute_prevalence", seen, share, "as read"),
+        ("attribute_prevalence", uncorrected, share, "as read"),
         ("attribute_prevalence", corrected, share, "corrected"),
-        ("signed_difference", signed_difference_estimate(seen, even), share - even, "as read"),
-        ("stereotype_score", stereotype_estimate(seen, even), max(0.0, share - even), "as read"),
+        ("signed_difference", signed_difference_estimate(uncorrected, even), share - even, "as read"),
+        ("stereotype_score", stereotype_estimate(uncorrected, even), max(0.0, share - even), "as read"),
     ):
         yield measured(
             measure,
@@ -223,9 +223,9 @@ def _towards(share: Estimate | None, n: int, *, present: bool) -> Estimate:
 
 
 def _planted_figure(table: pd.DataFrame) -> StudyFigure:
-    known = table[table["corrected"].notna()]
-    names = known["concept"] + ", " + known["attribute"] + ", " + known["value"]
-    points = known[["planted", "corrected", "condition"]].set_axis(["x", "y", "group"], axis=1).assign(name=names)
+    correctable = table[table["corrected"].notna()]
+    names = correctable["concept"] + ", " + correctable["attribute"] + ", " + correctable["value"]
+    points = correctable[["planted", "corrected", "condition"]].set_axis(["x", "y", "group"], axis=1).assign(name=names)
     caption = "Each point is an attribute of a concept; on the dashed line the instrument is right."
     axes = {"x": "planted rate", "y": "measured, corrected", "diagonal": True}
     return figure("scatter", "planted", "Planted against measured", points, caption, **axes)

@@ -69,17 +69,17 @@ def measure_tests(design: Design, settings: StudySettings, data: StudyData) -> M
         together = run_test(part, rows, settings).score
         for repetition, here in part.groupby("repetition"):
             data.check()
-            found = run_test(here, rows, settings)
+            result = run_test(here, rows, settings)
             lines += [
                 measured(
                     "differential_association",
-                    found.confidence_interval,
+                    result.confidence_interval,
                     target=together,
                     unit=str(test),
                     condition=str(condition),
                     repetition=int(str(repetition)),
                     planted="gender, light",
-                    excluded=found.p_value < 1 - settings.confidence,
+                    excluded=result.p_value < 1 - settings.confidence,
                 )
             ]
     notes = (
@@ -141,7 +141,7 @@ def measure_pairs(design: Design, settings: StudySettings, data: StudyData) -> M
     places = data.frame[["image_id", "group", "repetition"]]
     people = people.merge(places, on="image_id", validate="many_to_one")
     lines = data.services.planted_lines()
-    found = []
+    measurements = []
     for condition in ladder(settings):
         planted = []  # of pairs, of single people: the mean share that conforms minus the share that does not
         for template in (CONCEPT, design.data["settings"][SINGLE]["template"]):
@@ -152,13 +152,13 @@ def measure_pairs(design: Design, settings: StudySettings, data: StudyData) -> M
             )
         for repetition, part in people[people["group"] == condition].groupby("repetition"):
             data.check()
-            found += list(_scores(part, int(str(repetition)), condition, planted, settings))
+            measurements += list(_scores(part, int(str(repetition)), condition, planted, settings))
     notes = (
         *labelled_by(people, settings, len(people)),
         "Targets: the score that is planted. Labels by the record are of what was really drawn: what "
         "goes wrong with them is the interval's fault, what goes wrong beyond that the reader's.",
     )
-    return results_of(pd.DataFrame(found), settings, notes=notes)
+    return results_of(pd.DataFrame(measurements), settings, notes=notes)
 
 
 def _scores(
@@ -167,13 +167,13 @@ def _scores(
     """Both scores and the gap of one repetition, by the reader's labels and by the record's."""
     pairs, alone = planted
     for who, column in LABELS.items():
-        known = people.assign(perceived_gender=people[column])
-        both = in_setting(known), in_setting(known, SINGLE)
-        found = stereotype_gap(*both, confidence=settings.confidence, rng=repetition)
+        with_labels = people.assign(perceived_gender=people[column])
+        both = in_setting(with_labels), in_setting(with_labels, SINGLE)
+        scores = stereotype_gap(*both, confidence=settings.confidence, rng=repetition)
         for measure, place, estimate, target in (
-            ("stereotype_test_score", "in pairs, ", found.paired.confidence_interval, pairs),
-            ("stereotype_test_score", "alone, ", found.single.confidence_interval, alone),
-            ("stereotype_gap", "", found.gap, pairs - alone),
+            ("stereotype_test_score", "in pairs, ", scores.paired.confidence_interval, pairs),
+            ("stereotype_test_score", "alone, ", scores.single.confidence_interval, alone),
+            ("stereotype_gap", "", scores.gap, pairs - alone),
         ):
             yield measured(
                 measure,

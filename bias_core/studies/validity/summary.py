@@ -257,10 +257,10 @@ def ladder(settings: StudySettings) -> list[str]:
     """
     if settings.images:
         raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
-    asked = [str(condition) for condition in settings.options.conditions]
-    if len(asked) < 2 or asked != [condition for condition in LADDER if condition in asked]:
-        raise InvalidInput(f"conditions are two or more of {', '.join(LADDER)} in this order; got {asked}")
-    return asked
+    conditions = [str(condition) for condition in settings.options.conditions]
+    if len(conditions) < 2 or conditions != [condition for condition in LADDER if condition in conditions]:
+        raise InvalidInput(f"conditions are two or more of {', '.join(LADDER)} in this order; got {conditions}")
+    return conditions
 
 
 def _scored(table: pd.DataFrame) -> pd.DataFrame:
@@ -275,8 +275,8 @@ def _summary(scored: pd.DataFrame) -> pd.DataFrame:
         ["measure", "planted", "condition"], sort=False
     )
     means = lines[["value", "target", "bias", "held", "excluded"]].mean()
-    found: pd.DataFrame = means.assign(n=lines["held"].count()).reset_index()
-    return found.rename(columns={"value": "mean", "excluded": "null excluded"})
+    summary: pd.DataFrame = means.assign(n=lines["held"].count()).reset_index()
+    return summary.rename(columns={"value": "mean", "excluded": "null excluded"})
 
 
 def _follows(wide: pd.DataFrame) -> bool:

@@ -83,8 +83,8 @@ class CalibrationTab(StudyTab):
         """The reports that came with the program, by their study."""
         with user_errors():
             folder = self.services.settings.assets_dir / "validity"
-            found = load_shipped(folder)
-            return {s.report.design.name: s for s in found if isinstance(s.report, StudyReport)}
+            reports = load_shipped(folder)
+            return {s.report.design.name: s for s in reports if isinstance(s.report, StudyReport)}
         return {}
 
     def build_top(self) -> None:
@@ -117,8 +117,8 @@ class CalibrationTab(StudyTab):
         """How many measures of this report hold, and which do not."""
         lines = verdict_lines(report)
         fails = [line for line in lines if line.grade == "fails"]
-        told = "; ".join(f"{line.measure}: {line.verdict.removeprefix('fails: ')}" for line in fails)
-        rest = f". The others: {told}." if told else ", by the stated rule."
+        failures = "; ".join(f"{line.measure}: {line.verdict.removeprefix('fails: ')}" for line in fails)
+        rest = f". The others: {failures}." if failures else ", by the stated rule."
         return f"{len(lines) - len(fails)} of {len(lines)} ways of measuring tell what was planted{rest}"
 
 
