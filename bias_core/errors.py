@@ -88,8 +88,6 @@ _quoting = _Quoting()
 def quoted(value: object) -> str:
     """What came, for an error's message: as Python writes it, with the middle of what is long left out.
 
-    Examples
-    --------
     >>> quoted("nurse"), quoted([1] * 999)
     ("'nurse'", '[1, 1, 1, 1, 1, 1, ...]')
     """

@@ -107,8 +107,7 @@ def guided_prompt(template: str, concept: str, attribute: str) -> str:
 def replace_word(prompt: str, word: str, replacement: str) -> str:
     """``prompt`` with a whole word exchanged and its article mended (a counterfactual edit).
 
-    Raises InvalidInput: the word is not in the prompt: the edit would change nothing and compare a thing with
-    itself.
+    Raises InvalidInput: the word is not in the prompt: the edit would change nothing and compare a thing with itself.
 
     >>> replace_word("a person studying science", "person", "man")
     'a man studying science'

@@ -53,10 +53,9 @@ class DiffusersTextToImage(Adapter[Any]):
 
     Parameters
     ----------
-    info : its ``options`` may hold ``base_condition``, ``batch_size`` (halved when memory runs out),
-        ``dtype``, ``call`` (further arguments of the pipeline's call), and ``lora`` with ``lora_weight``: a
-        LoRA that is always on, from a folder, a .safetensors file, or a hub id with "@revision" where that
-        is pinned.
+    info : its ``options`` may hold ``base_condition``, ``batch_size`` (halved when memory runs out), ``dtype``,
+        ``call`` (further arguments of the pipeline's call), and ``lora`` with ``lora_weight``: a LoRA that is always
+        on, from a folder, a .safetensors file, or a hub id with "@revision" where that is pinned.
     source : hub id ``org/name``, or a folder with ``model_index.json``.
     loras : folder with one sub-folder per condition, or None.
     compiled : compile the denoiser on a GPU, which pays for hundreds of pictures.
@@ -64,10 +63,10 @@ class DiffusersTextToImage(Adapter[Any]):
 
     Notes
     -----
-    The kernels that a batch runs through depend on its shape, and with them the last bits of a sum. So a
-    batch is always full (the last one is filled up with copies that are thrown away): a picture then has
-    the same pixels whether it was asked for alone or among others. On other hardware, or with another
-    ``batch_size``, single pixels can differ by one of 255 levels.
+    The kernels that a batch runs through depend on its shape, and with them the last bits of a sum. So a batch is
+    always full (the last one is filled up with copies that are thrown away): a picture then has the same pixels whether
+    it was asked for alone or among others. On other hardware, or with another ``batch_size``, single pixels can differ
+    by one of 255 levels.
     """
 
     def __init__(self, info: ModelInfo, source: str, *, loras: Path | None = None, compiled: bool = False, **how: Any):
@@ -111,8 +110,7 @@ class DiffusersTextToImage(Adapter[Any]):
         ----------
         row : its prompt is the neutral one.
         attributes : with none, only the prompt's own velocity and predicted pictures are shown.
-        guided : velocities with classifier-free guidance, where the sampler uses it, instead of the
-            conditional ones.
+        guided : velocities with classifier-free guidance, where the sampler uses it, instead of the conditional ones.
         predicted : decode the picture that each step is heading for, a pass of the VAE a step. No safety
             checker looks at it.
 

@@ -175,9 +175,8 @@ def speed_up(pipeline: Any, *, compiled: bool) -> None:
 def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
     """The pipeline of a hub id or folder, by ``from_pretrained``, with what belongs to it from elsewhere.
 
-    The model's ``options`` may hold ``prior`` (Kandinsky) and ``upscaler`` (DeepFloyd IF), as hub ids, with
-    "@revision" where that is pinned, or folders. Raises ModelUnavailable: it does not draw from text, or needs
-    code of its own.
+    The model's ``options`` may hold ``prior`` (Kandinsky) and ``upscaler`` (DeepFloyd IF), as hub ids, with "@revision"
+    where that is pinned, or folders. Raises ModelUnavailable: it does not draw from text, or needs code of its own.
     """
     index = read_index(source, revision=how["revision"], local_files_only=how["local_files_only"])
     name, kind = _pipeline_class(info, index)

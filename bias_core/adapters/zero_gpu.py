@@ -1,11 +1,10 @@
 """Models on a Space with ZeroGPU: each call borrows a GPU for some seconds, in a forked process.
 
-The package ``spaces`` lends the GPU: what is decorated with ``spaces.GPU`` runs in a process that is forked
-when it is called (or was by a call before), gets its arguments pickled, and may take as long as it asked for.
-Only there is CUDA; here, models are on the CPU. So a model is built again over there, from its name, and what
-it draws or reads comes back. A visitor has a few minutes a day: what comes with the program runs on the CPU
-and takes nothing of them, weights are downloaded before the clock runs, and a call asks for as much time as
-such calls took before.
+The package ``spaces`` lends the GPU: what is decorated with ``spaces.GPU`` runs in a process that is forked when it is
+called (or was by a call before), gets its arguments pickled, and may take as long as it asked for. Only there is CUDA;
+here, models are on the CPU. So a model is built again over there, from its name, and what it draws or reads comes back.
+A visitor has a few minutes a day: what comes with the program runs on the CPU and takes nothing of them, weights are
+downloaded before the clock runs, and a call asks for as much time as such calls took before.
 """
 
 import importlib

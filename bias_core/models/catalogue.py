@@ -97,9 +97,8 @@ class Catalogue:
     ) -> ModelInfo:
         """The model of this name.
 
-        A name is an ``id`` of the file, ``org/name`` of a hub or a local folder, and may go on with
-        ``@revision`` of the hub and with ``+lora`` or ``+lora:weight``, a LoRA on top: again a hub id, a
-        folder or a .safetensors file.
+        A name is an ``id`` of the file, ``org/name`` of a hub or a local folder, and may go on with ``@revision`` of
+        the hub and with ``+lora`` or ``+lora:weight``, a LoRA on top: again a hub id, a folder or a .safetensors file.
 
         Parameters
         ----------

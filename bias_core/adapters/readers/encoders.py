@@ -112,9 +112,9 @@ class OpenClipEncoder(BatchedEncoder):
 
     Notes
     -----
-    OpenAI's weights, and some others, were trained with a quicker approximation of GELU, which open_clip
-    uses only for architectures that end in "-quickgelu"; with any other it warns and gives embeddings of a
-    model that was never trained. Here the weights decide.
+    OpenAI's weights, and some others, were trained with a quicker approximation of GELU, which open_clip uses only for
+    architectures that end in "-quickgelu"; with any other it warns and gives embeddings of a model that was never
+    trained. Here the weights decide.
     """
 
     def __init__(self, name: str, architecture: str, weights: str, **options: Any) -> None:

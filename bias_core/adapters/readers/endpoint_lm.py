@@ -20,9 +20,8 @@ _FEWER = (20, 5)  # how many likeliest tokens vLLM and OpenAI show at most
 _RETRIED = {408, 409, 429, 500, 502, 503, 504, 529}
 _MARK = re.compile(r"<\|?[\w ./-]{1,40}\|?>|\[[A-Z]{1,12}\]|bytes:.*|token_id:\d+")
 _STOP_NEEDS = (
-    "StOP needs a language model that shows the likeliest next tokens: a server with /v1/completions and "
-    "logprobs (vLLM, llama.cpp's server), calibration-language, smollm2, or any causal model of the hub as "
-    "org/name"
+    "StOP needs a language model that shows the likeliest next tokens: a server with /v1/completions and logprobs "
+    "(vLLM, llama.cpp's server), calibration-language, smollm2, or any causal model of the hub as org/name"
 )
 _log = logging.getLogger(__name__)
 
