@@ -57,7 +57,8 @@ def check_settings(settings: DataclassInstance) -> None:
     """
     for field in fields(settings):
         value = getattr(settings, field.name)
-        check_value(field.name, value, str(field.type))
+        declared = field.type if isinstance(field.type, str) else inspect.formatannotation(field.type)
+        check_value(field.name, value, declared)
         for inner in value if isinstance(value, tuple) else (value,):
             if is_dataclass(inner) and not isinstance(inner, type):
                 check_settings(inner)

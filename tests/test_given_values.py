@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 
 import pytest
 
@@ -45,6 +45,14 @@ def test_every_field_of_the_settings_is_looked_at():
 def test_texts_that_cannot_be_written_or_have_no_end_are_refused(value):
     with pytest.raises(InvalidInput, match="words "):
         check_texts("words", value)
+
+
+def test_a_type_is_looked_at_whether_it_stands_there_as_text_or_as_itself():
+    for declared in (int, "int"):
+        made = make_dataclass("Made", [("n_images", declared)])
+        check_settings(made(5))
+        with pytest.raises(InvalidInput, match="n_images must be a whole number; got 'five'"):
+            check_settings(made("five"))
 
 
 def test_people_write_in_every_language():
