@@ -57,8 +57,7 @@ def check_settings(settings: DataclassInstance) -> None:
     """
     for field in fields(settings):
         value = getattr(settings, field.name)
-        declared = field.type if isinstance(field.type, str) else inspect.formatannotation(field.type)
-        check_value(field.name, value, declared)
+        check_value(field.name, value, _declared(field.type))
         for inner in value if isinstance(value, tuple) else (value,):
             if is_dataclass(inner) and not isinstance(inner, type):
                 check_settings(inner)
@@ -68,7 +67,12 @@ def check_arguments(run: Callable[..., Any], given: Mapping[str, object]) -> Non
     """Refuse an argument that is not of the type that ``run`` declares; InvalidInput quotes it."""
     for name, parameter in inspect.signature(run).parameters.items():
         if name in given:
-            check_value(name, given[name], str(parameter.annotation))
+            check_value(name, given[name], _declared(parameter.annotation))
+
+
+def _declared(annotation: object) -> str:
+    """A type in words, be it written as text (with annotations from the future) or as itself."""
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
 def check_value(name: str, value: object, declared: str) -> None:

@@ -54,6 +54,13 @@ def test_a_type_is_looked_at_whether_it_stands_there_as_text_or_as_itself():
         with pytest.raises(InvalidInput, match="n_images must be a whole number; got 'five'"):
             check_settings(made("five"))
 
+        def run(n_images):
+            """Whose type is declared below."""
+
+        run.__annotations__ = {"n_images": declared}
+        with pytest.raises(InvalidInput, match="n_images must be a whole number; got 'five'"):
+            check_arguments(run, {"n_images": "five"})
+
 
 def test_people_write_in_every_language():
     check_texts("words", "Krankenpfleger\nسائق شاحنة\n看護師\t👩‍🚀 ñ")
