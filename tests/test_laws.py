@@ -30,7 +30,7 @@ FLOORS = [
     {"studies.reports"},
     {"studies.arms"},
     {"studies.running"},
-    {"services", "workers"},
+    {"services"},
     {"ui"},
     SLICES,
     {"studies.validity"},
