@@ -17,19 +17,8 @@ from bias_core.studies.kit.data import StudyData, nothing_ahead
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.setting_fields import Options
 from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Sample, Shot, StudySettings, StudyTable
-from bias_core.studies.paired.labelling import (
-    AUTOMATIC,
-    BY_HAND,
-    LABELLED,
-    SINGLE,
-    check_labelling,
-    label_people,
-    labeller_ready,
-    labelling_readers,
-    people_answers,
-    people_of,
-    seen_in_pictures,
-)
+from bias_core.studies.paired import labelling
+from bias_core.studies.paired.labelling import AUTOMATIC, BY_HAND, LABELLED, SINGLE
 from bias_core.studies.reports.build import columns, drawable, figure, finding, intervals, table
 from bias_core.studies.reports.number_text import format_number
 from bias_core.types import Estimate
@@ -53,13 +42,13 @@ def paired_program(
     """
 
     def checked_shots(design: Design, settings: StudySettings) -> list[Shot]:
-        check_labelling(settings)
+        labelling.check_labelling(settings)
         return shots(design, settings)
 
     def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-        asked = people_of(data.frame, identities(design, settings))
-        people = yield from label_people(asked, design, settings, data)
-        data.keep(data.frame, **seen_in_pictures(people, data.frame))  # for the page and the export
+        asked = labelling.people_of(data.frame, identities(design, settings))
+        people = yield from labelling.label_people(asked, design, settings, data)
+        data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
         return score(design, settings, people, raters_table(asked, settings))
 
     def score(design: Design, settings: StudySettings, asked: pd.DataFrame, raters: Sequence[StudyTable]) -> Results:
@@ -79,8 +68,8 @@ def paired_program(
         takes_labels=True,
         shots=checked_shots,
         measure=measure,
-        ready=labeller_ready,
-        readers=labelling_readers,
+        ready=labelling.labeller_ready,
+        readers=labelling.labelling_readers,
         options=options,
         ahead=nothing_ahead,
         rescore=score,
@@ -280,7 +269,7 @@ def raters_table(people: pd.DataFrame, settings: StudySettings) -> list[StudyTab
     """How far people agree among themselves (Table 1); nothing where there is one rater or none."""
     if not settings.labels:
         return []
-    ratings = people_answers(people, settings.labels)
+    ratings = labelling.people_answers(people, settings.labels)
     rows = []
     for setting, some in ratings[ratings["rater"] != AUTOMATIC].groupby("setting", sort=False):
         answers = some.pivot_table("perceived_gender", ["image_id", "position"], "rater", aggfunc="first")

@@ -14,15 +14,8 @@ from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.rows import thinned
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
-from bias_core.studies.paired.labelling import (
-    SINGLE,
-    PairOptions,
-    check_labelling,
-    label_people,
-    labeller_ready,
-    labelling_readers,
-    people_of,
-)
+from bias_core.studies.paired import labelling
+from bias_core.studies.paired.labelling import SINGLE, PairOptions
 from bias_core.studies.paired.occupations import GENDERS, occupation_identities, occupation_pairs, pairs_and_alone
 from bias_core.studies.paired.scores import in_setting, labelled_by
 from bias_core.studies.validity.summary import (
@@ -120,7 +113,7 @@ class RepeatedPairOptions(RepetitionOptions, PairOptions):
 
 def pair_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
     """Per repetition and condition: the occupations in pairs of both orders, and each alone."""
-    check_labelling(settings)
+    labelling.check_labelling(settings)
     chosen = _chosen(design, settings)
     alone = [name for gender in GENDERS for name in chosen.data["occupations"][gender]]
     pairs = occupation_pairs(chosen, replace(settings, scale=1.0))
@@ -137,7 +130,7 @@ def _chosen(design: Design, settings: StudySettings) -> Design:
 def measure_pairs(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """STS of pairs, of single people, and their gap, in every repetition."""
     identities = occupation_identities(_chosen(design, settings))
-    people = yield from label_people(people_of(data.frame, identities), design, settings, data)
+    people = yield from labelling.label_people(labelling.people_of(data.frame, identities), design, settings, data)
     places = data.frame[["image_id", "group", "repetition"]]
     people = people.merge(places, on="image_id", validate="many_to_one")
     lines = data.services.planted_lines()
@@ -191,8 +184,8 @@ PROGRAMS = {
     "validity_pairs": Program(
         shots=pair_repetitions,
         measure=measure_pairs,
-        ready=labeller_ready,
-        readers=labelling_readers,
+        ready=labelling.labeller_ready,
+        readers=labelling.labelling_readers,
         options=RepeatedPairOptions,
         ahead=nothing_ahead,
     ),
