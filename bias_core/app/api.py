@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from functools import cache, partial, wraps
 from inspect import Parameter, Signature, cleandoc, signature
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -14,10 +14,19 @@ import gradio as gr
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
 from bias_core.given_values import check_arguments
 from bias_core.metrics.cards import METRICS
-from bias_core.studies.explore.options import KIND, SUGGESTED, compare_settings, explore_settings, read_attributes
+from bias_core.studies.explore.options import (
+    COMPARE_SETTINGS,
+    EXPLORE_SETTINGS,
+    KIND,
+    SUGGESTED,
+    compare_settings,
+    explore_settings,
+    offered_settings,
+    read_attributes,
+)
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.designs import find_design, list_designs, option_settings, program_of
-from bias_core.studies.kit.setting_fields import name_and_value, settings_of
+from bias_core.studies.kit.setting_fields import Setting, name_and_value, settings_of
 from bias_core.studies.kit.types import Design, StudySettings
 from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import plain, to_dict
@@ -34,7 +43,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _API = "api-"  # sessions of programs begin with this; only their reports can be asked for by their id
-_SMALLER = {"scale": 0.05}  # of the full size: what a program draws that asks for nothing else
 _LISTS = {"options": list[str] | None, "arms": list[str] | None}  # as name=value, and key=value|key=value
 _OF_A_MODEL = ("id", "name", "conditions", "default_steps", "default_guidance", "licence", "note")
 _OF_A_MEASURE = (
@@ -65,26 +73,36 @@ def tool(run: Callable[P, T]) -> Callable[P, T]:
     return answer
 
 
-def with_settings(run: Callable[..., T]) -> Callable[..., T]:
-    """A method of programs with a parameter for every setting that they may give, in place of ``**given``."""
-    declared = [one for one in settings_of(StudySettings).values() if not one.local]
-    own = [one for one in signature(run).parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
-    made = [
-        Parameter(
-            one.name,
-            Parameter.POSITIONAL_OR_KEYWORD,
-            default=None if one.kind in (object, tuple) else _SMALLER.get(one.name, one.default),
-            annotation=_LISTS.get(one.name, one.annotation),
-        )
-        for one in declared
-    ]
-    returns = run.__annotations__["return"]
-    run.__signature__ = Signature([*own, *made], return_annotation=returns)  # type: ignore[attr-defined]
-    del run.__annotations__["given"]
-    run.__annotations__ |= {one.name: one.annotation for one in made}
-    told = "".join(f"    {one.name}: {one.sentence}.\n" for one in declared)
-    run.__doc__ = f"{cleandoc(run.__doc__ or '')}\n{told}"
-    return run
+def with_settings(declared: Mapping[str, Setting]) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """A method of programs with a parameter for every one of these settings, in place of ``**given``."""
+
+    def decorate(run: Callable[..., T]) -> Callable[..., T]:
+        own = [one for one in signature(run).parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+        made = [
+            Parameter(
+                one.name,
+                Parameter.POSITIONAL_OR_KEYWORD,
+                default=None if one.kind in (object, tuple) else one.default,
+                annotation=_LISTS.get(one.name, one.annotation),
+            )
+            for one in declared.values()
+        ]
+        returns = run.__annotations__["return"]
+        run.__signature__ = Signature([*own, *made], return_annotation=returns)  # type: ignore[attr-defined]
+        del run.__annotations__["given"]
+        run.__annotations__ |= {one.name: one.annotation for one in made}
+        told = "".join(f"    {one.name}: {one.sentence}.\n" for one in declared.values())
+        run.__doc__ = f"{cleandoc(run.__doc__ or '')}\n{told}"
+        return run
+
+    return decorate
+
+
+_OF_A_STUDY = {
+    name: replace(one, default=0.05) if name == "scale" else one  # what is drawn where nothing else is asked
+    for name, one in settings_of(StudySettings).items()
+    if not one.local
+}
 
 
 class Tools:
@@ -101,26 +119,8 @@ class Tools:
         return to_dict(of_program(self.services, partial(run_study, design, settings, self.services, session=session)))
 
     @tool
-    def explore(
-        self,
-        concept: str,
-        attributes: list[str] | None = None,
-        model: str = "calibration-diffusion",
-        condition: str = "published",
-        n_images: int = 16,
-        seed: int = 0,
-        template: str = "a photo of a {}",
-        encoder: str = "calibration-clip",
-        attribute_a: str = "male",
-        attribute_b: str = "female",
-        n_attribute_images: int = 8,
-        num_inference_steps: int | None = None,
-        guidance_scale: float | None = None,
-        negative_prompt: str = "",
-        n_clusters: int | None = None,
-        confidence: float = 0.95,
-        force: bool = False,
-    ) -> dict[str, Any]:
+    @with_settings(offered_settings(EXPLORE_SETTINGS, explore_settings()))
+    def explore(self, concept: str, attributes: list[str] | None = None, **given: Any) -> dict[str, Any]:
         """Draw pictures of a concept with a text-to-image model and measure how often attributes appear.
 
         The report has per attribute the share of pictures with its interval, n and null value.
@@ -129,27 +129,12 @@ class Tools:
             concept: Who or what is drawn, for example "doctor".
             attributes: Built-in names such as "man", or "name|positive sentence|negative sentence|P*|source".
                 Left out: the set suggested for the concept.
-            model: A model of list_models, or org/name of the hub.
-            condition: Which bias was planted in the calibration world: published, fair, extreme, trigger or
-                backdoor.
-            n_images: Number of pictures of the concept.
-            seed: Picture i has seed + i.
-            template: Prompt with one {} for the concept.
-            encoder: Reader of the pictures.
-            attribute_a: First word of the association; both empty for none.
-            attribute_b: Second word of the association.
-            n_attribute_images: Pictures per association word.
-            num_inference_steps: Denoising steps; left out: the model's default.
-            guidance_scale: Guidance; left out: the model's default.
-            negative_prompt: What the model should avoid.
-            n_clusters: Number of groups of look-alikes; left out: found from the pictures.
-            confidence: Of every interval, for example 0.95.
-            force: Score anyway with a calibration reader; the report says so first.
         """
-        return self._report(find_design(KIND), explore_settings(**_of_concept(locals())))
+        found = read_attributes([SUGGESTED] if attributes is None else attributes, concept)
+        return self._report(find_design(KIND), explore_settings(concept=concept, attributes=found, **given))
 
     @tool
-    @with_settings
+    @with_settings(_OF_A_STUDY)
     def run_study(self, study: str, **given: Any) -> dict[str, Any]:
         """Run a published study of bias on a text-to-image model and report its numbers.
 
@@ -169,19 +154,9 @@ class Tools:
         return self._report(find_design(study), StudySettings(**given, options=options, arms=arms))
 
     @tool
+    @with_settings(offered_settings(COMPARE_SETTINGS, compare_settings("", [])))
     def compare(
-        self,
-        concept: str,
-        arms: list[str],
-        attributes: list[str] | None = None,
-        encoder: str = "calibration-clip",
-        n_images: int = 60,
-        n_attribute_images: int = 16,
-        attribute_a: str = "",
-        attribute_b: str = "",
-        seed: int = 0,
-        confidence: float = 0.95,
-        force: bool = False,
+        self, concept: str, arms: list[str], attributes: list[str] | None = None, **given: Any
     ) -> dict[str, Any]:
         """Draw a concept in two to eight ways on the same seeds and test what differs.
 
@@ -193,18 +168,10 @@ class Tools:
                 guidance, steps; for example "condition=fair".
             attributes: Built-in names such as "man", or "name|positive sentence|negative sentence|P*|source".
                 Left out: the set suggested for the concept.
-            encoder: Reader of the pictures.
-            n_images: Seeds, that is pictures of each arm.
-            n_attribute_images: Pictures of each arm guided to each association word.
-            attribute_a: First word of the association; both empty for none.
-            attribute_b: Second word of the association.
-            seed: The i-th picture of every arm has seed + i.
-            confidence: Of every interval, for example 0.95.
-            force: Score anyway with a calibration reader; the report says so first.
         """
-        given = _of_concept(locals())
-        given["arms"] = check_several(parse_arms(arms))
-        return self._report(find_design(KIND), compare_settings(**given))
+        several = check_several(parse_arms(arms))
+        found = read_attributes([SUGGESTED] if attributes is None else attributes, concept)
+        return self._report(find_design(KIND), compare_settings(concept, several, attributes=found, **given))
 
     @tool
     def get_report(self, run_id: str) -> dict[str, Any]:
@@ -254,13 +221,6 @@ class Tools:
             _values(metric, _OF_A_MEASURE) | {"inputs": plain([asdict(item) for item in metric.inputs])}
             for metric in METRICS.values()
         ]
-
-
-def _of_concept(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a tool as settings of an exploration, with the attributes that suit its concept."""
-    attributes = [SUGGESTED] if given["attributes"] is None else given["attributes"]
-    given = {name: value for name, value in given.items() if name != "self"}
-    return given | {"attributes": read_attributes(attributes, given["concept"])}
 
 
 def _values(of: Any, names: tuple[str, ...]) -> dict[str, Any]:

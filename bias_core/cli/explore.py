@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -26,32 +25,26 @@ from bias_core.cli.study import save_study_report, show_study_report
 from bias_core.cli.tables import show_table
 from bias_core.models.catalogue import Role
 from bias_core.studies.explore.options import (
+    COMPARE_SETTINGS,
+    EXPLORE_SETTINGS,
     SUGGESTED,
-    ExploreOptions,
     attribute_text,
     compare_settings,
     explore_settings,
+    offered_settings,
     read_attributes,
 )
-from bias_core.studies.kit.setting_fields import settings_of
-from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.running.arms import check_several, parse_arms
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
     from bias_core.studies.kit.progress import Progress
-    from bias_core.studies.kit.setting_fields import Setting
-    from bias_core.studies.kit.types import StudyReport
+    from bias_core.studies.kit.types import StudyReport, StudySettings
 
-_DECLARED = {**settings_of(StudySettings)} | {
-    name: replace(one, sentence=f"{one.label}. {one.sentence}") for name, one in settings_of(ExploreOptions).items()
-}
 _FLAGS = {"n_images": ("-n",), "n_clusters": ("--clusters",)}
-_OF_EXPLORE = [name for name in _DECLARED if name not in ("scale", "labels", "options", "concept", "attributes")]
-_OF_COMPARE = (
-    "encoder", "n_images", "n_attribute_images", "attribute_a", "attribute_b", "seed", "force", "confidence",
-)  # fmt: skip
+_OF_EXPLORE = offered_settings((*EXPLORE_SETTINGS, "images", "arms"), explore_settings())
+_OF_COMPARE = offered_settings(COMPARE_SETTINGS, compare_settings("", []))
 Attributes = Annotated[
     list[str] | None,
     typer.Option(
@@ -61,13 +54,7 @@ Attributes = Annotated[
 NoAttributes = Annotated[bool, typer.Option("--no-attributes", help="Score no attribute.")]
 
 
-def _declared(names: Iterable[str], usual: StudySettings) -> dict[str, Setting]:
-    """Settings of an exploration with the defaults of a command."""
-    defaults = {**vars(usual), **vars(usual.options)}
-    return {name: replace(_DECLARED[name], default=defaults[name]) for name in names}
-
-
-@with_options(_declared(_OF_EXPLORE, explore_settings()), flags=_FLAGS)
+@with_options(_OF_EXPLORE, flags=_FLAGS)
 def explore(
     concept: Annotated[str, typer.Argument(help="What is drawn, e.g. doctor; '' with --images: all pictures.")],
     *,
@@ -89,7 +76,7 @@ def explore(
         _run(explore_settings(concept=concept, **chosen), (engine, workers), out, pictures=True, keep=keep)
 
 
-@with_options(_declared(_OF_COMPARE, compare_settings("", [])), flags=_FLAGS)
+@with_options(_OF_COMPARE, flags=_FLAGS)
 def compare(
     concept: Annotated[str, typer.Argument(help="What is drawn, e.g. doctor.")],
     *,

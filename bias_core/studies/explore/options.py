@@ -1,7 +1,7 @@
 """What an exploration is asked in words of one's own, checked before anything is drawn."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, fill_template, guided
 from bias_core.studies.kit.attributes import SEPARATOR, find_attribute, load_attribute_sets, suggest_set
 from bias_core.studies.kit.setting_fields import (
     Options,
+    Setting,
     changed_settings,
     option_values,
     setting,
@@ -136,6 +137,25 @@ def compare_settings(concept: str, arms: Sequence[Arm], **given: Any) -> StudySe
     treated = tuple(replace(arm, template=treatment) for arm, treatment in zip(arms, treatments, strict=True))
     usual = {**NO_WORDS, "n_images": 60, "n_attribute_images": 16}
     return explore_settings(StudySettings(), concept=concept, template=template, arms=treated, **usual | given)
+
+
+EXPLORE_SETTINGS = (
+    "model", "condition", "n_images", "seed", "template", "encoder", "attribute_a", "attribute_b",
+    "n_attribute_images", "num_inference_steps", "guidance_scale", "negative_prompt", "n_clusters", "confidence",
+    "force",
+)  # fmt: skip
+COMPARE_SETTINGS = (
+    "encoder", "n_images", "n_attribute_images", "attribute_a", "attribute_b", "seed", "confidence", "force",
+)  # fmt: skip
+
+
+def offered_settings(names: Iterable[str], usual: StudySettings) -> dict[str, Setting]:
+    """Settings as a command or a tool offers them: with its own defaults, options of Explore with their labels."""
+    labelled = {
+        name: replace(one, sentence=f"{one.label}. {one.sentence}") for name, one in settings_of(ExploreOptions).items()
+    }
+    declared, defaults = {**settings_of(StudySettings), **labelled}, {**vars(usual), **vars(usual.options)}
+    return {name: replace(declared[name], default=defaults[name]) for name in names}
 
 
 def arms_of(templates: Sequence[str], concept: str) -> tuple[str, tuple[str | None, ...]]:
