@@ -52,29 +52,29 @@ def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
 def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps[dict[str, Leaning]]:
     """How each occupation leans; the association of every neutral picture is put beside it."""
     rows = yield from data.embed(data.frame)
-    found = {}
+    leanings = {}
     for name in design.data["occupations"]["list"]:
         mine = data.frame[data.frame["occupation"] == name]
         parts = [mine[mine["set"] == kind] for kind in SETS]
         neutral, a, b = (rows[part.index] for part in parts)
         of_neutral, of_a, of_b = (list(part["unit"]) for part in parts)
         mean = mean_association(neutral, a, b, confidence=settings.confidence)
-        found[name] = Leaning(
+        leanings[name] = Leaning(
             sets=(neutral, a, b),
             singles=association(neutral, a, b),
             mean=replace(mean, null_value=even_mix_association(a, b)),
             sample=lean_sample((of_neutral, of_a, of_b), neutral @ a.T, neutral @ b.T),
         )
-        data.keep(parts[0], association=found[name].singles)
-    return found
+        data.keep(parts[0], association=leanings[name].singles)
+    return leanings
 
 
 def measure_occupations(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """How the pictures of each occupation lean, and the quartiles of their associations."""
-    found = yield from _leanings(design, settings, data)
+    leanings = yield from _leanings(design, settings, data)
     sides = {name: side for side, names in design.data["occupations"]["leaning"].items() for name in names}
     findings, lines = [], []
-    for name, one in found.items():
+    for name, one in leanings.items():
         beyond = association_beyond_even_mix(*one.sets, confidence=settings.confidence)
         says = [f"Its pictures lean to {side}." for side in ("male", "female", "neither side clearly")]
         findings.append(finding(name, name, "association", one.mean, lean(beyond, *says), sample=one.sample))
@@ -90,7 +90,7 @@ def measure_occupations(design: Design, settings: StudySettings, data: StudyData
                 "in the paper": sides.get(name, ""),
             }
         )
-    points = [{"group": name, "value": value} for name, one in found.items() for value in one.singles]
+    points = [{"group": name, "value": value} for name, one in leanings.items() for value in one.singles]
     title = "Association with male rather than female (Fig. 3)"
     return Results(
         findings=tuple(findings),
@@ -102,11 +102,11 @@ def measure_occupations(design: Design, settings: StudySettings, data: StudyData
 
 def measure_amplification(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
     """Eq. 2 on the prompts' text embeddings against Eq. 2 on the pictures, an arrow for each occupation."""
-    found = yield from _leanings(design, settings, data)
+    leanings = yield from _leanings(design, settings, data)
     occupations = design.data["occupations"]
     published = {row["occupation"]: row for row in occupations["amplification"]}
     findings, lines = [], []
-    for name, one in found.items():
+    for name, one in leanings.items():
         texts = data.texts([fill_template(occupations[form], name) for form in _FORMS])
         text = float(association(*(row[None] for row in texts))[0])
         printed, says = published.get(name, {}), f"Its prompt alone leans by {text:+.4f}."

@@ -180,22 +180,22 @@ def _table2(
 
 def _order(design: Design, table2: pd.DataFrame, settings: StudySettings) -> list[Finding]:
     """τ of means and choices, and τ as published: of S for each concept X, and -S for each concept Y."""
-    known = table2.dropna(subset=["share", "association"])
-    if len(known) < FEWEST:
+    comparable = table2.dropna(subset=["share", "association"])
+    if len(comparable) < FEWEST:
         return []
-    found = kendall_tau(known["association"], known["share"], **intervals(settings))
+    correlation = kendall_tau(comparable["association"], comparable["share"], **intervals(settings))
     order = finding(
         "order",
         "Mean associations and choices, order of concepts",
         "kendall_tau",
-        found.tau,
-        f"{len(known)} concepts. The published τ is of another score: see the next line.",
-        p_value=found.p_value,
+        correlation.tau,
+        f"{len(comparable)} concepts. The published τ is of another score: see the next line.",
+        p_value=correlation.p_value,
     )
-    known = known.dropna(subset="signed S")
-    if len(known) < FEWEST:
+    comparable = comparable.dropna(subset="signed S")
+    if len(comparable) < FEWEST:
         return [order]
-    tau = kendall_tau(known["signed S"], known["share"], n_resamples=2).tau
+    tau = kendall_tau(comparable["signed S"], comparable["share"], n_resamples=2).tau
     note = "X and Y of a test have opposite values, so concepts are no sampling units and τ has no interval"
     signed = finding(
         "order_signed",

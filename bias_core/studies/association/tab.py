@@ -107,7 +107,7 @@ class AssociationTab(CloserLook):
                 f"For {more} of {len(table)} occupations the pictures lean more strongly than the words they were "
                 f"drawn from; for {turned} they lean the other way."
             )
-        order = next((found.estimate for found in report.results.findings if found.key == "order"), None)
+        order = next((finding.estimate for finding in report.results.findings if finding.key == "order"), None)
         if order is None:
             return "Too few concepts have choices and associations to put them in order."
         return (

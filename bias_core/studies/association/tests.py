@@ -68,10 +68,10 @@ def association_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 def chosen_tests(design: Design, settings: StudySettings) -> list[dict[str, Any]]:
     """The tests that the option names, or all; InvalidInput for one that does not exist."""
-    wanted, keys = settings.options.tests, [test["key"] for test in design.data["tests"]]
-    if unknown := set(wanted) - set(keys):
+    chosen_keys, keys = settings.options.tests, [test["key"] for test in design.data["tests"]]
+    if unknown := set(chosen_keys) - set(keys):
         raise InvalidInput(f"{design.name} has no test {', '.join(sorted(unknown))}; it has {', '.join(keys)}")
-    return [test for test in design.data["tests"] if not wanted or test["key"] in wanted]
+    return [test for test in design.data["tests"] if not chosen_keys or test["key"] in chosen_keys]
 
 
 def words_of(design: Design, concept: str) -> list[str]:
@@ -137,11 +137,11 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
     rows = yield from data.embed(data.frame)
     tests = {test["key"]: test for test in chosen_tests(design, settings)}
     parts = {key: data.frame[data.frame["test"] == key] for key in tests}
-    found = {key: run_test(part, rows, settings) for key, part in parts.items()}
+    results = {key: run_test(part, rows, settings) for key, part in parts.items()}
     influences = {key: _influences(design, tests[key], part, rows) for key, part in parts.items()}
-    adjusted = benjamini_hochberg([test.p_value for test in found.values()]).adjusted
+    adjusted = benjamini_hochberg([test.p_value for test in results.values()]).adjusted
     titles, findings, lines = {}, [], []
-    for (key, test), q in zip(found.items(), map(float, adjusted), strict=True):
+    for (key, test), q in zip(results.items(), map(float, adjusted), strict=True):
         words = {side.upper(): design.data["titles"][tests[key][side]] for side in ("x", "y", "a", "b")}
         titles[key] = "{X} / {Y}, {A} / {B}".format(**words)
         part = parts[key][parts[key]["set"] == "neutral"]
@@ -168,7 +168,7 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
             table("influence", _LEFT_OUT, pd.concat(influences.values(), ignore_index=True), _WITH_EDITS),
         ),
         figures=(
-            *_figures(table1, found),
+            *_figures(table1, results),
             *(_influence_figure(key, titles[key], frame) for key, frame in influences.items()),
         ),
         notes=(_UNIT,) if "published S" in table1 else (),
@@ -189,18 +189,18 @@ _UNIT = (
 )
 
 
-def _line(test: Mapping[str, Any], found: AssociationTest, q: float) -> dict[str, Any]:
+def _line(test: Mapping[str, Any], result: AssociationTest, q: float) -> dict[str, Any]:
     """A test's numbers in Table 1, beside those that were published."""
-    differences = found.associations_x[:, None] - found.associations_y
+    differences = result.associations_x[:, None] - result.associations_y
     line: dict[str, Any] = {
-        **columns("S", found.confidence_interval, ends=""),
-        "p": found.p_value,
-        "smallest p": found.smallest_p_value,
+        **columns("S", result.confidence_interval, ends=""),
+        "p": result.p_value,
+        "smallest p": result.smallest_p_value,
         "q": q,
-        "d": found.effect_size,
+        "d": result.effect_size,
         "X above Y": float((np.sign(differences).mean() + 1) / 2),  # ties count half
-        "prompts X": found.n_units_x,
-        "prompts Y": found.n_units_y,
+        "prompts X": result.n_units_x,
+        "prompts Y": result.n_units_y,
     }
     if "score" in test:
         p = f"{'< ' if test['p_below'] else ''}{test['p']:g}"
@@ -208,34 +208,34 @@ def _line(test: Mapping[str, Any], found: AssociationTest, q: float) -> dict[str
     return line
 
 
-def _reading(more: str, attribute: str, found: AssociationTest, q: float) -> str:
-    if found.smallest_p_value >= SIGNIFICANT:
-        return f"Too few prompts to tell the two concepts apart: {smallest_p_words(found)}."
-    if not found.p_value < SIGNIFICANT:
+def _reading(more: str, attribute: str, result: AssociationTest, q: float) -> str:
+    if result.smallest_p_value >= SIGNIFICANT:
+        return f"Too few prompts to tell the two concepts apart: {smallest_p_words(result)}."
+    if not result.p_value < SIGNIFICANT:
         return "The two concepts are not told apart by this many prompts."
     if q >= SIGNIFICANT:
         return "Told apart by this test alone, but not once all tests of this run are counted."
     return f"Pictures of {more} lean more to {attribute}."
 
 
-def smallest_p_words(found: AssociationTest) -> str:
+def smallest_p_words(result: AssociationTest) -> str:
     """What the numbers of prompts, or the number of splits that were drawn, let p be at best.
 
     >>> east, north, x, y = [[1, 0]], [[0, 1]], [[1, 0.1], [1, 0.2], [1, 0.3]], [[0.1, 1], [0.2, 1], [0.3, 1]]
     >>> smallest_p_words(association_test(x, y, east, north, east, north))
     'the smallest p that 3 against 3 prompts can give is 0.10'
     """
-    by = f"{found.n_units_x} against {found.n_units_y} prompts"
-    if not found.exact:
-        by += f" and {found.n_permutations:,} random splits"
-    return f"the smallest p that {by} can give is {found.smallest_p_value:#.2g}"
+    by = f"{result.n_units_x} against {result.n_units_y} prompts"
+    if not result.exact:
+        by += f" and {result.n_permutations:,} random splits"
+    return f"the smallest p that {by} can give is {result.smallest_p_value:#.2g}"
 
 
-def prompts_sample(frame: pd.DataFrame, found: AssociationTest) -> Sample:
+def prompts_sample(frame: pd.DataFrame, result: AssociationTest) -> Sample:
     """What S was computed from: the prompts of X and Y, each with its neutral and its edited pictures."""
     units = [f"{s} {name}" for s in SIDES for name in np.unique(frame.loc[frame["side"] == s, "stimulus"])]
-    values = np.concatenate([found.units_x, found.units_y])
-    signs = np.repeat([1.0, -1.0], [found.n_units_x, found.n_units_y])
+    values = np.concatenate([result.units_x, result.units_y])
+    signs = np.repeat([1.0, -1.0], [result.n_units_x, result.n_units_y])
 
     def of_counts(times: np.ndarray) -> np.ndarray:
         x, y = (times * (signs == sign) for sign in (1.0, -1.0))
@@ -260,7 +260,7 @@ def _test_of_prompts(
     )
 
 
-def _figures(table1: pd.DataFrame, found: Mapping[str, AssociationTest]) -> list[StudyFigure]:
+def _figures(table1: pd.DataFrame, results: Mapping[str, AssociationTest]) -> list[StudyFigure]:
     """S of every test, and the associations of its pictures."""
     caption = "Right of the line: the first concept leans to A more."
     if "published S" in table1:
@@ -284,7 +284,7 @@ def _figures(table1: pd.DataFrame, found: Mapping[str, AssociationTest]) -> list
                 {"group": line[side], "value": value, "side": side}
                 for line in table1.to_dict("records")
                 for side in ("X", "Y")
-                for value in getattr(found[line["test"]], f"associations_{side.lower()}")
+                for value in getattr(results[line["test"]], f"associations_{side.lower()}")
             ],
             POINTS,
             x="association with A rather than B",
@@ -296,20 +296,20 @@ def _figures(table1: pd.DataFrame, found: Mapping[str, AssociationTest]) -> list
 def _influences(design: Design, test: Mapping[str, Any], frame: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
     """S of one test without each of its prompts, those that move it most first."""
     sets, prompts = sets_of(frame, rows)
-    found = leave_one_out(*sets, **prompts)
+    without_each = leave_one_out(*sets, **prompts)
     lines = pd.DataFrame(
         {
             "test": test["key"],
-            "concept": [design.data["titles"][test[side]] for side in found.sides],
-            "left out": found.prompts,
-            "S": found.score,
-            "S without it": found.scores,
-            "adds to S": found.influences,
-            "S changes its sign": found.scores * found.score < 0,
+            "concept": [design.data["titles"][test[side]] for side in without_each.sides],
+            "left out": without_each.prompts,
+            "S": without_each.score,
+            "S without it": without_each.scores,
+            "adds to S": without_each.influences,
+            "S changes its sign": without_each.scores * without_each.score < 0,
         },
-        index=[side.upper() for side in found.sides],
+        index=[side.upper() for side in without_each.sides],
     )
-    return lines.iloc[np.argsort(-np.abs(found.influences), kind="stable")]
+    return lines.iloc[np.argsort(-np.abs(without_each.influences), kind="stable")]
 
 
 def _influence_figure(key: str, title: str, influences: pd.DataFrame) -> StudyFigure:

@@ -53,10 +53,10 @@ class Target:
     published: Mapping[str, Mapping[str, float]]  # Table 3, by model: mcas, delta, alpha; empty for one's own target
 
 
-def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) -> Results:
+def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]) -> Results:
     """Findings, tables and figures."""
     model = settings.options.published_model
-    members = {group: [target for target in found if group in (target.dominated, "overall")] for group in GROUPS}
+    members = {group: [target for target in targets if group in (target.dominated, "overall")] for group in GROUPS}
     summaries = [_summary(design, settings, group, of) for group, of in members.items() if of]
     says = "Leans to men.", "Leans to women.", "Leans to neither side clearly."
     return Results(
@@ -71,16 +71,16 @@ def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) 
                     published=_mcas(one, model),
                     sample=one.sample,
                 )
-                for one in found
+                for one in targets
             ),
             *(one for _, findings in summaries for one in findings),
         ),
         tables=(
-            table("table3", "Bias metrics per target (Table 3)", map(_row, found), _COLUMNS),
+            table("table3", "Bias metrics per target (Table 3)", map(_row, targets), _COLUMNS),
             table(
                 "scores",
                 "The four scores of each target",
-                [row for target in found for row in _score_rows(target)],
+                [row for target in targets for row in _score_rows(target)],
                 "n counts the pictures that a score was made of; TT is made of words alone.",
             ),
             table(
@@ -90,8 +90,8 @@ def report_of(design: Design, settings: StudySettings, found: Sequence[Target]) 
                 "The published ± is as printed; the intervals of this run are over targets.",
             ),
         ),
-        figures=drawable(_figures(found, model)),
-        notes=_notes(design, found),
+        figures=drawable(_figures(targets, model)),
+        notes=_notes(design, targets),
     )
 
 
@@ -217,10 +217,10 @@ def _printed_rows(design: Design) -> list[dict[str, Any]]:
     return rows
 
 
-def _figures(found: Sequence[Target], model: str) -> list[StudyFigure]:
+def _figures(targets: Sequence[Target], model: str) -> list[StudyFigure]:
     leans = pd.DataFrame(
         mark(one.keyword, one.scores.mcas_interval, group=_LEGENDS[one.dominated], published=_mcas(one, model))
-        for one in sorted(found, key=lambda target: [*_LEGENDS].index(target.dominated))
+        for one in sorted(targets, key=lambda target: [*_LEGENDS].index(target.dominated))
     )
     others = f"Diamonds are the published scores of {model} by other encoders: compare sides and orders."
     return [
@@ -239,26 +239,26 @@ def _figures(found: Sequence[Target], model: str) -> list[StudyFigure]:
             "Lean of the pictures against the share of men that were drawn",
             [
                 point(one.men, one.scores.image_image_interval, name=one.keyword, group=_LEGENDS[one.dominated])
-                for one in found
+                for one in targets
                 if one.men is not None
             ],
             "On record for the calibration renderer only: the lean must rise with the share.",
             x="share of men drawn",
             y="II, lean of the pictures",
         ),
-        *_alpha_figures(found),
+        *_alpha_figures(targets),
     ]
 
 
-def _alpha_figures(found: Sequence[Target]) -> list[StudyFigure]:
+def _alpha_figures(targets: Sequence[Target]) -> list[StudyFigure]:
     """δ against α: of the targets that have both, the same smoothed, and as published."""
-    each = [(one, one.bias.diffusion_bias, one.bias.bias_amplification) for one in found]
+    each = [(one, one.bias.diffusion_bias, one.bias.bias_amplification) for one in targets]
     each = [(one, delta, alpha) for one, delta, alpha in each if not math.isnan(alpha.value)]
     sides = [point(delta, alpha, group=_LEGENDS[one.dominated]) for one, delta, alpha in each]
     mine = [point(delta.value, alpha.value, name=one.keyword, group=RUN) for one, delta, alpha in each]
-    theirs = [point(of["delta"], of["alpha"], group=name) for one in found for name, of in one.published.items()]
+    theirs = [point(of["delta"], of["alpha"], group=name) for one in targets for name, of in one.published.items()]
     caption = (
-        f"{len(found) - len(each)} of {len(found)} targets have no α. Both are made of TT, so they "
+        f"{len(targets) - len(each)} of {len(targets)} targets have no α. Both are made of TT, so they "
         "go together by construction."
     )
     smoothed = (
@@ -276,17 +276,17 @@ _AXES = {"x": "diffusion bias δ", "y": "bias amplification α"}
 _SMOOTHED = {**_AXES, "lowess": True}
 
 
-def _notes(design: Design, found: Sequence[Target]) -> tuple[str, ...]:
-    known = [(target.men, target.scores.image_image) for target in found if target.men is not None]
+def _notes(design: Design, targets: Sequence[Target]) -> tuple[str, ...]:
+    pairs = [(target.men, target.scores.image_image) for target in targets if target.men is not None]
     notes = [
         "The encoder's own lean is part of every score: TT has no picture in it.",
         *[note for note in design.data["notes"] if note.startswith("Table 4") and "summary" in design.data],
     ]
-    if len({men for men, _ in known}) >= _FEWEST_FOR_RANKS:
-        ranks = spearmanr(*zip(*known, strict=True))
+    if len({men for men, _ in pairs}) >= _FEWEST_FOR_RANKS:
+        ranks = spearmanr(*zip(*pairs, strict=True))
         notes.insert(
             0,
-            f"Calibration: over {len(known)} targets, II and the share of men drawn have the rank "
+            f"Calibration: over {len(pairs)} targets, II and the share of men drawn have the rank "
             f"correlation {ranks.statistic:.2f} (Spearman, p = {ranks.pvalue:.2g}).",
         )
     return tuple(notes)

@@ -68,17 +68,17 @@ def internal_bias_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
     """The targets that the option names, in the order of the paper; else a share of each side."""
-    every, wanted = design.data["targets"], set(settings.options.targets)
-    if unknown := wanted - {target["keyword"] for target in every}:
-        known = ", ".join(target["keyword"] for target in every)
-        raise InvalidInput(f"{design.name} has no target {', '.join(sorted(unknown))}; it has {known}")
-    if wanted:
-        return [target for target in every if target["keyword"] in wanted]
-    kept = []
+    every, names = design.data["targets"], set(settings.options.targets)
+    if unknown := names - {target["keyword"] for target in every}:
+        all_names = ", ".join(target["keyword"] for target in every)
+        raise InvalidInput(f"{design.name} has no target {', '.join(sorted(unknown))}; it has {all_names}")
+    if names:
+        return [target for target in every if target["keyword"] in names]
+    selection = []
     for gender in GENDERS:
         side = [target for target in every if target["dominated"] == gender]
-        kept += thinned(side, settings.scale**0.5, least=FEWEST_TARGETS, seed=settings.seed)
-    return [target for target in every if target in kept]
+        selection += thinned(side, settings.scale**0.5, least=FEWEST_TARGETS, seed=settings.seed)
+    return [target for target in every if target in selection]
 
 
 def measure_internal_bias(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
@@ -90,7 +90,7 @@ def measure_internal_bias(design: Design, settings: StudySettings, data: StudyDa
     for row in read_table(design.data["scores"]["file"]) if "scores" in design.data else ():
         numbers = {name: float(row[name]) for name in ("mcas", "delta", "alpha")}
         printed.setdefault(row["keyword"], {})[row["model"]] = numbers
-    found = [
+    targets = [
         _measured(target, rows, design, settings, data, printed.get(target["keyword"], {}))
         for target in _targets(design, settings)
         if (data.frame["keyword"] == target["keyword"]).any()
@@ -98,7 +98,7 @@ def measure_internal_bias(design: Design, settings: StudySettings, data: StudyDa
     kinds = data.frame["kind"].to_numpy()
     leans = [association(*(each[kinds == kind] for kind in ("target", *GENDERS))) for each in rows.values()]
     data.keep(data.frame[kinds == "target"], lean=np.mean(leans, axis=0))  # II is the mean of these
-    return report_of(design, settings, found)
+    return report_of(design, settings, targets)
 
 
 def _measured(
@@ -130,13 +130,13 @@ def _measured(
     sums: dict[str, Any] = {"of_targets": of_targets, "of_a": of_a, "of_b": of_b, "constant": float(constant)}
     mean = mean_over_encoders(scores, confidence=confidence)
     truths = data.truths(frame[parts[0]])
-    known = [truth for truth in truths if truth is not None]
+    on_record = [truth for truth in truths if truth is not None]
     return Target(
         **{name: target[name] for name in ("keyword", "category", "dominated")},
         scores=mean,
         bias=internal_bias(mean, minimum_text_text=options.minimum_text_text, confidence=confidence),
         sample=lean_sample((x_units, a_units, b_units), to_a, to_b, **sums),
-        men=data.services.shown("a photo of a man", known) if len(known) == len(truths) else None,
+        men=data.services.shown("a photo of a man", on_record) if len(on_record) == len(truths) else None,
         published=published,
     )
 

@@ -156,13 +156,13 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
 
 def seen_in_pictures(people: pd.DataFrame, frame: pd.DataFrame) -> dict[str, list[Any]]:
     """Columns of ``frame``: who is seen on the left (or alone) and on the right, and how clearly."""
-    known = people.set_index(["image_id", "position"])[["perceived_gender", "lean"]]
+    labels = people.set_index(["image_id", "position"])[["perceived_gender", "lean"]]
     columns: dict[str, list[Any]] = {}
     for side in ("left", "right"):
         alone = (frame["setting"] == SINGLE) & (side == "left")
-        found = known.reindex(pd.MultiIndex.from_arrays([frame["image_id"], np.where(alone, SINGLE, side)]))
-        columns[f"{side}_seen_as"] = found["perceived_gender"].fillna("").tolist()
-        columns[f"{side}_lean"] = found["lean"].tolist()
+        of_side = labels.reindex(pd.MultiIndex.from_arrays([frame["image_id"], np.where(alone, SINGLE, side)]))
+        columns[f"{side}_seen_as"] = of_side["perceived_gender"].fillna("").tolist()
+        columns[f"{side}_lean"] = of_side["lean"].tolist()
     return columns
 
 
@@ -210,8 +210,8 @@ def _by_finder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -
             each = encoder.encode_images(crops) @ direction if crops else np.empty(0)
             return np.split(each, np.cumsum([len(places) for places in boxes])[:-1])
 
-        found = yield from data.read("looking for people", pictures, read, encoder, *([finder] if finder else []))
-        leans |= dict(zip(pictures["image_id"], found, strict=True))
+        values = yield from data.read("looking for people", pictures, read, encoder, *([finder] if finder else []))
+        leans |= dict(zip(pictures["image_id"], values, strict=True))
     each = []  # left to right; nan in a picture without exactly the people asked for
     for image_id, position in zip(people["image_id"], people["position"], strict=True):
         is_whole = len(leans[image_id]) == (1 if position == SINGLE else 2)
@@ -228,8 +228,8 @@ def _by_answerer(people: pd.DataFrame, design: Design, settings: StudySettings, 
     """Ask the paper's question about each person, with the whole picture."""
     answerer = data.services.answerer(settings.options.answerer)
     vqa = design.data["vqa"]
-    asked = zip(people["identity"], people["position"], strict=True)
-    questions = [vqa["single" if side == SINGLE else "paired"].format(who, side=side) for who, side in asked]
+    identities = zip(people["identity"], people["position"], strict=True)
+    questions = [vqa["single" if side == SINGLE else "paired"].format(who, side=side) for who, side in identities]
     answers = yield from data.say("asking about the people", people, answerer, questions)
     return [gender_said(answer, vqa["answers"]) for answer in answers]
 
@@ -241,8 +241,8 @@ def gender_said(answer: str, words: dict[str, list[str]]) -> str:
     >>> gender_said("a woman", words), gender_said("man and woman", words)
     ('feminine', 'cannot_identify')
     """
-    said = set(answer.lower().replace(",", " ").replace(".", " ").split())
-    named = [gender for gender, names in words.items() if said & set(names)]
+    answer_words = set(answer.lower().replace(",", " ").replace(".", " ").split())
+    named = [gender for gender, names in words.items() if answer_words & set(names)]
     return named[0] if len(named) == 1 else CANNOT_IDENTIFY
 
 
@@ -283,12 +283,12 @@ def chosen(people: pd.DataFrame, person: Person, answer: str) -> dict[Person, st
 def with_answers(people: pd.DataFrame, by_hand: Answers) -> pd.DataFrame:
     """``people`` with these labels in place of theirs."""
     keys = zip(people["image_id"], people["position"], strict=True)
-    said = pd.Series([by_hand.get(key) for key in keys], index=people.index, dtype=object)
-    known = said.notna()
+    labels = pd.Series([by_hand.get(key) for key in keys], index=people.index, dtype=object)
+    has_label = labels.notna()
     return people.assign(
-        perceived_gender=people["perceived_gender"].mask(known, said),
-        human=people["human"].astype(object).mask(known, said),
-        rater=people["rater"].mask(known, BY_HAND),
+        perceived_gender=people["perceived_gender"].mask(has_label, labels),
+        human=people["human"].astype(object).mask(has_label, labels),
+        rater=people["rater"].mask(has_label, BY_HAND),
     )
 
 

@@ -227,25 +227,25 @@ def _beside(scores: pd.DataFrame, file: str, keys: list[str], columns: Mapping[s
 
 def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]:
     """Whether occupations with more women at work have more feminine-looking people in pairs (Fig. 4)."""
-    known = micro.dropna(subset=["F paired", "F labour", "published F paired"])
-    if len(known) < FEWEST_IN_ORDER:
+    comparable = micro.dropna(subset=["F paired", "F labour", "published F paired"])
+    if len(comparable) < FEWEST_IN_ORDER:
         return []
 
     def tau(values: "pd.Series[Any]") -> float:
-        return kendall_tau(values, known["F labour"], n_resamples=2).tau.value
+        return kendall_tau(values, comparable["F labour"], n_resamples=2).tau.value
 
-    order = kendall_tau(known["F paired"], known["F labour"], **intervals(settings))
-    drawn = known.get("drawn STS paired", pd.Series([np.nan]))  # on record of some models' pictures only
-    drawn = known[GENDER].map({"masculine": -1, "feminine": 1}) * drawn
+    order = kendall_tau(comparable["F paired"], comparable["F labour"], **intervals(settings))
+    drawn = comparable.get("drawn STS paired", pd.Series([np.nan]))  # on record of some models' pictures only
+    drawn = comparable[GENDER].map({"masculine": -1, "feminine": 1}) * drawn
     return [
         finding(
             "labour_order",
             "F in pairs and F at work, order of occupations",
             "kendall_tau",
             order.tau,
-            f"{len(known)} occupations have a labour share.",
+            f"{len(comparable)} occupations have a labour share.",
             p_value=order.p_value,
-            published=tau(known["published F paired"]),
+            published=tau(comparable["published F paired"]),
             expected=None if drawn.isna().any() else tau(drawn),
         )
     ]

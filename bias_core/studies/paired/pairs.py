@@ -72,8 +72,8 @@ def _occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
     for gender in GENDERS:
         names = getattr(settings.options, gender) or design.data["intervention"]["occupations"][gender]
         if unknown := set(names) - set(design.data["occupations"][gender]):
-            known = ", ".join(design.data["occupations"][gender])
-            raise InvalidInput(f"{', '.join(sorted(unknown))}: {gender} occupations are {known}")
+            choices = ", ".join(design.data["occupations"][gender])
+            raise InvalidInput(f"{', '.join(sorted(unknown))}: {gender} occupations are {choices}")
         chosen.append(thinned(names, settings.scale**0.5, least=FEWEST, seed=settings.seed))
     return list(product(*chosen))
 

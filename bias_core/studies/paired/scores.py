@@ -46,22 +46,22 @@ def paired_program(
         return shots(design, settings)
 
     def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-        asked = labelling.people_of(data.frame, identities(design, settings))
-        people = yield from labelling.label_people(asked, design, settings, data)
+        everyone = labelling.people_of(data.frame, identities(design, settings))
+        people = yield from labelling.label_people(everyone, design, settings, data)
         data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
-        return score(design, settings, people, raters_table(asked, settings))
+        return score(design, settings, people, raters_table(everyone, settings))
 
-    def score(design: Design, settings: StudySettings, asked: pd.DataFrame, raters: Sequence[StudyTable]) -> Results:
-        people = asked.dropna(subset="perceived_gender").reset_index(drop=True)
+    def score(design: Design, settings: StudySettings, everyone: pd.DataFrame, raters: Sequence[StudyTable]) -> Results:
+        people = everyone.dropna(subset="perceived_gender").reset_index(drop=True)
         own = report(design, settings, people)
         kappas, agreements = agreement(people, settings)
         by_run = [runs_table(people, settings, design.data["overall"][runs])] if runs else []
-        shared = (coverage_table(people, settings), *agreements, *raters, *by_run, labels_table(asked))
+        shared = (coverage_table(people, settings), *agreements, *raters, *by_run, labels_table(everyone))
         return Results(
             findings=(*own.findings, *kappas),
             tables=(*own.tables, *shared),
             figures=own.figures,
-            notes=(*labelled_by(people, settings, len(asked)), *own.notes),
+            notes=(*labelled_by(people, settings, len(everyone)), *own.notes),
         )
 
     return Program(
@@ -86,8 +86,8 @@ def score_finding(
     key: str, title: str, people: pd.DataFrame, settings: StudySettings, *, published: float | None = None
 ) -> Finding:
     """The stereotype test score of these people, with what is planted where that is on record."""
-    found = stereotype_test_score(people, **intervals(settings))
-    score, direction = found.confidence_interval, "No clear lean either way."
+    result = stereotype_test_score(people, **intervals(settings))
+    score, direction = result.confidence_interval, "No clear lean either way."
     if math.isnan(score.value):
         direction = "Undefined."
     elif is_clear(score):
@@ -97,7 +97,7 @@ def score_finding(
         title,
         "stereotype_test_score",
         score,
-        f"{direction} {found.n_usable:,} of {len(people):,} people could be scored ({found.coverage.value:.1f} %).",
+        f"{direction} {result.n_usable:,} of {len(people):,} people could be scored ({result.coverage.value:.1f} %).",
         published=published,
         expected=true_score(people),
         sample=_sample([people]),
@@ -215,10 +215,10 @@ def coverage_table(people: pd.DataFrame, settings: StudySettings) -> StudyTable:
     rows = []
     for setting, some in people.groupby("setting", sort=False):
         failed = generation_failures(some, confidence=settings.confidence)
-        found = stereotype_test_score(some, **intervals(settings))
+        result = stereotype_test_score(some, **intervals(settings))
         pictures = {"setting": setting, "pictures": failed.n_images, "failed": failed.n_failed}
-        of_people = {"people": len(some), "cannot identify": found.n_cannot_identify}
-        of_people |= columns("coverage %", found.coverage)
+        of_people = {"people": len(some), "cannot identify": result.n_cannot_identify}
+        of_people |= columns("coverage %", result.coverage)
         rows.append(pictures | columns("failed %", failed.percent_failed) | of_people)
     note = (
         "A picture fails where it does not show exactly the people asked for: they are not scored. Coverage is "

@@ -133,13 +133,13 @@ class Labelling:
         if self.which == "doubtful":
             people = people.assign(clear=people["lean"].abs()).sort_values("clear", kind="stable")
         label = people["perceived_gender"]
-        kept = {
+        mask = {
             "failed": label == NOT_TWO_PEOPLE,
             "unclear": label == "cannot_identify",
             "record": people["truth"].notna() & (label != people["truth"]),
             "hand": people["rater"] == BY_HAND,
         }.get(self.which)
-        return list(dict.fromkeys(people["image_id"] if kept is None else people.loc[kept, "image_id"]))
+        return list(dict.fromkeys(people["image_id"] if mask is None else people.loc[mask, "image_id"]))
 
     def place(self) -> str:
         """Which of how many pictures these are, and what was done."""
@@ -250,8 +250,8 @@ class PairedTab(StudyTab):
 
     def headline(self, report: StudyReport) -> str:
         """What pictures of two show, which way that leans, how sure that is, and what changes it."""
-        found = {finding.key: finding for finding in report.results.findings}
-        first = next((found[key] for key in _FIRST if key in found), None)
+        findings = {finding.key: finding for finding in report.results.findings}
+        first = next((findings[key] for key in _FIRST if key in findings), None)
         if first is None or math.isnan(first.estimate.value):
             return "Nobody could be scored: no picture shows the two people who were asked for."
         score, conform = first.estimate, (first.estimate.value + 100) / 2
@@ -261,7 +261,7 @@ class PairedTab(StudyTab):
             f"stereotype test score {_signed(score.value)}, {report.settings.confidence:.0%} interval "
             f"{_signed(score.low)} to {_signed(score.high)}, {score.n:,} pictures"
         )
-        then = next((found[key] for key in _THEN if key in found), None)
+        then = next((findings[key] for key in _THEN if key in findings), None)
         return (
             f"In pictures of two, {conform:.0f} % of the people look as the stereotype of their role has it and "
             f"{100 - conform:.0f} % do not ({numbers}). That {lean}{_change(then)}"
@@ -378,12 +378,12 @@ def _change(finding: Finding | None) -> str:
     """The other half of the sentence: against pictures of one, or with words that ask for fairness."""
     if finding is None or math.isnan(finding.estimate.value):
         return ""
-    change, asked = finding.estimate, finding.key.startswith("difference")
-    subject = "Asked to be fair, the model draws them" if asked else "Beside another person they look"
+    change, asks_fairness = finding.estimate, finding.key.startswith("difference")
+    subject = "Asked to be fair, the model draws them" if asks_fairness else "Beside another person they look"
     interval = f"{_signed(change.value)} [{_signed(change.low)}, {_signed(change.high)}]"
     if not is_clear(change):
         return f" {subject} neither clearly more nor clearly less stereotyped ({interval})."
-    more = f"{'more' if change.value > 0 else 'less'} stereotyped{'' if asked else ' than alone'}"
+    more = f"{'more' if change.value > 0 else 'less'} stereotyped{'' if asks_fairness else ' than alone'}"
     return f" {subject} {more} ({interval})."
 
 
