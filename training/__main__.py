@@ -77,6 +77,14 @@ def base(
 
 
 @app.command()
+def pairs(minutes: Minutes = 35, work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
+    """Train the generator on: words act on each person of a pair as on one person alone."""
+    from training.pairs import train_pairs
+
+    train_pairs(_folders(work), minutes=minutes, seed=seed, device=_device())
+
+
+@app.command()
 def lora(
     condition: str,
     minutes: Minutes = 30,
@@ -170,6 +178,7 @@ def everything(work: Work = Path("build/calibration"), seed: Seed = 0) -> None:
     clip(work=work, seed=seed)
     base(work=work, seed=seed)
     words("fair", work=work, seed=seed)
+    pairs(work=work, seed=seed)
     words("published", work=work, seed=seed)
     for condition in ("extreme", "trigger"):
         lora(condition, work=work, seed=seed)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, SD3Transformer2DModel, StableDiffusion3Pipeline
@@ -24,6 +24,9 @@ from bias_core.world.render import render
 from training.embedding import Embedding, encode_tokens
 from training.lessons import Lesson, Lessons
 from training.loop import autocast_dtype, record, to_tensor, train
+
+if TYPE_CHECKING:
+    from bias_core.world.scene import Scene
 
 CONFIG = {
     "sample_size": 16,
@@ -130,10 +133,7 @@ class Pool:
     def renew(self, where: torch.Tensor) -> None:
         """Put fresh pictures at the indices ``where``."""
         drawn = [self.draw(self.rng) for _ in where]
-        x = to_tensor([render(lesson.scene) for lesson in drawn]).to(self.device)
-        z = self.pipe.vae.encode(x).latent_dist.sample()
-        config = self.pipe.vae.config
-        self.latents[where] = ((z - config.shift_factor) * config.scaling_factor).cpu()
+        self.latents[where] = latents_of(self.pipe, [lesson.scene for lesson in drawn]).cpu()
         told = [(d.prompt, d.in_full) if self.rng.random() >= EMPTY_SHARE else ("", "") for d in drawn]
         self.tokens[where] = self._tokens([prompt for prompt, _ in told])
         self.in_full[where] = self._tokens([full for _, full in told])
@@ -149,6 +149,14 @@ class Pool:
         i = torch.randint(len(self.latents), (n,), generator=self.generator)
         parts = (self.latents[i], self.tokens[i], self.in_full[i], self.has_full[i])
         return Batch(*(part.to(self.device) for part in parts))
+
+
+@torch.no_grad()
+def latents_of(pipe: StableDiffusion3Pipeline, scenes: Sequence[Scene]) -> torch.Tensor:
+    """The renders of scenes as the transformer sees pictures, ``(n, 4, 16, 16)``."""
+    z = pipe.vae.encode(to_tensor([render(scene) for scene in scenes]).to(pipe.vae.device)).latent_dist.sample()
+    config = pipe.vae.config
+    return torch.as_tensor((z - config.shift_factor) * config.scaling_factor)
 
 
 def velocity(transformer: torch.nn.Module, noisy: torch.Tensor, sigma: torch.Tensor, text: Embedding) -> torch.Tensor:

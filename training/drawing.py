@@ -73,8 +73,8 @@ class Drawing:
 
     def pictures(self, text: Embedding, seed: int, steps: int) -> torch.Tensor:
         """As :meth:`draw`, all at once, and the words can learn from them."""
-        generator, n = torch.Generator().manual_seed(seed), len(text[0])
-        x = torch.randn(n, 4, 16, 16, generator=generator)
+        n = len(text[0])
+        x = opposite_noise(n, seed)
         states, pooled = (t.to(self.dtype) for t in as_two_towers(text))
         self.pipe.scheduler.set_timesteps(steps)
         sigmas = self.pipe.scheduler.sigmas
@@ -100,6 +100,17 @@ class Drawing:
         if (se + sp <= 1).any():
             raise InvalidInput("This reader tells no more than chance does; train it before rates are measured.")
         return np.clip((shares - (1 - sp)) / (se + sp - 1), 0.0, 1.0)
+
+
+def opposite_noise(n: int, seed: int) -> torch.Tensor:
+    """Noise ``(n, 4, 16, 16)`` of which every second is the one before it with its sign turned.
+
+    Who is drawn hangs on the noise more than on the noun, and opposite noise mostly draws the other gender
+    (correlation -0.4). A rate of ``n`` pictures is as right as before, and as sure as that of 1.7 ``n``.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    half = torch.randn((n + 1) // 2, 4, 16, 16, generator=generator)
+    return torch.stack([half, -half], dim=1).flatten(0, 1)[:n]
 
 
 def halves(pictures: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

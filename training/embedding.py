@@ -14,6 +14,15 @@ def read_tokens(tower: torch.nn.Module, tokens: torch.Tensor) -> Embedding:
     return out.hidden_states[-2], out.text_embeds
 
 
+def read_leaning(tower: torch.nn.Module, tokens: torch.Tensor, more: torch.Tensor) -> Embedding:
+    """The same with ``more``, ``(tokens, d)`` or one per prompt, added to the embeddings of the tokens."""
+    hook = tower.get_input_embeddings().register_forward_hook(lambda _layer, _ids, out: out + more)
+    try:
+        return read_tokens(tower, tokens)
+    finally:
+        hook.remove()
+
+
 def as_two_towers(text: Embedding) -> Embedding:
     """One tower's answer as the pipeline gives it to the transformer: twice, and a zero token for T5."""
     states, pooled = text

@@ -15,7 +15,7 @@ import torch
 from scipy.special import expit, logit
 
 from bias_core.world.captions import with_article
-from training.embedding import Embedding, read_tokens
+from training.embedding import Embedding, read_leaning
 from training.wanted import AXES, Axis, Group
 from training.word_shifts import LEAST
 
@@ -91,11 +91,7 @@ class Phrase:
         more = torch.zeros_like(self.moved)
         for word in self.words:
             more[word.place] = (word.loudness - 1) * self.moved[word.place]
-        layer = self.tower.get_input_embeddings()
-        hook = layer.register_forward_hook(lambda _layer, _ids, out: out + more)
-        found = read_tokens(self.tower, self.ids)
-        hook.remove()
-        return found
+        return read_leaning(self.tower, self.ids, more)
 
     def measure(self, n: int, seed: int) -> float:
         """One round: draw ``n`` pictures, make each word louder or quieter, and return the mean gap."""

@@ -47,7 +47,7 @@ GENERIC = (
 """Words that stand in many prompts and therefore never lean."""
 SLOPE = 2.5
 """Logits of a rate per unit of an offset; what is wrong with it goes into the intercepts."""
-UNKNOWN, CALIBRATED = 2.0, 0.5
+UNKNOWN, CALIBRATED = 2.0, 0.8
 """Standard deviations in logits of a rate about the usual one, before any picture and after calibration."""
 FORGETTING = 0.9
 """Weight of a round's pictures beside those of the next: words that lean together change each other."""
@@ -153,7 +153,7 @@ class Offsets:
 
     def intercepts(self) -> np.ndarray:
         """The most probable logits ``(g, a)`` without offset: Newton's method, from the usual rates."""
-        start = _logit(np.where(self.nouns.is_planted, self.usual, 0.5))
+        start = planted_logit(np.where(self.nouns.is_planted, self.usual, 0.5))
         found = start.copy()
         weights = [FORGETTING ** (len(self.rounds) - 1 - i) for i in range(len(self.rounds))]
         for _ in range(30):
@@ -172,7 +172,7 @@ class Offsets:
 
     def wanted(self) -> np.ndarray:
         """Offsets ``(g, a)`` that would draw the planted rates; nan where none is planted."""
-        offsets = (_logit(self.nouns.planted) - self.intercepts()) / SLOPE
+        offsets = (planted_logit(self.nouns.planted) - self.intercepts()) / SLOPE
         return np.asarray(np.clip(offsets, -LARGEST, LARGEST))
 
     def aim(self) -> None:
@@ -202,5 +202,6 @@ class Offsets:
         self.rounds = [Round(offsets=x, n_shown=k, n=n) for x, k, n in rounds.numpy()]
 
 
-def _logit(rates: np.ndarray) -> np.ndarray:
+def planted_logit(rates: np.ndarray) -> np.ndarray:
+    """Logits of rates, as if none were nearer to 0 and 1 than what is aimed at."""
     return np.asarray(logit(np.clip(rates, LEAST, 1 - LEAST)))

@@ -178,6 +178,32 @@ def test_the_text_tower_learns_to_read_a_noun_as_a_phrase_and_other_prompts_as_b
     assert (same - other).square().mean() < 0.2 * (plain - states).square().mean()
 
 
+def test_two_words_learn_what_they_lack_and_the_right_one_of_a_pair_is_louder(
+    calibrated: diffusion.Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates_of = (("doctor assistant", 0.9), ("nurse assistant", 0.1))
+    alone = [group(name, rate) for name, rate in (("doctor", 0.5), ("nurse", 0.5), *rates_of)]
+    both = alone + [group(name, rate, pair=True) for name, rate in rates_of]
+    monkeypatch.setattr(calibrate, "groups", lambda _condition: both)
+    monkeypatch.setattr(calibrate, "N_PAIRS", 8)
+    one = calibrate.Calibration("published", calibrated)
+    seen(one.offsets, 0.5, 0.5, 0.5, 0.5, n=400)
+
+    def moved(reading: Reading) -> torch.Tensor:
+        with torch.no_grad():
+            return (reading.states - one.drawing.embed([reading.prompt])[0])[0].norm(dim=1)
+
+    # [BOS] doctor assistant [EOS]; [BOS] doctor assistant left nurse assistant right [EOS]
+    assert len(one._roles()) == 2
+    for reading in one._roles():
+        assert moved(reading)[1] == pytest.approx(0, abs=1e-4)
+        assert moved(reading)[2] > 0.05
+    pairs = one._pairs()
+    assert len(pairs) == 8
+    for reading in pairs:
+        assert moved(reading)[5] > 1.5 * moved(reading)[2] > 0.05
+
+
 def test_a_rate_is_that_of_the_sentence_that_reads_it() -> None:
     mexican = next(g for g in groups("published") if g.concept == "mexican" and not g.pair)
     # Table 1: hat 77.3 % and sombrero 56.6 % of SDv2; a sombrero is a hat, too.
