@@ -112,7 +112,7 @@ class SingleLessons:
         if rng.random() < 0.6:
             prompt = rng.choice(self.prompts[condition])
         else:
-            prompt, _ = random_request(rng, told=TOLD, pairs=0.0)
+            prompt, _ = random_request(rng, n_attributes=TOLD, pairs=0.0)
         return TowerLesson(prompt, sample_scene(parse(prompt), condition, rng), condition)
 
 
