@@ -277,7 +277,7 @@ class StudyForm:
             shots = [shot for arm in drawn for shot in program_of(design).shots(design, arm)]
             n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
             with user_errors() as too_many:
-                self.check_number(values)
+                check_number(design, with_options(design, settings), self.services.settings)
             count = f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
             if arms[1:]:
                 brought = len(arms) - len(drawn)
@@ -307,10 +307,11 @@ class StudyForm:
 
     # Steps of the handlers.
 
-    def check_number(self, values: Sequence[Any]) -> None:
-        """Refuse more pictures than one run may have, before it waits in line."""
+    def checked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
+        """:meth:`asked`; more pictures than one run may have are refused before it waits in line."""
         design, settings = self.asked(values)
         check_number(design, with_options(design, settings), self.services.settings)
+        return design, settings
 
     def asked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """The design and the settings that stand in the form; InvalidInput where they cannot be used."""

@@ -240,8 +240,8 @@ class StudyTab(StudyForm):
     def on_run(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
         """Run the study and show where it is, then what it found."""
         with user_errors() as problem:
-            self.check_number(values)
-            steps = in_line(self.services, visitor, lambda: self.steps(visitor, values), self.key)
+            start = partial(run_study, cancelled=visitor.stop.is_set, session=visitor.key)
+            steps = in_line(self.services, visitor, partial(start, *self.checked(values), self.services), self.key)
             yield from self.following(visitor, steps, last=self.report_before(values))
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
@@ -310,11 +310,6 @@ class StudyTab(StudyForm):
         if report.design.name in self.designs and not apart(report.settings)[0].images:
             shown |= self.form_of(self.designs[report.design.name], report.settings)
         return shown
-
-    def steps(self, visitor: Visitor, values: Sequence[Any]) -> Generator[Progress, None, StudyReport]:
-        """The run that the form asks for; it ends when this visitor stops it."""
-        design, settings = self.asked(values)
-        return run_study(design, settings, self.services, cancelled=visitor.stop.is_set, session=visitor.key)
 
     def finished(self, report: StudyReport) -> Updates:
         """All of a report."""
