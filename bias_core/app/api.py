@@ -33,7 +33,7 @@ from bias_core.studies.reports.text import plain, to_dict
 from bias_core.studies.running.arms import check_several, parse_arms
 from bias_core.studies.running.run import run_study, with_options
 from bias_core.studies.running.size import check_number
-from bias_core.ui.messages import said
+from bias_core.ui.messages import sentence_of
 from bias_core.ui.run_turns import RUN, of_program
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def tool(run: Callable[P, T]) -> Callable[P, T]:
             bound.apply_defaults()
             return run(**bound.arguments)  # type: ignore[call-arg]
         except BiasCoreError as error:
-            raise gr.Error(said(error), print_exception=False) from error
+            raise gr.Error(sentence_of(error), print_exception=False) from error
 
     return answer
 
@@ -91,8 +91,8 @@ def with_settings(declared: Mapping[str, Setting]) -> Callable[[Callable[..., T]
         run.__signature__ = Signature([*own, *made], return_annotation=returns)  # type: ignore[attr-defined]
         del run.__annotations__["given"]
         run.__annotations__ |= {one.name: one.annotation for one in made}
-        told = "".join(f"    {one.name}: {one.sentence}.\n" for one in declared.values())
-        run.__doc__ = f"{cleandoc(run.__doc__ or '')}\n{told}"
+        parameters = "".join(f"    {one.name}: {one.sentence}.\n" for one in declared.values())
+        run.__doc__ = f"{cleandoc(run.__doc__ or '')}\n{parameters}"
         return run
 
     return decorate
@@ -130,8 +130,8 @@ class Tools:
             attributes: Built-in names such as "man", or "name|positive sentence|negative sentence|P*|source".
                 Left out: the set suggested for the concept.
         """
-        found = read_attributes([SUGGESTED] if attributes is None else attributes, concept)
-        return self._report(find_design(KIND), explore_settings(concept=concept, attributes=found, **given))
+        to_score = read_attributes([SUGGESTED] if attributes is None else attributes, concept)
+        return self._report(find_design(KIND), explore_settings(concept=concept, attributes=to_score, **given))
 
     @tool
     @with_settings(_OF_A_STUDY)
@@ -144,9 +144,9 @@ class Tools:
         Args:
             study: A study of list_studies, for example "t2iat-tests".
         """
-        known = [design.name for design in list_designs()]
-        if study not in known:  # a shipped design; never a file of this machine
-            raise InvalidInput(f"no study {quoted(study)}; there are {', '.join(known)}")
+        names = [design.name for design in list_designs()]
+        if study not in names:  # a shipped design; never a file of this machine
+            raise InvalidInput(f"no study {quoted(study)}; there are {', '.join(names)}")
         arms = parse_arms(given.pop("arms") or [])
         if any(arm.images for arm in arms):
             raise InvalidInput("an arm that is asked for over the network is drawn: it takes no images")
@@ -170,8 +170,8 @@ class Tools:
                 Left out: the set suggested for the concept.
         """
         several = check_several(parse_arms(arms))
-        found = read_attributes([SUGGESTED] if attributes is None else attributes, concept)
-        return self._report(find_design(KIND), compare_settings(concept, several, attributes=found, **given))
+        to_score = read_attributes([SUGGESTED] if attributes is None else attributes, concept)
+        return self._report(find_design(KIND), compare_settings(concept, several, attributes=to_score, **given))
 
     @tool
     def get_report(self, run_id: str) -> dict[str, Any]:
@@ -201,8 +201,8 @@ class Tools:
                         "redraws": design.where,
                         "pictures_at_full_size": n_pictures,
                         "options": {one.name: plain(one.default) for one in options},
-                        "ranges": {one.name: one.told()["range"] for one in options if one.range_words},
-                        "option_settings": [plain(one.told()) for one in options],
+                        "ranges": {one.name: one.description()["range"] for one in options if one.range_words},
+                        "option_settings": [plain(one.description()) for one in options],
                     }
                 )
         return listed

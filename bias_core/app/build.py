@@ -39,10 +39,10 @@ def find_tabs() -> tuple[Any, ...]:
     A study without one gets the tab that all studies build on, named after its folder.
     """
     modules = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("tab.py")]
-    found = [one for name in modules for one in vars(import_module(name)).values() if _is_tab(one, name)]
+    classes = [one for name in modules for one in vars(import_module(name)).values() if _is_tab(one, name)]
     plain = {path.parent.parent for path in design_files().values() if not (path.parent.parent / "tab.py").exists()}
-    found += [plain_tab(folder) for folder in sorted(plain)]
-    return tuple(sorted(found, key=lambda tab: (tab.place, tab.key)))
+    classes += [plain_tab(folder) for folder in sorted(plain)]
+    return tuple(sorted(classes, key=lambda tab: (tab.place, tab.key)))
 
 
 def _is_tab(one: object, module: str) -> bool:
@@ -63,8 +63,8 @@ def build_app(services: Services) -> gr.Blocks:
     with AnsweringBlocks(
         services, title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
     ) as demo:
-        known = {"titles": titles, "tips": tips, "linkNames": LINK_NAMES, "optionPrefix": OPTION}
-        gr.HTML(render("header"), js_on_load=script("page", **known))
+        page_facts = {"titles": titles, "tips": tips, "linkNames": LINK_NAMES, "optionPrefix": OPTION}
+        gr.HTML(render("header"), js_on_load=script("page", **page_facts))
         notice = gr.HTML(visible=False, elem_id="link-notice")
         visitor, arrived = build_visitor(demo)
         built = {tab.key: tab(services) for tab in TABS}

@@ -14,7 +14,7 @@ from bias_core.studies.running.history import design_of, list_runs, open_run
 from bias_core.ui import messages
 from bias_core.ui.links import Link, query_of, read_link
 from bias_core.ui.messages import user_errors
-from bias_core.ui.run_turns import RUN, told
+from bias_core.ui.run_turns import RUN, steps_in_words
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.visitor import Visitor
 
@@ -61,7 +61,7 @@ class ComingBack:
         tab = self._tabs[key]
         at_work = self._services.run_line.find(visitor.key)
         if run_id == _AT_WORK and at_work is not None:
-            yield from tab.following(visitor, told(at_work), messages.GOES_ON)
+            yield from tab.following(visitor, steps_in_words(at_work), messages.GOES_ON)
             return
         with user_errors():  # one that cannot be opened is in the list of runs, which says why
             if run_id == _AT_WORK:  # it has ended since
@@ -77,13 +77,13 @@ class ComingBack:
         if run is None:
             return False
         has = {one.key: one.shown(run.settings.get(name)) for name, one in _SETTINGS.items()}
-        options, asked = run.settings.get("options", {}), dict(link.values)
+        options, values = run.settings.get("options", {}), dict(link.values)
         has |= {"study": run.study, "concept": options.get("concept")}
         has["arms"] = tuple(Arm(**arm) for arm in run.settings.get("arms", ()))
-        for name, value in asked.pop("options", {}).items():  # a manifest has lists
+        for name, value in values.pop("options", {}).items():  # a manifest has lists
             if options.get(name) != (list(value) if isinstance(value, tuple) else value):
                 return False
-        return all(has.get(name) == value for name, value in asked.items())
+        return all(has.get(name) == value for name, value in values.items())
 
     def _last_runs(self, visitor: Visitor) -> dict[str, str]:
         """By tab the id of the newest run that has a report."""

@@ -143,12 +143,12 @@ def _unreadable(body: bytes) -> str:
     if len(body) > _MOST_BYTES:
         return f"A call may have at most {_MOST_BYTES:,} bytes; upload files, and give their address"
     try:
-        asked = json.loads(body)
-        json.dumps(asked, ensure_ascii=False).encode()
+        call = json.loads(body)
+        json.dumps(call, ensure_ascii=False).encode()
     except (ValueError, RecursionError):  # no JSON, a number without end, no text, lists without end
-        asked = None
-    if not isinstance(asked, dict) or not isinstance(asked.get("params", {}), dict):
+        call = None
+    if not isinstance(call, dict) or not isinstance(call.get("params", {}), dict):
         return "What was sent is no call that can be read here; send one JSON object as JSON-RPC 2.0 has it"
     with user_errors() as problem:
-        check_texts("what is asked", asked.get("params", {}).get("arguments"), longest=_LONGEST)
+        check_texts("what is asked", call.get("params", {}).get("arguments"), longest=_LONGEST)
     return problem.message

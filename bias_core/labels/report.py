@@ -426,12 +426,12 @@ def psi_with_labels(
     common = [image_id for image_id in calls if image_id in people]
     if not common:
         raise InvalidInput("no labelled picture is of this run, or none has a majority")
-    seen = [people[key] for key in common]
-    errors = reader_errors_from_labels(seen, [calls[key] for key in common], positive=True, negative=False)
+    by_people = [people[key] for key in common]
+    errors = reader_errors_from_labels(by_people, [calls[key] for key in common], positive=True, negative=False)
     corrected = corrected_by_errors(sum(calls.values()), len(calls), errors, confidence=report.settings.confidence)
     lines: list[tuple[str, str, Any]] = [
         ("read", f"{attribute}, as the reader calls it", score.prevalence),
-        ("people", f"{attribute}, as people see it", wilson_interval(sum(seen), len(common))),
+        ("people", f"{attribute}, as people see it", wilson_interval(sum(by_people), len(common))),
         ("corrected", f"{attribute}, the reader corrected by people", corrected),
     ]
     findings = [Finding(key=k, title=name, metric="attribute_prevalence", estimate=e) for k, name, e in lines]

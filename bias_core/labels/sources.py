@@ -25,7 +25,7 @@ PERSON = "person"
 """What somebody is called whom nothing names."""
 _OF_PEOPLE = ("pst_single", "pst_paired")
 _ONE = (SINGLE, UNKNOWN)  # settings of pictures that may show one person
-_WANTED = {
+_SUITABLE_PICTURES = {
     "pst_paired": "two people",
     "pst_single": "one person",
     "association": "what these words are about",
@@ -74,7 +74,7 @@ def candidates(report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | 
             pictures.append(Candidate(number=number, path=stored.path, truth=stored.truth, **same))
     if not pictures:
         raise InvalidInput(
-            f"this run has no stored picture of {_WANTED[kind]}: ask something else, or choose another run"
+            f"this run has no stored picture of {_SUITABLE_PICTURES[kind]}: ask something else, or choose another run"
         )
     return pictures
 
@@ -173,8 +173,8 @@ def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
         if strange := [answer for answer in answers if answer not in keys]:
             raise InvalidInput(f"{quoted(strange[0])} is no answer of this task: {', '.join(keys)}")
         if parts is None or len(answers) not in {1, len(positions)}:
-            wanted = f"a picture's number, a colon, and an answer for {', '.join(positions)}"
-            raise InvalidInput(f"{quoted(line)} is not {wanted}")
+            line_form = f"a picture's number, a colon, and an answer for {', '.join(positions)}"
+            raise InvalidInput(f"{quoted(line)} is not {line_form}")
         each = answers if len(answers) == len(positions) else answers * len(positions)
         gold[int(parts[1])] = dict(zip(positions, map(keys.__getitem__, each), strict=True))
     return gold

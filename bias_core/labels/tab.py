@@ -367,10 +367,10 @@ class LabelScores(StudyTab):
         parts, visitor = self.parts, self.parts["visitor"]
         source, attribute, present, used, status = self.offered()
         source.input(self.on_run_chosen, [visitor, key, source], [attribute, present], **QUIET)
-        buttons, asked = [status, parts["run"], parts["stop"]], [visitor, key, source, attribute, present]
+        buttons, inputs = [status, parts["run"], parts["stop"]], [visitor, key, source, attribute, present]
         click = parts["run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
         how = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
-        scored = click.then(self.on_use, asked, [*buttons, used, parts["report"]], **how)
+        scored = click.then(self.on_use, inputs, [*buttons, used, parts["report"]], **how)
         scored.failure(self.on_crash, None, buttons, **QUIET)
         parts["stop"].click(self.on_stop, visitor, status, queue=False, **QUIET)
         self.wire_take(used)

@@ -63,10 +63,10 @@ def _fit(design: Design, counts: Mapping[str, int]) -> Fit:
     there: dict[str, int] = {}
     for prompt, n in counts.items():
         there[key(prompt)] = there.get(key(prompt), 0) + n
-    found = sum(min(shot.n, there.get(key(shot.prompt), 0)) for shot in shots)
+    n_found = sum(min(shot.n, there.get(key(shot.prompt), 0)) for shot in shots)
     return Fit(
         design=design,
-        n_found=found,
+        n_found=n_found,
         n_asked=sum(shot.n for shot in shots),
         examples=tuple(dict.fromkeys(shot.prompt for shot in shots))[:_EXAMPLES],
     )

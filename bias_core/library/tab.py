@@ -76,14 +76,14 @@ class RunsTab(StudyTab):
         buttons = [parts["status"], parts["run"], parts["stop"]]
         measuring = [parts[name] for name in ("imported", "what", "set", "encoder", "sentences", "force")]
         there = [tabs, parts["list"], *buttons, *self.label.making.source_outputs()]
-        wanted, quiet = [parts["wanted"], *buttons], {"queue": False, **QUIET}
+        choice, quiet = [parts["wanted"], *buttons], {"queue": False, **QUIET}
         runs = (
-            (parts["list"].submit(self.on_wanted, visitor, wanted, **quiet), self.on_again, wanted[:1], everywhere),
+            (parts["list"].submit(self.on_wanted, visitor, choice, **quiet), self.on_again, choice[:1], everywhere),
             (parts["run"].click(self.on_click, visitor, buttons, **quiet), self.on_measure, measuring, everywhere),
             (parts["label"].click(self.on_click, visitor, buttons, **quiet), self.on_label, measuring[:1], there),
         )
-        for asked, run, inputs, outputs in runs:
-            ended = asked.then(run, [visitor, *inputs], outputs, trigger_mode="multiple", **RUN, **QUIET)
+        for click, run, inputs, outputs in runs:
+            ended = click.then(run, [visitor, *inputs], outputs, trigger_mode="multiple", **RUN, **QUIET)
             ended.failure(self.on_crash, None, buttons, **QUIET)
         ended.success(None, js=_SEEN_JS, **QUIET)  # of the last of them, a labelling task
 
@@ -158,9 +158,9 @@ class RunsTab(StudyTab):
         acted = [parts["list"], parts["status"], parts["deleted"]]
         parts["list"].select(self.on_act, [visitor, parts["deleted"]], acted, **QUIET)
         names = ("imported", "found", "what", "measure", "run", "label", "label_says", "status")
-        seen = [parts[name] for name in names]
-        parts["upload"].upload(self.on_import, [visitor, parts["upload"]], seen, **PRIVATE)
-        parts["upload"].clear(self.on_forget, None, seen, **QUIET)
+        import_parts = [parts[name] for name in names]
+        parts["upload"].upload(self.on_import, [visitor, parts["upload"]], import_parts, **PRIVATE)
+        parts["upload"].clear(self.on_forget, None, import_parts, **QUIET)
         parts["stop"].click(self.on_stop, visitor, parts["status"], queue=False, **QUIET)
         self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")))
         self.pictures.wire()
@@ -210,12 +210,12 @@ class RunsTab(StudyTab):
         with user_errors() as problem:
             if not path:
                 raise InvalidInput("no file came")
-            found = look_through(keep_upload(Path(path), visitor.folder))
+            batch = look_through(keep_upload(Path(path), visitor.folder))
             choices = [
-                (f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name) for fit in found.fits if fit.n_found
+                (f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name) for fit in batch.fits if fit.n_found
             ]
             return {
-                parts["imported"]: found, parts["found"]: imported_html(found), parts["status"]: "",
+                parts["imported"]: batch, parts["found"]: imported_html(batch), parts["status"]: "",
                 parts["what"]: gr.update(choices=choices, value=choices[0][1]),
                 **{parts[name]: gr.update(visible=True) for name in _WITH_PICTURES},
             }  # fmt: skip
@@ -232,7 +232,7 @@ class RunsTab(StudyTab):
         cancelled = visitor.stop.is_set
 
         def start() -> Generator[Progress, None, StudyReport]:
-            design, settings = self._asked(imported, *values)
+            design, settings = self._run_of(imported, *values)
             return run_study(design, settings, self.services, cancelled=cancelled, session=visitor.key)
 
         yield from self._follow(visitor, start)
@@ -272,7 +272,7 @@ class RunsTab(StudyTab):
         status = {tab.parts["status"]: messages.done_html(says)} if says else {}
         return there | tab.opened(saved) | status
 
-    def _asked(
+    def _run_of(
         self, imported: Imported | None, what: str, chosen: str, encoder: str, sentences: str, force: bool = False
     ) -> tuple[Design, StudySettings]:
         settings = StudySettings(images=str(_present(imported).path), encoder=str(encoder), force=force)

@@ -55,8 +55,8 @@ def figure_svg(figure: StudyFigure) -> str:
     return re.sub(r"font(-family)?: ([\d.]+px )?'[^;\"]*", _font, svg)
 
 
-def _font(found: re.Match[str]) -> str:
-    return f"font: {found[2].strip()} var(--font)" if found[2] else "font-family: var(--font)"
+def _font(declaration: re.Match[str]) -> str:
+    return f"font: {declaration[2].strip()} var(--font)" if declaration[2] else "font-family: var(--font)"
 
 
 def data_uri(path: Path, size: int) -> str:

@@ -44,16 +44,16 @@ class Link:
 def read_link(query: Mapping[str, str], tabs: Tabs, services: Services) -> Link:
     """The tab and the values of an address; names that are not ours are other people's business."""
     ours = ("tab", *_READ, *_SETTINGS, *(name for name in query if name.startswith(OPTION)))
-    asked = {name: query[name] for name in ours if query.get(name)}
-    tab = asked.pop("tab", EXPLORE if asked else "")
+    texts = {name: query[name] for name in ours if query.get(name)}
+    tab = texts.pop("tab", EXPLORE if texts else "")
     if tab in _FORMER:
         tab = _FORMER[tab]
-        asked = {"arms": _FORMER_ARMS} | asked
+        texts = {"arms": _FORMER_ARMS} | texts
     if tab not in tabs:
         return Link(ignored=(_quoted("tab", tab),) if tab else ())
     values: dict[str, Any] = {}
     ignored = []
-    for name, text in asked.items():
+    for name, text in texts.items():
         value = None
         with user_errors():
             value = _read(name, text, tabs[tab], services, values)
@@ -78,20 +78,20 @@ def address_of(tab: str, report: StudyReport) -> str:
         return f"?tab={tab}"
     declared = settings_of(StudySettings)
     chosen = [*_ALWAYS, *(name for name in changed_settings(settings) if name not in _ALWAYS)]
-    asked = {"tab": tab, "study": design.name}
-    asked |= {
+    texts = {"tab": tab, "study": design.name}
+    texts |= {
         declared[name].key: _text(declared[name].shown(getattr(settings, name)))
         for name in chosen
         if declared[name].may_be_linked
     }
     options = option_settings(design)
-    asked |= {
+    texts |= {
         OPTION + name: one.write(getattr(settings.options, name))
         for name, one in options.items()
         if getattr(settings.options, name) != one.default
     }
-    asked["arms"] = ARMS.join(arm_text(arm) for arm in settings.arms)
-    return "?" + urlencode({name: text for name, text in asked.items() if text != ""})
+    texts["arms"] = ARMS.join(arm_text(arm) for arm in settings.arms)
+    return "?" + urlencode({name: text for name, text in texts.items() if text != ""})
 
 
 def notice_html(link: Link) -> str:

@@ -73,10 +73,10 @@ def user_errors() -> Iterator[Problem]:
     try:
         yield problem
     except BiasCoreError as error:
-        problem.message = said(error)
+        problem.message = sentence_of(error)
 
 
-def said(error: BiasCoreError) -> str:
+def sentence_of(error: BiasCoreError) -> str:
     """An error's sentence; on a public server the paths in it are cut down to their last part."""
     text = message_of(error)
     return _PATH.sub(r"\1", text) if on_public_server() else text

@@ -26,10 +26,10 @@ def in_line(
     With the ``place`` on the page where it was asked for, it goes on when the page is loaded anew.
     """
     asker = Asker(name=visitor.key, address=visitor.address)
-    return told(services.run_line.begin(start, asker, visitor.stop, place))
+    return steps_in_words(services.run_line.begin(start, asker, visitor.stop, place))
 
 
-def told(run: RunAtWork[S | Place, R]) -> Generator[S | Progress, None, R]:
+def steps_in_words(run: RunAtWork[S | Place, R]) -> Generator[S | Progress, None, R]:
     """The newest steps of a run, its place in line in words."""
 
     def in_words(step: S | Place) -> S | Progress:

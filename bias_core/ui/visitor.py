@@ -146,8 +146,8 @@ def keep_upload(path: Path, folder: Path) -> Path:
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-        kept = [file for file in (folder / "imports").rglob("*") if file.is_file()]
-        evict_oldest(kept, _OF_ONE_VISITOR, protected=lambda file: file == target)
+        uploads = [file for file in (folder / "imports").rglob("*") if file.is_file()]
+        evict_oldest(uploads, _OF_ONE_VISITOR, protected=lambda file: file == target)
     return target
 
 

@@ -15,7 +15,7 @@ from bias_core.errors import InvalidInput, ModelUnavailable, StorageError, Unkno
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.ui.links import EXPLORE, read_link
-from bias_core.ui.messages import said
+from bias_core.ui.messages import sentence_of
 
 LISTED = "calibration-renderer"
 ALLOWED = "friendly/*, some/exact@v1, open_clip:ViT-B-32/laion*"
@@ -124,13 +124,13 @@ def test_messages_of_a_public_server_name_no_path_of_it(monkeypatch: pytest.Monk
     error = StorageError("cannot read people's answers /tmp/gradio/0a1b/answers.csv: '/srv/app/x y' is odd")
     monkeypatch.delenv("SPACE_ID", raising=False)
     monkeypatch.delenv("BIAS_PUBLIC", raising=False)
-    assert said(error) == str(error)
+    assert sentence_of(error) == str(error)
     monkeypatch.setenv("SPACE_ID", "me/space")
-    assert "/tmp" not in said(error)
-    assert "/srv" not in said(error)
-    assert "answers.csv" in said(error)
+    assert "/tmp" not in sentence_of(error)
+    assert "/srv" not in sentence_of(error)
+    assert "answers.csv" in sentence_of(error)
     for kept in ("org/name needs 1/2 of https://example.org/a/b", "give org/name@v1, 3/4"):
-        assert said(InvalidInput(kept)) == kept
+        assert sentence_of(InvalidInput(kept)) == kept
 
 
 def test_code_of_a_model_s_own_is_switched_off_in_diffusers_itself() -> None:

@@ -104,7 +104,7 @@ def test_the_link_and_the_form_have_the_arms_of_the_run(tab: ObjectsTab, compare
     opened = tab.opened(SavedReport(report=report, created=0.0))
     assert set(opened) <= set(tab.opened_outputs())
     again = values_of(tab, opened[tab.arms.chosen], condition="fair", percent=3)
-    _, settings = tab.asked(again)
+    _, settings = tab.design_and_settings(again)
     assert [arm.condition for arm in settings.arms] == [None, "published", "extreme"]
     plain = tab.preset_updates(0)
     assert plain[tab.arms.chosen] == ()  # another preset leaves none of them behind
@@ -137,6 +137,6 @@ def test_words_of_ones_own_have_arms_too(services: FakeServices) -> None:
     tab = built(InternalTab, services)
     values = form_values(tab, targets="judge\nman | a photo of a man", n=3, n_attribute=2)
     values = [THREE if c is tab.arms.chosen else v for c, v in zip(tab.inputs(), values, strict=True)]
-    design, settings = tab.asked(values)
+    design, settings = tab.design_and_settings(values)
     report = complete(run_study(design, settings, services))
     assert [arm.name for arm in report.arms] == ["fair", "published", "extreme"]

@@ -151,11 +151,11 @@ def test_a_preset_draws_a_few_hundred_pictures_at_most(tab: AssociationTab, plac
 def test_own_words_are_run_whole_whatever_study_size_and_options_stand_above(tab: AssociationTab) -> None:
     form = {"study": "t2iat-human", "condition": "fair", "percent": 1, "option.tests": "science_arts",
             "option.n_images": 5, "option.crossing": "full"}  # fmt: skip
-    design, settings = tab.asked(form_values(tab, form, x="A: rose, tulip, lily", n=2))
+    design, settings = tab.design_and_settings(form_values(tab, form, x="A: rose, tulip, lily", n=2))
     assert design.name == "own-association"
     assert settings.scale == 1.0
     assert settings.options == {"crossing": "full"}
-    assert tab.asked(form_values(tab))[0] == tab.designs["t2iat-tests"]
+    assert tab.design_and_settings(form_values(tab))[0] == tab.designs["t2iat-tests"]
 
 
 def test_a_run_shows_its_words_and_another_test_is_a_choice_away(tab: AssociationTab, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_a_preset_draws_a_few_hundred_pictures_at_most(tab: InternalTab, place: 
 
 def test_own_targets_are_drawn_whole_and_shown_one_after_the_other(tab: InternalTab) -> None:
     asked = form_values(tab, targets="judge\nman | a photo of a man", n=3, n_attribute=2)
-    design, settings = tab.asked(asked)
+    design, settings = tab.design_and_settings(asked)
     assert (design.name, settings.scale) == ("own-targets", 1.0)
     *_, last = tab.on_run(Visitor(), *asked)
     shown = last[tab.parts["report"]]

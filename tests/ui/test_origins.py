@@ -165,7 +165,7 @@ def test_the_steps_get_a_model_that_has_some(tab: OriginsTab) -> None:
 def test_own_words_go_with_the_chosen_study(tab: OriginsTab) -> None:
     rows = [["beard", "beard", "without a beard", "20 %", "a choice"]]
     values = form_values(tab, concepts="nurse, judge", n=7, attributes=rows)
-    design, settings = tab.asked(values)
+    design, settings = tab.design_and_settings(values)
     assert design.name == "own-oasis-nationalities"
     assert list(design.data["nationalities"]) == ["nurse", "judge"]
     assert settings.scale == 1.0

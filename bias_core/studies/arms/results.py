@@ -62,7 +62,7 @@ def compare_arms(design: Design, settings: StudySettings, program: Program, arms
         f"number. p adjusted: Benjamini–Hochberg over all tests of this table; clear: at most {RATE:g}.",
     )
     common = [_arms_table(lines, arms, settings.seed), *([ranks_table] if len(ranked) else [])]
-    missing = dict.fromkeys(f.title for found in by_key for f in found.values() if f.key not in lines)
+    missing = dict.fromkeys(f.title for of_arm in by_key for f in of_arm.values() if f.key not in lines)
     return Results(
         findings=(*findings, *own.findings),
         tables=(*common, *own.tables, differences_table),
@@ -229,8 +229,8 @@ def _interval_figures(lines: Lines, arms: Sequence[ArmReport]) -> Iterator[Study
 
 
 def _rank_figure(ranked: pd.DataFrame) -> StudyFigure:
-    wanted = ["finding", "arm", "rank", "low", "high"]
-    marks = ranked[wanted].dropna(subset="rank", ignore_index=True) if len(ranked) else ranked
+    column_names = ["finding", "arm", "rank", "low", "high"]
+    marks = ranked[column_names].dropna(subset="rank", ignore_index=True) if len(ranked) else ranked
     return figure(
         "pairs",
         "arms-ranks",

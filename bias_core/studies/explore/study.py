@@ -54,8 +54,8 @@ def explore(concept: str, services: StudyServices, **settings: Any) -> Explorati
     Exploration
         Pictures, attributes with their intervals, association, groups; its ``report`` is that of the study.
     """
-    asked = explore_settings(concept=concept, **settings)
-    return Exploration(complete(run_study(find_design(KIND), asked, services)))
+    study_settings = explore_settings(concept=concept, **settings)
+    return Exploration(complete(run_study(find_design(KIND), study_settings, services)))
 
 
 def explore_shots(design: Design, settings: StudySettings) -> list[Shot]:  # noqa: ARG001

@@ -143,16 +143,16 @@ class ExploreTab(ExploreForm):
         """A group button or a point of the map was chosen."""
         if report is None:
             return {}
-        seen, chart = Exploration(report), self.extra["map"]
+        exploration, chart = Exploration(report), self.extra["map"]
         if number := int(event.number):
-            picture = view.picture_html(seen, number)
-            return {self.pictures.picture: picture, chart: view.map_html(seen, opened=number)}
+            picture = view.picture_html(exploration, number)
+            return {self.pictures.picture: picture, chart: view.map_html(exploration, opened=number)}
         group = int(event.group)
         which = f"group={CONCEPT}" if group == view.ALL else f"looks_like={group_name(group)}"
         return {
             **self.pictures.show_only(Look(report=report, which=which)),
-            self.extra["groups"]: view.group_buttons(seen, group),
-            chart: view.map_html(seen, group),
+            self.extra["groups"]: view.group_buttons(exploration, group),
+            chart: view.map_html(exploration, group),
         }
 
     # What is shown.
@@ -195,28 +195,28 @@ class ExploreTab(ExploreForm):
             **(self.show_extra(report) if report.arms else {}),
         }
 
-    def told(self, report: StudyReport) -> Updates:
+    def show_numbers(self, report: StudyReport) -> Updates:
         """The numbers, figures and tables of a report; what must be known stands right under its headline."""
         notes = list(report.results.notes)
         if report.unknown_words:
             words = ", ".join(f"“{word}”" for word in report.unknown_words)
             notes.insert(0, f"The calibration world does not know {words}; the pictures were drawn without it.")
         header = study_html.header_html(report, self.headline(report)) + render("explore_notes", notes=notes)
-        return super().told(report) | {self.parts["header"]: header}
+        return super().show_numbers(report) | {self.parts["header"]: header}
 
     def show_extra(self, report: StudyReport) -> Updates:
         """Groups, map, shares and sentences of an exploration; of arms their pairs."""
         extra = self.extra
         if not is_exploration(report) or report.arms:
             return dict.fromkeys(extra.values(), gr.update(value="", visible=False)) | self.pairs.show(report)
-        seen = Exploration(report)
-        buttons, chart = view.group_buttons(seen), view.map_html(seen)
+        exploration = Exploration(report)
+        buttons, chart = view.group_buttons(exploration), view.map_html(exploration)
         shares = study_html.figures_html([figure for figure in report.results.figures if figure.key == "shares"])
         return {
             extra["groups"]: gr.update(value=buttons, visible=bool(buttons)),
             extra["map"]: gr.update(value=chart, visible=bool(chart)),
             extra["shares"]: gr.update(value=shares, visible=True),
-            extra["sentences"]: gr.update(value=view.sentences_html(seen), visible=True),
+            extra["sentences"]: gr.update(value=view.sentences_html(exploration), visible=True),
             self.pairs.box: gr.update(visible=False),
         }
 
@@ -323,7 +323,7 @@ def slide_html(report: StudyReport, rows: pd.DataFrame, seed: str) -> str:
         sides=sides,
         small=max(one.row.width for one in stored) < _SMOOTH,
         facts=facts | dict(zip(names, prompts, strict=True)),
-        seen=[(name, *str(row[name]).split(" → ")) for name in _attributes(row)],
+        readings=[(name, *str(row[name]).split(" → ")) for name in _attributes(row)],
     )
 
 

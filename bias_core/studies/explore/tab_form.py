@@ -224,7 +224,7 @@ class ExploreForm(StudyTab):
 
     # Steps of the handlers.
 
-    def asked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
+    def design_and_settings(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """The design and the settings that stand in the form; InvalidInput where they cannot be used."""
         return self.designs[KIND], read_form(values[:-1])
 

@@ -51,33 +51,33 @@ class GrowingGrid:
         ]
 
 
-def group_of(seen: Exploration, number: int) -> int | None:
+def group_of(exploration: Exploration, number: int) -> int | None:
     """The group of a picture, from 0; None where it was not scored."""
-    if seen.clusters is None or number not in seen.clusters.numbers:
+    if exploration.clusters is None or number not in exploration.clusters.numbers:
         return None
-    return int(seen.clusters.labels[seen.clusters.numbers.index(number)])
+    return int(exploration.clusters.labels[exploration.clusters.numbers.index(number)])
 
 
-def group_buttons(seen: Exploration, chosen: int = ALL) -> str:
+def group_buttons(exploration: Exploration, chosen: int = ALL) -> str:
     """A button per group with its average picture; pressed is the one that the grid shows."""
-    clusters = seen.clusters
+    clusters = exploration.clusters
     if clusters is None or clusters.n_clusters < 2:
         return ""
     labels = dict(zip(clusters.numbers, clusters.labels.tolist(), strict=True))
-    groups = [{"number": ALL, "name": "All", "n": len(seen.images), "average": "", "tone": "call"}]
+    groups = [{"number": ALL, "name": "All", "n": len(exploration.images), "average": "", "tone": "call"}]
     for group in range(clusters.n_clusters):
-        inside = [image.path for image in seen.images if labels.get(image.number) == group]
+        inside = [image.path for image in exploration.images if labels.get(image.number) == group]
         name, tone = group_name(group).capitalize(), f"c{group % N_COLOURS}"
         groups.append({"number": group, "name": name, "n": len(inside), "average": average_uri(inside), "tone": tone})
     return render("explore_groups", groups=groups, chosen=chosen)
 
 
-def map_html(seen: Exploration, chosen: int = ALL, opened: int = 0) -> str:
+def map_html(exploration: Exploration, chosen: int = ALL, opened: int = 0) -> str:
     """The 2-D map: a numbered picture (or a dot, when there are many) per embedding."""
-    clusters = seen.clusters
+    clusters = exploration.clusters
     if clusters is None or not len(clusters.labels):
         return ""
-    images = {image.number: image for image in seen.images}
+    images = {image.number: image for image in exploration.images}
     many = len(clusters.labels) > _MOST_THUMBNAILS
     low, high = clusters.coordinates.min(axis=0), clusters.coordinates.max(axis=0)
     width = np.where(high > low, high - low, 1.0)
@@ -99,9 +99,9 @@ def map_html(seen: Exploration, chosen: int = ALL, opened: int = 0) -> str:
     return render("explore_map", points=points, note=clusters.note, width=f"{_WIDTH:.0f}", height=f"{_HEIGHT:.0f}")
 
 
-def sentences_html(seen: Exploration) -> str:
+def sentences_html(exploration: Exploration) -> str:
     """Per attribute one sentence on what the numbers say, and one on what they do not."""
-    if not seen.attributes and seen.association is None:
+    if not exploration.attributes and exploration.association is None:
         return ""
     items = [
         {
@@ -110,22 +110,22 @@ def sentences_html(seen: Exploration) -> str:
             "does_not_say": does_not_say(score),
             "source": score.attribute.reference_source if score.attribute.reference is not None else "",
         }
-        for score in seen.attributes
+        for score in exploration.attributes
     ]
     return render(
         "explore_sentences",
         items=items,
-        association="" if seen.association is None else association_says(seen.association),
-        more=f"{how_many(seen)} {LIMITS}".strip(),
+        association="" if exploration.association is None else association_says(exploration.association),
+        more=f"{how_many(exploration)} {LIMITS}".strip(),
     )
 
 
-def picture_html(seen: Exploration, number: int) -> str:
+def picture_html(exploration: Exploration, number: int) -> str:
     """One picture large, with everything that made it and what the reader saw in it."""
-    image = next((image for image in seen.images if image.number == number), None)
+    image = next((image for image in exploration.images if image.number == number), None)
     if image is None:
         return ""
-    row, rows = image.row, _similarities(seen, number)
+    row, rows = image.row, _similarities(exploration, number)
     nearer = pd.DataFrame({"name": [r["name"] for r in rows], "value": [r["nearer"] for r in rows]})
     title, axis = "Similarity of this picture to each attribute", "cosine to positive − to negative sentence"
     bars = figure("bars", "similarity", title, nearer, y=axis, null=0.0)
@@ -138,14 +138,14 @@ def picture_html(seen: Exploration, number: int) -> str:
         picture=data_uri(image.path, 768),
         small=max(row.width, row.height) < _SMALL,
         blocked=image.blocked,
-        facts=_facts(seen, image),
+        facts=_facts(exploration, image),
         rows=rows,
         plot=figure_svg(bars) if rows else "",
     )
 
 
-def _facts(seen: Exploration, image: ExploredImage) -> dict[str, str]:
-    row, group = image.row, group_of(seen, image.number)
+def _facts(exploration: Exploration, image: ExploredImage) -> dict[str, str]:
+    row, group = image.row, group_of(exploration, image.number)
     sampler = f"{row.num_inference_steps}, {row.guidance_scale:g}" if row.num_inference_steps else "none"
     facts = {
         "Prompt": row.prompt,
@@ -161,10 +161,10 @@ def _facts(seen: Exploration, image: ExploredImage) -> dict[str, str]:
     return {name: text for name, text in facts.items() if text}
 
 
-def _similarities(seen: Exploration, number: int) -> list[dict[str, Any]]:
-    if number not in seen.scored_numbers:
+def _similarities(exploration: Exploration, number: int) -> list[dict[str, Any]]:
+    if number not in exploration.scored_numbers:
         return []
-    i = seen.scored_numbers.index(number)
+    i = exploration.scored_numbers.index(number)
     return [
         {
             "name": score.attribute.name,
@@ -172,7 +172,7 @@ def _similarities(seen: Exploration, number: int) -> list[dict[str, Any]]:
             "negative": f"{score.similarity_negative[i]:+.3f}",
             "nearer": float(score.margins[i]),
         }
-        for score in seen.attributes
+        for score in exploration.attributes
     ]
 
 
@@ -198,27 +198,27 @@ def verdict(score: AttributeScore) -> str:
     return lean(share, "above", "below", "within", null=reference)
 
 
-def headline(seen: Exploration) -> str:
+def headline(exploration: Exploration) -> str:
     """One sentence on what stands out, another on the rest."""
-    n = len(seen.scored_numbers)
+    n = len(exploration.scored_numbers)
     if not n:
         return "There is no picture to score."
-    if not seen.attributes:
-        return f"{n} pictures of “{seen.prompt}”. No attribute was asked for."
+    if not exploration.attributes:
+        return f"{n} pictures of “{exploration.prompt}”. No attribute was asked for."
     # The measured attributes whose P* has a source; all where there are none.
-    sourced = [score for score in seen.attributes if score.attribute.has_source]
-    compared = [score for score in sourced if not math.isnan(score.prevalence.value)] or seen.attributes
-    lead, some = max(compared, key=_departure), len(compared) < len(seen.attributes)
+    sourced = [score for score in exploration.attributes if score.attribute.has_source]
+    compared = [score for score in sourced if not math.isnan(score.prevalence.value)] or exploration.attributes
+    lead, some = max(compared, key=_departure), len(compared) < len(exploration.attributes)
     share, reference = f"{percent(lead.prevalence.value)} ({span(lead.prevalence)})", percent(lead.attribute.reference)
-    found = f"“{lead.attribute.name}” is seen in {share} of {n} pictures"
+    share_words = f"“{lead.attribute.name}” is seen in {share} of {n} pictures"
     rate = f"the {reference} it is compared with" if lead.attribute.has_source else f"an assumed {reference}"
     which = "attribute with a sourced rate departs" if some else "attribute departs"
     rest = _rest(compared, " with a sourced rate" if some else "")
     return {
-        "above": f"{found}, more than {rate}.{rest}",
-        "below": f"{found}, less than {rate}.{rest}",
-        "within": f"No {which} clearly from its reference. Farthest: {found}, against {rate}.",
-        "unknown": f"{found}. There is no real-world rate to compare it with.",
+        "above": f"{share_words}, more than {rate}.{rest}",
+        "below": f"{share_words}, less than {rate}.{rest}",
+        "within": f"No {which} clearly from its reference. Farthest: {share_words}, against {rate}.",
+        "unknown": f"{share_words}. There is no real-world rate to compare it with.",
     }[verdict(lead)]
 
 
@@ -228,7 +228,7 @@ def says(score: AttributeScore) -> str:
     if math.isnan(share.value):
         return f"“{name}” could not be measured: {share.note or 'no picture was scored'}."
     count = round(share.value * share.n)
-    seen = f"“{name}” is seen in {count} of {share.n} pictures: {percent(share.value)} ({span(share)})."
+    count_words = f"“{name}” is seen in {count} of {share.n} pictures: {percent(share.value)} ({span(share)})."
     compared = {
         "above": f"The whole interval lies above P* = {reference}: over-represented here.",
         "below": f"The whole interval lies below P* = {reference}: under-represented here.",
@@ -236,7 +236,7 @@ def says(score: AttributeScore) -> str:
         "unknown": "No real-world rate was given, so there is nothing to compare it with.",
     }[verdict(score)]
     truth = "" if score.drawn is None else f" Drawn, by the record, it is in {percent(score.drawn)} of them."
-    return f"{seen} {compared}{truth}"
+    return f"{count_words} {compared}{truth}"
 
 
 def does_not_say(score: AttributeScore) -> str:
@@ -266,12 +266,12 @@ def association_says(score: AssociationScore) -> str:
     )
 
 
-def how_many(seen: Exploration) -> str:
+def how_many(exploration: Exploration) -> str:
     """How many pictures a narrower interval needs."""
-    if not seen.attributes or not seen.scored_numbers:
+    if not exploration.attributes or not exploration.scored_numbers:
         return ""
-    needed = images_needed(_HALF_WIDTH, confidence=seen.settings.confidence)
-    n = len(seen.scored_numbers)
+    needed = images_needed(_HALF_WIDTH, confidence=exploration.settings.confidence)
+    n = len(exploration.scored_numbers)
     if n >= needed:
         return f"{n} pictures pin every share down to ±10 points or better."
     return f"To know every share to ±10 points takes {needed} pictures; these are {n}."

@@ -50,8 +50,8 @@ def suggest_set(concept: str, sets: tuple[AttributeSet, ...]) -> AttributeSet:
     """The set made for this concept, or the first one; InvalidInput where there are none."""
     if not sets:
         raise InvalidInput("there are no attribute sets to suggest from")
-    wanted = concept.strip().lower()
-    return next((item for item in sets if item.concept_hint.lower() == wanted), sets[0])
+    hint = concept.strip().lower()
+    return next((item for item in sets if item.concept_hint.lower() == hint), sets[0])
 
 
 def find_attribute(text: str, concept: str, sets: tuple[AttributeSet, ...]) -> Attribute:
@@ -65,8 +65,8 @@ def find_attribute(text: str, concept: str, sets: tuple[AttributeSet, ...]) -> A
     """
     if SEPARATOR in text:
         return _parse_attribute(text)
-    wanted, name = concept.strip().lower(), text.strip().lower()
-    own = [item for item in sets if item.concept_hint.lower() == wanted]
+    hint, name = concept.strip().lower(), text.strip().lower()
+    own = [item for item in sets if item.concept_hint.lower() == hint]
     general = [item for item in sets if item.concept_hint.lower() in {"", "person"}]
     candidates = {a.name.lower(): a for item in reversed(own + general) for a in reversed(item.attributes)}
     if name not in candidates:

@@ -172,29 +172,29 @@ class StudyData:
         reader : a captioner where there are no questions; its name changes with its weights.
         questions : one per row.
         """
-        asked = list(zip(frame["image_id"], questions or [""] * len(frame), strict=True))
-        known = self.services.answers.find(reader.name, list(dict.fromkeys(asked)))
-        missing = [key for key in dict.fromkeys(asked) if key not in known]
-        work = partial(self.said, reader)
+        keys = list(zip(frame["image_id"], questions or [""] * len(frame), strict=True))
+        answers_by_key = self.services.answers.find(reader.name, list(dict.fromkeys(keys)))
+        missing = [key for key in dict.fromkeys(keys) if key not in answers_by_key]
+        work = partial(self.ask_now, reader)
         for answers in (yield from self._in_parts(what, missing, work, _PER_READING, lambda key: self._stored[key[0]])):
-            known |= answers
-        return [known[key] for key in asked]
+            answers_by_key |= answers
+        return [answers_by_key[key] for key in keys]
 
-    def said(self, reader: Captioner | VisualQuestionAnswerer, asked: Sequence[Question]) -> dict[Question, str]:
+    def ask_now(self, reader: Captioner | VisualQuestionAnswerer, questions: Sequence[Question]) -> dict[Question, str]:
         """Ask a model now, and keep what it says."""
-        pictures = open_pictures([self._stored[image_id] for image_id, _ in asked])
+        pictures = open_pictures([self._stored[image_id] for image_id, _ in questions])
         with self.services.reading(reader):
-            said = (
+            answers = (
                 reader.caption(pictures)
                 if isinstance(reader, Captioner)
-                else reader.answer(pictures, [question for _, question in asked])
+                else reader.answer(pictures, [question for _, question in questions])
             )
-        new = dict(zip(asked, said, strict=True))
+        new = dict(zip(questions, answers, strict=True))
         self.services.answers.keep(reader.name, new)
         return new
 
     @property
-    def known(self) -> Mapping[str, StoredImage]:
+    def images_by_id(self) -> Mapping[str, StoredImage]:
         """Every picture that was drawn or found, by its id."""
         return self._stored
 

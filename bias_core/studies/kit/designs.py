@@ -72,8 +72,8 @@ def typed_options(design: Design, given: Any) -> Any:
     declared = settings_of(kind)
     values = {**design.options, **option_values(given)}
     if unknown := [name for name in values if name not in declared]:
-        known = ", ".join(declared) or "none"
-        raise InvalidInput(f"{design.name} has no option {quoted(unknown[0])}; it has {known}")
+        names = ", ".join(declared) or "none"
+        raise InvalidInput(f"{design.name} has no option {quoted(unknown[0])}; it has {names}")
     return kind(**{name: declared[name].read(value) for name, value in values.items()})
 
 
@@ -86,12 +86,12 @@ def option_settings(design: Design) -> dict[str, Setting]:
 @cache
 def programs_by_kind() -> Mapping[str, Program]:
     """All programs."""
-    found: dict[str, Program] = {}
+    programs: dict[str, Program] = {}
     for folder in sorted({path.parent.parent for path in design_files().values()}):
         for path in sorted(folder.glob("*.py")):
             if not path.stem.startswith(_PAGE):
-                found |= getattr(import_module(f"bias_core.studies.{folder.name}.{path.stem}"), "PROGRAMS", {})
-    return found
+                programs |= getattr(import_module(f"bias_core.studies.{folder.name}.{path.stem}"), "PROGRAMS", {})
+    return programs
 
 
 def _load(path: Path) -> Design:
@@ -100,10 +100,10 @@ def _load(path: Path) -> Design:
     if isinstance(data, str):
         places = (path.parent / data, path.parent.parent / data, STUDY_DATA / data)
         values["data"] = _read(next((place for place in places if place.is_file()), places[-1]))
-    known = {one.name: one.default is one.default_factory is MISSING for one in fields(Design)}
-    if wrong := values.keys() - known:
-        raise StorageError(f"{path}: a design has no {', '.join(sorted(wrong))}; it has {', '.join(sorted(known))}")
-    if missing := {name for name, is_needed in known.items() if is_needed} - values.keys():
+    needs = {one.name: one.default is one.default_factory is MISSING for one in fields(Design)}
+    if wrong := values.keys() - needs:
+        raise StorageError(f"{path}: a design has no {', '.join(sorted(wrong))}; it has {', '.join(sorted(needs))}")
+    if missing := {name for name, is_needed in needs.items() if is_needed} - values.keys():
         raise StorageError(f"{path}: a design needs {', '.join(sorted(missing))}")
     settings_from_dict(values.get("settings", {}))
     return Design(**values)

@@ -23,22 +23,22 @@ def read_answers(path: str, *, allowed: Collection[str]) -> pd.DataFrame:
     allowed : the words that an answer may be; case, blanks and hyphens do not matter.
     """
     try:
-        found = pd.read_csv(Path(path).expanduser(), dtype=str, keep_default_na=False, encoding="utf-8-sig")
+        table = pd.read_csv(Path(path).expanduser(), dtype=str, keep_default_na=False, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise StorageError(f"cannot read people's answers {path}: {error}") from error
-    found = found.rename(columns=lambda name: str(name).strip().lower())
-    if missing := [name for name in ("image_id", "answer") if name not in found]:
+    table = table.rename(columns=lambda name: str(name).strip().lower())
+    if missing := [name for name in ("image_id", "answer") if name not in table]:
         raise InvalidInput(
             f"{path} has no column {' and '.join(missing)}; answers need the columns {', '.join(COLUMNS)}"
         )
-    answers = pd.DataFrame({name: found[name].str.strip() if name in found else "" for name in COLUMNS})
+    answers = pd.DataFrame({name: table[name].str.strip() if name in table else "" for name in COLUMNS})
     for name in ("position", "answer"):
         answers[name] = answers[name].str.lower().str.replace(r"[\s-]+", "_", regex=True)
     answers = answers[answers["answer"] != ""].reset_index(drop=True)
     strange = answers.loc[~answers["answer"].isin(list(allowed)), "answer"]
     if answers.empty or len(strange):
-        said = repr(strange.iloc[0]) if len(strange) else "no answer at all"
-        raise InvalidInput(f"answers in {path} are one of {', '.join(allowed)}; got {said}")
+        example = repr(strange.iloc[0]) if len(strange) else "no answer at all"
+        raise InvalidInput(f"answers in {path} are one of {', '.join(allowed)}; got {example}")
     return answers
 
 

@@ -154,12 +154,12 @@ class ImportedRows:
 
     def notes(self, shots: Sequence[Shot]) -> list[str]:
         """What is missing, what is left over, and what could not be read."""
-        wanted: dict[str, int] = {}
+        n_by_prompt: dict[str, int] = {}
         for shot in shots:
             prompt = key(self.prompt_of(shot))
-            wanted[prompt] = max(shot.n, wanted.get(prompt, 0))
+            n_by_prompt[prompt] = max(shot.n, n_by_prompt.get(prompt, 0))
         short = {shot.prompt: n for shot in shots if (n := shot.n - len(self.of(shot))) > 0}
-        spare = {p: left for p, n in self.source.counts.items() if (left := n - wanted.get(key(p), 0)) > 0}
+        spare = {p: left for p, n in self.source.counts.items() if (left := n - n_by_prompt.get(key(p), 0)) > 0}
         parts = (
             ("pictures of this study are missing", sum(short.values()), short),
             ("pictures are more than this study asks for", sum(spare.values()), spare),
@@ -170,9 +170,9 @@ class ImportedRows:
     def refuse_none(self, shots: Sequence[Shot]) -> None:
         """Raise InvalidInput where no picture belongs to any of the shots."""
         if not any(self.of(shot) for shot in shots):
-            asked, given = _some([self.prompt_of(shot) for shot in shots]), _some(list(self.source.counts))
+            prompts, given = _some([self.prompt_of(shot) for shot in shots]), _some(list(self.source.counts))
             raise InvalidInput(
-                f"no picture of {self.source.name} has a prompt of this study. It asks for: {asked}. The "
+                f"no picture of {self.source.name} has a prompt of this study. It asks for: {prompts}. The "
                 f"pictures have: {given}"
             )
 
@@ -229,5 +229,5 @@ def thinned(items: Sequence[T], scale: float, *, least: int, seed: int) -> list[
     ['c', 'd', 'e', 'g']
     """
     n = scaled(len(items), scale, least=least)
-    kept = np.sort(np.random.default_rng(seed).permutation(len(items))[:n])
-    return [items[i] for i in kept]
+    indices = np.sort(np.random.default_rng(seed).permutation(len(items))[:n])
+    return [items[i] for i in indices]

@@ -51,8 +51,8 @@ class Setting:
         plain = [kind for kind in get_args(self.annotation) or (self.annotation,) if kind is not NoneType]
         first = self.annotation if get_origin(self.annotation) in (tuple, Literal) else plain[0]
         origin = get_origin(first) or first
-        found = type(get_args(first)[0]) if origin is Literal else origin
-        return found if found in _WORDS else object
+        value_type = type(get_args(first)[0]) if origin is Literal else origin
+        return value_type if value_type in _WORDS else object
 
     @property
     def choices(self) -> tuple[Any, ...]:
@@ -74,7 +74,7 @@ class Setting:
         """Its name in addresses and forms."""
         return self.link or self.option.lstrip("-").replace("-", "_") or self.name
 
-    def told(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """What a program is told of it."""
         return {
             "name": self.name,
@@ -133,8 +133,8 @@ class Setting:
 
     def read_shown(self, value: object) -> Any:
         """What forms and addresses show, as a value; InvalidInput where it is none."""
-        found = self.read(value)
-        return found / 100 if self.percent and found is not None else found
+        result = self.read(value)
+        return result / 100 if self.percent and result is not None else result
 
     def shown(self, value: Any) -> Any:
         """A value as forms and addresses show it."""

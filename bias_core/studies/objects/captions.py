@@ -124,7 +124,7 @@ def caption_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
     """Caption and embed finished pictures while the next are drawn."""
     embed_ahead(data, images)
     captioner = data.services.captioner(data.settings.options.captioner)
-    data.said(captioner, [(image.path.stem, "") for image in images])
+    data.ask_now(captioner, [(image.path.stem, "") for image in images])
 
 
 def read_pictures(

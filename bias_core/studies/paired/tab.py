@@ -367,7 +367,7 @@ class PairedTab(StudyTab):
             parts["status"]: messages.done_html(labelling.place()),
         }
         yield {
-            **self.told(report),
+            **self.show_numbers(report),
             self.pictures.look: None if look is None else replace(look, report=report),
             parts["shell"]: to_command(report.design, settings),
             parts["python"]: to_python(report.design, settings),

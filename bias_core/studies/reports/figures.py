@@ -114,8 +114,8 @@ def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     for i, (group, rows) in enumerate(groups):
         _error_bars(axes, rows, [places[name, group] for name in rows["name"]], i, group)
     if "reference" in data and data["reference"].notna().any():
-        known = data.drop_duplicates("name")
-        axes.plot(known["reference"], [names.index(name) for name in known["name"]], "D", ms=6, mfc="none",
+        by_name = data.drop_duplicates("name")
+        axes.plot(by_name["reference"], [names.index(name) for name in by_name["name"]], "D", ms=6, mfc="none",
                   color=MUTED, label=str(labels.get("reference", "")))  # fmt: skip
     if labels.get("whole"):
         axes.locator_params(axis="x", integer=True)

@@ -199,10 +199,10 @@ def list_examples(tab: str = "", folder: Path = FOLDER) -> tuple[Example, ...]:
     if not path.is_file():
         return ()
     try:
-        found = tuple(Example(**entry) for entry in json.loads(path.read_text(encoding="utf-8")))
+        examples = tuple(Example(**entry) for entry in json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
         raise StorageError(f"cannot read the list of examples {path}: {error}") from error
-    return tuple(example for example in found if tab in ("", example.tab))
+    return tuple(example for example in examples if tab in ("", example.tab))
 
 
 def open_example(example: Example, folder: Path = FOLDER) -> SavedReport:

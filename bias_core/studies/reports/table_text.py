@@ -26,12 +26,12 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
         if _has_interval(frame, names, i):
             last = i + 2
             cells = [pd.to_numeric(frame.iloc[:, j]).to_numpy(float) for j in (i, i + 1, i + 2)]
-            known = np.isfinite(cells[0]).any()
+            has_values = np.isfinite(cells[0]).any()
             text = [format_estimate(v, low, high, n=k) for v, low, high, k in zip(*cells, n, strict=True)]
         else:
-            known = (column.notna() & (column.astype(str) != "")).any()
+            has_values = (column.notna() & (column.astype(str) != "")).any()
             text = [_cell(value, k, as_p=_is_p(name)) for value, k in zip(column, n, strict=True)]
-        if known or not len(frame):
+        if has_values or not len(frame):
             texts[i] = text
     return pd.DataFrame(texts, index=frame.index).set_axis([names[i] for i in texts], axis=1)
 

@@ -84,26 +84,26 @@ def arm_names(settings: StudySettings) -> tuple[str, ...]:
     >>> arm_names(StudySettings(arms=arms))
     ('fair', 'published', 'mine', 'old.zip')
     """
-    told = [_told(settings, arm) for arm in settings.arms]
-    drawn = [values for values in told if not values["images"]]
+    words = [_in_words(settings, arm) for arm in settings.arms]
+    drawn = [values for values in words if not values["images"]]
     differs = [word for word in ARM_WORDS if len({values[word] for values in drawn}) > 1] or ["model", "condition"]
     names = tuple(
         arm.name.strip() or values["images"] or ", ".join(filter(None, (values[field] for field in differs)))
-        for arm, values in zip(settings.arms, told, strict=True)
+        for arm, values in zip(settings.arms, words, strict=True)
     )
     if len(set(names)) < len(names):
         raise InvalidInput(f"arms need names that differ, or settings that differ; got {', '.join(names)}")
     return names
 
 
-def _told(settings: StudySettings, arm: Arm) -> dict[str, str]:
+def _in_words(settings: StudySettings, arm: Arm) -> dict[str, str]:
     """What an arm asks for, each in words, by the field that says so; pictures brought along say it all."""
-    one, told = _alone(settings, arm), dict.fromkeys(ARM_WORDS, "")
+    one, words = _alone(settings, arm), dict.fromkeys(ARM_WORDS, "")
     if one.images:
-        return told | {"images": re.split(r"[\\/]", one.images.rstrip("\\/"))[-1]}
+        return words | {"images": re.split(r"[\\/]", one.images.rstrip("\\/"))[-1]}
     guidance, steps = one.guidance_scale, one.num_inference_steps
     negative, template = _short(one.negative_prompt), _short(arm.template or "")
-    return told | {
+    return words | {
         "model": _short(one.model),
         "condition": _short(one.condition),
         "template": template or "plain prompts",

@@ -107,8 +107,8 @@ def _licence(info: ModelInfo | None) -> dict[str, str]:
     if info is not None and info.embedded:
         spdx = _SPDX.get(info.licence, "")
         return {"licence": spdx, "licence_note": f"Drawn by a model that comes with the program: {spdx}."}
-    known = f"is under {info.licence}" if info and info.licence else "has its own licence"
-    return {"licence_note": f"The model {known}; what it says of pictures drawn with it holds for these pictures."}
+    terms = f"is under {info.licence}" if info and info.licence else "has its own licence"
+    return {"licence_note": f"The model {terms}; what it says of pictures drawn with it holds for these pictures."}
 
 
 def _own_design(design: Design) -> dict[str, bytes]:
@@ -179,8 +179,8 @@ def to_python(design: Design, settings: StudySettings) -> str:
 def _pictures(report: StudyReport) -> list[ExportedImage]:
     if report.pictures is None or report.pictures.empty:
         return []
-    seen = report.pictures.drop_duplicates("image_id")
+    pictures = report.pictures.drop_duplicates("image_id")
     return [
         ExportedImage(path=report.stored[i].path, row=report.stored[i].row, metadata=plain(facts))
-        for i, facts in zip(seen["image_id"], seen.drop(columns=_IN_ROW).to_dict("records"), strict=True)
+        for i, facts in zip(pictures["image_id"], pictures.drop(columns=_IN_ROW).to_dict("records"), strict=True)
     ]

@@ -17,7 +17,7 @@ _PICTURE = "photo|photograph|picture|portrait|headshot|face|image|painting|drawi
 _ONE = re.compile(rf".*\b(?:{_PICTURE})\s+of\s+(?:an?|one|the)\s+([\w' -]+?)\s*\.?", re.I)
 
 
-def people_of(prompt: str, told: Mapping[str, str] | None = None) -> dict[str, str]:
+def people_of(prompt: str, metadata: Mapping[str, str] | None = None) -> dict[str, str]:
     """``setting``, ``left`` and ``right`` of a picture; one person stands left, as in the paired test.
 
     What the metadata says (``left`` and ``right``, or one of ``left`` and ``identity``) counts more than the prompt.
@@ -29,10 +29,10 @@ def people_of(prompt: str, told: Mapping[str, str] | None = None) -> dict[str, s
     >>> people_of("a photo of a nurse in a hospital, smiling")
     {'setting': '', 'left': '', 'right': ''}
     """
-    left, right = (told or {}).get("left", ""), (told or {}).get("right", "")
+    left, right = (metadata or {}).get("left", ""), (metadata or {}).get("right", "")
     if left and right:
         return _people(PAIRED, left, right)
-    if alone := (told or {}).get("identity", "") or left or right:
+    if alone := (metadata or {}).get("identity", "") or left or right:
         return _people(SINGLE, alone)
     if sides := _SIDES.match(prompt):
         return _people(PAIRED, sides[1], sides[2])
@@ -47,12 +47,12 @@ def keep_people(data: StudyData) -> None:
     if not isinstance(data.rows, ImportedRows):
         return
     source = data.rows.source
-    known = [
+    rows = [
         people_of(prompt, source.whom(image_id))
         for image_id, prompt in zip(data.frame["image_id"], data.frame["prompt"], strict=True)
     ]
-    if any(people["setting"] for people in known):
-        data.keep(data.frame, **{name: [people[name] for people in known] for name in _people(UNKNOWN)})
+    if any(people["setting"] for people in rows):
+        data.keep(data.frame, **{name: [people[name] for people in rows] for name in _people(UNKNOWN)})
 
 
 def _people(setting: str, left: str = "", right: str = "") -> dict[str, str]:

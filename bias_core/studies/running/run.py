@@ -241,8 +241,8 @@ def _run_id(design: Design, settings: StudySettings, session: str) -> str:
     changed = changed_settings(settings.options)
     values["options"] = {k: v for k, v in values["options"].items() if k in design.options or k in changed}
     laid_out = {k: v for k, v in asdict(design).items() if k != "settings" or v}
-    asked = json.dumps([session, laid_out, values], sort_keys=True, default=str)
-    return hashlib.sha256(asked.encode()).hexdigest()[:16]
+    text = json.dumps([session, laid_out, values], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @cache
@@ -307,7 +307,7 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
         name = plan.settings.arms[i].name if plan.arms else ""
         steps = arm.program.measure(arm.design, arm.settings, data[i])
         results = yield from mapped(steps, partial(_of_arm, name)) if name else steps
-        drawn = [*plan_notes(arm, services), *while_drawing(data[i].known.values())]
+        drawn = [*plan_notes(arm, services), *while_drawing(data[i].images_by_id.values())]
         results = replace(results, notes=(*data[i].notes, *drawn, *results.notes))
         n_planned, n_images, n_blocked = data[i].n_planned, len(data[i].frame), data[i].n_blocked
         arms.append(
@@ -351,7 +351,7 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
         unknown_words=tuple(sorted(words)),
         versions={**plan.manifest.versions, **versions},
         pictures=pd.concat(frames, ignore_index=True) if arms else frames[0],
-        stored={key: image for data in drawn for key, image in data.known.items()},
+        stored={key: image for data in drawn for key, image in data.images_by_id.items()},
         arms=arms,
         stopped=any(data.stopped for data in drawn),
     )
@@ -391,15 +391,15 @@ def _on_record(
 
 def complete(steps: Generator[Any, None, T]) -> T:
     """Run to the end without showing the way; returns the report."""
-    found: list[T] = []
-    for _ in followed(steps, found):
+    results: list[T] = []
+    for _ in followed(steps, results):
         pass
-    return found[0]
+    return results[0]
 
 
-def followed(steps: Generator[S, None, T], found: list[T]) -> Generator[S, None, None]:
-    """The steps of a run; its report (or whatever it returns) is put into ``found`` at the end."""
-    found.append((yield from steps))
+def followed(steps: Generator[S, None, T], results: list[T]) -> Generator[S, None, None]:
+    """The steps of a run; its report (or whatever it returns) is put into ``results`` at the end."""
+    results.append((yield from steps))
 
 
 def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[str]:
@@ -416,18 +416,18 @@ def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[st
 def while_drawing(images: Iterable[StoredImage]) -> list[str]:
     """What models said while they drew these pictures: their warnings, and prompts that they rewrote."""
     drawn = [image.drawn for image in images if image.drawn]
-    told = Counter(text for record in drawn for text in record.get("warnings", ()))
+    warnings = Counter(text for record in drawn for text in record.get("warnings", ()))
     rewritten = [record["revised_prompt"] for record in drawn if record.get("revised_prompt")]
-    found = [
+    notes = [
         f"Of {n} of {len(drawn)} pictures the model's pipeline said: {_short(text)}"
-        for text, n in told.most_common(_MOST_WARNINGS)
+        for text, n in warnings.most_common(_MOST_WARNINGS)
     ]
     if rewritten:
-        found.append(
+        notes.append(
             f"{len(rewritten)} of {len(drawn)} pictures were drawn from a prompt that the model rewrote, as "
             f"“{_short(rewritten[0])}”."
         )
-    return found
+    return notes
 
 
 def sentences(limits: Sequence[PromptLimit]) -> list[str]:
@@ -445,17 +445,17 @@ def sentences(limits: Sequence[PromptLimit]) -> list[str]:
     whole = [name for name in readers if not cut[name]]
     sees_all = f"; {' and '.join(whole)} {'sees' if len(whole) == 1 else 'see'} all" if whole else ""
     n_prompts = len({limit.prompt for limit in limits})
-    found = []
+    lines = []
     for reader, lost in cut.items():
         if lost:
             longest = max(lost, key=lambda limit: limit.n_tokens)
             prompts = len({limit.prompt for limit in lost})
             which = "The prompt is" if n_prompts == 1 else f"{prompts} of {n_prompts} prompts are"
-            found.append(
+            lines.append(
                 f"{which} longer than {reader} reads ({longest.n_tokens} tokens where {longest.limit} fit): "
                 f"“{_short(longest.cut)}” was not seen by it{sees_all}."
             )
-    return found
+    return lines
 
 
 def _short(text: str, n: int = 120) -> str:

@@ -271,7 +271,7 @@ class StudyForm:
     def on_count(self, *values: Any) -> str:
         """How many pictures these settings ask for; nothing is said of settings that cannot be used."""
         with user_errors():
-            design, settings = self.asked(values)
+            design, settings = self.design_and_settings(values)
             arms = each_arm(with_options(design, settings))
             drawn = [arm for arm in arms if not (arm.images and arms[1:])]
             shots = [shot for arm in drawn for shot in program_of(design).shots(design, arm)]
@@ -293,15 +293,15 @@ class StudyForm:
 
     def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
         """Put back what this browser chose last time, or fill in what the address asks for."""
-        kept = {k: str(v) for k, v in (remembered or {}).items() if k in REMEMBERED}
+        values = {k: str(v) for k, v in (remembered or {}).items() if k in REMEMBERED}
         link = read_link(query_of(request), {self.key: self.studies}, self.services).values
-        kept |= {k: v for k, v in link.items() if k in FIELDS}
+        values |= {k: v for k, v in link.items() if k in FIELDS}
         with user_errors():
-            filled: Updates = {self.form[k]: v for k, v in kept.items()}
-            if "study" in kept or "options" in link:
-                filled |= self.options_of(kept.get("study", next(iter(self.designs))), link.get("options"))
-            model = kept.get("model", self.form["model"].value)
-            filled[self.form["condition"]] = self._conditions(model, kept.get("condition", "published"))
+            filled: Updates = {self.form[k]: v for k, v in values.items()}
+            if "study" in values or "options" in link:
+                filled |= self.options_of(values.get("study", next(iter(self.designs))), link.get("options"))
+            model = values.get("model", self.form["model"].value)
+            filled[self.form["condition"]] = self._conditions(model, values.get("condition", "published"))
             return filled | (self.arms.show(link["arms"]) if "arms" in link else {})
         return {self.parts["count"]: ""}
 
@@ -309,11 +309,11 @@ class StudyForm:
 
     def checked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """:meth:`asked`; more pictures than one run may have are refused before it waits in line."""
-        design, settings = self.asked(values)
+        design, settings = self.design_and_settings(values)
         check_number(design, with_options(design, settings), self.services.settings)
         return design, settings
 
-    def asked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
+    def design_and_settings(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """The design and the settings that stand in the form; InvalidInput where they cannot be used."""
         names = self.fields()
         form = dict(zip(names, values, strict=False))

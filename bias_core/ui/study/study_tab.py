@@ -212,9 +212,9 @@ class StudyTab(StudyForm):
     def _wire_run(self, trigger: Any) -> None:
         parts = self.parts
         changed = [parts["status"], parts["run"], parts["stop"]]
-        asked = trigger(self.on_click, parts["visitor"], changed, queue=False, **QUIET)
+        click = trigger(self.on_click, parts["visitor"], changed, queue=False, **QUIET)
         inputs, how = [parts["visitor"], *self.inputs()], {**QUIET, **RUN, "trigger_mode": "multiple"}
-        asked.then(self.on_run, inputs, self.outputs(), **how).failure(self.on_crash, None, changed, **QUIET)
+        click.then(self.on_run, inputs, self.outputs(), **how).failure(self.on_crash, None, changed, **QUIET)
 
     # Handlers.
 
@@ -256,16 +256,16 @@ class StudyTab(StudyForm):
         show: Callable[[StudyReport], Updates] | None = None,
     ) -> Iterator[Updates]:
         """A run on its way, with a note below, and then its report; without one, the ``last`` comes back."""
-        found: list[StudyReport] = []
+        reports: list[StudyReport] = []
         pace, growing, status = messages.Pace(), self.growing(), self.parts["status"]
         yield self._buttons(running=True) | {status: note or messages.LOADING}
         with user_errors() as problem:
-            for step in followed(steps, found):
+            for step in followed(steps, reports):
                 if pace.is_due():
                     yield {status: messages.progress_html(step) + note} | growing(step)
         ended = self._buttons(running=False) | self.ended(visitor)
-        if found:
-            yield ended | (show or self.done)(found[0])
+        if reports:
+            yield ended | (show or self.done)(reports[0])
         else:
             before = {} if last is None else self.finished(last)
             yield before | ended | {status: messages.error_html(problem.message)}
@@ -298,7 +298,7 @@ class StudyTab(StudyForm):
 
     def claims(self, design: Design) -> bool:
         """Whether this tab shows reports of such a design."""
-        return design.kind in {*self.also, *(known.kind for known in self.designs.values())}
+        return design.kind in {*self.also, *(own.kind for own in self.designs.values())}
 
     def opened(self, saved: SavedReport, banner: str = "") -> Updates:
         """A saved report with its settings in the form, where they can stand there."""
@@ -319,15 +319,15 @@ class StudyTab(StudyForm):
             **self._buttons(running=False),
             parts["status"]: messages.done_html(text),
             parts["results"]: gr.update(visible=True),
-            **self.told(report),
+            **self.show_numbers(report),
             **self.pictures.show(report),
             parts["extra"]: gr.update(visible=not report.arms),
             **({} if report.arms else self.show_extra(report)),
         }
 
-    def told(self, report: StudyReport) -> Updates:
+    def show_numbers(self, report: StudyReport) -> Updates:
         """The numbers, figures and tables of a report, without its pictures."""
-        parts, asked = self.parts, (report.design, report.settings)
+        parts, run = self.parts, (report.design, report.settings)
         tab = StudyTab if report.arms else type(self)  # a comparison is shown alike in every tab
         return {
             parts["report"]: report,
@@ -336,8 +336,8 @@ class StudyTab(StudyForm):
             parts["figures"]: study_html.figures_html(tab.figures(self, report)),
             parts["tables"]: study_html.tables_html(further_tables(report)) + study_html.arms_html(report),
             parts["notes"]: study_html.notes_html(report),
-            parts["shell"]: to_command(*asked),
-            parts["python"]: to_python(*asked),
+            parts["shell"]: to_command(*run),
+            parts["python"]: to_python(*run),
             parts["link"]: self.link(report),
         }
 
@@ -353,5 +353,5 @@ def plain_tab(folder: Path) -> type[StudyTab]:
     """The tab of a study whose folder has none: a form, and the report as it is."""
     title = folder.name.replace("_", " ").capitalize()
     names = designs_in(folder)
-    known = {"key": folder.name, "title": title, "place": _AFTER_STUDIES, "studies": names}
-    return type(f"{title}Tab", (StudyTab,), known | {"question": find_design(names[0]).summary})
+    facts = {"key": folder.name, "title": title, "place": _AFTER_STUDIES, "studies": names}
+    return type(f"{title}Tab", (StudyTab,), facts | {"question": find_design(names[0]).summary})

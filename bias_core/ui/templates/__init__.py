@@ -35,9 +35,9 @@ class _Layout(Extension):
         return _BREAK.sub(_space, source.strip())
 
 
-def _space(found: re.Match[str]) -> str:
+def _space(match: re.Match[str]) -> str:
     """What a line break stands for: a space between words, values, and words and a tag in the sentence."""
-    before, after = found.string[max(0, found.start() - 40) : found.start()], found.string[found.end() :][:2]
+    before, after = match.string[max(0, match.start() - 40) : match.start()], match.string[match.end() :][:2]
     text_before, text_after = not before.endswith((">", "%}", "#}")), not after.startswith(("<", "{%", "{#"))
     opens = after.startswith("<") and after != "</" and not before.endswith("}}")
     closes = _CLOSING_TAG.search(before) is not None and after != "{{"
