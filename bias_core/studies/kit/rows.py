@@ -44,6 +44,7 @@ class RowMaker:
         With ``estimate``, the revision of a model that is neither here nor on a hub that answers is "".
         """
         info = drawn_info(services, settings.model)
+        condition = check_condition(info, settings.condition)
         try:
             revision = services.revision(settings.model)
         except HubNotReached:
@@ -54,7 +55,7 @@ class RowMaker:
         steps, guidance = settings.num_inference_steps, settings.guidance_scale
         return cls(
             info=info,
-            condition=check_condition(info, settings.condition),
+            condition=condition,
             revision=revision,
             seed=settings.seed,
             num_inference_steps=0 if draws else info.default_steps if steps is None else steps,
