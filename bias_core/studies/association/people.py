@@ -87,11 +87,10 @@ def measure_human(design: Design, settings: StudySettings, data: StudyData) -> M
 
 
 _COLUMNS = (
-    "share: of the judged neutral pictures, those closer to A than to B. association: mean of Eq. 2 over all "
-    "neutral pictures of the concept, with all pictures of a prompt drawn anew together. even mix: where it "
-    "would lie if half of them were like the pictures of A and half like those of B. signed S: "
-    "association of X less that of Y for a concept X, and less it for a concept Y; the published τ is of "
-    "these."
+    "share: of the judged neutral pictures, those closer to A than to B. association: mean of Eq. 2 over all neutral "
+    "pictures of the concept, with all pictures of a prompt drawn anew together. even mix: where it would lie if half "
+    "of them were like the pictures of A and half like those of B. signed S: association of X less that of Y for a "
+    "concept X, and less it for a concept Y; the published τ is of these."
 )
 _JUDGED = (
     "People say which of the two answers a picture is closer to: a CSV with the columns image_id, answer, "

@@ -96,9 +96,8 @@ def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]
 
 
 _COLUMNS = (
-    "MCAS = II + ITP + IT + TT; positive leans male. δ = ||II| − |TT||; II − TT keeps its direction. "
-    "α = |(ITP + IT) / 2TT|, 1 is neutral, undefined where |TT| is too small to divide by. Men: share drawn, "
-    "where it is on record."
+    "MCAS = II + ITP + IT + TT; positive leans male. δ = ||II| − |TT||; II − TT keeps its direction. α = |(ITP + IT) / "
+    "2TT|, 1 is neutral, undefined where |TT| is too small to divide by. Men: share drawn, where it is on record."
 )
 
 

@@ -1,10 +1,8 @@
 """What TBYB reads in pictures: captions, objects, gender words, and whether they miss their prompt."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,18 +23,16 @@ from bias_core.metrics.object_bias import (
     to_person,
 )
 from bias_core.metrics.object_distribution import presence_of
+from bias_core.protocols import Captioner
 from bias_core.studies.arms.statistics import counted_sample, mean_sample
 from bias_core.studies.kit.data import StudyData, embed_ahead
 from bias_core.studies.kit.kind import encoder_of
+from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-
-if TYPE_CHECKING:
-    from bias_core.protocols import Captioner
-    from bias_core.studies.kit.progress import Progress
-    from bias_core.studies.kit.services import StudyServices
-    from bias_core.studies.kit.types import Sample, StudySettings
-    from bias_core.types import Estimate, StoredImage
+from bias_core.studies.kit.types import Sample, StudySettings
+from bias_core.types import Estimate, StoredImage
 
 BLANK, STRONGER = "blank", "stronger"
 """The two negatives of M_G: the paper's, and another prompt or sentence."""
@@ -134,10 +130,9 @@ def read_pictures(
 
     Returns
     -------
-    DataFrame
-        A row per picture: ``unit, prompt, caption``; ``asked`` and ``seen``, the objects that prompt and caption
-        name; ``H_J``, nan where neither names one; and for each negative the probability that the picture fits it
-        rather than its prompt.
+    DataFrame : a row per picture: ``unit, prompt, caption``; ``asked`` and ``seen``, the objects that prompt and
+        caption name; ``H_J``, nan where neither names one; and for each negative the probability that the picture fits
+        it rather than its prompt.
     """
     captioner = captioner or data.services.captioner(settings.options.captioner)
     prompts = [str(prompt) for prompt in data.frame["prompt"]]
@@ -187,10 +182,7 @@ def _misses(
 def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
     """For each picture a prompt of the study that names other objects, in turn; the same for equal seeds.
 
-    Raises
-    ------
-    InvalidInput
-        All prompts name the same objects, so that none can stand against another.
+    Raises InvalidInput: All prompts name the same objects, so that none can stand against another.
     """
     named = {prompt: frozenset(to_person(extract_objects(prompt))) for prompt in prompts}
     others = {prompt: [p for p in named if named[p] != named[prompt]] for prompt in named}

@@ -1,11 +1,9 @@
 """TBYB's findings, tables and figures: of one run, and over models, conditions and data sets (Tables II and VI)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,11 +16,11 @@ from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Stu
 from bias_core.studies.objects.captions import BLANK, MEASURES, STRONGER, Scores
 from bias_core.studies.reports.build import columns, drawable, figure, mark, table
 
-if TYPE_CHECKING:
-    Entry = tuple[str, ArmReport, str]
-    """A line of a comparison: its name, the arm, and which of the arm's sets of pictures."""
-    Sets = Mapping[str, Scores]
-    """The scores of each set of pictures by its name."""
+Entry = tuple[str, ArmReport, str]
+"""A line of a comparison: its name, the arm, and which of the arm's sets of pictures."""
+Sets = Mapping[str, Scores]
+"""The scores of each set of pictures by its name."""
+
 
 TOP = 10
 _CURVE_AXES = {"x": "objects, most frequent first", "y": "min-max normalised count"}
@@ -259,7 +257,7 @@ def _compared(entries: Sequence[Entry], settings: StudySettings) -> tuple[pd.Dat
     return lines[[*foremost, *lines.columns.difference(foremost, sort=False)]], measures
 
 
-def _ranks(distance: pd.Series[float], usable: Mapping[str, Numbers | None], settings: StudySettings) -> pd.DataFrame:
+def _ranks(distance: "pd.Series[float]", usable: Mapping[str, Numbers | None], settings: StudySettings) -> pd.DataFrame:
     """Ranks by distance, with the ranks that resamples of the pictures give."""
     differing = {name: numbers for name, numbers in usable.items() if numbers is not None}
     k = min(len(numbers.drawn) for numbers in differing.values())

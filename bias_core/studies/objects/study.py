@@ -3,15 +3,13 @@
 The experiment draws the same prompts under conditions whose bias is known.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, combinations, product
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
@@ -20,6 +18,7 @@ from bias_core.metrics.object_bias import distribution_bias_at
 from bias_core.prompts import fix_articles
 from bias_core.stats.effects import mean_interval, wilson_interval
 from bias_core.store.images import pixel_digest
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import read_table
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.own_words import distinct_texts, settings_with
@@ -28,13 +27,11 @@ from bias_core.studies.kit.setting_fields import setting, settings_class, settin
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, StudyTable
 from bias_core.studies.objects import captions, report
 from bias_core.studies.reports.build import columns, drawable, finding, lean, table
+from bias_core.types import Estimate
 
-if TYPE_CHECKING:
-    from bias_core.studies.kit.data import StudyData
-    from bias_core.types import Estimate
+Parts = Mapping[str, pd.DataFrame]
+"""What was read of each condition's pictures, with ``condition`` and ``words``."""
 
-    Parts = Mapping[str, pd.DataFrame]
-    """What was read of each condition's pictures, with ``condition`` and ``words``."""
 
 FEWEST = 2  # objects, professions, or prompts of a trigger
 ALL = "all prompts"
@@ -176,10 +173,7 @@ _MOST_PROMPTS, _LONGEST_PROMPT = 200, 500  # prompts, and characters of one
 def design_of_prompts(base: Design, prompts: Sequence[str], images_per_prompt: int) -> Design:
     """The design that draws these prompts and measures them as ``base``, another design of TBYB, does.
 
-    Raises
-    ------
-    InvalidInput
-        No prompt, too many or too long ones, or no picture.
+    Raises InvalidInput: no prompt, too many or too long ones, or no picture.
     """
     texts = distinct_texts(prompts)
     if not texts or len(texts) > _MOST_PROMPTS:

@@ -1,27 +1,21 @@
 """The Objects tab: what captions name in pictures, asked for or not."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import gradio as gr
 import pandas as pd
 
-from bias_core.studies.kit.types import StudyReport  # noqa: TC001 (Gradio reads the handlers' annotations)
+from bias_core.studies.kit.types import Design, Finding, StudyFigure, StudyReport, StudySettings
 from bias_core.studies.objects.study import design_of_prompts, settings_for_prompts
+from bias_core.types import Estimate
 from bias_core.ui.messages import heading_html
 from bias_core.ui.study.form import Preset
 from bias_core.ui.study.pictures import Look
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.study.view import TAKE_JS
 from bias_core.ui.templates import render
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bias_core.studies.kit.types import Design, Finding, StudyFigure, StudySettings
-    from bias_core.types import Estimate
 
 _PROMPTS = """a doctor talking to a patient
 a family having dinner at home
@@ -206,10 +200,9 @@ def curve_html(report: StudyReport) -> str:
         return ""
     few = table[[table.columns[0], *(c for c in _CURVE if c in table)]].rename(columns=_CURVE)
     note = (
-        "B_D is the area under the curve; lower is more biased. It has no upper end and grows with n and "
-        "with the vocabulary, so compare it at equal n only. Its companions are bounded: normalised "
-        "entropy (0 to 1, 1 is even), Gini (0 to 1, 0 is even), and the effective number of objects, at most "
-        "the vocabulary."
+        "B_D is the area under the curve; lower is more biased. It has no upper end and grows with n and with the "
+        "vocabulary, so compare it at equal n only. Its companions are bounded: normalised entropy (0 to 1, 1 is "
+        "even), Gini (0 to 1, 0 is even), and the effective number of objects, at most the vocabulary."
     )
     return render("beside", figure=figure, title="B_D with what it depends on", note=note, frame=few, key=key)
 

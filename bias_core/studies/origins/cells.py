@@ -1,30 +1,26 @@
 """OASIS's cells: pictures of a nationality read for one attribute, beside what the paper printed for it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.prompts import fill_template
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import read_table
 from bias_core.studies.kit.own_words import settings_with
+from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, Sample, Shot, StudySettings
 from bias_core.types import Attribute, Estimate
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    from bias_core.studies.kit.data import StudyData
-    from bias_core.studies.kit.progress import Progress
 
 FEWEST_PICTURES = 8
 
@@ -190,10 +186,7 @@ def own_concepts(
 ) -> Design:
     """The design with these concepts in place of its nationalities, each with all attributes and ``n`` pictures.
 
-    Raises
-    ------
-    InvalidInput
-        The study takes no other concepts, or something is missing; the message says what.
+    Raises InvalidInput: the study takes no other concepts, or something is missing; the message says what.
     """
     names = list(dict.fromkeys(name.strip() for name in concepts if name.strip()))
     _check_own(design, names, template, attributes, n)

@@ -1,15 +1,14 @@
 """OASIS: are nationalities with fewer internet users shown more stereotypically (Figure 3)?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from bias_core.errors import InvalidInput
@@ -17,6 +16,7 @@ from bias_core.metrics.stereotype import stereotype_score
 from bias_core.stats.effects import percentile_estimate
 from bias_core.studies.arms.statistics import counted_sample
 from bias_core.studies.arms.tables import ARM, table_over_arms
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Shot, StudyFigure, StudySettings
 from bias_core.studies.origins.cells import (
@@ -29,11 +29,6 @@ from bias_core.studies.origins.cells import (
 )
 from bias_core.studies.origins.nationalities import stereotype_shots
 from bias_core.studies.reports.build import columns, figure, finding, marks, or_nan, table
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from bias_core.studies.kit.data import StudyData
 
 N_RESAMPLES = 2000
 SUMMARIES: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "maximum": np.max}

@@ -1,11 +1,9 @@
 """OASIS: how people of a nationality (Table 1, Figures 4 and 5) and doctors of one (Table 2) are shown."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -22,6 +20,7 @@ from bias_core.studies.arms.tables import (
     marks_over_arms,
     table_over_arms,
 )
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
@@ -38,10 +37,7 @@ from bias_core.studies.origins.cells import (
     wanted_nationalities,
 )
 from bias_core.studies.reports.build import columns, drawable, figure, finding, finding_mark, or_nan, point, table
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.data import StudyData
-    from bias_core.types import Attribute, Estimate
+from bias_core.types import Attribute, Estimate
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -85,10 +81,9 @@ def measure_nationalities(design: Design, settings: StudySettings, data: StudyDa
 
 
 _COLUMNS = (
-    "P: share in which the reader sees the attribute. Ψ = max(0, P − P*). Corrected: with the reader's known "
-    "errors taken into account. Drawn: share of these pictures that really show it; neither: share "
-    "that neither sentence describes, which is read as the one or the other. Then what the paper printed, "
-    "as shares."
+    "P: share in which the reader sees the attribute. Ψ = max(0, P − P*). Corrected: with the reader's known errors "
+    "taken into account. Drawn: share of these pictures that really show it; neither: share that neither sentence "
+    "describes, which is read as the one or the other. Then what the paper printed, as shares."
 )
 _WALS = (
     "WALS: share of the pictures' variety along the attribute. Spread: its standard deviation, in cosine. "

@@ -3,8 +3,6 @@
 The trace of a generation, SPI of every step and some of the predicted pictures, is kept once it was made.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -12,7 +10,8 @@ import math
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -21,9 +20,10 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
-from bias_core.studies.kit.data import png_bytes
+from bias_core.studies.kit.data import StudyData, png_bytes
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import MAX_STEPS, Design, Finding, Results, Shot, StudyFigure, StudySettings
 from bias_core.studies.origins.cells import (
@@ -34,13 +34,7 @@ from bias_core.studies.origins.cells import (
     wanted_nationalities,
 )
 from bias_core.studies.reports.build import columns, figure, finding, lean, table
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bias_core.studies.kit.data import StudyData
-    from bias_core.studies.kit.services import StudyServices
-    from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
+from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,21 +137,19 @@ def measure_propagation(design: Design, settings: StudySettings, data: StudyData
 
 
 _COLUMNS = (
-    "SPI at the first step and over all steps, means over seeds. Steps are counted from 1. First clear: the "
-    "first step whose interval excludes 0. Strongest: the step at which the mean is farthest from 0. Last: "
-    "SPI at the last step. Finished P: share of the finished pictures that the reader sees the attribute in, "
-    "corrected for its known errors."
+    "SPI at the first step and over all steps, means over seeds. Steps are counted from 1. First clear: the first step "
+    "whose interval excludes 0. Strongest: the step at which the mean is farthest from 0. Last: SPI at the last step. "
+    "Finished P: share of the finished pictures that the reader sees the attribute in, corrected for its known errors."
 )
 _SIGN = (
-    "SPI is a cosine: above 0 a step adds the attribute, below 0 it takes it away. It says nothing of how "
-    "much, and the intervals of the steps are each on its own: of 100 steps that do nothing, 5 of those at "
-    "95 % exclude 0."
+    "SPI is a cosine: above 0 a step adds the attribute, below 0 it takes it away. It says nothing of how much, and "
+    "the intervals of the steps are each on its own: of 100 steps that do nothing, 5 of those at 95 % exclude 0."
 )
 
 
 def _trace(
     data: StudyData, model: Traceable, nationality: str, stored: Sequence[StoredImage], attributes: Sequence[Attribute]
-) -> Generator[Progress, None, list[Trace]]:
+) -> "Generator[Progress, None, list[Trace]]":
     """Trace every picture of a nationality; predicted pictures of the first ones."""
     options, traces = data.settings.options, []
     for i, picture in enumerate(stored):
@@ -172,8 +164,6 @@ def _trace(
 def _shown_steps(n_steps: int, n_shown: int) -> Sequence[int]:
     """Steps spread evenly from the first to the last but one.
 
-    Examples
-    --------
     >>> _shown_steps(20, 4), _shown_steps(2, 8)
     ([0, 6, 13, 19], [0, 1])
     """
@@ -198,8 +188,6 @@ _FIRST_STEP = ("The first step adds it.", "The first step takes it away.", "The 
 def first_clear_step(band: Sequence[Estimate]) -> int | None:
     """The first step, from 0, whose interval excludes 0; None where there is none.
 
-    Examples
-    --------
     >>> from bias_core.metrics.propagation import spi_band
     >>> first_clear_step(spi_band([[0.1, 0.5], [-0.1, 0.6], [0.0, 0.55]]))
     1
@@ -225,7 +213,7 @@ def _row(curve: Curve) -> dict[str, Any]:
 
 
 def _figures(
-    curves: Sequence[Curve], traces: Sequence[Trace], shown: Sequence[StoredImage], wording: str
+    curves: Sequence[Curve], traces: "Sequence[Trace]", shown: Sequence[StoredImage], wording: str
 ) -> list[StudyFigure]:
     """Of a nationality the mean curves, those of single pictures, and the filmstrips of these."""
     nationality, n_seeds = curves[0].nationality, len(traces)

@@ -1,11 +1,10 @@
 """OASIS's StOP: clusters of pictures, the texts closest to them, and what any text draws (Table 3)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +21,7 @@ from bias_core.studies.kit.limits import check_budget
 from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.readers import check_readers
 from bias_core.studies.kit.rows import RowMaker
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import (
     Design,
@@ -35,12 +35,7 @@ from bias_core.studies.kit.types import (
 )
 from bias_core.studies.origins.cells import NationalityOptions, nationality_shots, own_attributes, wanted_nationalities
 from bias_core.studies.reports.build import columns, figure, finding, intervals, or_nan, table
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bias_core.studies.kit.services import StudyServices
-    from bias_core.types import Estimate, StoredImage
+from bias_core.types import Estimate, StoredImage
 
 _FEWEST_PER_NATIONALITY = 2
 _SHOWN = 3  # pictures of a cluster in the figure
@@ -129,8 +124,6 @@ def cluster_name(concept: str, number: int) -> str:
 def closeness_of_own(rows: np.ndarray) -> np.ndarray:
     """Mean cosine of each of some unit rows ``(n, d)`` to the others, ``(n,)``; nan for a single one.
 
-    Examples
-    --------
     >>> closeness_of_own(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
     array([0.5, 0.5, 0. ])
     """
@@ -414,12 +407,8 @@ def regenerate(
 ) -> Generator[Progress, None, Regenerated]:
     """Draw ``n`` pictures of a text with new seeds and compare them with a cluster of a StOP report.
 
-    Raises
-    ------
-    InvalidInput
-        No such cluster, an empty text, an impossible ``n``, or a report of pictures that were brought along.
-    Cancelled, ModelUnavailable, StorageError
-        On the way; what was drawn is kept.
+    Raises InvalidInput: no such cluster, an empty text, an impossible ``n``, or a report of pictures that were brought
+    along; Cancelled, ModelUnavailable, StorageError: on the way; what was drawn is kept.
     """
     settings, text = report.settings, prompt.strip()
     inside, outside = ([report.stored[i] for i in part["image_id"]] for part in _members(report, cluster))

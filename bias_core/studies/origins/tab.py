@@ -1,17 +1,15 @@
 """The Origins tab: OASIS's clusters and texts (StOP), steps (SPI), nationalities, doctors, own words."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import gradio as gr
 
-from bias_core.studies.kit.types import MAX_STEPS, StudyReport
+from bias_core.studies.kit.types import MAX_STEPS, Design, StudyFigure, StudyReport, StudySettings
 from bias_core.studies.origins import view
 from bias_core.studies.origins.cells import own_concepts, without_names
-from bias_core.studies.origins.stop import cluster_names, regenerate
+from bias_core.studies.origins.stop import Regenerated, cluster_names, regenerate
 from bias_core.studies.running.run import followed
 from bias_core.types import Attribute
 from bias_core.ui import messages
@@ -20,13 +18,7 @@ from bias_core.ui.messages import user_errors
 from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study.form import Preset
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
-from bias_core.ui.visitor import Visitor  # noqa: TC001 (Gradio reads the handlers' annotations)
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bias_core.studies.kit.types import Design, StudyFigure, StudySettings
-    from bias_core.studies.origins.stop import Regenerated
+from bias_core.ui.visitor import Visitor
 
 _SPI, _STOP, _NATIONS = "oasis-spi", "oasis-stop", "oasis-nationalities"
 _TRACED = "calibration-diffusion"
@@ -65,9 +57,8 @@ class OriginsTab(StudyTab):
     place: ClassVar = 50
     question: ClassVar = "Which look does the model itself take for a concept, and at which step does it enter?"
     caution: ClassVar = (
-        "Assesses how people of a nationality are drawn, as perceived by a reader; it says nothing of who "
-        "they are. A text that is close, or a step that adds, is a trace of what the model was "
-        "trained on, not its reason."
+        "Assesses how people of a nationality are drawn, as perceived by a reader; it says nothing of who they are. A "
+        "text that is close, or a step that adds, is a trace of what the model was trained on, not its reason."
     )
     studies: ClassVar = (_NATIONS, _STOP, _SPI, "oasis-doctors", "oasis-internet-users")
     presets: ClassVar = (

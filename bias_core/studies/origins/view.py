@@ -1,11 +1,10 @@
 """What an OASIS study found: the film of SPI's steps, StOP's clusters and texts, and every study in a sentence."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,10 +18,6 @@ from bias_core.types import Estimate
 from bias_core.ui.embedded import N_COLOURS
 from bias_core.ui.study.view import headline
 from bias_core.ui.templates import render, script
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
 
 AVERAGE = "figure9-"
 TEXTS = "table3"
@@ -93,8 +88,6 @@ class Film:
 def round_numbers(low: float, high: float) -> list[float]:
     """About five round numbers of an axis.
 
-    Examples
-    --------
     >>> round_numbers(-0.23, 0.41)
     [-0.2, 0.0, 0.2, 0.4]
     """
@@ -277,9 +270,8 @@ def _stereotype_sentence(table: pd.DataFrame) -> str:
     most = above.assign(beyond=above["P"] - above["P*"]).nlargest(1, "beyond").iloc[0]
     return (
         f"{len(above)} of {len(comparable)} attributes are shown more often than in the world. Farthest: "
-        f"{most['attribute']} for {most['nationality']}, "
-        f"{format_estimate(most['P'], most['P low'], most['P high'])} of the pictures against "
-        f"{format_given(most['P*'])}."
+        f"{most['attribute']} for {most['nationality']}, {format_estimate(most['P'], most['P low'], most['P high'])} "
+        f"of the pictures against {format_given(most['P*'])}."
     )
 
 

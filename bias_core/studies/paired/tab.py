@@ -179,9 +179,8 @@ class PairedTab(StudyTab):
         "When two people of opposite stereotypes stand side by side, does each look as the stereotype has it?"
     )
     caution: ClassVar = (
-        "Labels say how a person in a picture is perceived, feminine, masculine or neither clearly, never "
-        "who anybody is. A score of 0 says that stereotypes are followed as often as not, not that the "
-        "pictures are fair."
+        "Labels say how a person in a picture is perceived, feminine, masculine or neither clearly, never who anybody "
+        "is. A score of 0 says that stereotypes are followed as often as not, not that the pictures are fair."
     )
     studies: ClassVar = (_OCCUPATIONS, "pst-power", "pst-fairness")
     also: ClassVar = ("paired_two",)  # of own words

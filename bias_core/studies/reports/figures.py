@@ -52,10 +52,7 @@ _MANY_POINTS = 100
 def draw(figure: StudyFigure) -> Figure:
     """The figure, ready to be saved or shown.
 
-    Raises
-    ------
-    InvalidInput
-        There is nothing to draw, or no such kind.
+    Raises InvalidInput: there is nothing to draw, or no such kind.
     """
     if figure.kind not in _DRAW:
         raise InvalidInput(f"no kind of figure {figure.kind!r}; there are {', '.join(_DRAW)}")

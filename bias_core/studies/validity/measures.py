@@ -1,10 +1,8 @@
 """Picture measures and TBYB's measures repeated on new pictures: coverage, false alarms, and their rise."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,17 +13,15 @@ from bias_core.metrics.association_null import association_beyond_even_mix
 from bias_core.metrics.composite_association import composite_association, internal_bias
 from bias_core.metrics.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
 from bias_core.prompts import fill_template
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.kind import Measuring, Program, encoder_of
+from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.studies.objects import captions
 from bias_core.studies.validity import summary
-
-if TYPE_CHECKING:
-    from bias_core.studies.kit.data import StudyData
-    from bias_core.studies.kit.readers import Reader
-    from bias_core.studies.kit.services import StudyServices
-    from bias_core.types import Estimate
+from bias_core.types import Estimate
 
 SETS = ("neutral", "a", "b")
 

@@ -1,10 +1,8 @@
 """Is the instrument right? What is planted in the calibration world against what is measured there."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +10,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.stats.effects import corrected_by_errors, wilson_interval
+from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
@@ -20,11 +19,9 @@ from bias_core.studies.reports.build import columns, figure, finding, table
 from bias_core.studies.validity.summary import ladder, measured, verdict_figures, verdict_table, verdicts_of
 from bias_core.types import Estimate, PlantedLine, ReaderErrors
 
-if TYPE_CHECKING:
-    from bias_core.studies.kit.data import StudyData
+Shares = tuple[Estimate, Estimate | None]
+"""In which the reader sees an attribute: as read, and corrected for its errors where they are known."""
 
-    Shares = tuple[Estimate, Estimate | None]
-    """In which the reader sees an attribute: as read, and corrected for its errors where they are known."""
 
 GAP = 0.15  # planted rates closer than this are not expected to be told apart
 

@@ -1,12 +1,11 @@
 """What repeated measurements show of a measure, and the validity studies as one report: a page and a folder each."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -23,11 +22,7 @@ from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.saved import SavedReport, from_text, to_text
 from bias_core.studies.reports.table_text import MOST_ROWS, markdown_table, readable
 from bias_core.studies.reports.text import table_of, to_markdown
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bias_core.types import Estimate, PlantedLine
+from bias_core.types import Estimate, PlantedLine
 
 LADDER = ("fair", "published", "extreme")
 """Conditions of which all planted rates are known, in the order in which more is planted."""
@@ -40,12 +35,11 @@ FALLING = frozenset(
 """Measures of variety and evenness: these fall as more is planted, all others rise."""
 
 RULE = (
-    "Rule: a measure fails where its intervals hold the target clearly less often than nominal (the Wilson "
-    f"interval of the share lies below it) by more than {100 * TOLERANCE:g} points, where more than "
-    f"{100 * TOLERANCE:g} points beyond the nominal 5 % of its intervals on the first condition exclude the "
-    "value of no bias, again clearly, or where its mean does not move to the expected side at every step by "
-    f"more than {STANDARD_ERRORS:g} standard errors of the paired differences. Clear but smaller deviations "
-    "are remarked on in brackets."
+    "Rule: a measure fails where its intervals hold the target clearly less often than nominal (the Wilson interval of "
+    f"the share lies below it) by more than {100 * TOLERANCE:g} points, where more than {100 * TOLERANCE:g} points "
+    "beyond the nominal 5 % of its intervals on the first condition exclude the value of no bias, again clearly, or "
+    f"where its mean does not move to the expected side at every step by more than {STANDARD_ERRORS:g} standard errors "
+    "of the paired differences. Clear but smaller deviations are remarked on in brackets."
 )
 _SUMMARY_NOTE = (
     "mean: over repetitions. target: what the intervals should hold. bias: mean of value minus target. held: "
@@ -71,10 +65,7 @@ class RepetitionOptions(Options):
 def planted_shares(lines: Sequence[PlantedLine], prompt: str) -> dict[str, float]:
     """Share of masculine people by condition, as planted for the concept of this prompt.
 
-    Raises
-    ------
-    InvalidInput
-        No gender is planted for it.
+    Raises InvalidInput: no gender is planted for it.
     """
     for line in lines:
         if line.attribute == "gender" and prompt.lower() in map(str.lower, line.prompts):
@@ -250,10 +241,7 @@ def repeated(shots: Sequence[Shot], settings: StudySettings) -> list[Shot]:
 def ladder(settings: StudySettings) -> list[str]:
     """The conditions of a run, in the order in which more is planted.
 
-    Raises
-    ------
-    InvalidInput
-        There are fewer than two, one is not known or out of order, or the pictures are imported ones.
+    Raises InvalidInput: there are fewer than two, one is not known or out of order, or the pictures are imported ones.
     """
     if settings.images:
         raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
@@ -390,10 +378,7 @@ def shipped_files(reports: Sequence[StudyReport]) -> dict[str, bytes]:
 def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
     """The shipped reports, in their order; those that are not there are left out.
 
-    Raises
-    ------
-    StorageError
-        A file cannot be read.
+    Raises StorageError: a file cannot be read.
     """
     paths = [path for name in STUDIES if (path := folder / f"{name}.json").is_file()]
     try:

@@ -1,16 +1,15 @@
 """The Calibration tab: what was planted against what is measured, shipped and measured anew."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import gradio as gr
 
 from bias_core.metrics.cards import METRICS
 from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.reports.saved import SavedReport
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.validity.summary import NOT_HERE, RULE, STUDIES, load_shipped
 from bias_core.ui.messages import heading_html, user_errors
@@ -18,9 +17,6 @@ from bias_core.ui.study.form import Preset
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.study.view import example_html
 from bias_core.ui.templates import render
-
-if TYPE_CHECKING:
-    from bias_core.studies.reports.saved import SavedReport
 
 _FEW = {"conditions": ["fair", "extreme"]}
 _TITLES = {
