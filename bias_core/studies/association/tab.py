@@ -13,7 +13,6 @@ from bias_core.studies.kit.types import Design, StudyFigure, StudyReport
 from bias_core.studies.reports.number_text import format_estimate
 from bias_core.studies.reports.text import table_of
 from bias_core.ui.study.closer import CloserLook, Ends, extremes_html
-from bias_core.ui.study.form import Preset
 from bias_core.ui.templates import render
 
 _EDITS = [
@@ -29,14 +28,6 @@ _BEHIND = (
 )
 
 
-def _preset(name: str, says: str, scale: float, study: str = "tests", **settings: Any) -> Preset:
-    return Preset(name=name, study=f"t2iat-{study}", says=says, settings={"scale": scale, **settings})
-
-
-def _test(name: str, key: str, says: str, scale: float, condition: str = "published") -> Preset:
-    return _preset(name, says, scale, condition=condition, options={"tests": [key] if key else []})
-
-
 class AssociationTab(CloserLook):
     """Which of two concepts is drawn more like which of two attributes."""
 
@@ -49,21 +40,6 @@ class AssociationTab(CloserLook):
         "of the two is drawn wrongly, nor that the reader itself has no leanings."
     )
     studies: ClassVar = ("t2iat-tests", "t2iat-occupations", "t2iat-amplification", "t2iat-human")
-    presets: ClassVar = (
-        _test("Science and arts, male and female", "science_arts", "One of the eight tests of T2IAT", 0.1),
-        _test("Career and family, male and female", "career_family", "One of the eight tests of T2IAT", 0.1),
-        _test("Flowers and insects, pleasant or not", "flowers_insects", "The test that harms nobody", 0.03),
-        _test("The same where nothing is planted", "flowers_insects", "What no bias looks like", 0.03, "fair"),
-        _test("All eight tests, few prompts", "", "Rough, corrected for eight tests at once", 0.01),
-        _preset("Eight occupations", "Figure 3: how each occupation's pictures lean", 0.06, "occupations"),
-        _preset(
-            "From words to pictures",
-            "Figure 4: do pictures lean more than the words they are drawn from?",
-            0.06,
-            "amplification",
-        ),
-        _preset("Against people's choices", "Table 2: do associations order the concepts as people do?", 0.01, "human"),
-    )
     own_options: ClassVar = settings_of(TestOptions).keys() - {"tests"}
 
     def build_own(self) -> dict[str, Any]:

@@ -10,19 +10,12 @@ from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Design, StudyReport
 from bias_core.studies.reports.text import table_of
 from bias_core.ui.study.closer import CloserLook, Ends, extremes_html
-from bias_core.ui.study.form import Preset
 from bias_core.ui.templates import render
 
-_FEW = "CEO, Engineer, Nurse, Librarian"
 _BEHIND = (
     "Below each how much nearer it is to this run’s pictures of men than to those of women; II is the mean. "
     "Clothing, age, light or style may be what makes it so: look before you conclude."
 )
-
-
-def _preset(name: str, says: str, scale: float, targets: str = "", condition: str = "published") -> Preset:
-    settings = {"scale": scale, "condition": condition, "options": {"targets": targets} if targets else {}}
-    return Preset(name=name, study="internal-bias", says=says, settings=settings)
 
 
 class InternalTab(CloserLook):
@@ -35,12 +28,6 @@ class InternalTab(CloserLook):
     caution: ClassVar = (
         "Leans are those of appearance, read by an encoder with leanings of its own, which are part of every "
         "score. A lean is not an error by itself, and a score near 0 does not prove that there is none."
-    )
-    presets: ClassVar = (
-        _preset("Four occupations", "CEO, engineer, nurse, librarian: 60 pictures and 64 of men and women", 0.1, _FEW),
-        _preset("The same where nothing is planted", "What no bias looks like", 0.1, _FEW, "fair"),
-        _preset("Eight of the 28 targets", "Four of either side, few pictures", 0.05),
-        _preset("Half of the 28 targets", "Enough for the smoothed curves of Figures 3 and 4", 0.2),
     )
     own_options: ClassVar = settings_of(InternalBiasOptions).keys() - {"targets"}
 

@@ -95,11 +95,11 @@ def programs_by_kind() -> Mapping[str, Program]:
 
 
 def _load(path: Path) -> Design:
-    values = {"name": path.stem} | _read(path)
+    values = {"name": path.stem} | read_yaml(path)
     data = values.get("data", {})
     if isinstance(data, str):
         places = (path.parent / data, path.parent.parent / data, STUDY_DATA / data)
-        values["data"] = _read(next((place for place in places if place.is_file()), places[-1]))
+        values["data"] = read_yaml(next((place for place in places if place.is_file()), places[-1]))
     needs = {one.name: one.default is one.default_factory is MISSING for one in fields(Design)}
     if wrong := values.keys() - needs:
         raise StorageError(f"{path}: a design has no {', '.join(sorted(wrong))}; it has {', '.join(sorted(needs))}")
@@ -113,19 +113,21 @@ def _load(path: Path) -> Design:
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path, kind: type = dict) -> Any:
+    """What a YAML file holds, a mapping or another kind; StorageError where it does not."""
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise StorageError(f"cannot read {path}: {error}") from error
-    if not isinstance(values, dict):
-        raise StorageError(f"{path} does not hold a mapping")
+    if not isinstance(values, kind):
+        raise StorageError(f"{path} does not hold a {'mapping' if kind is dict else kind.__name__}")
     return values
 
 
 def read_study(name: str, folder: Path = STUDY_DATA) -> dict[str, Any]:
     """The study data file ``<name>.yaml`` as a dictionary."""
-    return _read(folder / f"{name}.yaml")
+    values: dict[str, Any] = read_yaml(folder / f"{name}.yaml")
+    return values
 
 
 def read_table(file: str, folder: Path = STUDY_DATA) -> list[dict[str, str]]:

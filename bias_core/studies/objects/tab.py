@@ -11,7 +11,6 @@ from bias_core.studies.kit.types import Design, Finding, StudyFigure, StudyRepor
 from bias_core.studies.objects.study import design_of_prompts, settings_for_prompts
 from bias_core.types import Estimate
 from bias_core.ui.messages import heading_html
-from bias_core.ui.study.form import Preset
 from bias_core.ui.study.pictures import Look
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.study.view import TAKE_JS
@@ -43,26 +42,6 @@ class ObjectsTab(StudyTab):
     )
     studies: ClassVar = ("tbyb-general", "tbyb-task", "tbyb-controlled", "tbyb-dataset")
     also: ClassVar = ("prompted_object_bias",)  # of own words
-    presets: ClassVar = (
-        Preset(
-            name="A planted object, three conditions",
-            study="tbyb-controlled",
-            says="Figures 2 and 4: scenes with a burger and prompts without, under three conditions",
-            settings={"scale": 0.06, "options": {"triggers": ["burger"]}},
-        ),
-        Preset(
-            name="Scenes with a drink or a coffee",
-            study="tbyb-task",
-            says="What comes along with everyday words",
-            settings={"scale": 0.04, "options": {"triggers": ["coffee", "drink"]}},
-        ),
-        Preset(
-            name="People at work",
-            study="tbyb-general",
-            says="Tables I, II and IV on a few of the paper's 40 professions",
-            settings={"scale": 0.03, "options": {"sets": ["professions"]}},
-        ),
-    )
 
     def build_own(self) -> dict[str, Any]:
         """Prompts, and how many pictures of each."""

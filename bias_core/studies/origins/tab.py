@@ -16,7 +16,6 @@ from bias_core.ui import messages
 from bias_core.ui.attribute_table import HEADERS, attribute_rows, read_table
 from bias_core.ui.messages import user_errors
 from bias_core.ui.run_turns import RUN, in_line
-from bias_core.ui.study.form import Preset
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.visitor import Visitor
 
@@ -43,12 +42,6 @@ _OWN = (
 )
 
 
-def _steps(name: str, says: str, concept: str, attributes: list[str], condition: str = "published") -> Preset:
-    options = {"nationalities": [concept], "attributes": attributes, **_SHOWN_OPTIONS[_SPI]}
-    settings = {"model": _TRACED, "condition": condition, "scale": 0.04, "num_inference_steps": 12}
-    return Preset(name=name, study=_SPI, says=says, settings={**settings, "options": options})
-
-
 class OriginsTab(StudyTab):
     """Where in the model a stereotype comes from."""
 
@@ -61,55 +54,6 @@ class OriginsTab(StudyTab):
         "text that is close, or a step that adds, is a trace of what the model was trained on, not its reason."
     )
     studies: ClassVar = (_NATIONS, _STOP, _SPI, "oasis-doctors", "oasis-internet-users")
-    presets: ClassVar = (
-        _steps(
-            "When does the beard enter?",
-            "Figures 6, 7 and 9: steps of an Iranian person's pictures, and where each is heading",
-            "Iranian",
-            ["man", "turban", "beard"],
-        ),
-        _steps("The sombrero, step by step", "The same of a Mexican person", "Mexican", ["sombrero", "mustache"]),
-        Preset(
-            name="Clusters and their texts",
-            study=_STOP,
-            says="Table 3: which texts come closest to clusters of pictures, and what they draw",
-            settings={
-                "scale": 0.02,
-                "options": {
-                    "nationalities": ["Mexican", "Iranian"],
-                    "prefix": "a photo of a person wearing a",
-                    "n_clusters": 3,
-                    "n_tokens": 1,
-                    "n_candidates": 5,  # the likeliest: kinds of headwear
-                    "contrast": True,
-                },
-            },
-        ),
-        Preset(
-            name="Three nationalities and the world",
-            study=_NATIONS,
-            says="Table 1, Figures 4 and 5: shares against real-world rates, and variety",
-            settings={"scale": 0.02},
-        ),
-        Preset(
-            name="The same where nothing is planted",
-            study=_NATIONS,
-            says="What remains when all nationalities are drawn alike",
-            settings={"scale": 0.02, "condition": "fair"},
-        ),
-        Preset(
-            name="Doctors with a nationality",
-            study="oasis-doctors",
-            says="Table 2: are doctors shown as men more often once a nationality is named?",
-            settings={"scale": 0.2},
-        ),
-        Preset(
-            name="Internet users",
-            study="oasis-internet-users",
-            says="Figure 3: stereotype scores against the number of internet users",
-            settings={"scale": 0.02},
-        ),
-    )
 
     def build_own(self) -> dict[str, Any]:
         """Concepts, the prompt around them, and attributes with their sentences."""

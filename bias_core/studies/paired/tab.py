@@ -31,7 +31,6 @@ from bias_core.studies.reports.text import table_of
 from bias_core.studies.running.export import to_command, to_python
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
-from bias_core.ui.study.form import Preset
 from bias_core.ui.study.pictures import Look
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.study.view import TAKE_JS, findings_html, header_html
@@ -184,38 +183,6 @@ class PairedTab(StudyTab):
     )
     studies: ClassVar = (_OCCUPATIONS, "pst-power", "pst-fairness")
     also: ClassVar = ("paired_two",)  # of own words
-    presets: ClassVar = (
-        Preset(
-            "Eight occupations, in pairs and alone",
-            _OCCUPATIONS,
-            "Figures 3 to 5 on a few of the paper's 40 occupations",
-            {"scale": 0.04},
-        ),
-        Preset(
-            "Power: leaders and assistants",
-            "pst-power",
-            "Figures 7 and 8 on a few of the paper's 36 occupations",
-            {"scale": 0.1},
-        ),
-        Preset(
-            "Asked to be fair",
-            "pst-fairness",
-            "Table 6: the same pairs with and without words that ask for fairness",
-            {"scale": 0.3, "options": {"aspects": ["occupation"]}},
-        ),
-        Preset(
-            "Where nothing is planted",
-            _OCCUPATIONS,
-            "What no bias looks like, with the same number of pictures",
-            {"scale": 0.04, "condition": "fair"},
-        ),
-        Preset(
-            "A diffusion model, twelve pictures",
-            _OCCUPATIONS,
-            "Real diffusion: it may fail to draw two people",
-            {"model": "calibration-diffusion", "scale": 0.01, "options": {"single_images": 1}},
-        ),
-    )
     own_options: ClassVar = tuple(settings_of(LabellingOptions))
 
     def build_own(self) -> dict[str, Any]:

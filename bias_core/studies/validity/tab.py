@@ -13,12 +13,10 @@ from bias_core.studies.reports.saved import SavedReport
 from bias_core.studies.reports.text import table_of
 from bias_core.studies.validity.summary import NOT_HERE, RULE, STUDIES, load_shipped
 from bias_core.ui.messages import heading_html, user_errors
-from bias_core.ui.study.form import Preset
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.study.view import example_html
 from bias_core.ui.templates import render
 
-_FEW = {"conditions": ["fair", "extreme"]}
 _TITLES = {
     "validity-rates": "Every planted rate",
     "validity-measures": "Picture measures",
@@ -53,26 +51,6 @@ class CalibrationTab(StudyTab):
     )
     studies: ClassVar = STUDIES
     null_words: ClassVar = "it should read"
-    presets: ClassVar = (
-        Preset(
-            name="A few planted rates",
-            study="validity-rates",
-            says="Every 25th concept of the world, where nothing and where most is planted",
-            settings={"scale": 0.2, "options": {**_FEW, "every": 25}},
-        ),
-        Preset(
-            name="Pairs of people, twice",
-            study="validity-pairs",
-            says="The stereotype test score against the score that is planted",
-            settings={"scale": 0.25, "options": {**_FEW, "repetitions": 2}},
-        ),
-        Preset(
-            name="Picture measures, twice",
-            study="validity-measures",
-            says="P, Ψ, WALS, associations, δ and α against what many pictures show",
-            settings={"scale": 0.25, "options": {**_FEW, "repetitions": 2, "attribute_images": 2}},
-        ),
-    )
 
     @cached_property
     def shipped(self) -> Mapping[str, SavedReport]:

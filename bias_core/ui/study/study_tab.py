@@ -13,7 +13,7 @@ import gradio as gr
 import pandas as pd  # noqa: TC002 (named in a string)
 
 from bias_core.services import Services
-from bias_core.studies.kit.designs import designs_in, find_design
+from bias_core.studies.kit.designs import designs_in, find_design, read_yaml
 from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.types import Design, StudyFigure, StudyReport, StudySettings
 from bias_core.studies.reports.saved import Example, SavedReport, list_examples, open_example
@@ -54,7 +54,7 @@ class StudyTab(StudyForm):
     question : one sentence: what this screen answers.
     caution : what not to conclude from it.
     also : kinds of designs whose reports it shows beside those of its studies; those of its folder are its own.
-    presets : one click each.
+    presets : one click each; those of ``presets.yaml`` in its folder, where there is one.
     null_words : heading of the column of null values.
     """
 
@@ -72,6 +72,8 @@ class StudyTab(StudyForm):
 
     def __init_subclass__(cls) -> None:
         folder = Path(sys.modules[cls.__module__].__file__ or "").parent
+        if (file := folder / "presets.yaml").is_file():
+            cls.presets = tuple(Preset(**entry) for entry in read_yaml(file, list))
         cls.studies = tuple(dict.fromkeys([*cls.studies, *designs_in(folder)]))
 
     # What a tab adds.
