@@ -90,10 +90,7 @@ class TaskProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class GivenAnswer:
-    """An answer that holds: one rater on one item, every position of it.
-
-    ``at`` is ISO 8601, UTC; ``seconds`` how long the picture was looked at.
-    """
+    """An answer that holds: one rater on one item in ``seconds``, every position of it; ``at`` is ISO 8601, UTC."""
 
     item: Item
     rater: str

@@ -138,10 +138,7 @@ def task_of(store: LabelStore, code: str) -> tuple[Task, str]:
 
 
 def next_item(store: LabelStore, code: str) -> Turn:
-    """The item on this rater's screen, or a new one: of those with the fewest raters, one at random.
-
-    NotAllowed where no rater has this code.
-    """
+    """The item on this rater's screen, or at random one with the fewest raters; NotAllowed for no rater's code."""
     with store.write() as connection:
         return _turn(store, connection, _rater(connection, code))
 
@@ -199,10 +196,7 @@ def _decide(
 
 
 def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
-    """Take back the last answer or skip that still holds, and show its item again.
-
-    Raises as :func:`give_answer`; InvalidInput where there is nothing to take back.
-    """
+    """Take back the last answer or skip that holds and show its item; InvalidInput where there is none."""
     with store.write() as connection:
         rater = _rater(connection, code)
         if not _is_replay(connection, rater, answer_id, "undo"):
@@ -218,10 +212,7 @@ def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
 
 
 def delete_my_answers(store: LabelStore, code: str) -> int:
-    """Delete everything of this rater, the code included; the number of answers that held.
-
-    What stays is that somebody with this random name deleted so many answers.
-    """
+    """Delete everything of this rater but how many answers held, under the random name; that number."""
     with store.write() as connection:
         rater = _rater(connection, code)
         if rater.excluded_ms is None:  # else they count no more
@@ -310,9 +301,6 @@ def _keep(store: LabelStore, connection: Connection, place: Row, answer_id: str,
     same = {"rater_id": place.rater_id, "item_id": place.item_id, "task_version": place.task_version}
     act = {"client_id": answer_id, "kind": kind, "at_ms": store.now_ms}
     connection.execute(_INSERT, same | act | {"choices": {}, "duration_ms": 0, "withdraws": None} | values)
-
-
-# What a rater sees: the item on their screen or a new one, and how far they are.
 
 
 def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:

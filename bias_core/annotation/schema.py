@@ -14,9 +14,8 @@ from bias_core.errors import StorageError
 Row = Any
 """A row of a query, with its columns as attributes; SQLAlchemy gives every query a type of its own."""
 
-metadata = sa.MetaData()
-
 # Times are milliseconds since 1970, UTC. Codes and owners' secrets are kept as SHA-256 only.
+metadata = sa.MetaData()
 
 tasks = Table(
     "tasks",

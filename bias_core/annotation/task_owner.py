@@ -280,10 +280,7 @@ def count_claims(connection: Connection, rater_id: int, states: tuple[str, ...],
 
 
 def remove_raters(store: LabelStore, connection: Connection, task_id: str, portion: Sequence[Row]) -> int:
-    """Delete these raters with everything of theirs; the number of answers that held.
-
-    A line for each says so, also to copies on a hub.
-    """
+    """Delete these raters with everything of theirs, a line left for each; the number of answers that held."""
     ids, later = [rater.id for rater in portion], answers.alias()
     holds = (answers.c.kind == "answer") & ~exists().where(later.c.withdraws == answers.c.id)
     counts = select(answers.c.rater_id, func.count()).where(answers.c.rater_id.in_(ids), holds)

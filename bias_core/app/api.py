@@ -1,19 +1,18 @@
 """Typed tools over HTTP and MCP: the same settings as the form and the command line, the same numbers."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cache, partial, wraps
 from inspect import Parameter, Signature, cleandoc, signature
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import gradio as gr
 
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
 from bias_core.given_values import check_arguments
 from bias_core.metrics.cards import METRICS
+from bias_core.services import Services
 from bias_core.studies.explore.options import (
     COMPARE_SETTINGS,
     EXPLORE_SETTINGS,
@@ -35,9 +34,6 @@ from bias_core.studies.running.run import run_study, with_options
 from bias_core.studies.running.size import check_number
 from bias_core.ui.messages import sentence_of
 from bias_core.ui.run_turns import RUN, of_program
-
-if TYPE_CHECKING:
-    from bias_core.services import Services
 
 P = ParamSpec("P")
 T = TypeVar("T")

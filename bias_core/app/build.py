@@ -34,10 +34,7 @@ PACKAGE = Path(bias_core.__file__).parent
 
 
 def find_tabs() -> tuple[Any, ...]:
-    """The class of every tab, by its place: each file ``tab.py`` has one.
-
-    A study without one gets the tab that all studies build on, named after its folder.
-    """
+    """The class of every tab by its place: that in a file ``tab.py``, or the plain tab of a study without one."""
     modules = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("tab.py")]
     classes = [one for name in modules for one in vars(import_module(name)).values() if _is_tab(one, name)]
     plain = {path.parent.parent for path in design_files().values() if not (path.parent.parent / "tab.py").exists()}
@@ -145,10 +142,7 @@ def launch_options(services: Services) -> dict[str, Any]:
 
 
 def build_theme() -> gr.themes.Base:
-    """Light and dark in one theme; fonts come with Gradio, so nothing is fetched from elsewhere.
-
-    Weight 700, for the files of weight 600 that Gradio ships lack most letters.
-    """
+    """Light and dark in one theme, with Gradio's own fonts (their files of weight 600 lack letters: 700)."""
     look = json.loads((STATIC / "theme.json").read_text(encoding="utf-8"))
     hues = {name: gr.themes.Color(**shades, name=name) for name, shades in look["hues"].items()}
     theme = gr.themes.Base(

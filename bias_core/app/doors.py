@@ -41,10 +41,7 @@ class _Door:
 
 
 def allowed_hosts(settings: Settings, server_name: str) -> frozenset[str]:
-    """Names of this server: of this machine, of the settings, and a Space's own.
-
-    Numbers need no list: only a name can be made to point somewhere else (DNS rebinding).
-    """
+    """Names of this server; numbers need no list, for only a name can be made to point elsewhere (DNS rebinding)."""
     space = os.environ.get("SPACE_HOST", "") + (f",{_HUB}" if os.environ.get("SPACE_ID") else "")
     names = f"localhost,{server_name},{settings.host},{settings.allowed_hosts},{space}".lower()
     return frozenset(names.replace(",", " ").split())

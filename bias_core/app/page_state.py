@@ -141,10 +141,7 @@ class AnsweringBlocks(gr.Blocks):
 
 
 def without_reports(value: Any, services: Services) -> Any:
-    """What a page's state holds, with the ids of saved reports in their place.
-
-    A report that nothing would open again (an example, one that was scored anew by hand) stays.
-    """
+    """A page's state with the ids of saved reports in their place; what nothing would open again stays."""
     if isinstance(value, StudyReport):
         return _Saved(run_id=value.run_id) if is_saved(value, services) else value
     held = _held(value, StudyReport)

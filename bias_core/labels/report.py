@@ -145,9 +145,6 @@ def _share(name: str, count: int, n: int, ends: str = "") -> dict[str, float]:
     return columns(name, wilson_interval(count, n) if n else None, ends=ends)
 
 
-# Raters: their part, their attention, and how they agree with one another.
-
-
 def _raters_table(progress: TaskProgress, answers: pd.DataFrame) -> StudyTable:
     against = _against_others(answers)
     n_all, n_equal = len(against), int(against["equal"].sum())
@@ -218,9 +215,6 @@ def _raters_figure(raters: pd.DataFrame) -> StudyFigure:
     caption = "Far left of all others: somebody who sees differently, or does not look."
     title = "Raters against the majority of the others"
     return figure("intervals", RATERS, title, marks, caption, x="share of equal answers")
-
-
-# Agreement of all, and of people with readers.
 
 
 def _agreement(answers: pd.DataFrame) -> list[Finding]:
@@ -324,9 +318,6 @@ def _disputed(people: pd.DataFrame) -> StudyTable:
     some = some.sort_values("share", kind="stable", na_position="first").head(_MOST_DISPUTED)
     note = "Without a label: two answers have equally many votes."
     return table("disputed", "Disputed pictures", some.reset_index(drop=True), note)
-
-
-# What the labels are used for: a study scored with them, and a reader's error rates that correct Ψ.
 
 
 def takes_labels(report: StudyReport) -> bool:

@@ -85,8 +85,6 @@ class LabelTab:
             storage = "t2i-bias-label" + "-open" * (name == "key")
             self.parts[name] = gr.BrowserState(empty, storage_key=storage, secret=_SECRET)
 
-    # Layout.
-
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; called inside of its ``gr.Tab``."""
         parts, put = self.parts, partial(tab_parts.add, self.parts, PARTS)
@@ -140,8 +138,6 @@ class LabelTab:
         with gr.Column(elem_classes="card"):
             self.scores.build_scores()
 
-    # Wiring.
-
     def owned_outputs(self) -> list[Any]:
         """Everything that shows a task to its owner."""
         own = [self.parts[name] for name in (*_SHOWN, *STATUSES, *_PARTS_TO_TAKE[1:])]
@@ -176,8 +172,6 @@ class LabelTab:
         linked = demo.load(None, None, parts["typed"], js=_HASH_JS, **QUIET)
         linked = linked.then(self.on_return, [*opening, key], owned, **QUIET)
         linked.then(None, js=_LINKED_JS.format(into_view), **QUIET)
-
-    # Handlers.
 
     def on_make(self, visitor: Visitor, memory: Memory, profile: Profile, *values: Any) -> Updates:
         """Make the task that the form asks for, and show it."""
@@ -247,8 +241,6 @@ class LabelTab:
             return {self.parts["file"]: str(self._written(visitor, owner, report, str(event.take)))}
         return {self.parts["status"]: messages.error_html(problem.message)}
 
-    # What an owner changes, and what is said of it.
-
     def _set_status(self, owner: task_owner.OwnerKey, *, status: Any) -> str:
         task_owner.set_status(self.services.labels, owner, status)
         return ""
@@ -264,8 +256,6 @@ class LabelTab:
             raise InvalidInput("choose a rater; the table above says how each of them did")
         task_owner.exclude_rater(self.services.labels, owner, rater, excluded=excluded)
         return f"{rater} " + ("counts in nothing any more; their answers stay." if excluded else "counts again.")
-
-    # Steps of the handlers.
 
     def _opens(self, key: str, profile: Profile) -> bool:
         try:

@@ -124,8 +124,6 @@ class LabelMaking:
         self.parts: dict[str, Any] = {}
         self.status: Any = None
 
-    # Layout.
-
     def build(self) -> None:
         """The components."""
         form, parts = self.form, self.parts
@@ -184,8 +182,6 @@ class LabelMaking:
         ):
             event(handler, inputs, changed, **QUIET)
 
-    # Handlers.
-
     def on_sources(self, visitor: Visitor) -> Any:
         """The visitor's runs, newest first."""
         lines = [line for line in list_runs(self.services, visitor.key) if line.saved]
@@ -225,10 +221,7 @@ class LabelMaking:
         return {self.form["found"]: note("line", problem.message), self.form["preview"]: []}
 
     def on_pick(self, visitor: Visitor, run_id: str | None, event: gr.SelectData, *values: Any) -> Updates:
-        """Ask for the right answer of a picture that was pressed; what is known of it is filled in.
-
-        ``values`` are of the fields ``_OF_A_CHECK``.
-        """
+        """Ask for the right answer of a picture, what is known filled in; ``values`` are of ``_OF_A_CHECK``."""
         parts = self.parts
         with user_errors() as problem:
             task, words, gold = _check_form(values)
@@ -247,10 +240,7 @@ class LabelMaking:
         return {parts["says"]: messages.error_html(problem.message), parts["marking"]: gr.update(visible=False)}
 
     def on_mark(self, number: int, *values: Any) -> Updates:
-        """Put a picture with its right answer on the list; without an answer, take it off.
-
-        ``values`` are of the fields ``_OF_A_CHECK``, then an answer for each position.
-        """
+        """List a picture, or without answers take it off; ``values`` are of ``_OF_A_CHECK``, then the answers."""
         with user_errors() as problem:
             task, _, gold = _check_form(values)
             answers = values[len(_OF_A_CHECK) :]
@@ -263,8 +253,6 @@ class LabelMaking:
             text += f"{len(gold):,} marked in all."
             return {self.form["gold"]: sources.gold_lines(gold), self.parts["says"]: messages.done_html(text)}
         return {self.parts["says"]: messages.error_html(problem.message)}
-
-    # For other parts of the page.
 
     def labelling(self, visitor: Visitor, run_id: str) -> Updates:
         """The form as if this run had been chosen in it."""

@@ -85,9 +85,6 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
 """The tab's components, but for the form of a new task."""
 
 
-# Who owns a task.
-
-
 def offers_login() -> bool:
     """Whether this is a Space that lets visitors sign in."""
     return get_space() is not None and all(os.environ.get(name) for name in _NEEDED)
@@ -121,9 +118,6 @@ def remembered_tasks(memory: object, owner: OwnerKey | None = None, task: Task |
 
 def _title_of(task: Task) -> str:
     return f"{task.title} · {task.created[:16].replace('T', ' ')}"
-
-
-# What the owner sees.
 
 
 def progress_html(progress: TaskProgress, report: StudyReport, sync_error: str | None = None) -> str:

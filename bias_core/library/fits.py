@@ -38,10 +38,7 @@ class Imported:
 
 
 def look_through(path: Path) -> Imported:
-    """Look through a folder or zip without reading its pictures.
-
-    Raises InvalidInput: it cannot be used; the message says why.
-    """
+    """What a folder or zip holds, no picture read; InvalidInput says why it cannot be used."""
     source = ImportedImages(path)
     n = sum(source.counts.values())
     fits = [Fit(design=find_design(KIND), n_found=n, n_asked=0)]

@@ -59,10 +59,7 @@ class RunsTab(StudyTab):
     also: ClassVar = (UNMEASURED.kind,)
 
     def connect(self, tabs: Any, shown: Any, others: Mapping[str, Any]) -> None:
-        """Wire what reaches into other tabs.
-
-        ``tabs`` holds them all, ``shown`` is this one's ``gr.Tab``, ``others`` are the builders by key.
-        """
+        """Wire what reaches into other ``tabs``; ``shown`` is this one's ``gr.Tab``, ``others`` the builders by key."""
         self.tabs = tabs
         self.label = others["label"]
         self.others = [tab for tab in others.values() if isinstance(tab, StudyTab) and tab is not self]
@@ -95,8 +92,6 @@ class RunsTab(StudyTab):
         if report.design.kind == UNMEASURED.kind:
             return f"{report.n_images:,} pictures are kept to be labelled; nothing was measured of them."
         return super().headline(report)
-
-    # Layout.
 
     def _build_ask(self) -> None:
         parts = self.parts
@@ -164,8 +159,6 @@ class RunsTab(StudyTab):
         parts["stop"].click(self.on_stop, visitor, parts["status"], queue=False, **QUIET)
         self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")))
         self.pictures.wire()
-
-    # Handlers.
 
     def on_list(self, visitor: Visitor, deleted: Deleted | None = None) -> str:
         """The list as it is now; the last deletion can be undone."""
@@ -250,8 +243,6 @@ class RunsTab(StudyTab):
             return there | self.label.making.labelling(visitor, report.run_id)
 
         yield from self._follow(visitor, start, show)
-
-    # Steps of the handlers.
 
     def _follow(self, visitor: Visitor, start: Any, show: Any = None) -> Iterator[Updates]:
         yield from self.following(visitor, in_line(self.services, visitor, start, self.key), show=show)

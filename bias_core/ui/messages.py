@@ -65,10 +65,7 @@ class Problem:
 
 @contextmanager
 def user_errors() -> Iterator[Problem]:
-    """Catch our own errors and keep their text, for the handler to show in place.
-
-    Used inside handlers, as a decorator would miss those that are generators.
-    """
+    """Catch our own errors and keep their text, to show in place; inside handlers, for some are generators."""
     problem = Problem()
     try:
         yield problem

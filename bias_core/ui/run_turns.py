@@ -21,10 +21,7 @@ _PLACES_OF_PROGRAMS = 8  # of one address
 def in_line(
     services: Services, visitor: Visitor, start: Callable[[], Generator[S, None, R]], place: str = ""
 ) -> Generator[S | Progress, None, R]:
-    """A visitor's run when it is its turn; until then, how many are before it.
-
-    With the ``place`` on the page where it was asked for, it goes on when the page is loaded anew.
-    """
+    """A visitor's run, or how many are before it; with its ``place`` on the page it survives a reload."""
     asker = Asker(name=visitor.key, address=visitor.address)
     return steps_in_words(services.run_line.begin(start, asker, visitor.stop, place))
 

@@ -119,10 +119,7 @@ class Visitor:
 
 
 def build_visitor(demo: gr.Blocks) -> tuple[Any, Any]:
-    """The visitor's state, and the event that comes once it is known whose it is.
-
-    Called outside of the tabs: what the browser stores is read only for what stands on the page.
-    """
+    """The visitor's state, and the event once it is known whose; outside of the tabs, or the browser's is not read."""
     visitor = gr.State(Visitor(), delete_callback=Visitor.leave)
     stored = gr.BrowserState("", storage_key="t2i-bias-visitor", secret=_SECRET)
     return visitor, demo.load(on_arrive, [visitor, stored], stored, **QUIET)

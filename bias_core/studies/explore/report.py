@@ -246,9 +246,6 @@ def _or_none(value: Any) -> float | None:
     return None if value is None or math.isnan(value) else float(value)
 
 
-# Runs that older versions kept: explorations and comparisons had reports of their own.
-
-
 def old_report(old: Any) -> StudyReport:
     """A saved report of an exploration as the report that every study has."""
     images = [*old.images, *old.attribute_images]

@@ -50,19 +50,15 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(frozen=True, kw_only=True)
 class AssociationScore:
-    """T2IAT's Eq. 2 for the concept: mean cosine to the pictures of A minus that to the pictures of B.
-
-    Attributes
-    ----------
-    mean, associations : over the scored pictures, and of each, ``(n,)``.
-    rows, units : embeddings and units of the concept's pictures, of those of A, of those of B; () after a
-        report was saved.
-    """
+    """T2IAT's Eq. 2 for the concept: mean cosine to the pictures of A minus that to the pictures of B."""
 
     attribute_a: str
     attribute_b: str
+    # mean, associations: over the scored pictures, and of each, `(n,)`
     mean: Estimate
     associations: np.ndarray
+    # rows, units: embeddings and units of the concept's pictures, of those of A, of those of B; () after a report was
+    # saved
     rows: tuple[np.ndarray, ...] = ()
     units: tuple[tuple[str, ...], ...] = ()
 

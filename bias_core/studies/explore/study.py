@@ -51,8 +51,7 @@ def explore(concept: str, services: StudyServices, **settings: Any) -> Explorati
 
     Returns
     -------
-    Exploration
-        Pictures, attributes with their intervals, association, groups; its ``report`` is that of the study.
+    Exploration : Pictures, attributes with their intervals, association, groups; its ``report`` is that of the study.
     """
     study_settings = explore_settings(concept=concept, **settings)
     return Exploration(complete(run_study(find_design(KIND), study_settings, services)))
@@ -175,8 +174,6 @@ def _notes(data: StudyData, n: int, *, missing: bool) -> list[str]:
     }
     return [note for note, holds in notes.items() if holds]
 
-
-# Pictures of one's own as a run of which nothing was measured: kept with their prompts, to be labelled.
 
 UNMEASURED = Design(
     name="unmeasured",

@@ -88,8 +88,6 @@ class ExploreTab(ExploreForm):
         ),
     )
 
-    # Layout.
-
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; pictures come first, then the numbers."""
         parts = self.parts
@@ -123,8 +121,6 @@ class ExploreTab(ExploreForm):
                 parts["notes"] = gr.HTML()
             parts.update(build_take(key))
 
-    # Wiring.
-
     def outputs(self) -> list[Any]:
         """Everything that a finished run changes."""
         return [*super().outputs(), self.parts["shown"], self.parts["welcome"], *self.pairs.outputs()]
@@ -154,8 +150,6 @@ class ExploreTab(ExploreForm):
             self.extra["groups"]: view.group_buttons(exploration, group),
             chart: view.map_html(exploration, group),
         }
-
-    # What is shown.
 
     def growing(self) -> Callable[[Progress], Updates]:
         """The grid, whenever it has grown."""

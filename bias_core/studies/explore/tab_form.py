@@ -45,10 +45,7 @@ TABLE_NOTE = (
 
 
 def read_form(values: Sequence[Any]) -> StudySettings:
-    """The settings that the form asks for; after the values of ``FIELDS`` come the arms.
-
-    InvalidInput quotes a number that is none, or an attribute row with a hole.
-    """
+    """What the form asks for, the arms last; InvalidInput quotes no number, or an attribute row with a hole."""
     *values, arms = values
     form = dict(zip(FIELDS, values, strict=True))
     attributes = read_table(form.pop("attributes") or [])
@@ -67,8 +64,6 @@ class ExploreForm(StudyTab):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self.sets = {item.key: item for item in load_attribute_sets(services.settings.assets_dir / "studies")}
-
-    # Layout.
 
     def _build_ask(self) -> None:
         self._build_question()
@@ -172,8 +167,6 @@ class ExploreForm(StudyTab):
             lambda key: attribute_rows(self.sets[key].attributes), form["set"], form["attributes"], **QUIET
         )
 
-    # Handlers.
-
     def on_set(self, key: str) -> Updates:
         """Fill the table and the association's words from a built-in set."""
         form, chosen = self.form, self.sets[key]
@@ -221,8 +214,6 @@ class ExploreForm(StudyTab):
                 updates |= {form["model"]: shown.model} | self.arms.show(others)
             return updates
         return {form["model_note"]: ""}
-
-    # Steps of the handlers.
 
     def design_and_settings(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """The design and the settings that stand in the form; InvalidInput where they cannot be used."""

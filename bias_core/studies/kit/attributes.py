@@ -15,21 +15,14 @@ SEPARATOR = "|"
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeSet:
-    """Attributes that are shown together.
+    """Attributes that are shown together."""
 
-    Attributes
-    ----------
-    key, title : for programs and for people.
-    concept_hint : a concept that the set suits, "" for any.
-    template : the prompt template it goes with, "" for any.
-    attributes : sentence pairs with their real-world rates.
-    """
-
+    # key, title: for programs and for people
     key: str
     title: str
-    concept_hint: str = ""
-    template: str = ""
-    attributes: tuple[Attribute, ...] = ()
+    concept_hint: str = ""  # a concept that the set suits, "" for any
+    template: str = ""  # the prompt template it goes with, "" for any
+    attributes: tuple[Attribute, ...] = ()  # sentence pairs with their real-world rates
 
 
 @cache

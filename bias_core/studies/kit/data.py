@@ -67,10 +67,7 @@ class StudyData:
         self._stored: dict[str, StoredImage] = {}
 
     def draw(self, shots: Sequence[Shot]) -> Steps[pd.DataFrame]:
-        """Draw (or find) the pictures of ``shots``; returns their rows, which ``frame`` gains too.
-
-        What is finished is read while the next pictures are drawn.
-        """
+        """Draw (or find) the pictures of ``shots``, reading them meanwhile; returns their rows, now in ``frame``."""
         rows = [row for shot in shots for row in self.rows.of(shot)]
         shown: tuple[StoredImage, ...] = ()
         due = 0.0

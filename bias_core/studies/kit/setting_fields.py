@@ -187,10 +187,7 @@ class Setting:
 
 
 def setting(default: Any, label: str, sentence: str, **more: Any) -> Any:
-    """Declare a field of a :func:`settings_class`; ``more`` are ends of its range, and how doors name it.
-
-    A sentence ends without a full stop, so that doors may go on with it.
-    """
+    """Declare a field of a :func:`settings_class`; doors go on with the sentence, which ends without a full stop."""
     info = Setting(label=label, sentence=sentence, **more)
     checks = {name: end for name in ("ge", "gt", "le", "lt") if (end := getattr(info, name)) is not None}
     metadata = {"title": label, "description": sentence, _INFO: info, **checks}

@@ -50,10 +50,7 @@ _IMAGES: dict[str, Any] = {
 
 @settings_class(frozen=True, kw_only=True)
 class Arm:
-    """One of the ways to draw a study; what is None is as the settings of the run say.
-
-    With ``images`` "" the arm is drawn, whatever the settings say.
-    """
+    """One of the ways to draw a study: what is None is as the run's settings say; ``images`` "" is drawn."""
 
     name: str = setting("", "Name", "Left out: what makes the arm differ from the others")
     model: str | None = setting(None, **_MODEL)

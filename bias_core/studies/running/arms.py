@@ -35,10 +35,7 @@ def _alone(settings: StudySettings, arm: Arm) -> StudySettings:
 
 
 def check_arms(settings: StudySettings) -> StudySettings:
-    """Settings whose arms can be told apart, each with its name; InvalidInput where they cannot be compared.
-
-    A single arm becomes the settings of the run.
-    """
+    """Settings with named, comparable arms (else InvalidInput); a single arm becomes the settings of the run."""
     for arm in settings.arms:
         if arm.template and arm.template.count(SLOT) != 1:
             raise InvalidInput(

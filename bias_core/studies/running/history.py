@@ -21,32 +21,25 @@ _LONGEST = 60  # characters of an option in the list
 
 @dataclass(frozen=True, kw_only=True)
 class RunLine:
-    """A run as its visitor's list shows it.
-
-    Attributes
-    ----------
-    study : name of the design, "explore" for Explore.
-    choices : what tells it from other runs of the same study: size, options, seed.
-    model, condition : that drew, or "imported:..." for one's own pictures.
-    n_pictures, n_stored, n_bytes : asked for; still in the store; bytes of these.
-    created, updated : seconds since 1970.
-    saved : whether its report can be opened without running anything.
-    """
+    """A run as its visitor's list shows it."""
 
     run_id: str
-    study: str
+    study: str  # name of the design, "explore" for Explore
     title: str
-    choices: str
+    choices: str  # what tells it from other runs of the same study: size, options, seed
+    # model, condition: that drew, or "imported:..." for one's own pictures
     model: str
     condition: str
+    # n_pictures, n_stored, n_bytes: asked for; still in the store; bytes of these
     n_pictures: int
     n_stored: int
     n_bytes: int
     status: Status
     is_kept: bool
+    # created, updated: seconds since 1970
     created: float
     updated: float
-    saved: bool
+    saved: bool  # whether its report can be opened without running anything
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,15 +63,9 @@ def run_study(
 
     The same design, settings and weights give the same report (but for ``seconds``).
 
-    Raises
-    ------
-    InvalidInput, UnknownModel
-        Before anything is drawn, for settings that cannot be used.
-    Cancelled
-        ``cancelled()`` turned true, or the time of a run is over (Interrupted); what was finished is kept,
-        and the same call goes on from there.
-    ModelUnavailable, StorageError
-        On the way, likewise.
+    Raises InvalidInput, UnknownModel: before anything is drawn, for settings that cannot be used; Cancelled:
+    ``cancelled()`` turned true, or the time of a run is over (Interrupted); what was finished is kept, and the same
+    call goes on from there; ModelUnavailable, StorageError: on the way, likewise.
     """
     started = time.monotonic()
     limit = TimeLimit(services.settings, cancelled)
@@ -258,10 +252,7 @@ def library_versions() -> dict[str, str]:
 def draw_study(
     plan: StudyPlan, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Generator[Progress, None, list[StudyData]]:
-    """Draw the pictures of a plan and measure nothing; returns them, by arm.
-
-    :func:`run_study` with the same settings finds them, and measures. Raises what it raises.
-    """
+    """Draw a plan's pictures, by arm, and measure nothing; :func:`run_study` then finds them, and raises alike."""
     arms = [StudyData(arm.settings, services, arm.rows, cancelled=cancelled, ahead=nothing_ahead) for arm in plan.each]
     yield from _on_record(_draw(plan, arms), plan, services)
     return arms
@@ -287,10 +278,7 @@ def _draw(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress, Non
 
 
 def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Generator[Progress, None, StudyReport]:
-    """Draw all arms, then measure each, then compare them.
-
-    Of a run of one arm that is stopped, what is finished is measured, where its kind can.
-    """
+    """Draw all arms, measure each, compare them; of one arm that is stopped what is finished, where its kind can."""
     data = [StudyData(arm.settings, services, arm.rows, cancelled=limit, ahead=arm.program.ahead) for arm in plan.each]
     n_repairs = services.repairs.n
     if notes := dict.fromkeys(note for arm in plan.each for note in plan_notes(arm, services)):

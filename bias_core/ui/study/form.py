@@ -57,10 +57,7 @@ class Preset:
 
 
 def read_settings(form: Mapping[str, Any], design: Design) -> StudySettings:
-    """The settings that the form asks for; of the options, those that the design has and that are not empty.
-
-    InvalidInput quotes a value that is none.
-    """
+    """What the form asks for, with the design's options that are not empty; InvalidInput quotes what is wrong."""
     given = {one.name: one.read_shown(form[key]) for key, one in FORM.items()}
     options = {
         name: one.read_shown(form[OPTION + name])
@@ -119,8 +116,6 @@ class StudyForm:
         self.own: dict[str, Any] = {}
         self.parts: dict[str, Any] = {}
 
-    # What a tab adds.
-
     def build_own(self) -> dict[str, Any]:
         """Inputs for words of one's own, by name; called inside of an accordion. Without: no accordion.
 
@@ -135,8 +130,6 @@ class StudyForm:
     def own_settings(self, settings: StudySettings) -> StudySettings:
         """The form's settings as they suit that design: all of its pictures, and those of its options."""
         return settings_with(settings, self.own_options)
-
-    # Layout.
 
     def build_memory(self) -> None:
         """What this browser chose last time; outside of the tabs, for a closed tab's is not read."""
@@ -208,8 +201,6 @@ class StudyForm:
         # A gr.Number that holds nothing says 0 in the browser, so what may be left out is written as text.
         return gr.Textbox(max_lines=3, placeholder="left out" if one.may_be_left_out else None, **more)
 
-    # Wiring.
-
     def options(self) -> list[str]:
         """The names of the components of options, in their order."""
         return [name for name in self.form if name.startswith(OPTION)]
@@ -251,8 +242,6 @@ class StudyForm:
         """One quiet listener for an event of several components; the page starts faster than with many."""
         triggers = [getattr(component, event) for component in components]
         return gr.on(triggers, fn, inputs, outputs, **QUIET, **options)
-
-    # Handlers.
 
     def on_study(self, name: str) -> Updates:
         """The options of another study."""
@@ -304,8 +293,6 @@ class StudyForm:
             filled[self.form["condition"]] = self._conditions(model, values.get("condition", "published"))
             return filled | (self.arms.show(link["arms"]) if "arms" in link else {})
         return {self.parts["count"]: ""}
-
-    # Steps of the handlers.
 
     def checked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """:meth:`asked`; more pictures than one run may have are refused before it waits in line."""

@@ -27,10 +27,7 @@ _LISTS = {"objects", "added", "left_out"}  # columns whose cells list words, sep
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """Which pictures of a report are looked at: a column's value (``column=value``), and an order.
-
-    In columns that list words, the value is one of the words.
-    """
+    """Which pictures of a report, by ``column=value`` (of a column that lists words, one of them), in which order."""
 
     report: StudyReport
     which: str = ALL

@@ -76,8 +76,6 @@ class StudyTab(StudyForm):
             cls.presets = tuple(Preset(**entry) for entry in read_yaml(file, list))
         cls.studies = tuple(dict.fromkeys([*cls.studies, *designs_in(folder)]))
 
-    # What a tab adds.
-
     def build_top(self) -> None:
         """What stands between the question and the form."""
 
@@ -119,8 +117,6 @@ class StudyTab(StudyForm):
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
         """The figures that are shown as they are; leave out what the tab shows in its own way."""
         return report.results.figures
-
-    # Layout.
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; called inside of its ``gr.Tab``."""
@@ -174,8 +170,6 @@ class StudyTab(StudyForm):
                 parts["notes"] = gr.HTML()
             parts.update(build_take(key))
 
-    # Wiring.
-
     def outputs(self) -> list[Any]:
         """Everything that a finished run changes."""
         return [*(self.parts[n] for n in SHOWN), *self.pictures.outputs(), *self.extra.values()]
@@ -217,8 +211,6 @@ class StudyTab(StudyForm):
         click = trigger(self.on_click, parts["visitor"], changed, queue=False, **QUIET)
         inputs, how = [parts["visitor"], *self.inputs()], {**QUIET, **RUN, "trigger_mode": "multiple"}
         click.then(self.on_run, inputs, self.outputs(), **how).failure(self.on_crash, None, changed, **QUIET)
-
-    # Handlers.
 
     def on_preset(self, event: gr.EventData) -> Updates:
         """Fill the form with the preset whose button was pressed."""
@@ -290,8 +282,6 @@ class StudyTab(StudyForm):
             saved = open_example(example, self.example_folder)
             return self.opened(saved, study_html.example_html(saved))
         return {self.parts["status"]: messages.error_html(problem.message)}
-
-    # Steps of the handlers.
 
     @property
     def example_folder(self) -> Path:
