@@ -85,14 +85,8 @@ class Turn:
 def join(store: LabelStore, join_code: str, *, page_pass: str | None = None) -> NewRater:
     """A new rater of the task with this link, who has read and agreed to the consent text.
 
-    Parameters
-    ----------
-    page_pass : of the page that was read (:func:`pass_to_join`); sent again, it gives the same rater. None where the
-        caller showed the text.
-
-    Raises
-    ------
-    NotAllowed : the link opens no task, the task is not open, or the page was not read within the last day.
+    ``page_pass`` is of the page that was read (:func:`pass_to_join`), and sent again gives the same rater; None where
+    the caller showed the text. NotAllowed where the task is not open, or the page was not read within the last day.
     """
     with store.write() as connection:
         row = _task_row(connection, join_code)
@@ -146,19 +140,11 @@ def next_item(store: LabelStore, code: str) -> Turn:
 def give_answer(
     store: LabelStore, code: str, *, answer_id: str, item: str, choices: Mapping[str, str], duration_ms: int = 0
 ) -> Turn:
-    """Keep an answer and give the next item.
+    """Keep an answer to ``item`` (its token) and give the next one; an ``answer_id`` sent again does nothing twice.
 
-    Parameters
-    ----------
-    answer_id : made by the rater's screen for this answer; sent again, nothing happens twice.
-    item : its token.
-    choices : the key of an answer for each position; one about the whole picture may stand alone.
-    duration_ms : how long the picture was looked at.
-
-    Raises
-    ------
-    NotAllowed : no rater has this code, the item is not theirs, or the task is closed.
-    InvalidInput : the choices do not fit the question, or the item has an answer already.
+    ``choices`` holds the key of an answer for each position; one about the whole picture may stand alone. NotAllowed
+    where no rater has this code, the item is not theirs, or the task is closed; InvalidInput where the choices do not
+    fit the question, or the item has an answer already.
     """
     if not (type(duration_ms) is int and 0 <= duration_ms <= MAX_DURATION_MS):
         raise InvalidInput(f"duration_ms is 0 to {MAX_DURATION_MS:,}; got {quoted(duration_ms)}")

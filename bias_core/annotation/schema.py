@@ -139,10 +139,7 @@ _UPGRADE_LOCK = 5_201_314  # any number: PostgreSQL's name for "one upgrade at a
 
 
 def upgrade(connection: Connection) -> None:
-    """Make the tables, or bring older ones up to date, inside the transaction of ``connection``.
-
-    Raises StorageError: the database was written by a newer version of this program.
-    """
+    """Make the tables, or bring older ones up to date, in this transaction; StorageError for newer ones."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
     newest = len(STEPS) + 1

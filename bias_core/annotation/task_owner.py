@@ -84,10 +84,7 @@ class TaskPicture(AskedPicture):
 
 
 def create_task(store: LabelStore, task: Task, pictures: Sequence[TaskPicture], *, hub_user: str = "") -> CreatedTask:
-    """A new draft with its items; copies of the pictures are kept, without what is written in them.
-
-    InvalidInput where the task or a picture cannot be used; the message quotes it.
-    """
+    """A new draft with copies of its pictures' pixels; InvalidInput quotes what cannot be used."""
     checked_task(task)
     if not 1 <= len(pictures) <= MAX_ITEMS:
         raise InvalidInput(f"a task has 1 to {MAX_ITEMS:,} pictures; got {len(pictures):,}")

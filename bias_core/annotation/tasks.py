@@ -165,11 +165,7 @@ def answer_key(label: str) -> str:
 
 
 def checked_task(task: Task) -> Task:
-    """``task`` if it can be asked.
-
-    InvalidInput where a text is missing, too long or holds control characters, two answers share a key, a shortcut or
-    a label, or a number is out of its range.
-    """
+    """``task`` if it can be asked; InvalidInput quotes the text, answer or number that cannot be used."""
     if task.kind not in KINDS:
         raise InvalidInput(f"kind is one of {', '.join(KINDS)}; got {quoted(task.kind)}")
     checked_text("title", task.title, MAX_LINE, required=True)

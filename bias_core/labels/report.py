@@ -64,17 +64,10 @@ _ERRORS_NOTE = (
 def label_report(
     progress: TaskProgress, labelled: Sequence[LabelledItem], automatic: Mapping[str, Labels] | None = None
 ) -> StudyReport:
-    """Agreement, raters, majority labels, and how far automatic labels agree with them.
+    """Agreement, raters, majority labels, and how far ``automatic`` labels of readers agree with them, by name.
 
-    Parameters
-    ----------
-    progress, labelled : of the task; items with a known answer count for raters' attention only.
-    automatic : answers of readers (or a record) by name, compared with people's majority.
-
-    Returns
-    -------
-    StudyReport : Findings are coefficients of agreement with their intervals over pictures; those that need more
-        answers than there are, are left out, and a note says so.
+    Items with a known answer count for raters' attention only. Coefficients that need more answers than there are, are
+    left out, and a note says so.
     """
     task = progress.task
     people, answers = majority_labels(labelled, task), _answers(labelled)

@@ -111,16 +111,9 @@ def sample_of(pictures: Sequence[Candidate], n: int, seed: int = 0) -> list[Cand
 def task_pictures(
     pictures: Sequence[Candidate], task: Task, *, who: str = "", gold: Mapping[int, Mapping[str, str]] = {}
 ) -> list[Candidate]:
-    """The items of a task.
+    """The items of a task, with ``gold`` answers by number (InvalidInput for one of a picture that is not there).
 
-    Parameters
-    ----------
-    who : is asked about in place of whom the run names; "": as it names them, "person" where it does not.
-    gold : known answers by number, for attention checks.
-
-    Raises
-    ------
-    InvalidInput : a known answer is given for a picture that is not among them.
+    ``who`` is asked about in place of whom the run names; "": as it names them, "person" where it does not.
     """
     if strange := sorted(set(gold) - {candidate.number for candidate in pictures}):
         raise InvalidInput(f"a right answer is given for picture {strange[0]}, which is not in this task")
@@ -132,10 +125,7 @@ def task_pictures(
 
 
 def gold_from_record(pictures: Sequence[Candidate], task: Task, n: int, seed: int = 0) -> dict[int, dict[str, str]]:
-    """Right answers for ``n`` pictures, drawn at random by the seed, from the record of what was drawn.
-
-    Raises InvalidInput: the record says too little: of real models, or of what is asked.
-    """
+    """Right answers for ``n`` pictures, at random by the seed, from the record; InvalidInput for too few."""
     recorded = {one.number: answers for one in pictures if (answers := recorded_answers(one, task))}
     if len(recorded) < n:
         raise InvalidInput(

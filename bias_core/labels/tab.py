@@ -76,11 +76,7 @@ class LabelTab:
         )
 
     def build_memory(self) -> None:
-        """Keys of the tasks that this browser made or opened, and of the one that is open.
-
-        Kept by the browser, for the server forgets who has not asked for long. Outside of the tabs, or it is
-        not read.
-        """
+        """Keys of this browser's tasks, and of the one that is open: the server forgets; read outside of tabs only."""
         for name, empty in (("memory", {}), ("key", "")):
             storage = "t2i-bias-label" + "-open" * (name == "key")
             self.parts[name] = gr.BrowserState(empty, storage_key=storage, secret=_SECRET)

@@ -17,16 +17,7 @@ from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.types import Design, StudyReport, StudySettings
 from bias_core.studies.reports.saved import SavedReport
-from bias_core.studies.running.history import (
-    Deleted,
-    RunLine,
-    delete_run,
-    go_on,
-    keep_run,
-    list_runs,
-    open_run,
-    restore_run,
-)
+from bias_core.studies.running import history
 from bias_core.studies.running.run import run_study
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
@@ -160,23 +151,23 @@ class RunsTab(StudyTab):
         self.wire_take(*(parts[name] for name in ("findings", "figures", "tables", "takes")))
         self.pictures.wire()
 
-    def on_list(self, visitor: Visitor, deleted: Deleted | None = None) -> str:
+    def on_list(self, visitor: Visitor, deleted: history.Deleted | None = None) -> str:
         """The list as it is now; the last deletion can be undone."""
         with user_errors() as problem:
-            return runs_html(list_runs(self.services, visitor.key), deleted)
+            return runs_html(history.list_runs(self.services, visitor.key), deleted)
         return messages.error_html(problem.message)
 
-    def on_act(self, visitor: Visitor, deleted: Deleted | None, event: gr.EventData) -> Updates:
+    def on_act(self, visitor: Visitor, deleted: history.Deleted | None, event: gr.EventData) -> Updates:
         """Keep a run or not, delete it, or undo that."""
         parts, act, run = self.parts, str(event.act), (self.services, visitor.key, str(event.run))
         with user_errors() as problem:
             if act == "delete":
-                deleted = delete_run(*run)
+                deleted = history.delete_run(*run)
             elif act == "undo" and deleted is not None:
-                restore_run(self.services, visitor.key, deleted)
+                history.restore_run(self.services, visitor.key, deleted)
                 deleted = None
             elif act in ("keep", "free"):
-                keep_run(*run, act == "keep")
+                history.keep_run(*run, act == "keep")
         return {
             parts["list"]: self.on_list(visitor, deleted), parts["deleted"]: deleted,
             parts["status"]: messages.error_html(problem.message) if problem else "",
@@ -185,7 +176,7 @@ class RunsTab(StudyTab):
     def on_open(self, visitor: Visitor, event: gr.EventData) -> Updates:
         """Show the report of a run in the tab of its study."""
         with user_errors() as problem:
-            return self._show(open_run(self.services, visitor.key, str(event.run)))
+            return self._show(history.open_run(self.services, visitor.key, str(event.run)))
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def on_wanted(self, visitor: Visitor, event: gr.EventData) -> Updates:
@@ -195,7 +186,7 @@ class RunsTab(StudyTab):
     def on_again(self, visitor: Visitor, run_id: str) -> Iterator[Updates]:
         """Run it again, or go on with it."""
         cancelled = visitor.stop.is_set
-        yield from self._follow(visitor, lambda: go_on(self.services, visitor.key, run_id, cancelled=cancelled))
+        yield from self._follow(visitor, lambda: history.go_on(self.services, visitor.key, run_id, cancelled=cancelled))
 
     def on_import(self, visitor: Visitor, path: str | None) -> Updates:
         """Look through an upload and say what it can be measured by."""
@@ -286,7 +277,7 @@ def _present(imported: Imported | None) -> Imported:
     return imported
 
 
-def runs_html(lines: Sequence[RunLine], deleted: Deleted | None = None) -> str:
+def runs_html(lines: Sequence[history.RunLine], deleted: history.Deleted | None = None) -> str:
     """Every run with what can be done with it; the last deletion can be undone."""
 
     def size(n_bytes: int) -> str:

@@ -63,11 +63,8 @@ def open_page() -> str:
 class Visitor:
     """Lives in a ``gr.State``: a copy is a new visitor, so no two sessions ever share one.
 
-    Attributes
-    ----------
-    key : 128 random bits in hex; run ids are derived from it. The visitor's browser keeps it, so that a
-        reload of the page finds the same runs; nothing but 32 hex digits is taken for one.
-    address : where the visitor's requests come from, "" where that says nothing.
+    ``key`` is 128 random bits in hex, from which run ids are derived; the browser keeps it, so that a reload of the
+    page finds the same runs. ``address`` is where requests come from, "" where that says nothing.
     """
 
     def __init__(self) -> None:

@@ -56,14 +56,7 @@ class Clusters(ClusterResult):
 
 
 class Exploration:
-    """What a report says of each attribute and picture.
-
-    Attributes
-    ----------
-    report : of the kind "explore".
-    arm : which of its arms is looked at, where it has several.
-    settings, results : of the run, or of the arm.
-    """
+    """What a report (of one of its arms, where it has several) says of each attribute and picture."""
 
     def __init__(self, report: StudyReport, arm: int = 0) -> None:
         part = report.arms[arm] if report.arms else report

@@ -54,9 +54,8 @@ class AssociationScore:
 
     attribute_a: str
     attribute_b: str
-    # mean, associations: over the scored pictures, and of each, `(n,)`
     mean: Estimate
-    associations: np.ndarray
+    associations: np.ndarray  # of each scored picture, ``(n,)``
     # rows, units: embeddings and units of the concept's pictures, of those of A, of those of B; () after a report was
     # saved
     rows: tuple[np.ndarray, ...] = ()

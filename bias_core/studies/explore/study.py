@@ -41,17 +41,9 @@ _MOST_PROMPTS = 24
 
 
 def explore(concept: str, services: StudyServices, **settings: Any) -> Exploration:
-    """Draw pictures of a concept (or find them) and measure what they show.
+    """Draw pictures of a concept (or find them) and measure what they show: attributes, association, groups.
 
-    Parameters
-    ----------
-    concept : what is drawn, e.g. "doctor".
-    services : models and stores.
-    settings : of a run and of an exploration, such as ``n_images``, ``attributes``, ``model``, ``seed``.
-
-    Returns
-    -------
-    Exploration : Pictures, attributes with their intervals, association, groups; its ``report`` is that of the study.
+    ``settings`` are of a run and of an exploration, such as ``n_images``, ``attributes``, ``model``, ``seed``.
     """
     study_settings = explore_settings(concept=concept, **settings)
     return Exploration(complete(run_study(find_design(KIND), study_settings, services)))

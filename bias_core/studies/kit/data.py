@@ -162,13 +162,7 @@ class StudyData:
         reader: Captioner | VisualQuestionAnswerer,
         questions: Sequence[str] | None = None,
     ) -> Steps[list[str]]:
-        """What a model says of each picture, in words; what it said before is not asked again.
-
-        Parameters
-        ----------
-        reader : a captioner where there are no questions; its name changes with its weights.
-        questions : one per row.
-        """
+        """What a captioner, or an answerer of a question per row, says of each picture; nothing is asked twice."""
         keys = list(zip(frame["image_id"], questions or [""] * len(frame), strict=True))
         answers_by_key = self.services.answers.find(reader.name, list(dict.fromkeys(keys)))
         missing = [key for key in dict.fromkeys(keys) if key not in answers_by_key]

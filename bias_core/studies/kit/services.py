@@ -4,17 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from bias_core import protocols
 from bias_core.engine.progress import Engine, EngineProgress
 from bias_core.engine.rates import RateStore
 from bias_core.models.catalogue import Role
-from bias_core.protocols import (
-    Captioner,
-    ImageTextEncoder,
-    LanguageModel,
-    PersonFinder,
-    TextToImage,
-    VisualQuestionAnswerer,
-)
 from bias_core.settings import Settings
 from bias_core.store.answers import AnswerCache
 from bias_core.store.embeddings import EmbeddingCache
@@ -47,7 +40,7 @@ class StudyServices(Protocol):
     def reading_files(self, model: str) -> Iterator[tuple[int, int]]:
         """Read what says which weights these are, if that is not known: (bytes read, bytes in all)."""
 
-    def text_to_image(self, name: str) -> TextToImage:
+    def text_to_image(self, name: str) -> protocols.TextToImage:
         """The generator of this name."""
 
     def draw(
@@ -58,19 +51,19 @@ class StudyServices(Protocol):
     def reading(self, *readers: object) -> AbstractContextManager[None]:
         """Held while these readers run, a batch at a time; entered as often as one likes."""
 
-    def encoder(self, name: str) -> ImageTextEncoder:
+    def encoder(self, name: str) -> protocols.ImageTextEncoder:
         """The encoder of this name."""
 
-    def captioner(self, name: str) -> Captioner:
+    def captioner(self, name: str) -> protocols.Captioner:
         """The captioner of this name."""
 
-    def answerer(self, name: str) -> VisualQuestionAnswerer:
+    def answerer(self, name: str) -> protocols.VisualQuestionAnswerer:
         """The answerer of questions of this name."""
 
-    def language_model(self, name: str) -> LanguageModel:
+    def language_model(self, name: str) -> protocols.LanguageModel:
         """The language model of this name."""
 
-    def person_finder(self, name: str) -> PersonFinder:
+    def person_finder(self, name: str) -> protocols.PersonFinder:
         """The finder of people of this name."""
 
     def reader_errors(
@@ -96,7 +89,7 @@ class StudyServices(Protocol):
     def planted_lines(self) -> tuple[PlantedLine, ...]:
         """Every rate that is planted in the calibration world, in every condition."""
 
-    def recorder(self) -> Captioner:
+    def recorder(self) -> protocols.Captioner:
         """A captioner that cannot err, of the calibration renderer's pictures."""
 
     def tidy(self) -> Sequence[str]:

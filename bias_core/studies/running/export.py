@@ -15,17 +15,8 @@ from bias_core.settings import ASSETS
 from bias_core.studies.kit.designs import design_files, find_design, programs_by_kind, typed_options
 from bias_core.studies.kit.setting_fields import changed_settings, option_values, settings_of
 from bias_core.studies.kit.types import Design, Results, StudyReport, StudySettings
+from bias_core.studies.reports import text
 from bias_core.studies.reports.figures import to_bytes
-from bias_core.studies.reports.text import (
-    LIMITS,
-    arm_folder,
-    finding_table,
-    plain,
-    size_in_words,
-    title_of,
-    to_dict,
-    to_markdown,
-)
 from bias_core.studies.running.arms import arm_text
 from bias_core.types import ModelInfo
 
@@ -37,21 +28,21 @@ _DRAWN = {"model", "condition"}  # of imported pictures they say nothing
 def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
     """What ``write_zip`` and ``write_folder`` need; with the original pictures where they are asked for."""
     parts: dict[str, Results] = {"": report.results}
-    parts |= {f"{arm_folder(report, arm)}/": arm.results for arm in report.arms}
+    parts |= {f"{text.arm_folder(report, arm)}/": arm.results for arm in report.arms}
     figures = {
         f"{folder}figures/{figure.key}.svg": to_bytes(figure)
         for folder, results in parts.items()
         for figure in results.figures
     }
-    tables = {f"{folder}findings": finding_table(results) for folder, results in parts.items()}
+    tables = {f"{folder}findings": text.finding_table(results) for folder, results in parts.items()}
     tables |= {
         f"{folder}tables/{table.key}": table.frame for folder, results in parts.items() for table in results.tables
     }
     return Export(
         images=_pictures(report) if pictures else [],
         tables=tables,
-        report=to_dict(report),
-        markdown=to_markdown(report),
+        report=text.to_dict(report),
+        markdown=text.to_markdown(report),
         files=figures | _own_design(report.design),
         facts=_facts(report, to_command(report.design, report.settings), pictures=pictures),
     )
@@ -63,11 +54,11 @@ def _facts(report: StudyReport, command: str, *, pictures: bool) -> DatasetFacts
     held = frame.drop_duplicates("image_id") if pictures and frame is not None else None
     return DatasetFacts(
         key=f"{design.name}-{report.run_id}",
-        title=title_of(report),
+        title=text.title_of(report),
         summary=(
             f"{f'**{report.warning}** ' if report.warning else ''}{design.summary} "
             f"{report.n_images:,} of {report.n_planned:,} planned pictures were scored, {report.n_blocked:,} were "
-            f"blanked by a safety checker; {size_in_words(design, settings)}."
+            f"blanked by a safety checker; {text.size_in_words(design, settings)}."
         ),
         reference=f"{design.reference}, {design.where}" if design.reference else "",
         annotation=_annotation(settings),
@@ -75,7 +66,7 @@ def _facts(report: StudyReport, command: str, *, pictures: bool) -> DatasetFacts
         notes=report.results.notes,
         n_pictures=0 if held is None else len(held),
         n_prompts=0 if held is None else held["prompt"].nunique(),
-        limits=LIMITS,
+        limits=text.LIMITS,
         command=command,
         versions=report.versions,
         **_origin(settings.model, settings.condition, report.versions.get("model_revision", "")),
@@ -181,6 +172,6 @@ def _pictures(report: StudyReport) -> list[ExportedImage]:
         return []
     pictures = report.pictures.drop_duplicates("image_id")
     return [
-        ExportedImage(path=report.stored[i].path, row=report.stored[i].row, metadata=plain(facts))
+        ExportedImage(path=report.stored[i].path, row=report.stored[i].row, metadata=text.plain(facts))
         for i, facts in zip(pictures["image_id"], pictures.drop(columns=_IN_ROW).to_dict("records"), strict=True)
     ]

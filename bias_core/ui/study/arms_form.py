@@ -37,13 +37,7 @@ PRESETS: Mapping[str, tuple[Arm, ...]] = {
 
 
 class ArmsForm:
-    """An accordion with presets, the arms that there are and the form of another one.
-
-    Attributes
-    ----------
-    chosen : holds the arms, none of them where the form above is the only one.
-    listed, status : what shows them, and what went wrong.
-    """
+    """An accordion with presets, the arms (none where the form above is the only one) and the form of another."""
 
     def __init__(self, key: str, services: Services, build_presets: Callable[[], None] | None = None) -> None:
         self.services = services

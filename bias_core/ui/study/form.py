@@ -93,20 +93,12 @@ def build_take(key: str) -> dict[str, Any]:
 
 
 class StudyForm:
-    """The form of a tab: its components, what fills them, and the run that they ask for.
+    """The form of a tab: its components, what fills them, and the run that they ask for."""
 
-    Attributes
-    ----------
-    key : prefix of its element ids, and its name in links.
-    studies : names of its designs, the first one chosen.
-    remembered : components whose values the browser keeps.
-    own_options : which of the form's options hold for words of one's own, too.
-    """
-
-    key: ClassVar[str]
-    studies: ClassVar[Sequence[str]] = ()
-    remembered: ClassVar[Sequence[str]] = REMEMBERED
-    own_options: ClassVar[Collection[str]] = ()
+    key: ClassVar[str]  # prefix of its element ids, and its name in links
+    studies: ClassVar[Sequence[str]] = ()  # names of its designs, the first one chosen
+    remembered: ClassVar[Sequence[str]] = REMEMBERED  # components whose values the browser keeps
+    own_options: ClassVar[Collection[str]] = ()  # which of the form's options hold for words of one's own, too
     arms: ArmsForm
 
     def __init__(self, services: Services) -> None:

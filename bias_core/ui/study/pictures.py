@@ -73,14 +73,7 @@ def order_choices(report: StudyReport) -> list[tuple[str, str]]:
 
 
 class Pictures:
-    """The part of a tab that shows pictures; invisible until there are some.
-
-    Attributes
-    ----------
-    gallery, picture : the pictures, and one of them large.
-    which, order : menus.
-    look : the state that holds a :class:`Look`.
-    """
+    """The part of a tab that shows pictures, and one of them large; invisible until there are some."""
 
     def __init__(self, key: str) -> None:
         self.look = gr.State(None)

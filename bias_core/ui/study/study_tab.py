@@ -45,26 +45,15 @@ SHOWN = (
 
 
 class StudyTab(StudyForm):
-    """A tab that runs studies.
-
-    Attributes
-    ----------
-    title : on the tab.
-    place : among the tabs, from left to right.
-    question : one sentence: what this screen answers.
-    caution : what not to conclude from it.
-    also : kinds of designs whose reports it shows beside those of its studies; those of its folder are its own.
-    presets : one click each; those of ``presets.yaml`` in its folder, where there is one.
-    null_words : heading of the column of null values.
-    """
+    """A tab that runs studies."""
 
     title: ClassVar[str]
-    place: ClassVar[int]
-    question: ClassVar[str]
-    caution: ClassVar[str] = ""
-    also: ClassVar[Sequence[str]] = ()
-    presets: ClassVar[Sequence[Preset]] = ()
-    null_words: ClassVar[str] = study_html.NULL
+    place: ClassVar[int]  # among the tabs, from left to right
+    question: ClassVar[str]  # one sentence: what this screen answers
+    caution: ClassVar[str] = ""  # what not to conclude from it
+    also: ClassVar[Sequence[str]] = ()  # kinds of designs whose reports it shows beside those of its studies
+    presets: ClassVar[Sequence[Preset]] = ()  # one click each
+    null_words: ClassVar[str] = study_html.NULL  # heading of the column of null values
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)

@@ -12,19 +12,9 @@ import pandas as pd
 from bias_core.metrics.cards import METRICS, load_references
 from bias_core.studies.arms.results import summary
 from bias_core.studies.kit.types import StudyFigure, StudyReport, StudySettings, StudyTable
+from bias_core.studies.reports import text
 from bias_core.studies.reports.number_text import format_estimate, format_given
 from bias_core.studies.reports.saved import SavedReport
-from bias_core.studies.reports.text import (
-    LIMITS,
-    arms_overview,
-    drawn_by,
-    finding_rows,
-    finding_table,
-    finding_text,
-    is_known,
-    size_in_words,
-    title_of,
-)
 from bias_core.ui.study.downloads import FINDINGS
 from bias_core.ui.templates import render, script
 
@@ -38,12 +28,12 @@ def header_html(report: StudyReport, headline: str) -> str:
     settings, design = report.settings, report.design
     scored = " scored" if report.results.findings or report.results.figures else ""
     lines = [
-        title_of(report),
+        text.title_of(report),
         f"{report.n_images:,} of {report.n_planned:,} pictures{scored}",
         *([f"{report.n_blocked:,} blocked by the model's safety checker"] if report.n_blocked else []),
-        drawn_by(report),
+        text.drawn_by(report),
         f"read by {settings.encoder}",
-        *([size_in_words(design, settings)] if report.design.reference else []),
+        *([text.size_in_words(design, settings)] if report.design.reference else []),
         f"{settings.confidence:.0%} intervals",
         *([f"after {_work(design.reference)}, {design.where}"] if design.reference else []),
     ]
@@ -58,25 +48,25 @@ def _work(key: str) -> str:
 
 def found_html(report: StudyReport, null: str = NULL) -> str:
     """What is shown first: of several arms their numbers and ranks, then the findings."""
-    return render("by_arm", tables=arms_overview(report)) + findings_html(report, null)
+    return render("by_arm", tables=text.arms_overview(report)) + findings_html(report, null)
 
 
 def findings_html(report: StudyReport, null: str = NULL) -> str:
     """Every number of the study with its interval drawn, its n, null value (called ``null``) and sentence."""
-    rows = finding_rows(report)
+    rows = text.finding_rows(report)
     if not rows:
         return ""
     optional = {"tested": "p_value", "published": "published", "drawn": "drawn"}
     return render(
         "findings",
         rows=rows,
-        text_of=finding_text,
+        text_of=text.finding_text,
         scales=_scales(rows),
         null=null,
         few=FEW_DIFFERENCES if report.arms else FEW,
         title="Differences between the arms" if report.arms else "The numbers",
         measures=[METRICS[key] for key in dict.fromkeys(f.metric for f in report.results.findings)],
-        **{name: any(is_known(row[key]) for row in rows) for name, key in optional.items()},
+        **{name: any(text.is_known(row[key]) for row in rows) for name, key in optional.items()},
     )
 
 
@@ -85,7 +75,7 @@ def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     keys = ("value", "low", "high", "null_value", "published", "drawn")
     values: dict[str, list[float]] = {row["measure"]: [] for row in rows}
     for row in rows:
-        values[row["measure"]] += [float(row[key]) for key in keys if is_known(row[key])]
+        values[row["measure"]] += [float(row[key]) for key in keys if text.is_known(row[key])]
     return {measure: (min(some), max(some)) if some else (0.0, 1.0) for measure, some in values.items()}
 
 
@@ -104,7 +94,7 @@ def arms_html(report: StudyReport) -> str:
     """What was found in each arm by itself, closed until it is asked for."""
     parts = []
     for number, arm in enumerate(report.arms, start=1):
-        findings = StudyTable(key=FINDINGS, title="Findings", frame=finding_table(arm.results))
+        findings = StudyTable(key=FINDINGS, title="Findings", frame=text.finding_table(arm.results))
         tables = [replace(t, key=f"{number}/{t.key}") for t in (findings, *arm.results.tables)]
         parts.append((arm, tables))
     return render("arms", arms=parts)
@@ -120,14 +110,18 @@ def notes_html(report: StudyReport) -> str:
     notes = list(report.results.notes)
     if report.unknown_words:
         notes.append(f"This world does not know: {', '.join(report.unknown_words)}. It was drawn without it.")
-    return render("notes", notes=notes, limits=LIMITS)
+    return render("notes", notes=notes, limits=text.LIMITS)
 
 
 def headline(report: StudyReport) -> str:
     """What stands out of a report: how many findings exclude their null value, and the clearest of them."""
     if report.arms:
         return summary(report)
-    rows = [row for row in finding_rows(report) if all(map(is_known, (row["low"], row["high"], row["null_value"])))]
+    rows = [
+        row
+        for row in text.finding_rows(report)
+        if all(map(text.is_known, (row["low"], row["high"], row["null_value"])))
+    ]
     if not rows:
         return f"{report.n_images:,} pictures were measured; the figures and tables show what was found."
     away = [row for row in rows if not row["low"] <= row["null_value"] <= row["high"]]
