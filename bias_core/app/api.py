@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import cache, partial, wraps
 from inspect import Parameter, Signature, cleandoc, signature
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import gradio as gr
+from gradio.utils import get_upload_folder
 
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
 from bias_core.given_values import check_arguments
@@ -26,7 +28,7 @@ from bias_core.studies.explore.options import (
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.designs import find_design, list_designs, option_settings, program_of
 from bias_core.studies.kit.setting_fields import Setting, name_and_value, settings_of
-from bias_core.studies.kit.types import Design, StudySettings
+from bias_core.studies.kit.types import Arm, Design, StudySettings
 from bias_core.studies.reports.saved import open_report
 from bias_core.studies.reports.text import plain, to_dict
 from bias_core.studies.running.arms import check_several, parse_arms
@@ -69,8 +71,11 @@ def tool(run: Callable[P, T]) -> Callable[P, T]:
     return answer
 
 
-def with_settings(declared: Mapping[str, Setting]) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """A method of programs with a parameter for every one of these settings, in place of ``**given``."""
+def with_settings(declared: Mapping[str, Setting], **uploads: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """A method of programs with a parameter for every one of these settings, in place of ``**given``.
+
+    ``uploads`` are parameters for files, each with a sentence.
+    """
 
     def decorate(run: Callable[..., T]) -> Callable[..., T]:
         own = [one for one in signature(run).parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
@@ -83,11 +88,14 @@ def with_settings(declared: Mapping[str, Setting]) -> Callable[[Callable[..., T]
             )
             for one in declared.values()
         ]
+        files = list[dict[str, Any]] | None
+        made += [Parameter(x, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=files) for x in uploads]
         returns = run.__annotations__["return"]
         run.__signature__ = Signature([*own, *made], return_annotation=returns)  # type: ignore[attr-defined]
         del run.__annotations__["given"]
         run.__annotations__ |= {one.name: one.annotation for one in made}
-        parameters = "".join(f"    {one.name}: {one.sentence}.\n" for one in declared.values())
+        sentences = {one.name: one.sentence for one in declared.values()} | uploads
+        parameters = "".join(f"    {name}: {sentence}.\n" for name, sentence in sentences.items())
         run.__doc__ = f"{cleandoc(run.__doc__ or '')}\n{parameters}"
         return run
 
@@ -99,6 +107,14 @@ _OF_A_STUDY = {
     for name, one in settings_of(StudySettings).items()
     if not one.local
 }
+
+
+def _uploaded(file: object) -> str:
+    """Where Gradio keeps a file that a program has sent; InvalidInput for any other place."""
+    path = Path(str(file.get("path"))).resolve() if isinstance(file, Mapping) else Path()
+    if not path.is_relative_to(Path(get_upload_folder()).resolve()) or not path.is_file():
+        raise InvalidInput(f"pictures are files that were uploaded (handle_file of gradio_client); got {quoted(file)}")
+    return str(path)
 
 
 class Tools:
@@ -130,7 +146,7 @@ class Tools:
         return self._report(find_design(KIND), explore_settings(concept=concept, attributes=to_score, **given))
 
     @tool
-    @with_settings(_OF_A_STUDY)
+    @with_settings(_OF_A_STUDY, pictures="Zips of pictures with their prompts, uploaded; each is one more arm")
     def run_study(self, study: str, **given: Any) -> dict[str, Any]:
         """Run a published study of bias on a text-to-image model and report its numbers.
 
@@ -145,7 +161,8 @@ class Tools:
             raise InvalidInput(f"no study {quoted(study)}; there are {', '.join(names)}")
         arms = parse_arms(given.pop("arms") or [])
         if any(arm.images for arm in arms):
-            raise InvalidInput("an arm that is asked for over the network is drawn: it takes no images")
+            raise InvalidInput("an arm takes no images of the server; upload them as pictures")
+        arms += tuple(Arm(images=_uploaded(one)) for one in given.pop("pictures") or [])
         options = dict(name_and_value(text) for text in given.pop("options") or [])
         return self._report(find_design(study), StudySettings(**given, options=options, arms=arms))
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from bias_core.app.api import Tools
@@ -131,3 +134,24 @@ def test_the_lists_tell_what_can_be_asked(client: Any) -> None:
     measures = {entry["key"]: entry for entry in client.predict(api_name="/list_measures")}
     assert set(measures) == set(METRICS)
     assert measures["stereotype_score"]["null_value"] == 0
+
+
+def test_pictures_that_are_uploaded_are_an_arm_and_no_path_of_the_server_is(client: Any, tmp_path: Path) -> None:
+    from gradio_client import handle_file
+
+    path = tmp_path / "mine.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(
+            "metadata.csv", "file_name,prompt\n" + "".join(f"{i}.png,a photo of a cup\n" for i in range(4))
+        )
+        for i in range(4):
+            picture = io.BytesIO()
+            Image.new("RGB", (32, 32), (40 * i, 90, 120)).save(picture, "PNG")
+            archive.writestr(f"{i}.png", picture.getvalue())
+    asked = {"study": "tbyb-dataset", "force": True, "options": ["negative=a wall"], "api_name": "/run_study"}
+    assert client.predict(pictures=[handle_file(str(path))], **asked)["n_images"] == 4
+    inside = tmp_path / "inside.zip"
+    inside.write_bytes(path.read_bytes())
+    for wrong in ({"path": str(inside)}, str(inside), {"name": "x"}):
+        with pytest.raises(Exception, match="pictures are files that were uploaded"):
+            client.predict(pictures=[wrong], **asked)
