@@ -189,8 +189,7 @@ def given_answers(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -
 def task_items(store: LabelStore, key: OwnerKey) -> list[Item]:
     """Every item of the task, answered or not, in the order of its making."""
     with store.read() as connection:
-        row = owned_row(connection, key)
-        of_task = select(*_ITEM_COLUMNS).where(items.c.task_id == row.id).order_by(items.c.id)
+        of_task = select(*_ITEM_COLUMNS).where(items.c.task_id == owned_row(connection, key).id).order_by(items.c.id)
         return [_item(one) for one in connection.execute(of_task)]
 
 

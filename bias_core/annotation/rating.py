@@ -31,10 +31,8 @@ from bias_core.errors import InvalidInput, NotAllowed, quoted
 MAX_RATERS = 10_000  # of a task: joining is free, the disk is not
 MAX_DURATION_MS = 24 * 3600 * 1000
 PASS_HOURS = 24
-UNTOUCHED_SECONDS = 180
-"""So soon where that rater has done nothing yet: a script that joins may never do anything."""
-RELEASE_AFTER_SECONDS = 1800
-"""An item that a rater left on the screen for so long is given to others too."""
+UNTOUCHED_SECONDS = 180  # so soon where that rater has done nothing yet: a script that joins may never do anything
+RELEASE_AFTER_SECONDS = 1800  # an item that a rater left on the screen for so long is given to others too
 
 # Crockford's base 32: no letter is taken for a digit. Twenty of them are 100 bits.
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

@@ -11,8 +11,7 @@ from sqlalchemy import JSON, BigInteger, Column, Connection, ForeignKey, Integer
 
 from bias_core.errors import StorageError
 
-Row = Any
-"""A row of a query, with its columns as attributes; SQLAlchemy gives every query a type of its own."""
+Row = Any  # a row of a query, with its columns as attributes; SQLAlchemy gives every query a type of its own
 
 # Times are milliseconds since 1970, UTC. Codes and owners' secrets are kept as SHA-256 only.
 metadata = sa.MetaData()

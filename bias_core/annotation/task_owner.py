@@ -37,8 +37,7 @@ MAX_ITEMS = 20_000
 MAX_USER = 100  # characters of a Hub user's id
 MAX_BYTES, MAX_PIXELS = 50_000_000, 40_000_000  # of a picture
 FORMATS = ("PNG", "JPEG", "WEBP")
-CLAIMS = ("shown", "answered")
-"""States of an assignment that count towards the raters of its item."""
+CLAIMS = ("shown", "answered")  # states of an assignment that count towards the raters of its item
 _NAME = re.compile(r"[0-9a-f]{64}")
 _AT_ONCE = 50  # rows or files of one transaction of a deletion: raters of other tasks wait for no more
 

@@ -13,7 +13,6 @@ from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.running.history import design_of, list_runs, open_run
 from bias_core.ui import messages
 from bias_core.ui.links import Link, query_of, read_link
-from bias_core.ui.messages import user_errors
 from bias_core.ui.run_turns import RUN, steps_in_words
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.visitor import Visitor
@@ -33,8 +32,7 @@ class ComingBack:
     def wire(self, arrived: Any, visitor: Any) -> None:
         """The list of runs, and of each tab the last one."""
         last = {key: gr.State("") for key in self._tabs}
-        listed = [self._runs.parts["list"], *last.values()]
-        arrived.then(self.on_arrived, visitor, listed, **QUIET)
+        arrived.then(self.on_arrived, visitor, [self._runs.parts["list"], *last.values()], **QUIET)
         how: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "multiple", **RUN, **PRIVATE}
         for key, run in last.items():
             tab = self._tabs[key]
@@ -44,7 +42,7 @@ class ComingBack:
 
     def on_arrived(self, visitor: Visitor, request: gr.Request | None = None) -> list[Any]:
         """The list as it is now; for each tab the id of its last run, or that one is at work."""
-        with user_errors():
+        with messages.user_errors():
             last = self._last_runs(visitor)
             at_work = self._services.run_line.find(visitor.key)
             if at_work is not None and at_work.place:
@@ -63,7 +61,7 @@ class ComingBack:
         if run_id == _AT_WORK and at_work is not None:
             yield from tab.following(visitor, steps_in_words(at_work), messages.GOES_ON)
             return
-        with user_errors():  # one that cannot be opened is in the list of runs, which says why
+        with messages.user_errors():  # one that cannot be opened is in the list of runs, which says why
             if run_id == _AT_WORK:  # it has ended since
                 run_id = self._last_runs(visitor).get(key, "")
             if run_id:
@@ -90,7 +88,7 @@ class ComingBack:
         lines = [line for line in list_runs(self._services, visitor.key) if line.saved]
         last: dict[str, str] = {}
         for line in lines[:_MOST_LOOKED_AT]:
-            with user_errors():
+            with messages.user_errors():
                 design = design_of(self._services, visitor.key, line.run_id)
                 tabs = (key for key, tab in self._tabs.items() if tab.claims(design))
                 last.setdefault(next(tabs, self._runs.key), line.run_id)

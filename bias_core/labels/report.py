@@ -29,12 +29,10 @@ from bias_core.studies.reports.build import columns, drawable, figure, table
 from bias_core.studies.running.run import run_study
 from bias_core.types import Estimate
 
-Labels = Mapping[tuple[str, str], str]
-"""An answer for each ``(image_id, position)``."""
+Labels = Mapping[tuple[str, str], str]  # an answer for each ``(image_id, position)``
 
 KIND = "labels"
-RATERS, CHECKS, COVERAGE = "raters", "checks", "coverage"
-"""Keys of tables; RATERS also of the figure."""
+RATERS, CHECKS, COVERAGE = "raters", "checks", "coverage"  # keys of tables; RATERS also of the figure
 _MOST_DISPUTED = 100
 _MOST_PAIRS = 45  # of raters with an interval: ten raters
 _PAIR_RESAMPLES = 200

@@ -21,8 +21,7 @@ from bias_core.studies.running.history import RunLine, list_runs
 from bias_core.studies.running.identities import UNKNOWN
 
 PAIR = ("left", "right")
-PERSON = "person"
-"""What somebody is called whom nothing names."""
+PERSON = "person"  # what somebody is called whom nothing names
 _OF_PEOPLE = ("pst_single", "pst_paired")
 _ONE = (SINGLE, UNKNOWN)  # settings of pictures that may show one person
 _SUITABLE_PICTURES = {

@@ -33,7 +33,6 @@ from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.history import RunLine, open_run
 from bias_core.ui import messages
-from bias_core.ui.messages import user_errors
 from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab, Updates
@@ -171,7 +170,7 @@ class LabelTab:
 
     def on_make(self, visitor: Visitor, memory: Memory, profile: Profile, *values: Any) -> Updates:
         """Make the task that the form asks for, and show it."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             order = self.making.order(visitor, values)
             new = task_owner.create_task(
                 self.services.labels, order.task, order.pictures, hub_user=tab_parts.user_of(profile)
@@ -182,7 +181,7 @@ class LabelTab:
 
     def on_memory(self, memory: Memory, profile: Profile = None) -> Updates:
         """Tasks that this browser knows or that the user made."""
-        with user_errors():
+        with messages.user_errors():
             return {self.parts["mine"]: gr.update(choices=task_choices(self.services, memory, profile))}
         return {self.parts["mine"]: gr.skip()}
 
@@ -198,7 +197,7 @@ class LabelTab:
     def on_delete(self, memory: Memory, key: str, title: str, profile: Profile = None) -> Updates:
         """Delete the task, and forget its key in this browser."""
         parts = self.parts
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             owner = owner_of(key, profile)
             task, _ = task_owner.owned_task(self.services.labels, owner)
             if as_text(title) != task.title.strip():
@@ -217,7 +216,7 @@ class LabelTab:
         """What ``act`` changes as the task's owner, and says; then all that the owner sees."""
 
         def handle(visitor: Visitor, memory: Memory, key: str | None, profile: Profile = None, *values: Any) -> Updates:
-            with user_errors() as problem:
+            with messages.user_errors() as problem:
                 if not as_text(key):
                     raise InvalidInput("paste the owner's key, or choose a task")
                 text = act(owner_of(as_text(key), profile), *values)
@@ -230,7 +229,7 @@ class LabelTab:
         self, visitor: Visitor, key: str, report: StudyReport | None, event: gr.EventData, profile: Profile = None
     ) -> Updates:
         """Write what was asked for, for the page to fetch; a report that the server has forgotten is made anew."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             owner = owner_of(key, profile)
             if report is None:
                 *_, report = self._reported(visitor, owner)
@@ -290,7 +289,7 @@ class LabelTab:
         runs = runs_with(self.services, visitor.key, {one.item.image_id for one in labelled})
         automatic: dict[str, Any] = {}  # readers' labels of these pictures, each reader once
         for run in runs[:_MOST_COMPARED]:
-            with user_errors():  # a report that is gone compares with nothing
+            with messages.user_errors():  # a report that is gone compares with nothing
                 report = open_run(self.services, visitor.key, run.run_id).report
                 automatic = automatic_answers(report, progress.task) | automatic
         return progress, runs, label_report(progress, labelled, automatic)
@@ -364,7 +363,7 @@ class LabelScores(StudyTab):
     def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: Profile = None) -> Updates:
         """Ask for the attribute where the run is an exploration."""
         attribute, present = self.parts["attribute"], self.parts["present"]
-        with user_errors():
+        with messages.user_errors():
             report = self._report(visitor, run_id)
             if is_exploration(report):
                 names = [score.attribute.name for score in Exploration(report).attributes]
@@ -380,7 +379,7 @@ class LabelScores(StudyTab):
         self, visitor: Visitor, key: str, run_id: str, attribute: str, present: str, profile: Profile = None
     ) -> Iterator[Updates]:
         """Score a run with people's labels."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             words = {"attribute": as_text(attribute), "present": as_text(present)}
             start = partial(self._scored, visitor, owner_of(key, profile), run_id, words)
             yield from self.following(visitor, in_line(self.services, visitor, start))

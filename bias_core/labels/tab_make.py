@@ -16,7 +16,6 @@ from bias_core.services import Services
 from bias_core.studies.kit.types import StudyReport
 from bias_core.studies.running.history import list_runs, open_run
 from bias_core.ui import messages
-from bias_core.ui.messages import user_errors
 from bias_core.ui.study.study_tab import QUIET, Updates
 from bias_core.ui.study.view import when
 from bias_core.ui.templates import render
@@ -190,7 +189,7 @@ class LabelMaking:
 
     def on_source(self, visitor: Visitor, run_id: str | None) -> Updates:
         """What such a run is usually asked, and its pictures."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             kind, words = _usual_question(self.report(visitor, run_id))
             updates = self.on_kind(visitor, run_id, kind, words.get("a", ""), words.get("b", ""))
             updates |= {self.form[name]: gr.update(value=word, visible=True) for name, word in words.items()}
@@ -208,7 +207,7 @@ class LabelMaking:
 
     def on_words(self, visitor: Visitor, run_id: str | None, kind: Any, a: str, b: str) -> Updates:
         """The pictures that suit this kind and these words, with their numbers."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             words = {"a": as_text(a), "b": as_text(b)}
             pictures = sources.candidates(self.report(visitor, run_id), kind, words=(words["a"], words["b"]))
             task = _task(kind, _SAMPLE | words)
@@ -223,7 +222,7 @@ class LabelMaking:
     def on_pick(self, visitor: Visitor, run_id: str | None, event: gr.SelectData, *values: Any) -> Updates:
         """Ask for the right answer of a picture, what is known filled in; ``values`` are of ``_OF_A_CHECK``."""
         parts = self.parts
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             task, words, gold = _check_form(values)
             pictures = sources.candidates(self.report(visitor, run_id), task.kind, words=(words["a"], words["b"]))
             place = as_whole(event.index, "picture's place")
@@ -241,7 +240,7 @@ class LabelMaking:
 
     def on_mark(self, number: int, *values: Any) -> Updates:
         """List a picture, or without answers take it off; ``values`` are of ``_OF_A_CHECK``, then the answers."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             task, _, gold = _check_form(values)
             answers = values[len(_OF_A_CHECK) :]
             number = as_whole(number, "picture's number")

@@ -26,8 +26,7 @@ from bias_core.studies.reports.number_text import format_estimate, format_number
 from bias_core.ui.study.view import TAKE_JS, findings_html, frame_html, notes_html
 from bias_core.ui.templates import render, script
 
-Memory: TypeAlias = Mapping[str, str] | None
-"""What the browser remembers: titles of tasks by their keys."""
+Memory: TypeAlias = Mapping[str, str] | None  # what the browser remembers: titles of tasks by their keys
 Profile: TypeAlias = gr.OAuthProfile | None
 Parts = dict[str, Any]
 _NEEDED = ("OAUTH_CLIENT_ID", "OAUTH_CLIENT_SECRET", "OAUTH_SCOPES", "OPENID_PROVIDER_URL")

@@ -2,25 +2,24 @@
 
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gradio as gr
 
 from bias_core.errors import InvalidInput
-from bias_core.library.fits import Imported, look_through
+from bias_core.exchange.imports import ImportedImages
 from bias_core.studies.explore.options import KIND, NO_WORDS, attribute_text, read_attributes
 from bias_core.studies.explore.study import NOBODY, UNMEASURED
 from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.designs import find_design, list_designs, program_of
 from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.types import Design, StudyReport, StudySettings
 from bias_core.studies.reports.saved import SavedReport
 from bias_core.studies.running import history
-from bias_core.studies.running.run import run_study
+from bias_core.studies.running.run import run_study, with_options
 from bias_core.ui import messages
-from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
@@ -31,7 +30,57 @@ from bias_core.ui.visitor import Visitor, keep_upload
 Updates = dict[Any, Any]
 _SEEN_JS = "() => { document.querySelector('#label-source')?.scrollIntoView({block: 'center'}); }"
 _MOST_PROMPTS, _MOST_REJECTED = 8, 5  # lines of what an upload holds
+_OF_THIS_WORLD = "validity"  # these studies need the calibration renderer's own record
+_EXAMPLES = 3
 _WITH_PICTURES = ("measure", "run", "label", "label_says")  # parts that need an import
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """How an import fits a study."""
+
+    design: Design  # of the study
+    # n_found, n_asked: pictures that it would take, and asks for at full size; `n_asked` 0: it takes all
+    n_found: int
+    n_asked: int
+    examples: tuple[str, ...] = ()  # some of the prompts that it asks for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """What was found in an upload."""
+
+    # path, name: of the zip
+    path: Path
+    name: str
+    counts: Mapping[str, int]  # pictures per prompt
+    rejected: tuple[str, ...]  # files that were left out, and why
+    fits: tuple[Fit, ...]  # every study, those that can run first
+
+
+def look_through(path: Path) -> Imported:
+    """What a folder or zip holds, no picture read; InvalidInput says why it cannot be used."""
+    source = ImportedImages(path)
+    fits = [Fit(design=find_design(KIND), n_found=sum(source.counts.values()), n_asked=0)]
+    fits += [
+        _fit(design, source)
+        for design in list_designs()
+        if design.kind != KIND and not design.kind.startswith(_OF_THIS_WORLD)
+    ]
+    fits.sort(key=lambda fit: (fit.n_found == 0, fit.n_asked > 0))
+    return Imported(
+        path=path, name=source.name, counts=source.counts, rejected=tuple(source.rejected), fits=tuple(fits)
+    )
+
+
+def _fit(design: Design, source: ImportedImages) -> Fit:
+    shots = program_of(design).shots(design, with_options(design, StudySettings()))
+    return Fit(
+        design=design,
+        n_found=sum(min(shot.n, source.n_of(shot.prompt)) for shot in shots) if shots else sum(source.counts.values()),
+        n_asked=sum(shot.n for shot in shots),
+        examples=tuple(dict.fromkeys(shot.prompt for shot in shots))[:_EXAMPLES],
+    )
 
 
 class RunsTab(StudyTab):
@@ -153,14 +202,14 @@ class RunsTab(StudyTab):
 
     def on_list(self, visitor: Visitor, deleted: history.Deleted | None = None) -> str:
         """The list as it is now; the last deletion can be undone."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             return runs_html(history.list_runs(self.services, visitor.key), deleted)
         return messages.error_html(problem.message)
 
     def on_act(self, visitor: Visitor, deleted: history.Deleted | None, event: gr.EventData) -> Updates:
         """Keep a run or not, delete it, or undo that."""
         parts, act, run = self.parts, str(event.act), (self.services, visitor.key, str(event.run))
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             if act == "delete":
                 deleted = history.delete_run(*run)
             elif act == "undo" and deleted is not None:
@@ -175,7 +224,7 @@ class RunsTab(StudyTab):
 
     def on_open(self, visitor: Visitor, event: gr.EventData) -> Updates:
         """Show the report of a run in the tab of its study."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             return self._show(history.open_run(self.services, visitor.key, str(event.run)))
         return {self.parts["status"]: messages.error_html(problem.message)}
 
@@ -191,7 +240,7 @@ class RunsTab(StudyTab):
     def on_import(self, visitor: Visitor, path: str | None) -> Updates:
         """Look through an upload and say what it can be measured by."""
         parts = self.parts
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             if not path:
                 raise InvalidInput("no file came")
             batch = look_through(keep_upload(Path(path), visitor.folder))

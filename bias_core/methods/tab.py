@@ -38,9 +38,7 @@ _TABS_BY_PAPER: Mapping[str, Sequence[str]] = {
     "wang2023t2iat": ("association", "explore"),
     "wan2024pst": ("paired",),
     "vice2023tbyb": ("objects",),
-    "pielou1966": ("objects",),
-    "gini1912": ("objects",),
-    "hill1973": ("objects",),
+    **dict.fromkeys(("pielou1966", "gini1912", "hill1973"), ("objects",)),
     "mandal2024internal": ("internal",),
     "dehdashtian2025oasis": ("explore", "origins", "compare"),
 }
@@ -49,10 +47,7 @@ _TABS_BY_MEASURE: Mapping[str, Sequence[str]] = {
     "mean_similarity": ("origins",),
     "model_distance": ("objects", "compare"),
     "kendall_tau": ("association",),
-    "prevalence_difference": ("compare",),
-    "stereotype_difference": ("compare",),
-    "alignment_difference": ("compare",),
-    "spread_difference": ("compare",),
+    **dict.fromkeys([f"{of}_difference" for of in ("prevalence", "stereotype", "alignment", "spread")], ("compare",)),
 }
 _RATERS = ("label",)
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.S)

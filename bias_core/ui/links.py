@@ -15,18 +15,14 @@ from bias_core.studies.running.export import is_shipped
 from bias_core.ui.messages import user_errors
 from bias_core.ui.templates import render
 
-Tabs = Mapping[str, Sequence[str]]
-"""Keys of the tabs, each with the names of its studies."""
+Tabs = Mapping[str, Sequence[str]]  # keys of the tabs, each with the names of its studies
 EXPLORE = "explore"
-OPTION = "option."
-"""An option is called so in addresses and forms, and then by its name."""
+OPTION = "option."  # an option is called so in addresses and forms, and then by its name
 _LONGEST = 200  # characters of a value
 _SHOWN = 60
 _ALWAYS = ("model", "condition", "scale", "seed")
-ARMS = "||"
-"""Stands between the arms of an address."""
-_FORMER = {"compare": EXPLORE}
-"""Tabs that are no more, and where their addresses lead."""
+ARMS = "||"  # stands between the arms of an address
+_FORMER = {"compare": EXPLORE}  # tabs that are no more, and where their addresses lead
 _FORMER_ARMS = ARMS.join(f"model=calibration-renderer|condition={name}" for name in ("fair", "published"))
 
 
@@ -114,8 +110,7 @@ def _read(name: str, text: str, studies: Sequence[str], services: Services, valu
         case "model":
             return services.model_info(text).id
         case "condition":
-            model = services.model_info(values.get("model", StudySettings().model))
-            return text if text in model.conditions else None
+            return text if text in services.model_info(values.get("model", StudySettings().model)).conditions else None
         case "concept":
             concept = " ".join(text.split())
             return concept if 0 < len(concept) <= _LONGEST else None
@@ -136,8 +131,7 @@ _READ = ("study", "model", "condition", "concept", "arms", "measure")
 _SETTINGS = {one.key: one for one in settings_of(StudySettings).values() if one.may_be_linked and one.key not in _READ}
 
 
-LINK_NAMES = (*_READ, *_SETTINGS)
-"""What an address may say beside the tab, and beside options."""
+LINK_NAMES = (*_READ, *_SETTINGS)  # what an address may say beside the tab, and beside options
 
 
 def _text(value: Any) -> str:

@@ -20,11 +20,6 @@ _PATH = re.compile(r"(?<![\w.:/])~?(?:/[^\s/'\"`:;,]+)+/([^\s/'\"`:;,]+)")
 NOTHING_DONE = "Nothing has been measured here yet, or its report is no longer stored: run this first."
 
 
-def warning_html(warning: str) -> str:
-    """What must be read before a report; "" for nothing."""
-    return render("status", kind="warning", text=warning) if warning else ""
-
-
 def done_html(text: str) -> str:
     """A line that stays: what happens now, or what happened."""
     return render("status", kind="quiet", text=text)

@@ -10,7 +10,7 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.exchange.export import write_zip
-from bias_core.library.fits import look_through
+from bias_core.library.tab import look_through
 from bias_core.studies.explore.results import ALL
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings

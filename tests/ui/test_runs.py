@@ -16,8 +16,7 @@ import pytest
 
 from bias_core.app import build
 from bias_core.errors import InvalidInput
-from bias_core.library.fits import look_through
-from bias_core.library.tab import RunsTab, imported_html, runs_html
+from bias_core.library.tab import RunsTab, imported_html, look_through, runs_html
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.kit.designs import find_design
 from bias_core.studies.kit.types import StudySettings

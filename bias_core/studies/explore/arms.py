@@ -31,8 +31,7 @@ from bias_core.studies.kit.types import (
 from bias_core.studies.reports.build import drawable, figure, mark, point, table
 from bias_core.studies.reports.number_text import format_number
 
-SEED_GIVES_ANOTHER = "The same seed gives"
-"""How the note begins that says that pairs are no before and after."""
+SEED_GIVES_ANOTHER = "The same seed gives"  # how the note begins that says that pairs are no before and after
 SEEDS = "seeds"
 _NEW_PICTURE = 0.9  # share of the distance between seeds from which a change is as good as another seed
 _MOST_DRAWN = 400  # pairs of different seeds in the figure of change
@@ -82,9 +81,7 @@ class Scored:
 def _variety_of_rows(
     rows: np.ndarray, direction: np.ndarray, measure: Callable[..., float], places: np.ndarray
 ) -> float:
-    if len(np.unique(places)) < 2:
-        return math.nan
-    return measure(rows[places], direction)
+    return math.nan if len(np.unique(places)) < 2 else measure(rows[places], direction)
 
 
 def _test_as_for_share(
@@ -156,8 +153,7 @@ class _Pair:
     def change_elsewhere(self) -> float:
         """One minus the mean cosine of pictures of different seeds."""
         rows, n = self.rows, len(self.at_first)
-        together = float(rows[0].sum(axis=0) @ rows[1].sum(axis=0))
-        return 1 - (together - float(self.cosines.sum())) / (n * (n - 1))
+        return 1 - (float(rows[0].sum(axis=0) @ rows[1].sum(axis=0)) - float(self.cosines.sum())) / (n * (n - 1))
 
 
 def compare_explorations(design: Design, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:  # noqa: ARG001

@@ -23,17 +23,13 @@ from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.types import Attribute
 
 KIND = "explore"
-OLD_KIND = "own_pictures"
-"""What older versions called explorations of pictures that were brought along."""
+OLD_KIND = "own_pictures"  # what older versions called explorations of pictures that were brought along
 MAX_ATTRIBUTES = 50
 MAX_CLUSTERS = 20
 MOST = 1_000_000  # pictures that can be asked for, whatever the limit of a run
-MODEL = "calibration-diffusion"
-"""What draws an exploration where nothing is said."""
-SUGGESTED = "suggested"
-"""In place of attributes: those of the built-in set that suits the concept."""
-NO_WORDS: Mapping[str, str] = {"attribute_a": "", "attribute_b": ""}
-"""Options of an exploration without an association."""
+MODEL = "calibration-diffusion"  # what draws an exploration where nothing is said
+SUGGESTED = "suggested"  # in place of attributes: those of the built-in set that suits the concept
+NO_WORDS: Mapping[str, str] = {"attribute_a": "", "attribute_b": ""}  # options of an exploration without an association
 _WORD = "Said in the concept's prompt, as in female doctor; both words empty: no association"
 _ATTRIBUTES = "Built-in names, or name|positive sentence|negative sentence|P*|source"
 

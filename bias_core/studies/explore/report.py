@@ -36,8 +36,7 @@ from bias_core.studies.kit.setting_fields import option_values, settings_of
 from bias_core.studies.kit.types import Arm, Results, StudyReport, StudySettings, StudyTable
 from bias_core.types import Attribute, Estimate, StoredImage
 
-COMPARE = "compare"
-"""What older versions called explorations in several arms."""
+COMPARE = "compare"  # what older versions called explorations in several arms
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,10 +15,8 @@ from bias_core.studies.kit.types import Finding, Results, Sample, StudyFigure, S
 from bias_core.studies.reports.build import columns, drawable, figure, mark, or_nan, table
 from bias_core.types import Estimate
 
-ALL = "all pictures"
-"""The cell of a table that holds every scored picture."""
-CONCEPT = "concept"
-"""The group of the pictures that are scored."""
+ALL = "all pictures"  # the cell of a table that holds every scored picture
+CONCEPT = "concept"  # the group of the pictures that are scored
 ASSOCIATION, ATTRIBUTES, EIGENVALUES = "association", "attributes", "eigenvalues"
 
 
@@ -101,8 +99,7 @@ def exploration_results(
         figures.append(_association_figure(association))
     if alike is not None:
         eigenvalues = {"number": range(1, len(alike.eigenvalues) + 1), "eigenvalue": alike.eigenvalues}
-        title = "Eigenvalues of the similarity graph"
-        tables.append(table(EIGENVALUES, title, pd.DataFrame(eigenvalues), alike.note))
+        tables.append(table(EIGENVALUES, "Eigenvalues of the similarity graph", pd.DataFrame(eigenvalues), alike.note))
         figures.append(_map_figure(alike))
     return Results(
         findings=tuple(findings), tables=tuple(tables), figures=drawable(figures), notes=tuple(notes), scored=scored

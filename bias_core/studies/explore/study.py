@@ -45,8 +45,7 @@ def explore(concept: str, services: StudyServices, **settings: Any) -> Explorati
 
     ``settings`` are of a run and of an exploration, such as ``n_images``, ``attributes``, ``model``, ``seed``.
     """
-    study_settings = explore_settings(concept=concept, **settings)
-    return Exploration(complete(run_study(find_design(KIND), study_settings, services)))
+    return Exploration(complete(run_study(find_design(KIND), explore_settings(concept=concept, **settings), services)))
 
 
 def explore_shots(design: Design, settings: StudySettings) -> list[Shot]:  # noqa: ARG001
@@ -175,14 +174,8 @@ UNMEASURED = Design(
     where="",
     summary="Imported pictures with their prompts and the people that these name, kept to be labelled.",
 )
-NOBODY = "nobody"
-"""In place of a reader in the settings."""
+NOBODY = "nobody"  # in place of a reader in the settings
 _NOTE = "Nothing was measured: these pictures are kept so that people can label them."
-
-
-def no_shots(design: Design, settings: StudySettings) -> list[Shot]:  # noqa: ARG001
-    """None: all imported pictures are taken as they are."""
-    return []
 
 
 def take_stock(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
@@ -213,6 +206,10 @@ PROGRAMS = {
     KIND: PROGRAM,
     OLD_KIND: replace(PROGRAM, options=OwnPictureOptions),
     UNMEASURED.kind: Program(
-        shots=no_shots, measure=take_stock, readers=lambda _settings: (), ahead=nothing_ahead, shows_anything=True
+        shots=lambda _design, _settings: [],
+        measure=take_stock,
+        readers=lambda _settings: (),
+        ahead=nothing_ahead,
+        shows_anything=True,
     ),
 }

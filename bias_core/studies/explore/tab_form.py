@@ -18,7 +18,6 @@ from bias_core.studies.running.arms import arm_text
 from bias_core.ui import messages
 from bias_core.ui.attribute_table import EMPTY_ROW, attribute_rows, build_table, read_table, words_for
 from bias_core.ui.links import ARMS, query_of, read_link
-from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import HINT, encoder_choices, force_box, model_choices, model_hint
 from bias_core.ui.study.arms_form import ArmsForm, apart
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
@@ -107,8 +106,7 @@ class ExploreForm(StudyTab):
             add("template", gr.Textbox, max_lines=2)
             add("negative_prompt", gr.Textbox, info="What to avoid; usually empty", max_lines=2)
         with gr.Row():
-            info = "Of picture 1; each further one has the next"
-            add("seed", gr.Number, info=info, precision=0, min_width=130)
+            add("seed", gr.Number, info="Of picture 1; each further one has the next", precision=0, min_width=130)
             self.parts["dice"] = gr.Button("New seed", size="sm", elem_id="dice", scale=0, min_width=110)
             add(
                 "num_inference_steps", gr.Number, model.default_steps, label="Denoising steps",
@@ -193,7 +191,7 @@ class ExploreForm(StudyTab):
 
     def on_model(self, name: str) -> Updates:
         """Conditions and notes of another model."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             return self._model_updates(name, None)
         return {self.form["model_note"]: messages.error_html(problem.message)}
 
@@ -202,7 +200,7 @@ class ExploreForm(StudyTab):
         form, values = self.form, {k: v for k, v in (remembered or {}).items() if k in self.remembered}
         link = read_link(query_of(request), {self.key: self.studies}, self.services).values
         values |= {k: v for k, v in link.items() if k in (*self.remembered, "seed")}
-        with user_errors():
+        with messages.user_errors():
             model = self._model_updates(str(values.get("model", DEFAULTS.model)), values.pop("condition", None))
             updates = {form[k]: v for k, v in values.items()} | model
             if concept := str(link.get("concept", "")):

@@ -80,8 +80,7 @@ def map_html(exploration: Exploration, chosen: int = ALL, opened: int = 0) -> st
     images = {image.number: image for image in exploration.images}
     many = len(clusters.labels) > _MOST_THUMBNAILS
     low, high = clusters.coordinates.min(axis=0), clusters.coordinates.max(axis=0)
-    width = np.where(high > low, high - low, 1.0)
-    unit = np.where(high > low, (clusters.coordinates - low) / width, 0.5)
+    unit = np.where(high > low, (clusters.coordinates - low) / np.where(high > low, high - low, 1.0), 0.5)
     places = unit * [_WIDTH - 2 * _MARGIN, _HEIGHT - 2 * _MARGIN] + _MARGIN
     points = [
         {

@@ -102,8 +102,7 @@ def _variety(
 def _nothing_known(n: int) -> dict[str, Any]:
     """Of an attribute that this encoder is blind to nothing is known, which is not "no bias"."""
     unknown = Estimate.undefined(n, "the encoder reads both sentences as the same")
-    fields = ("prevalence", "stereotype", "signed_difference", "wals", "spread")
-    return dict.fromkeys(fields, unknown) | {"n_ties": n}
+    return dict.fromkeys(("prevalence", "stereotype", "signed_difference", "wals", "spread"), unknown) | {"n_ties": n}
 
 
 def _numbers(

@@ -7,8 +7,7 @@ from bias_core.errors import InvalidInput
 from bias_core.models.catalogue import Role
 from bias_core.studies.kit.services import StudyServices
 
-FORCE_LABEL = "Score anyway with the calibration reader"
-"""On the box of every form that sets ``force``."""
+FORCE_LABEL = "Score anyway with the calibration reader"  # on the box of every form that sets ``force``
 _WORDS: dict[Role, str] = {
     "encoder": "encoder",
     "captioner": "captioner",

@@ -178,8 +178,7 @@ class ImportedRows:
             )
 
 
-Rows = RowMaker | ImportedRows
-"""Where the pictures of a study come from."""
+Rows = RowMaker | ImportedRows  # where the pictures of a study come from
 
 
 def treatment(settings: StudySettings) -> str:
@@ -229,6 +228,5 @@ def thinned(items: Sequence[T], scale: float, *, least: int, seed: int) -> list[
     >>> thinned("abcdefgh", 0.5, least=1, seed=0)
     ['c', 'd', 'e', 'g']
     """
-    n = scaled(len(items), scale, least=least)
-    indices = np.sort(np.random.default_rng(seed).permutation(len(items))[:n])
+    indices = np.sort(np.random.default_rng(seed).permutation(len(items))[: scaled(len(items), scale, least=least)])
     return [items[i] for i in indices]

@@ -7,8 +7,7 @@ from bias_core.annotation.tasks import PAIRED, SINGLE
 from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.rows import ImportedRows
 
-UNKNOWN = ""
-"""Setting of a picture of which nobody says whom it was to show."""
+UNKNOWN = ""  # setting of a picture of which nobody says whom it was to show
 
 _MOST_WORDS = 3  # of one person; what is longer says more of the prompt than a rater should know
 _BLURB = re.compile(r"\b(?:a|an|and|at|by|for|from|in|is|of|on|or|that|the|to|two|who|with|\w+ing)\b", re.I)

@@ -15,8 +15,7 @@ from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.types import Design, StudySettings
 from bias_core.studies.running.arms import each_arm
 
-MOST_ESTIMATED = 100_000
-"""Pictures that are laid out to say what they would cost, whatever the limit of a run."""
+MOST_ESTIMATED = 100_000  # pictures that are laid out to say what they would cost, whatever the limit of a run
 _RAISE_LIMIT = "raise the limit where this program is started"
 
 

@@ -13,7 +13,6 @@ from bias_core.studies.kit.types import Arm, StudySettings
 from bias_core.studies.running.arms import MOST_ARMS
 from bias_core.types import ModelInfo
 from bias_core.ui import messages
-from bias_core.ui.messages import QUIET, user_errors
 from bias_core.ui.model_menu import model_choices, model_hint
 from bias_core.ui.templates import render, script
 
@@ -89,16 +88,16 @@ class ArmsForm:
     def wire(self, model: Any) -> None:
         """Adding, removing, presets for the ``model`` of the form, and the conditions of an arm's model."""
         fields, shown = list(self.fields.values()), self.outputs()
-        self.add.click(self.on_add, [self.chosen, *fields], [*shown, *fields], **QUIET)
-        self.listed.select(self.on_remove, self.chosen, shown, **QUIET)
+        self.add.click(self.on_add, [self.chosen, *fields], [*shown, *fields], **messages.QUIET)
+        self.listed.select(self.on_remove, self.chosen, shown, **messages.QUIET)
         if self.presets:
-            gr.on([button.click for button in self.presets], self.on_preset, model, shown, **QUIET)
+            gr.on([button.click for button in self.presets], self.on_preset, model, shown, **messages.QUIET)
         menus = [self.fields["condition"], self.fields["model"], self.status]
-        self.fields["model"].input(self.on_model, self.fields["model"], menus, **QUIET)
+        self.fields["model"].input(self.on_model, self.fields["model"], menus, **messages.QUIET)
 
     def on_add(self, chosen: tuple[Arm, ...], *values: Any) -> Updates:
         """Put the arm of the form to the others, and empty the form; empty fields are as the settings above."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             given = {name: value for name, value in zip(_FIELDS, values, strict=True) if value not in (None, "")}
             arm = Arm(**{name: _FIELDS[name].read(value) for name, value in given.items()})
             return self.show(added(chosen, arm)) | dict.fromkeys(self.fields.values(), None)
@@ -111,14 +110,14 @@ class ArmsForm:
 
     def on_preset(self, name: str, event: gr.EventData) -> Updates:
         """The arms of a button, in place of those that there are."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             arms = tuple(PRESETS.values())[self.presets.index(event.target)]
             return self.show(suited_to(arms, self.services.model_info(name)))
         return {self.status: messages.error_html(problem.message)}
 
     def on_model(self, name: str | None) -> Updates:
         """The conditions of another model."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             conditions = list(self.services.model_info(name).conditions) if name else []
             hint = model_hint(self.services, name) if name else _AS_ABOVE
             return {

@@ -16,7 +16,6 @@ from bias_core.studies.running.run import with_options
 from bias_core.studies.running.size import check_number
 from bias_core.ui import messages
 from bias_core.ui.links import OPTION, query_of, read_link
-from bias_core.ui.messages import QUIET, user_errors
 from bias_core.ui.model_menu import HINT, encoder_choices, force_box, model_choices, model_hint
 from bias_core.ui.study.arms_form import ArmsForm, apart
 from bias_core.ui.templates import render, script
@@ -29,8 +28,7 @@ FORM: Mapping[str, Setting] = {
 FIELDS = ("study", *FORM)
 """The form's components in the order in which handlers receive them; the options of the tab's studies come
 after them, called :data:`OPTION` and their name, and then the tab's own inputs."""
-LINKED = tuple(key for key in FIELDS if key == "study" or FORM[key].may_be_linked)
-"""Those that an address may fill."""
+LINKED = tuple(key for key in FIELDS if key == "study" or FORM[key].may_be_linked)  # those that an address may fill
 _ABOVE = ("model", "condition", "percent")
 _READING = ("encoder", "force")
 _FILES = {"images": ".zip", "labels": ".csv"}
@@ -219,21 +217,22 @@ class StudyForm:
         """What changes the form itself."""
         parts, form = self.parts, self.form
         changed = [form[name] for name in (*self.options(), "steps", "guidance")]
-        form["study"].input(self.on_study, form["study"], changed, **QUIET)
-        form["model"].input(self.on_model, form["model"], [form["condition"], form["model"], parts["status"]], **QUIET)
+        form["study"].input(self.on_study, form["study"], changed, **messages.QUIET)
+        chosen = [form["condition"], form["model"], parts["status"]]
+        form["model"].input(self.on_model, form["model"], chosen, **messages.QUIET)
         counted = [form["study"], form["percent"], *self.inputs()[len(FIELDS) :]]
         self.on_any("change", counted, self.on_count, self.inputs(), parts["count"])
         for component in self.own.values():  # typing one's own words chooses them; another study chooses that study
             # Text that is pasted with the mouse is a change but no input to Gradio.
             typed = component.change if isinstance(component, gr.Textbox) else component.input
-            typed(None, None, parts["use_own"], js="() => true", **QUIET)
+            typed(None, None, parts["use_own"], js="() => true", **messages.QUIET)
         if self.own:
-            form["study"].input(None, None, parts["use_own"], js="() => false", **QUIET)
+            form["study"].input(None, None, parts["use_own"], js="() => false", **messages.QUIET)
 
     def on_any(self, event: str, components: Sequence[Any], fn: Any, inputs: Any, outputs: Any, **options: Any) -> Any:
         """One quiet listener for an event of several components; the page starts faster than with many."""
         triggers = [getattr(component, event) for component in components]
-        return gr.on(triggers, fn, inputs, outputs, **QUIET, **options)
+        return gr.on(triggers, fn, inputs, outputs, **messages.QUIET, **options)
 
     def on_study(self, name: str) -> Updates:
         """The options of another study."""
@@ -241,7 +240,7 @@ class StudyForm:
 
     def on_model(self, name: str) -> Updates:
         """The conditions of another model, and what choosing it means here."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             return {
                 self.form["condition"]: self._conditions(name, ""),
                 self.form["model"]: gr.update(info=model_hint(self.services, name)),
@@ -251,13 +250,13 @@ class StudyForm:
 
     def on_count(self, *values: Any) -> str:
         """How many pictures these settings ask for; nothing is said of settings that cannot be used."""
-        with user_errors():
+        with messages.user_errors():
             design, settings = self.design_and_settings(values)
             arms = each_arm(with_options(design, settings))
             drawn = [arm for arm in arms if not (arm.images and arms[1:])]
             shots = [shot for arm in drawn for shot in program_of(design).shots(design, arm)]
             n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
-            with user_errors() as too_many:
+            with messages.user_errors() as too_many:
                 check_number(design, with_options(design, settings), self.services.settings)
             count = f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
             if arms[1:]:
@@ -265,7 +264,7 @@ class StudyForm:
                 beside = f", {brought} of them of pictures brought along" if brought else ""
                 most = f"{self.services.settings.max_images:,} pictures in {MOST_ARMS} arms"
                 count += f" in {len(arms)} arms{beside}; a run has at most {most}"
-            return messages.warning_html(too_many.message) or count
+            return render("status", kind="warning", text=too_many.message) if too_many else count
         return ""
 
     def on_remember(self, *values: Any) -> dict[str, Any]:
@@ -277,7 +276,7 @@ class StudyForm:
         values = {k: str(v) for k, v in (remembered or {}).items() if k in REMEMBERED}
         link = read_link(query_of(request), {self.key: self.studies}, self.services).values
         values |= {k: v for k, v in link.items() if k in FIELDS}
-        with user_errors():
+        with messages.user_errors():
             filled: Updates = {self.form[k]: v for k, v in values.items()}
             if "study" in values or "options" in link:
                 filled |= self.options_of(values.get("study", next(iter(self.designs))), link.get("options"))

@@ -131,8 +131,7 @@ class Pictures:
         rows, by = look.rows(), look.order.rpartition(" ")[0]
         images = []
         for i, row in enumerate(rows.to_dict("records"), start=1):
-            numbered = not math.isnan(row.get("number", math.nan))
-            caption = f"Picture {row['number']:.0f}" if numbered else f"{i}"
+            caption = f"Picture {row['number']:.0f}" if not math.isnan(row.get("number", math.nan)) else f"{i}"
             caption += f" · {format_number(float(row[by]))}" if by in row else ""
             caption = f"{row['arm']} · {caption}" if look.report.arms and "arm" in row else caption
             images.append((str(look.report.stored[row["image_id"]].path), caption))

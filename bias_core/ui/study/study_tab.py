@@ -22,7 +22,6 @@ from bias_core.studies.running.export import to_command, to_python
 from bias_core.studies.running.run import followed, run_study
 from bias_core.ui import messages
 from bias_core.ui.links import address_of
-from bias_core.ui.messages import user_errors
 from bias_core.ui.run_turns import RUN, in_line
 from bias_core.ui.study import view as study_html
 from bias_core.ui.study.arms_form import apart
@@ -52,7 +51,7 @@ class StudyTab(StudyForm):
     question: ClassVar[str]  # one sentence: what this screen answers
     caution: ClassVar[str] = ""  # what not to conclude from it
     also: ClassVar[Sequence[str]] = ()  # kinds of designs whose reports it shows beside those of its studies
-    presets: ClassVar[Sequence[Preset]] = ()  # one click each
+    presets: ClassVar[Sequence[Preset]] = ()  # one click each; those of ``presets.yaml`` in its folder
     null_words: ClassVar[str] = study_html.NULL  # heading of the column of null values
 
     def __init__(self, services: Services) -> None:
@@ -222,7 +221,7 @@ class StudyTab(StudyForm):
 
     def on_run(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
         """Run the study and show where it is, then what it found."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             start = partial(run_study, cancelled=visitor.stop.is_set, session=visitor.key)
             steps = in_line(self.services, visitor, partial(start, *self.checked(values), self.services), self.key)
             yield from self.following(visitor, steps, last=self.report_before(values))
@@ -242,7 +241,7 @@ class StudyTab(StudyForm):
         reports: list[StudyReport] = []
         pace, growing, status = messages.Pace(), self.growing(), self.parts["status"]
         yield self._buttons(running=True) | {status: note or messages.LOADING}
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             for step in followed(steps, reports):
                 if pace.is_due():
                     yield {status: messages.progress_html(step) + note} | growing(step)
@@ -259,7 +258,7 @@ class StudyTab(StudyForm):
 
     def on_take(self, visitor: Visitor, report: StudyReport | None, event: gr.EventData) -> Updates:
         """Write what was asked for; the page then fetches it."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             if report is not None:
                 return {self.parts["file"]: str(take(report, str(event.take), visitor.folder))}
             problem.message = messages.NOTHING_DONE
@@ -267,7 +266,7 @@ class StudyTab(StudyForm):
 
     def on_example(self, example: Example) -> Updates:
         """Show the report of an example; nothing is run."""
-        with user_errors() as problem:
+        with messages.user_errors() as problem:
             saved = open_example(example, self.example_folder)
             return self.opened(saved, study_html.example_html(saved))
         return {self.parts["status"]: messages.error_html(problem.message)}
