@@ -224,11 +224,7 @@ def _acts_that_hold(task_id: str, *kinds: str) -> Select[Any]:
 
 
 def answers_frame(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -> pd.DataFrame:
-    """One row for each answer that counts and each position, with the columns of :data:`COLUMNS`.
-
-    As CSV it is what studies read as labels: ``image_id, position, answer, rater``. With ``excluded`` it is
-    the answers of raters whom the owner has excluded.
-    """
+    """A row per answer that counts (or of ``excluded`` raters) and position; as CSV what studies take as labels."""
     rows = []
     for given in given_answers(store, key, excluded=excluded):
         item, gold = given.item, given.item.gold or {}

@@ -104,10 +104,7 @@ class LabelStore:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction: on the disk when the block ends well, undone when it raises.
-
-        Inside an act that was submitted it is a part of the transaction of all acts that share it.
-        """
+        """A transaction: on the disk when the block ends well, else undone; in an act, part of that of all acts."""
         with _errors():
             if (shared := getattr(self._of_thread, "connection", None)) is not None:
                 with _savepoint(shared):
@@ -390,10 +387,7 @@ class LabelFile:
         return not all(_has_name(*name) for name in self._names.items())
 
     def is_succeeded(self) -> bool:
-        """Whether the file that has the name now holds every commit of this one, so that it can be opened.
-
-        The log may still be ours beside a copy of the database; then the copy is judged without it.
-        """
+        """Whether the file with the name now has every commit of this one; a copy beside our log is judged alone."""
         if not self._path.is_file():
             return False
         if _has_name(self._path, self._names[self._path]):

@@ -146,10 +146,7 @@ def set_status(store: LabelStore, key: OwnerKey, status: Status) -> Task:
 
 
 def change_task(store: LabelStore, key: OwnerKey, task: Task) -> Task:
-    """A new version of the texts; answers keep the version that they were given in.
-
-    InvalidInput where the kind, the positions or the answers' keys are others: that is another task.
-    """
+    """A new version of the texts (answers keep theirs); InvalidInput for another kind, positions or answers' keys."""
     checked_task(task)
     with store.write() as connection:
         row = owned_row(connection, key, change=True)
@@ -309,11 +306,7 @@ def _remove_pictures(store: LabelStore, task_id: str) -> None:
 
 
 def keep_picture(folder: Path, original: Path) -> str:
-    """Keep the pixels of ``original`` in ``folder``; the SHA-256 of what is kept.
-
-    InvalidInput where it is no PNG, JPEG or WebP, or too large; StorageError where it cannot be read, or the disk
-    is full.
-    """
+    """Keep the pixels of ``original``; their SHA-256. InvalidInput for no picture, StorageError for the disk."""
     data = _pixels_only(original)
     name = hashlib.sha256(data).hexdigest()
     target = picture_path(folder, name)

@@ -49,10 +49,7 @@ _OF_A_MEASURE = (
 
 
 def tool(run: Callable[P, T]) -> Callable[P, T]:
-    """A tool for programs: its arguments are of their types, and our own errors arrive as their message.
-
-    Null stands for the default of an argument that has one, as Gradio sends it for what was left out.
-    """
+    """A tool for programs: arguments of their types (null: the default), our own errors as their message."""
     defaults = {name: one.default for name, one in signature(run).parameters.items()}
 
     @wraps(run)

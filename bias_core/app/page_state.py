@@ -77,10 +77,7 @@ class PageStates:
             _page.reset(token)
 
     def keep_little(self, state: SessionState, outputs: Sequence[Block]) -> None:
-        """After an event: ids in the place of saved reports, and components as they were built.
-
-        Gradio makes a component anew with every update; only another menu has to be known when it is read.
-        """
+        """After an event: ids in place of saved reports, components as built (only another menu must be known)."""
         for block in outputs:
             number = block._id  # noqa: SLF001
             if number not in state:
@@ -103,10 +100,7 @@ class PageStates:
 
 
 class AnsweringBlocks(gr.Blocks):
-    """Blocks that say so where inputs cannot even be read, and keep little of each open page.
-
-    Gradio alone answers with an empty error, and keeps all of a page and every report that it shows.
-    """
+    """Blocks that, unlike Gradio's, say that inputs cannot be read, and keep little of each open page."""
 
     def __init__(self, services: Services, **options: Any) -> None:
         super().__init__(**options)

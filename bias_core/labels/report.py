@@ -176,10 +176,7 @@ def _checks_table(labelled: Sequence[LabelledItem]) -> StudyTable:
 
 
 def _pairs_table(answers: pd.DataFrame) -> StudyTable:
-    """Cohen's kappa of every two raters with at least two common answers; intervals for the first pairs.
-
-    Nothing where nobody answered, or where raters are so many that nobody would read on.
-    """
+    """Cohen's kappa of every two raters, intervals for the first pairs; nothing where raters are too many to read."""
     rows: list[dict[str, Any]] = []
     if 2 <= answers["rater"].nunique() <= _MOST_PAIRED:
         ratings = answers.pivot_table("answer", ["image_id", "position"], "rater", aggfunc="first")

@@ -120,10 +120,7 @@ def _title_of(task: Task) -> str:
 
 
 def progress_html(progress: TaskProgress, report: StudyReport, sync_error: str | None = None) -> str:
-    """How far the task and each of its raters are.
-
-    ``sync_error`` is of the copying to a hub: None where there is no copying, "" while all is well.
-    """
+    """How far task and raters are; ``sync_error`` of the copying to a hub: None without it, "" while all is well."""
     seconds = [one.median_seconds for one in progress.counted_raters if one.n_answered]
     return render(
         "label_progress",

@@ -96,10 +96,7 @@ def notice_html(link: Link) -> str:
 
 
 def _read(name: str, text: str, studies: Sequence[str], services: Services, values: Mapping[str, Any]) -> Any:
-    """What an address says of a name, as forms show it; None (or one of our errors) where it cannot stand there.
-
-    ``values`` hold what was read before: a condition is read after its model, an option after its study.
-    """
+    """What an address says of a name, as forms show it, after the ``values`` read before; None where it cannot be."""
     if name.startswith(OPTION):
         study = values.get("study") or next(iter(studies), "")
         option = name.removeprefix(OPTION)

@@ -132,10 +132,7 @@ def on_arrive(visitor: Visitor, key: str | None, request: gr.Request | None = No
 
 
 def keep_upload(path: Path, folder: Path) -> Path:
-    """A copy that stays as long as its visitor, whose ``folder`` it is; the same content has the same place.
-
-    What was uploaded to the server itself goes after an hour. Above 200 MB the visitor's oldest copies go.
-    """
+    """A copy in its visitor's ``folder``, one place for the same content; above 200 MB the oldest copies go."""
     target = folder / "imports" / hashlib.sha256(path.read_bytes()).hexdigest()[:16] / path.name
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -39,11 +39,7 @@ _MOST_DRAWN = 400  # pairs of different seeds in the figure of change
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """The scored pictures of one arm, as the comparison needs them.
-
-    Of each picture its unit, id, seed and embedding (``rows``); the scores of every attribute on them, and the
-    tests of variety that were made for all at once.
-    """
+    """Unit, id, seed and embedding (``rows``) of one arm's scored pictures, all scores, tests of variety."""
 
     units: tuple[str, ...]
     ids: tuple[str, ...]

@@ -78,10 +78,7 @@ def exploration_results(
     notes: Iterable[str] = (),
     scored: Any = None,
 ) -> Results:
-    """All findings, tables and figures of the scores of all pictures, and then of those of each prompt.
-
-    ``sample`` gives what a number on all pictures was computed from, by the end of its key and the score.
-    """
+    """All that is reported of all pictures, then of each prompt; ``sample`` by the end of a key and the score."""
     findings = list(_attribute_findings(cells, sample))
     tables, figures = list(_attribute_table(cells)), [share_figure(cells[ALL]), _prompt_figure(cells)]
     if association is not None:

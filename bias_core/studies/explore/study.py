@@ -49,11 +49,7 @@ def explore(concept: str, services: StudyServices, **settings: Any) -> Explorati
 
 
 def explore_shots(design: Design, settings: StudySettings) -> list[Shot]:  # noqa: ARG001
-    """The concept's pictures, then those of both sides of the association.
-
-    Of pictures that were brought along those of these prompts are taken; without a concept all of them, so
-    that there are no shots.
-    """
+    """The concept's pictures, then both sides of the association; none where all imported ones are taken."""
     options = explore_options(settings)
     if options.takes_all and settings.images:
         return []

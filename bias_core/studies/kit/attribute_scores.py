@@ -125,10 +125,7 @@ def _numbers(
 
 
 def _corrected(prevalence: Estimate, errors: ReaderErrors | None, confidence: float) -> Estimate | None:
-    """Rogan–Gladen, or None where the reader's errors are unknown, as large as chance, or refuted here.
-
-    A reader with these errors could hardly see the attribute more often than Se or less often than 1 − Sp.
-    """
+    """Rogan–Gladen; None for errors that are unknown, as large as chance, or refuted: P above Se or below 1 − Sp."""
     if errors is None or errors.sensitivity + errors.specificity <= 1:
         return None
     most, least = (

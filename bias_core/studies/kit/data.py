@@ -190,10 +190,7 @@ class StudyData:
         return self._stored
 
     def keep(self, frame: pd.DataFrame, **columns: Sequence[Any] | np.ndarray | pd.Series) -> None:
-        """Put what was found of each picture into ``self.frame``, for the page and the export.
-
-        ``frame`` is a part of ``self.frame`` with its index; other pictures have nan in a new column.
-        """
+        """Put what was found of the pictures of ``frame``, a part of ``self.frame``, into it; others have nan."""
         for name, values in columns.items():
             self.frame.loc[frame.index, name] = values
 

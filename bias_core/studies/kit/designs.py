@@ -41,10 +41,7 @@ def list_designs() -> tuple[Design, ...]:
 
 
 def find_design(name: str) -> Design:
-    """A shipped design by its name, or the design that a YAML file of the user holds.
-
-    InvalidInput lists the names where there is neither; StorageError for a file that holds no design.
-    """
+    """A shipped design by name, or that of a YAML file; InvalidInput lists the names, StorageError for no design."""
     own, shipped = Path(name).expanduser(), design_files()
     if name in shipped:
         return _load(shipped[name])
@@ -64,10 +61,7 @@ def program_of(design: Design) -> Program:
 
 
 def typed_options(design: Design, given: Any) -> Any:
-    """The options of the design's kind, with the design's values and, before those, the ones ``given``.
-
-    InvalidInput where there is no such option, or a value is not of its type or outside of its range.
-    """
+    """The options of the design's kind, ``given`` ones before its own; InvalidInput for one that cannot be."""
     kind: Any = program_of(design).options
     declared = settings_of(kind)
     values = {**design.options, **option_values(given)}

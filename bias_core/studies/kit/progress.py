@@ -15,10 +15,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where a run is: pictures done and planned, seconds left (nan while unknown), and a short sentence.
-
-    ``images`` are the finished pictures in the order in which they were planned, while pictures are drawn.
-    """
+    """Where a run is: pictures done, planned and finished (in order), seconds left (nan: unknown), a sentence."""
 
     message: str
     done: int = 0

@@ -39,10 +39,7 @@ class RowMaker:
 
     @classmethod
     def build(cls, settings: StudySettings, services: StudyServices, *, estimate: bool = False) -> "RowMaker":
-        """Look the model up; UnknownModel or InvalidInput where it or the settings cannot be.
-
-        With ``estimate``, the revision of a model that is neither here nor on a hub that answers is "".
-        """
+        """Look the model up; UnknownModel or InvalidInput where it cannot be. To ``estimate``, no revision is ""."""
         info = drawn_info(services, settings.model)
         condition = check_condition(info, settings.condition)
         try:
@@ -112,11 +109,7 @@ class ImportedRows:
 
     @classmethod
     def build(cls, path: str, check: Callable[[], None] = lambda: None, template: str = "") -> "ImportedRows":
-        """Look through a folder or zip; InvalidInput where it cannot be used.
-
-        ``check`` is called while pictures are opened; what it raises ends that. With a ``template`` their
-        prompts are those of the study put into it.
-        """
+        """Look through a folder or zip (or InvalidInput), calling ``check``; prompts are those in ``template``."""
         return cls(source=ImportedImages(Path(path)), check=check, template=template)
 
     def prompt_of(self, shot: Shot) -> str:

@@ -109,10 +109,7 @@ class Setting:
         return f"at least {low}" if low else f"at most {high}" if high else ""
 
     def read(self, value: object) -> Any:
-        """A value as a form, an address or a command line holds it, of this setting's type.
-
-        InvalidInput quotes what is no such value. Ranges are left to the settings themselves.
-        """
+        """A value of this type as a form, address or command line has it, ranges apart; InvalidInput quotes others."""
         if self.may_be_left_out and is_nothing(value):
             return None
         if self.kind is str:
@@ -201,10 +198,7 @@ if TYPE_CHECKING:
 else:
 
     def settings_class(*, frozen: bool, kw_only: bool):
-        """A dataclass that refuses values that are not of their type, or outside of their range.
-
-        Whenever an object of it is made: InvalidInput names the setting, quotes what came, and says what would do.
-        """
+        """A dataclass that refuses values of a wrong type or range: InvalidInput says which, and what would do."""
         config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
 
         def decorate(kind):

@@ -98,11 +98,7 @@ def restore_run(services: StudyServices, session: str, deleted: Deleted) -> None
 def go_on(
     services: StudyServices, session: str, run_id: str, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Generator[Progress, None, StudyReport]:
-    """Run it again with its own settings: what was drawn and read is taken from the stores.
-
-    One that an older version had under another id is then kept under its new one alone. InvalidInput where the
-    visitor has no such run, or its imported pictures are no longer there.
-    """
+    """Run it again from what is stored, under its new id alone; InvalidInput where run or pictures are gone."""
     manifest = _mine(services, session, run_id)
     design, settings = _study_of(manifest)
     for one in each_arm(settings):

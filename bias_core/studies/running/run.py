@@ -219,11 +219,7 @@ def _laid_out(
 
 
 def with_options(design: Design, settings: StudySettings) -> StudySettings:
-    """The settings with the design's own and its options filled in, where nothing else is asked for.
-
-    Raises InvalidInput for an option that the design does not have, a value that is not of its type or
-    outside of its range.
-    """
+    """The settings with the design's own and its options filled in; InvalidInput for an option that cannot be."""
     own = {name: value for name, value in design.settings.items() if name not in changed_settings(settings)}
     return check_arms(replace(settings, **{**own, "options": typed_options(design, settings.options)}))
 

@@ -20,10 +20,7 @@ _RAISE_LIMIT = "raise the limit where this program is started"
 
 
 def check_number(design: Design, settings: StudySettings, limits: Settings) -> None:
-    """Refuse too many pictures as soon as they are asked for, before anything waits or is looked up.
-
-    Raises InvalidInput as :func:`check_size`; own pictures are counted when they are opened.
-    """
+    """Refuse too many pictures before anything waits, as :func:`check_size`; own ones are counted when opened."""
     if settings.arms[1:] or not settings.images:
         check_size(design, settings, limits)
 

@@ -107,10 +107,7 @@ class StudyForm:
         self.parts: dict[str, Any] = {}
 
     def build_own(self) -> dict[str, Any]:
-        """Inputs for words of one's own, by name; called inside of an accordion. Without: no accordion.
-
-        They are used once the box above them is ticked, which typing does and a preset undoes.
-        """
+        """Inputs for words of one's own, by name, for an accordion; used once the box above them is ticked."""
         return {}
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:  # noqa: ARG002
