@@ -17,9 +17,8 @@ from bias_core.stats.effects import benjamini_hochberg, mean_interval, permutati
 from bias_core.studies.arms.statistics import ROUNDING, counted_sample, nothing
 from bias_core.studies.arms.tables import ARM, table_over_arms
 from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.designs import check_count, distinct_texts, find_design
 from bias_core.studies.kit.kind import Measuring, Program
-from bias_core.studies.kit.own_words import check_count, distinct_texts
 from bias_core.studies.kit.rows import scaled, thinned
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import ArmReport, Design, Results, Sample, Shot, StudyFigure, StudySettings

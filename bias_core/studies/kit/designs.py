@@ -5,7 +5,7 @@ A folder below ``bias_core/studies`` with designs (``designs/*.yaml``) is a stud
 """
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, fields, replace
 from functools import cache
 from importlib import import_module
@@ -18,7 +18,7 @@ from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.settings import ASSETS
 from bias_core.studies.kit.kind import Program
 from bias_core.studies.kit.setting_fields import Setting, option_values, settings_of
-from bias_core.studies.kit.types import Design, settings_from_dict
+from bias_core.studies.kit.types import Design, StudySettings, settings_from_dict
 
 STUDIES = Path(__file__).parent.parent
 STUDY_DATA = ASSETS / "studies"
@@ -128,3 +128,24 @@ def read_table(file: str, folder: Path = STUDY_DATA) -> list[dict[str, str]]:
     """The rows of a study table, every cell a string without spaces around it."""
     with (folder / file).open(encoding="utf-8", newline="") as lines:
         return [{column: cell.strip() for column, cell in row.items()} for row in csv.DictReader(lines)]
+
+
+def distinct_texts(texts: Iterable[str]) -> list[str]:
+    """Each text once, without the blanks around and between its words; empty ones are left out.
+
+    >>> distinct_texts([" a  nurse", "", "a nurse", "doctor "])
+    ['a nurse', 'doctor']
+    """
+    return list(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
+
+
+def check_count(n: int, what: str, least: int, most: int) -> None:
+    """InvalidInput where there are too few or too many of ``what``."""
+    if not least <= n <= most:
+        raise InvalidInput(f"{least} to {most} {what}; got {n}")
+
+
+def settings_with(settings: StudySettings, options: Collection[str]) -> StudySettings:
+    """All pictures of a design on words of one's own; of the options, those of these names."""
+    values = {name: value for name, value in settings.options.items() if name in options}
+    return replace(settings, scale=1.0, options=values)

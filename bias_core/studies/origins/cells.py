@@ -14,8 +14,7 @@ from bias_core.prompts import fill_template
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
 from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.designs import read_table
-from bias_core.studies.kit.own_words import settings_with
+from bias_core.studies.kit.designs import read_table, settings_with
 from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class

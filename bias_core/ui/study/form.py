@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import gradio as gr
 
 from bias_core.services import Services
-from bias_core.studies.kit.designs import find_design, option_settings, program_of
-from bias_core.studies.kit.own_words import settings_with
+from bias_core.studies.kit.designs import find_design, option_settings, program_of, settings_with
 from bias_core.studies.kit.setting_fields import Setting, is_nothing, option_values, settings_of
 from bias_core.studies.kit.types import Design, StudySettings
 from bias_core.studies.running.arms import MOST_ARMS, each_arm
