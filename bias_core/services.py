@@ -217,8 +217,7 @@ class Services:
             return (None,) * len(sentences)
         held_out = self._built.get("held out", encoder, lambda: held_out_embeddings(path))
         reader, both = self.encoder(encoder), [text for pair in sentences for text in pair]
-        texts = self.embeddings.texts(reader, both, lock=self.reading(reader))
-        return errors_of_sentences(*held_out, texts, sentences)
+        return errors_of_sentences(*held_out, self.embeddings.texts(reader, both, lock=self.reading(reader)), sentences)
 
     def reader_world(self, role: Role, name: str) -> str:
         """The only pictures that a reader can read, "calibration", or "" for any; by name or weights."""
@@ -280,8 +279,7 @@ class Services:
 
     def tidy(self) -> Sequence[str]:
         """Bring the stores below their limits; ids of the pictures that went."""
-        limit = int(self.settings.cache_gb * 1e9)
-        removed = make_room(self.settings.data_dir, limit, self.images, self.manifests)
+        removed = make_room(self.settings.data_dir, int(self.settings.cache_gb * 1e9), self.images, self.manifests)
         if removed:
             self.embeddings.forget(removed)
             self.answers.forget(removed)
@@ -319,8 +317,7 @@ class Services:
         )
         if not self._borrows or info.embedded:
             return local
-        there = partial(build_elsewhere, self.settings, role, info.id)
-        return ZeroGpuReader(info.id, there, local, info.download_gb)
+        return ZeroGpuReader(info.id, partial(build_elsewhere, self.settings, role, info.id), local, info.download_gb)
 
     def _build_finder(self, name: str) -> PersonFinder:
         """That of the calibration world asks an encoder; others look at one picture at a time, on the CPU."""

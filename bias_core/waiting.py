@@ -224,8 +224,7 @@ class BuiltOnce:
                 self._built[kind, name] = version, made
                 future.set_result(made)
 
-        run = copy_context().run
-        threading.Thread(target=run, args=(work,), daemon=True, name="bias-prepare").start()
+        threading.Thread(target=copy_context().run, args=(work,), daemon=True, name="bias-prepare").start()
         return future
 
     def _end(self, kind: str, name: str, version: str) -> None:

@@ -256,8 +256,7 @@ class DiffusersTextToImage(Adapter[Any]):
         if not (folder / _LORA_FILE).is_file():
             raise ModelUnavailable(f"{self.info.id}: the adapter for {condition!r} is missing ({folder / _LORA_FILE})")
         super().unload()  # a half-loaded adapter must not stay in use
-        model = f"{self.info.id}, condition {condition}"
-        put_on(pipeline, model, str(folder), name=condition, file=_LORA_FILE)
+        put_on(pipeline, f"{self.info.id}, condition {condition}", str(folder), name=condition, file=_LORA_FILE)
         self._unchanged()
         self._keep(pipeline)
         self._condition = condition

@@ -133,8 +133,7 @@ class Tracer:
 
     def _picture(self, xt: np.ndarray, velocity: np.ndarray, sigma: float) -> Image.Image:
         vae = self.pipeline.vae
-        x0 = predicted_sample(xt, velocity, sigma, space=self.space)[np.newaxis]
-        latents = self._unscaled(torch.from_numpy(x0))
+        latents = self._unscaled(torch.from_numpy(predicted_sample(xt, velocity, sigma, space=self.space)[np.newaxis]))
         overflows = vae.dtype == torch.float16 and vae.config.get("force_upcast")
         try:
             if overflows:

@@ -269,8 +269,7 @@ def _multiples(way: Callable[[float], int], side: Callable[[Any], int]) -> Rule:
 
 def _own_area(pipeline: Any, width: int, height: int) -> Size:
     """Every shape at the area that it was trained at."""
-    factor = pipeline.vae_scale_factor
-    scale = math.sqrt((pipeline.default_sample_size * factor) ** 2 / (width * height))
+    scale = math.sqrt((pipeline.default_sample_size * pipeline.vae_scale_factor) ** 2 / (width * height))
     return _whole_patches(pipeline, width * scale, height * scale)  # type: ignore[arg-type]
 
 
@@ -373,8 +372,7 @@ def _reads(prompt: str, *, name: str, tokenizer: Any, limit: int, before: str, l
         offsets = tokenizer(text, return_offsets_mapping=True, **how).offset_mapping
         cut = text[max(end for _, end in offsets) :].strip()
     elif n_tokens > limit:
-        read = tokenizer.decode(tokenizer(text, **how).input_ids, skip_special_tokens=True)
-        cut = text[len(read) :].strip()
+        cut = text[len(tokenizer.decode(tokenizer(text, **how).input_ids, skip_special_tokens=True)) :].strip()
     return PromptLimit(prompt=prompt, reader=name, n_tokens=n_tokens, limit=limit, cut=cut)
 
 

@@ -87,8 +87,7 @@ def dtype_name(info: ModelInfo, device: str) -> str:
 
     Families that are not listed are newer ones: trained in bfloat16, whose range float16 does not have.
     """
-    older = {"sd1", "sd2", "sdxl", "kandinsky", "deepfloyd", "pixart"}
-    half = "float16" if info.family in older else "bfloat16"
+    half = "float16" if info.family in {"sd1", "sd2", "sdxl", "kandinsky", "deepfloyd", "pixart"} else "bfloat16"
     return "float32" if device == "cpu" else str(info.options.get("dtype", half))
 
 

@@ -140,8 +140,7 @@ class Borrower:
         self._fetch()
         refusal = importlib.import_module("gradio").Error  # that `spaces` raises; only the page imports gradio here
         load, started = 0.0, time.monotonic()
-        seconds = self._pace.seconds(units)
-        events = _gpu_call()(self._key, self._build, method, arguments, options, steps, seconds)
+        events = _gpu_call()(self._key, self._build, method, arguments, options, steps, self._pace.seconds(units))
         try:
             for kind, value in events:
                 if kind == "ready":

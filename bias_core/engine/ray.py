@@ -125,8 +125,7 @@ class RayEngine:
         """What each worker takes of the cluster; several workers may be asked to share a GPU or processor."""
         resources, n = self._resources(), self.n_workers()
         gpus, machines = resources.get("GPU", 0.0), _machines()
-        per_machine = math.ceil(n / len(machines))
-        cpus = min(machine["Resources"].get("CPU", 0.0) for machine in machines) / per_machine
+        cpus = min(machine["Resources"].get("CPU", 0.0) for machine in machines) / math.ceil(n / len(machines))
         cpus = math.floor(cpus) if cpus >= 1 else math.floor(100 * cpus) / 100
         if not gpus:
             return {"num_cpus": cpus}

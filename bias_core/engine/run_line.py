@@ -76,8 +76,7 @@ class RunAtWork(Generic[T, R]):
         self._step: T | None = None
         self._result: Future[R] = Future()
         self._given_up: threading.Timer | None = None
-        run = copy_context().run
-        threading.Thread(target=run, args=(self._work, steps), daemon=True, name="bias-run").start()
+        threading.Thread(target=copy_context().run, args=(self._work, steps), daemon=True, name="bias-run").start()
 
     @property
     def ended(self) -> bool:
@@ -161,8 +160,7 @@ class RunLine:
         """As the settings say; a public server has half its places for other addresses, and less patience."""
         if not settings.public:
             return cls(settings.runs_at_once, settings.runs_waiting)
-        share = max(1, settings.runs_waiting // 2)
-        return cls(settings.runs_at_once, settings.runs_waiting, share, _PATIENCE_SECONDS)
+        return cls(settings.runs_at_once, settings.runs_waiting, max(1, settings.runs_waiting // 2), _PATIENCE_SECONDS)
 
     def begin(
         self, steps: Callable[[], Generator[T, None, R]], asker: Asker, stop: threading.Event, place: str = ""

@@ -256,8 +256,7 @@ def write_folder(export: Export, target: Path) -> Path:
 
 def csv_bytes(table: pd.DataFrame) -> bytes:
     """CSV (UTF-8) in which no text is taken for a formula by a spreadsheet."""
-    safe = table.rename(columns=_not_a_formula).map(_not_a_formula)
-    return str(safe.to_csv(index=False)).encode()
+    return str(table.rename(columns=_not_a_formula).map(_not_a_formula).to_csv(index=False)).encode()
 
 
 def _entries(export: Export) -> Iterator[Entry]:

@@ -221,7 +221,7 @@ class ImportedImages:
 
     Raises
     ------
-    InvalidInput : there is no such folder or zip, nothing in it is a picture with a prompt, there are too many, or a
+    InvalidInput : there is no such folder or zip, nothing in it is a picture with a prompt, there are too many, or a :
         name leads out of it.
     """
 
@@ -374,5 +374,4 @@ def _prompt_of_name(name: str, wrapper: str) -> str:
 
 def _words_of(name: str) -> str:
     """A file name as a prompt: without its ending and its number."""
-    stem = PurePosixPath(name).stem.replace("_", " ")
-    return " ".join(re.sub(r"[\s-]*(?:\(\d+\)|#?\d+)\s*$", "", stem).split())
+    return " ".join(re.sub(r"[\s-]*(?:\(\d+\)|#?\d+)\s*$", "", PurePosixPath(name).stem.replace("_", " ")).split())

@@ -79,7 +79,7 @@ def optimise_prompts(
     Raises
     ------
     InvalidInput : for malformed embeddings, a blank prefix, a number below 1, a language model without proposals, or a
-        contrast with no other images.
+        : contrast with no other images.
 
     Notes
     -----

@@ -82,8 +82,7 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         raise StorageError("not a PNG file")
     position = len(SIGNATURE)
     while position < len(data):
-        length = int.from_bytes(data[position : position + 4], "big")
-        end = position + 8 + length
+        end = position + 8 + int.from_bytes(data[position : position + 4], "big")
         if zlib.crc32(data[position + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
             raise StorageError("a PNG chunk is truncated or altered")
         yield data[position + 4 : position + 8], data[position + 8 : end]

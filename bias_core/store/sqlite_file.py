@@ -44,8 +44,7 @@ class Repairs:
     def since(self, n: int) -> list[str]:
         """The repairs after the first ``n``, each sentence once."""
         with self._lock:
-            first = max(0, len(self._sentences) - (self._n - n))
-            return list(dict.fromkeys(islice(self._sentences, first, None)))
+            return list(dict.fromkeys(islice(self._sentences, max(0, len(self._sentences) - (self._n - n)), None)))
 
 
 class SqliteFile:

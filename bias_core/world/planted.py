@@ -121,8 +121,7 @@ def _associations() -> Iterator[PlantedRate]:
     for test in association_stimuli()["tests"]:
         for concept, effect in ((test["x"], test["d"]), (test["y"], -test["d"])):
             if concept in _plan()["valence"]["effect"]:
-                source = "derived: Phi(d / 2), wang2023t2iat, Table 1"
-                yield _rate(concept, *light, 100 * norm.cdf(effect / 2), source)
+                yield _rate(concept, *light, 100 * norm.cdf(effect / 2), "derived: Phi(d / 2), wang2023t2iat, Table 1")
 
 
 def _internal() -> Iterator[PlantedRate]:
@@ -131,8 +130,7 @@ def _internal() -> Iterator[PlantedRate]:
     for target in read_asset("../studies/internal_bias.yaml")["targets"]:
         concept = parse(target["prompt"]).people[0].concepts[0]
         masculine = min(1.0, max(0.0, 0.5 + _plan()["mcas_slope"] * scores[target["keyword"]]))
-        source = "derived from MCAS, mandal2024internal, Table 3"
-        yield _rate(concept, "gender", "masculine", 100 * masculine, source)
+        yield _rate(concept, "gender", "masculine", 100 * masculine, "derived from MCAS, mandal2024internal, Table 3")
 
 
 @cache

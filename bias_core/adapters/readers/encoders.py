@@ -118,8 +118,7 @@ class OpenClipEncoder(BatchedEncoder):
     """
 
     def __init__(self, name: str, architecture: str, weights: str, **options: Any) -> None:
-        local = Path(weights).exists()
-        super().__init__(name, weights if local else f"open_clip {architecture}/{weights}", **options)
+        super().__init__(name, weights if Path(weights).exists() else f"open_clip {architecture}/{weights}", **options)
         self.architecture, self.weights = architecture, weights
         self._fetched: dict[str, Any] = {}
 

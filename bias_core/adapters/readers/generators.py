@@ -56,8 +56,7 @@ class _Blip(Reader[tuple[Any, Any, str]]):
                 f"{self.name} has no tokenizer ({', '.join(_VOCABULARIES)}); put the one that it was trained with "
                 "into the folder"
             )
-        processor = transformers.BlipProcessor.from_pretrained(source, **local)
-        return model.to(device).eval(), processor, device
+        return model.to(device).eval(), transformers.BlipProcessor.from_pretrained(source, **local), device
 
 
 class BlipCaptioner(_Blip):
