@@ -104,7 +104,10 @@ def check_value(name: str, value: object, declared: str) -> None:
 def check_texts(name: str, value: object, depth: int = 0, *, longest: int = MAX_TEXT) -> None:
     """Refuse texts, alone or in lists, that are too long, too many, or hold what cannot be written."""
     if isinstance(value, str):
-        _check_text(name, value, longest)
+        if len(value) > longest:
+            raise InvalidInput(f"{name} has {len(value):,} characters; at most {longest:,} are allowed")
+        if wrong := next((c for c in value if c not in _WHITE and unicodedata.category(c) in ("Cc", "Cs")), ""):
+            raise InvalidInput(f"{name} holds the character U+{ord(wrong):04X}, which is no text; got {quoted(value)}")
     elif isinstance(value, (list, tuple, Mapping)):
         if len(value) > MAX_LIST:
             raise InvalidInput(f"{name} may have at most {MAX_LIST:,} entries, got {len(value):,}")
@@ -113,13 +116,6 @@ def check_texts(name: str, value: object, depth: int = 0, *, longest: int = MAX_
         parts = (*value, *value.values()) if isinstance(value, Mapping) else value
         for part in parts:
             check_texts(name, part, depth + 1, longest=longest)
-
-
-def _check_text(name: str, text: str, longest: int) -> None:
-    if len(text) > longest:
-        raise InvalidInput(f"{name} has {len(text):,} characters; at most {longest:,} are allowed")
-    if wrong := next((c for c in text if c not in _WHITE and unicodedata.category(c) in ("Cc", "Cs")), ""):
-        raise InvalidInput(f"{name} holds the character U+{ord(wrong):04X}, which is no text; got {quoted(text)}")
 
 
 def as_text(value: Any) -> str:

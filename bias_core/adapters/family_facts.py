@@ -152,7 +152,12 @@ def guidance_of(facts: PipelineFacts, call: Mapping[str, Any] | None = None) -> 
         why = "its folder has no guider, and its weights have no guidance embedding"
         return Guidance(argument=_GUIDER, least=1.0, negative=True) if facts.guided else Guidance(why=why)
     if "true_cfg_scale" in parameters:
-        return _true_cfg(embedded, parameters, call or {})
+        if parameters.get("guidance_scale") is None and not embedded.argument:
+            return Guidance(argument="true_cfg_scale", least=1.0, negative=True)
+        if float((call or {}).get("true_cfg_scale", 1.0)) > 1:
+            return replace(embedded, negative=True)
+        how = "set call: {true_cfg_scale: 4.0} in its options for one with a negative prompt"
+        return replace(embedded, why=f"{embedded.why}; {how}")
     distilled = {"Flux2Pipeline", "SanaSprintPipeline", "LatentConsistencyModelPipeline"}
     if name in distilled or weights.get("time_cond_proj_dim") is not None:
         return embedded
@@ -161,16 +166,6 @@ def guidance_of(facts: PipelineFacts, call: Mapping[str, Any] | None = None) -> 
         return Guidance(why=f"{name} takes no guidance scale")
     least = 0.0 if name in _COUNTS_FROM_0 else -math.inf if name in _ALWAYS_TWO_PASSES else 1.0
     return Guidance(argument=argument, least=least, negative="negative_prompt" in parameters, why=f"{name} takes none")
-
-
-def _true_cfg(embedded: Guidance, parameters: Mapping[str, Any], call: Mapping[str, Any]) -> Guidance:
-    """Qwen-Image is guided by this argument alone; FLUX by an embedding, unless this is asked for, too."""
-    if parameters.get("guidance_scale") is None and not embedded.argument:
-        return Guidance(argument="true_cfg_scale", least=1.0, negative=True)
-    if float(call.get("true_cfg_scale", 1.0)) > 1:
-        return replace(embedded, negative=True)
-    how = "set call: {true_cfg_scale: 4.0} in its options for one with a negative prompt"
-    return replace(embedded, why=f"{embedded.why}; {how}")
 
 
 def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:

@@ -198,7 +198,12 @@ class RunLine:
                 yield Place(n_before=before)
             return (yield from stoppable(steps(), cancelled))
         finally:
-            self._leave(ticket)
+            with self._changed:
+                for line in (self._at_work, self._waiting):
+                    if ticket in line:
+                        line.remove(ticket)
+                self._admit()
+                self._changed.notify_all()
 
     def _join(self, asker: Asker) -> _Ticket:
         ticket = _Ticket(asker)
@@ -240,14 +245,6 @@ class RunLine:
                     return before
                 self._changed.wait(_LOOK_SECONDS)
             return before
-
-    def _leave(self, ticket: _Ticket) -> None:
-        with self._changed:
-            for line in (self._at_work, self._waiting):
-                if ticket in line:
-                    line.remove(ticket)
-            self._admit()
-            self._changed.notify_all()
 
     def _admit(self) -> None:
         while len(self._at_work) < self._at_once:

@@ -337,21 +337,17 @@ def decode(data: bytes) -> Image.Image:
                     f"{opened.width} x {opened.height} pixels are too many; at most {MOST_PIXELS:,} are read"
                 )
             with _decoding_large if n_pixels > _LARGE else nullcontext():
-                return _small_and_upright(opened)
+                opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG need not be unpacked in full size
+                # The numbers of a palette cannot be averaged.
+                image = opened if opened.mode in {"RGB", "RGBA", "L"} else opened.convert("RGB")
+                image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+                return ImageOps.exif_transpose(image).convert("RGB")
     except UnidentifiedImageError as error:
         raise InvalidInput(f"no picture in one of the formats {', '.join(_FORMATS)}") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"cannot be read as a picture: {error}") from error
-
-
-def _small_and_upright(opened: Image.Image) -> Image.Image:
-    opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG need not be unpacked in full size
-    # The numbers of a palette cannot be averaged.
-    image = opened if opened.mode in {"RGB", "RGBA", "L"} else opened.convert("RGB")
-    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-    return ImageOps.exif_transpose(image).convert("RGB")
 
 
 def _wrapper(names: Sequence[str]) -> str:

@@ -115,7 +115,18 @@ class Catalogue:
         for at in (match.start() for match in re.finditer(r"\+", name)):
             lora, weight = _lora(name[at + 1 :])
             if lora and (info := self._base(name[:at], folder_of, defaults_of)):
-                return _with_lora(info, lora, weight)
+                if info.family == "renderer":
+                    raise UnknownModel(f"{info.id} is no neural network and takes no LoRA")
+                strength = "" if weight == 1 else f":{weight:g}"
+                return replace(
+                    info,
+                    id=f"{info.id}+{lora}{strength}",
+                    name=f"{info.name} with {Path(lora).name}",
+                    conditions=(),
+                    world="",
+                    embedded=False,
+                    options={**info.options, "lora": lora, "lora_weight": weight},
+                )
         raise UnknownModel(self._no_model(name))
 
     def _base(self, name: str, folder_of: FolderOf, defaults_of: DefaultsOf) -> ModelInfo | None:
@@ -300,22 +311,6 @@ def _local_lora(text: str) -> str:
         return ""
     path = Path(real_path(text))
     return str(path.parent if path.name == "adapter_model.safetensors" else path)
-
-
-def _with_lora(info: ModelInfo, lora: str, weight: float) -> ModelInfo:
-    """The base's entry, without its planted conditions, which are other LoRAs, and without its world."""
-    if info.family == "renderer":
-        raise UnknownModel(f"{info.id} is no neural network and takes no LoRA")
-    strength = "" if weight == 1 else f":{weight:g}"
-    return replace(
-        info,
-        id=f"{info.id}+{lora}{strength}",
-        name=f"{info.name} with {Path(lora).name}",
-        conditions=(),
-        world="",
-        embedded=False,
-        options={**info.options, "lora": lora, "lora_weight": weight},
-    )
 
 
 def real_path(name: str) -> str:

@@ -155,7 +155,14 @@ class _Reading:
         elif labels:
             self._labelled(body, labels, plain, indent)
         elif self._is_child(indent, bool(mark) and not numbered):
-            self._child(body, plain)
+            # A line below a heading: the two sentences come without labels, the positive one first.
+            draft = self._draft
+            if draft is None or draft.labelled or draft.negative:
+                self.reject(plain, "a remark, or the rest of a broken line")
+            elif draft.positive:
+                draft.negative = body
+            else:
+                draft.positive = body
         else:
             self._open(_NAME_LABEL.sub("", body, count=1), plain, indent=indent, numbered=numbered)
 
@@ -210,16 +217,6 @@ class _Reading:
     def _is_child(self, indent: int, bulleted: bool) -> bool:
         draft = self._draft
         return draft is not None and (indent > draft.indent or (draft.numbered and bulleted))
-
-    def _child(self, body: str, line: str) -> None:
-        """A line below a heading: the two sentences come without labels, the positive one first."""
-        draft = self._draft
-        if draft is None or draft.labelled or draft.negative:
-            self.reject(line, "a remark, or the rest of a broken line")
-        elif draft.positive:
-            draft.negative = body
-        else:
-            draft.positive = body
 
 
 def _json_to_rows(match: re.Match[str]) -> str:
