@@ -6,8 +6,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 
-Box = tuple[int, int, int, int]
-"""Left, top, right and bottom in pixels; right and bottom lie just outside."""
+Box = tuple[int, int, int, int]  # left, top, right and bottom in pixels; right and bottom lie just outside
 
 _TABLE_TOP = 0.3  # two people of the calibration world stand below this share of the height
 
@@ -26,10 +25,7 @@ def person_halves(image: Image.Image) -> list[Box]:
 def crop_people(image: Image.Image, boxes: Sequence[Box]) -> list[Image.Image]:
     """The part of the picture in each box, centred on a square of the colour behind the person.
 
-    Parameters
-    ----------
-    image : any mode; the crops are RGB.
-    boxes : what a person finder gave, inside the picture.
+    ``image``: any mode; the crops are RGB; ``boxes``: what a person finder gave, inside the picture.
 
     Returns
     -------

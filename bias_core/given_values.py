@@ -14,10 +14,8 @@ from bias_core.errors import InvalidInput, quoted
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-MAX_TEXT = 10_000
-"""Characters of any text that is given."""
-MAX_LIST = 1000
-"""Entries of any list that is given."""
+MAX_TEXT = 10_000  # characters of any text that is given
+MAX_LIST = 1000  # entries of any list that is given
 _MAX_DEPTH = 5
 _LARGEST = 1e300
 _WHITE = "\t\n\r"
@@ -49,11 +47,8 @@ _KINDS: Mapping[str, tuple[Callable[[object], bool], str]] = {
 def check_settings(settings: DataclassInstance) -> None:
     """Refuse settings with a value that is not of its type, or a text that is none.
 
-    Parameters
-    ----------
-    settings : a dataclass; fields of dataclasses, and tuples of them, are looked into.
-
-    Raises InvalidInput: the message names the field and quotes what came.
+    ``settings`` is a dataclass; fields of dataclasses, and tuples of them, are looked into. InvalidInput names the
+    field and quotes what came.
     """
     for field in fields(settings):
         value = getattr(settings, field.name)

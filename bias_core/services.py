@@ -4,7 +4,7 @@ Built once by whoever starts the program (app, command line, a script) and hande
 argument. Nothing in it belongs to one visitor.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -17,8 +17,7 @@ from bias_core.adapters.readers import build_reader
 from bias_core.adapters.readers.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
 from bias_core.adapters.weights import cpu_threads
 from bias_core.adapters.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, on_zero_gpu, prepare
-from bias_core.engine.local import LocalEngine
-from bias_core.engine.progress import Engine, EngineProgress
+from bias_core.engine.local import Engine, EngineProgress, LocalEngine
 from bias_core.engine.rates import RateStore
 from bias_core.engine.ray import RayEngine
 from bias_core.engine.run_line import RunLine
@@ -45,7 +44,7 @@ from bias_core.store.manifests import ManifestStore
 from bias_core.store.sqlite_file import Repairs
 from bias_core.store.upkeep import make_room
 from bias_core.types import ImageRow, ModelInfo, PlantedLine, ReaderErrors
-from bias_core.waiting import BuiltOnce, FairLock
+from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
 from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings
 
 if TYPE_CHECKING:
@@ -139,14 +138,8 @@ class Services:
         if not here and not info.download_gb and not settings.offline:
             size = self._built.get("size", name, lambda: download_gb(str(info.options["path"]), info.revision))
             info = replace(info, download_gb=round(size, 1))
-        return model_fit(
-            info,
-            this_machine(),
-            here=here,
-            offline=settings.offline,
-            free_disk=free_disk(),
-            on_cpu=settings.device == "cpu",
-        )
+        how = {"offline": settings.offline, "on_cpu": settings.device == "cpu"}
+        return model_fit(info, this_machine(), here=here, free_disk=free_disk(), **how)
 
     def revision(self, name: str) -> str:
         """Which weights a model name stands for now: a hub revision, or a fingerprint of the files."""
@@ -162,9 +155,7 @@ class Services:
         version = self._sources.version(info)
         return self._built.get("model", info.id, lambda: self._build_model(info, version), version=version)
 
-    def draw(
-        self, rows: Sequence[ImageRow], *, cancelled: Callable[[], bool] = lambda: False
-    ) -> Iterator[EngineProgress]:
+    def draw(self, rows: Sequence[ImageRow], *, cancelled: StopSignal = never) -> Iterator[EngineProgress]:
         """Draw, by the engine, those of ``rows`` (all of one model) that are not in the store.
 
         ModelUnavailable is raised where the model has other weights than the rows were planned with.

@@ -28,61 +28,42 @@ def _on_space() -> bool:
 
 
 class Settings(BaseSettings):
-    """Settings of one process, read from ``BIAS_*`` environment variables.
-
-    Attributes
-    ----------
-    data_dir : pictures, embeddings and runs (``BIAS_DATA_DIR``).
-    assets_dir : shipped weights and study data.
-    cache_gb : size that the picture store may reach before the least recently used ones go.
-    host, port : where the app listens.
-    allowed_hosts : names under which it may be asked beside localhost, "name, name".
-    offline : never ask a model hub; only what is on this machine.
-    device : "auto" takes CUDA when there is one.
-    compile_models : compile generators on a GPU; minutes at first, quicker pictures afterwards.
-    public : strangers reach this server: no paths, only models that have a name; by default on a Space.
-    allowed_models : hub ids that a public server takes beside the listed ones: "org/name, org/*".
-    allowed_gb : most that such a model may weigh.
-    runs_at_once : runs at work together; they take turns at the models.
-    runs_waiting : runs that may wait for that.
-    max_images : largest number of pictures that one run may ask for.
-    upload_mb : largest file that a visitor may upload.
-    label_pictures_gb : that the pictures of all labelling tasks may take together.
-    uploads_gb : what all visitors may upload within an hour, together.
-    max_megapixel_steps : the same for pictures x denoising steps x pixels of a picture, in millions.
-    max_minutes : that one run may work before it is ended; what it has drawn is kept.
-    labels_url : database of people's answers, as an SQLAlchemy URL; "" for a file under ``data_dir``.
-    labels_repo : dataset of a hub that answers are copied to, "" for none; with the token of this machine.
-    labels_repo_minutes : between two such copies.
-    llm_url, llm_model, llm_key : an OpenAI-compatible server, the name of a model there, and what opens it;
-        offered as the language model "endpoint" where the first two are given.
-    """
+    """Settings of one process, read from ``BIAS_*`` environment variables."""
 
     model_config = SettingsConfigDict(env_prefix="BIAS_", frozen=True)
 
-    data_dir: Path = Field(default_factory=default_data_dir)
-    assets_dir: Path = ASSETS
+    data_dir: Path = Field(default_factory=default_data_dir)  # pictures, embeddings and runs (``BIAS_DATA_DIR``)
+    assets_dir: Path = ASSETS  # shipped weights and study data
+    # size that the picture store may reach before the least recently used ones go
     cache_gb: float = Field(default=10.0, gt=0)
+    # host, port: where the app listens
     host: str = "127.0.0.1"
-    allowed_hosts: str = ""
+    allowed_hosts: str = ""  # names under which it may be asked beside localhost, "name, name"
     port: int = Field(default=7860, ge=1, le=65535)
-    offline: bool = False
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    compile_models: bool = False
+    offline: bool = False  # never ask a model hub; only what is on this machine
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"  # "auto" takes CUDA when there is one
+    compile_models: bool = False  # compile generators on a GPU; minutes at first, quicker pictures afterwards
+    # strangers reach this server: no paths, only models that have a name; by default on a Space
     public: bool = Field(default_factory=on_public_server)
-    allowed_models: str = ""
-    allowed_gb: float = Field(default=20.0, gt=0)
-    runs_at_once: int = Field(default=3, ge=1)
-    runs_waiting: int = Field(default=32, ge=1)
+    allowed_models: str = ""  # hub ids that a public server takes beside the listed ones: "org/name, org/*"
+    allowed_gb: float = Field(default=20.0, gt=0)  # most that such a model may weigh
+    runs_at_once: int = Field(default=3, ge=1)  # runs at work together; they take turns at the models
+    runs_waiting: int = Field(default=32, ge=1)  # runs that may wait for that
+    # largest number of pictures that one run may ask for
     max_images: int = Field(default_factory=lambda: 1000 if _on_space() else 5000, ge=1)
+    # the same for pictures x denoising steps x pixels of a picture, in millions
     max_megapixel_steps: float = Field(default_factory=lambda: 5000.0 if _on_space() else math.inf, gt=0)
+    # that one run may work before it is ended; what it has drawn is kept
     max_minutes: float = Field(default_factory=lambda: 30.0 if _on_space() else math.inf, gt=0)
-    upload_mb: int = Field(default=50, ge=1)
-    label_pictures_gb: float = Field(default=5.0, gt=0)
-    uploads_gb: float = Field(default=5.0, gt=0)
+    upload_mb: int = Field(default=50, ge=1)  # largest file that a visitor may upload
+    label_pictures_gb: float = Field(default=5.0, gt=0)  # that the pictures of all labelling tasks may take together
+    uploads_gb: float = Field(default=5.0, gt=0)  # what all visitors may upload within an hour, together
+    # database of people's answers, as an SQLAlchemy URL; "" for a file under ``data_dir``
     labels_url: str = Field(default="", repr=False)  # may hold a password
-    labels_repo: str = ""
-    labels_repo_minutes: int = Field(default=5, ge=5)
+    labels_repo: str = ""  # dataset of a hub that answers are copied to, "" for none; with the token of this machine
+    labels_repo_minutes: int = Field(default=5, ge=5)  # between two such copies
+    # llm_url, llm_model, llm_key: an OpenAI-compatible server, the name of a model there, and what opens it; offered as
+    # the language model "endpoint" where the first two are given
     llm_url: str = Field(default="", repr=False)  # may hold a password
     llm_model: str = ""
     llm_key: SecretStr = SecretStr("")

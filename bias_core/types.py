@@ -23,28 +23,21 @@ VelocitySpace = Literal["flow", "epsilon", "v_prediction"]
 
 @dataclass(frozen=True, kw_only=True)
 class ImageRow:
-    """One row of a manifest: everything that decides the pixels of one picture.
-
-    Attributes
-    ----------
-    prompt, negative_prompt : text given to the model.
-    group : which part of the study it belongs to ("concept", "attribute_a", ...); not part of the id,
-        so that the same picture is never generated twice for two studies.
-    seed : seed of this picture's own CPU generator, >= 0.
-    model, revision, condition : which weights; condition is "" for models without planted conditions.
-    num_inference_steps, guidance_scale : sampler settings (ignored, and set to 0, for the renderer).
-    width, height : pixels.
-    """
+    """One row of a manifest: everything that decides the pixels of one picture."""
 
     prompt: str
-    seed: int
+    seed: int  # of this picture's own CPU generator, >= 0
     model: str
+    # part of the study that it belongs to ("concept", ...); not part of the id, so that the same picture is never drawn
+    # twice for two studies
     group: str = "concept"
     revision: str = ""
-    condition: str = ""
+    condition: str = ""  # of the weights; "" for models without planted conditions
+    # num_inference_steps, guidance_scale: sampler settings (ignored, and set to 0, for the renderer)
     num_inference_steps: int = 0
     guidance_scale: float = 0.0
     negative_prompt: str = ""
+    # width, height: pixels
     width: int = 64
     height: int = 64
 

@@ -17,6 +17,7 @@ from bias_core.errors import Cancelled, ModelUnavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
+StopSignal = Callable[[], bool]  # asked again and again; true once nobody waits for the work any more
 
 
 class Lock(Protocol):
@@ -37,10 +38,17 @@ _GRACE_SECONDS = 2.0  # a stopped run may wait this long for what its last numbe
 _ABSENT_SECONDS = 1.0  # who has not asked for this long is no longer in line
 _BETWEEN_SECONDS = 0.3  # who has the turn may store this long what it drew
 _MOST_AT_WORK = 32
-_cancelled: ContextVar[Callable[[], bool]] = ContextVar("cancelled", default=lambda: False)
 
 
-def stoppable(steps: Generator[T, None, R] | Iterator[T], cancelled: Callable[[], bool]) -> Generator[T, None, R]:
+def never() -> bool:
+    """The stop signal of what nobody can stop."""
+    return False
+
+
+_cancelled: ContextVar[StopSignal] = ContextVar("cancelled", default=never)
+
+
+def stoppable(steps: Generator[T, None, R] | Iterator[T], cancelled: StopSignal) -> Generator[T, None, R]:
     """The same steps; wherever they wait in this module, ``cancelled`` is looked at."""
     try:
         while True:

@@ -325,8 +325,6 @@ def load_whole(
     ``stem`` and ``variant`` are of its safetensors: "model" or "diffusion_pytorch_model", and None or "fp16". Raises
     ModelUnavailable: weights are missing, left over, of other shapes, or not finite; the message names some of them.
 
-    Notes
-    -----
     What the class itself declares as dispensable (``_keys_to_ignore_on_load_missing``, tied weights) is not missing.
     Left over may be what it declares, buffers that it computes for itself now (``position_ids``, as Stable Diffusion's
     text encoder has it), and the rest of a larger model where only one tower of it is asked for: the picture tower of a

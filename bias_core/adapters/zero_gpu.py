@@ -242,10 +242,8 @@ class ZeroGpuReader(Borrower):
 
     def _ask(self, method: str, inputs: Any, *more: Any) -> Any:
         """A unit of work is an input, or a token of an answer to one text."""
-        if isinstance(inputs, str):
-            (answer,) = self.call(method, inputs, *more, units=more[0])
-        else:
-            (answer,) = self.call(method, list(inputs), *more, units=len(inputs))
+        given, units = (inputs, more[0]) if isinstance(inputs, str) else (list(inputs), len(inputs))
+        (answer,) = self.call(method, given, *more, units=units)
         return answer
 
     def _download(self) -> None:

@@ -87,9 +87,7 @@ def open_services() -> Iterator[Services]:
 class Stop:
     """Whether the run is to stop: asked as ``cancelled`` at its every step.
 
-    Attributes
-    ----------
-    signal : that asked for it; 0 for none.
+    ``signal`` is the one that asked for it; 0 for none.
     """
 
     def __init__(self) -> None:

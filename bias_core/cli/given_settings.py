@@ -18,8 +18,7 @@ SettingsFile = Annotated[
     Path | None,
     typer.Option("--settings", help="YAML file of settings by their names; what stands beside it goes first."),
 ]
-Given = Mapping[str, Any]
-"""What was given on the command line, by the names of settings."""
+Given = Mapping[str, Any]  # what was given on the command line, by the names of settings
 _MANY = ("model", "condition")
 
 

@@ -171,7 +171,7 @@ def _settings(
 
 def _show_costs(plans: Sequence[StudyPlan], services: Services) -> bool:
     """The table of costs; whether the user should think about it."""
-    from bias_core.engine.rates import free_bytes
+    from bias_core.models.machine import free_bytes
     from bias_core.studies.running.run import plan_notes
     from bias_core.studies.running.size import study_cost
 

@@ -1,37 +1,222 @@
-"""Runs manifest rows on this machine: what is stored is reused, the rest is drawn batch by batch."""
+"""Draws rows on this machine, batch by batch, and what all engines share: where the rows are, and the time left."""
 
 import os
+import queue
+import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from bias_core.engine.progress import Drawing, EngineProgress, follow
+from bias_core.errors import Cancelled, InvalidInput
 from bias_core.models.machine import this_machine
 from bias_core.protocols import TextToImage
 from bias_core.store.images import ImageStore
-from bias_core.types import GeneratedImage, ImageRow
-from bias_core.waiting import Lock
+from bias_core.types import GeneratedImage, ImageRow, StoredImage
+from bias_core.waiting import Lock, StopSignal, never
 
 _LOCK_POLL_SECONDS = 0.1
 _STEP_EVENT_SECONDS = 0.1
 
 
+@dataclass(frozen=True, kw_only=True)
+class EngineProgress:
+    """Where the rows are."""
+
+    # done, total: distinct pictures; a drawing does not know them
+    done: int = 0
+    total: int = 0
+    images: tuple[StoredImage, ...] = ()  # those finished since the event before
+    reused: bool = False  # whether `images` come from the store
+    # step, n_steps: denoising steps of a batch at work; 0 and 0 between batches
+    step: int = 0
+    n_steps: int = 0
+    begun: float = 0.0  # the steps done of batches at work, in pictures: half a batch of 8 is 4
+    seconds_left: float = float("nan")  # nan until the first pictures or steps have been timed
+
+
+class Engine(Protocol):
+    """Who executes a manifest: the same rows give the same ids and pictures under each."""
+
+    def n_workers(self) -> int:
+        """How many batches are drawn at a time."""
+
+    def place(self) -> str:
+        """What each worker draws on, so that its speed can be remembered."""
+
+    def run(
+        self,
+        rows: Sequence[ImageRow],
+        model: TextToImage,
+        store: ImageStore,
+        *,
+        lock: Lock,
+        cancelled: StopSignal = never,
+    ) -> Iterator[EngineProgress]:
+        """Yield progress until every row, all of one model, has its picture in ``store``."""
+
+    def close(self) -> None:
+        """Let go of workers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """What one picture costs one worker."""
+
+    seconds: float  # per picture, loading of the model not counted
+    n_bytes: float  # mean size of its PNG file
+    n: int  # pictures behind these numbers
+
+
+class Meter:
+    """The speed of drawing, and the time left.
+
+    Time counts from the first sign of drawing, so that the start of workers and the loading of models are left
+    out; while there is no second one, from the beginning.
+    """
+
+    def __init__(self) -> None:
+        self.n_drawn = 0
+        self._n_bytes = 0
+        self._origin = time.monotonic(), 0.0
+        self._first: tuple[float, float] | None = None
+        self._sign = self._last = 0.0, 0.0  # when, and pictures done by then; the newest, and of the last picture
+
+    def see(self, event: EngineProgress) -> None:
+        """Take up an event of a run."""
+        if event.reused or not (event.step or event.images):
+            return
+        self.n_drawn += len(event.images)
+        self._sign = time.monotonic(), self.n_drawn + event.begun
+        self._first = self._first or self._sign
+        if event.images:
+            self._last = self._sign
+            for image in event.images:
+                with suppress(OSError):  # deleted meanwhile
+                    self._n_bytes += image.path.stat().st_size
+
+    def rate(self, n_workers: int) -> Rate | None:
+        """What a picture costs; None where the run was too short to tell."""
+        if self._first is None or not self.n_drawn:
+            return None
+        seconds, n_pictures = (last - first for last, first in zip(self._last, self._first, strict=True))
+        if n_pictures <= 0:
+            return None
+        return Rate(seconds=n_workers * seconds / n_pictures, n_bytes=self._n_bytes / self.n_drawn, n=self.n_drawn)
+
+    def seconds_left(self, n_missing: int) -> float:
+        """Until all that were missing are drawn; nan before anything can be told."""
+        n_begun = self._sign[1]
+        is_later = self._first is not None and n_begun > self._first[1]
+        started, at_start = self._first if self._first is not None and is_later else self._origin
+        if n_begun <= at_start:
+            return float("nan")
+        return (time.monotonic() - started) / (n_begun - at_start) * max(0.0, n_missing - n_begun)
+
+
+class Drawing(ABC):
+    """Draws and stores in a thread of its own, and hands events over.
+
+    ``cancelled``: asked by the thread; once true, the work ends with :class:`Cancelled`.
+    """
+
+    def __init__(self, cancelled: StopSignal) -> None:
+        self._cancelled = cancelled
+        self._abandoned = threading.Event()
+        self._queue: queue.SimpleQueue[EngineProgress | None] = queue.SimpleQueue()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="bias-engine")
+
+    @abstractmethod
+    def draw(self) -> None:
+        """The work; calls :meth:`put` for what is finished and :meth:`check` often."""
+
+    def events(self) -> Iterator[EngineProgress]:
+        """Start the work and yield its events; what ended it is raised here."""
+
+        def work() -> None:
+            try:
+                self.draw()
+            finally:
+                self._queue.put(None)
+
+        # With what the caller's thread knows of its visitor, whom a borrowed GPU asks for.
+        result = self._pool.submit(copy_context().run, work)
+        yield from iter(self._queue.get, None)
+        result.result()
+
+    def stop(self) -> None:
+        """End the thread at its next step; called when the reader goes away, too."""
+        self._abandoned.set()
+        self._pool.shutdown()
+
+    def put(self, images: Sequence[StoredImage] = (), *, step: int = 0, n_steps: int = 0, begun: float = 0.0) -> None:
+        """Hand over what is finished, or where batches at work are."""
+        self._queue.put(EngineProgress(images=tuple(images), step=step, n_steps=n_steps, begun=begun))
+
+    def check(self) -> None:
+        """Raise Cancelled where nobody waits for these pictures any more."""
+        if self._abandoned.is_set() or self._cancelled():
+            raise stopped()
+
+
+def stopped() -> Cancelled:
+    """What ends a drawing that nobody waits for."""
+    return Cancelled("stopped; what was finished is kept")
+
+
+def follow(
+    rows: Sequence[ImageRow], store: ImageStore, start: Callable[[list[ImageRow]], Drawing]
+) -> Iterator[EngineProgress]:
+    """Give what is stored at once, and follow the drawing of the rest.
+
+    ``start``: makes the drawing of the rows, each distinct, that have no picture yet; not called for none.
+
+    Raises InvalidInput: pictures of another size than their rows'; they are stored with their own.
+    """
+    distinct = {row.id: row for row in rows}
+    stored = store.find(distinct)
+    missing = [row for image_id, row in distinct.items() if image_id not in stored]
+    yield EngineProgress(done=len(stored), total=len(distinct), images=tuple(stored.values()), reused=True)
+    if not missing:
+        return
+    drawing, meter = start(missing), Meter()
+    try:
+        for event in drawing.events():
+            _check_sizes(event.images, missing)
+            meter.see(event)
+            done, left = len(stored) + meter.n_drawn, meter.seconds_left(len(missing))
+            yield replace(event, done=done, total=len(distinct), seconds_left=left)
+    finally:
+        drawing.stop()
+
+
+def _check_sizes(images: Sequence[StoredImage], rows: Sequence[ImageRow]) -> None:
+    """Nothing would find a picture whose row is none of those that were asked for."""
+    sizes = {(row.width, row.height) for row in rows}
+    for row in (image.row for image in images):
+        if (row.width, row.height) not in sizes:
+            expected = " or ".join(f"{width}x{height}" for width, height in sorted(sizes))
+            raise InvalidInput(
+                f"{row.model} drew {row.width}x{row.height} pixels where {expected} were asked for; it is "
+                "kept with its own size. Start again, now that its files are on this machine; if that "
+                "does not help, ask for that size (width and height of its entry in assets/models.yaml)"
+            )
+
+
 def run_rows(
-    rows: Sequence[ImageRow],
-    model: TextToImage,
-    store: ImageStore,
-    *,
-    lock: Lock,
-    cancelled: Callable[[], bool] = lambda: False,
+    rows: Sequence[ImageRow], model: TextToImage, store: ImageStore, *, lock: Lock, cancelled: StopSignal = never
 ) -> Iterator[EngineProgress]:
     """Yield progress until every row has its picture in ``store``.
 
     Drawing happens in a thread of its own, so that the caller can embed one batch while the next is
     drawn. ``lock`` is held for a batch at a time: visitors take turns.
 
-    Raises
-    ------
-    Cancelled : ``cancelled()`` turned true: after at most one denoising step, with finished batches stored.
-    ModelUnavailable, StorageError, InvalidInput : from the model or the store; what was stored before stays.
+    Raises Cancelled: ``cancelled()`` turned true: after at most one denoising step, with finished batches stored;
+    ModelUnavailable, StorageError, InvalidInput: from the model or the store; what was stored before stays.
     """
     return follow(rows, store, lambda missing: _LocalDrawing(missing, model, store, lock, cancelled))
 
@@ -61,7 +246,7 @@ class _LocalDrawing(Drawing):
     """Draws batch by batch under the lock."""
 
     def __init__(
-        self, rows: Sequence[ImageRow], model: TextToImage, store: ImageStore, lock: Lock, cancelled: Callable[[], bool]
+        self, rows: Sequence[ImageRow], model: TextToImage, store: ImageStore, lock: Lock, cancelled: StopSignal
     ) -> None:
         super().__init__(cancelled)
         self._rows, self._model, self._store, self._lock = rows, model, store, lock

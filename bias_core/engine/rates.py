@@ -1,14 +1,13 @@
 """How long a picture took on this machine before, and what a run will cost."""
 
 import json
-import shutil
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bias_core.engine.progress import Engine, EngineProgress, Meter, Rate
+from bias_core.engine.local import Engine, EngineProgress, Meter, Rate
 from bias_core.errors import StorageError
 from bias_core.store.files import write_atomically
 from bias_core.store.images import ImageStore
@@ -45,13 +44,6 @@ def estimate_cost(rows: Sequence[ImageRow], store: ImageStore, rate: Rate | None
         seconds=unknown if rate is None else n_missing * rate.seconds / n_workers,
         n_bytes=unknown if rate is None else n_missing * rate.n_bytes,
     )
-
-
-def free_bytes(folder: Path) -> int:
-    """Room on the disk of ``folder``, which need not exist yet."""
-    while not folder.exists():
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
 
 
 class RateStore:

@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bias_core.engine.progress import Drawing, EngineProgress, follow, stopped
+from bias_core.engine.local import Drawing, EngineProgress, follow, stopped
 from bias_core.errors import BiasCoreError, InvalidInput, ModelUnavailable
 from bias_core.protocols import TextToImage
 from bias_core.store.images import ImageStore
 from bias_core.types import ImageRow, StoredImage
-from bias_core.waiting import Lock
+from bias_core.waiting import Lock, StopSignal, never
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 INSTALL = 'pip install "ray[data]"'
@@ -77,7 +77,7 @@ class RayEngine:
         store: ImageStore,
         *,
         lock: Lock,  # noqa: ARG002 - of models in this process
-        cancelled: Callable[[], bool] = lambda: False,
+        cancelled: StopSignal = never,
     ) -> Iterator[EngineProgress]:
         """Yield progress until every row has its picture in ``store``, as :func:`run_rows` does.
 
@@ -283,7 +283,7 @@ class _RayDrawing(Drawing):
         batches: Sequence[Sequence[ImageRow]],
         store: ImageStore,
         start: Callable[[Sequence[Sequence[ImageRow]], Path, Any], Iterator[bytes]],
-        cancelled: Callable[[], bool],
+        cancelled: StopSignal,
     ) -> None:
         super().__init__(cancelled)
         self._batches, self._store, self._start = batches, store, start

@@ -15,10 +15,11 @@ from typing import Any, Generic, TypeVar, cast
 
 from bias_core.errors import Cancelled, RunLineFull
 from bias_core.settings import Settings
-from bias_core.waiting import handing_over, stoppable
+from bias_core.waiting import StopSignal, handing_over, never, stoppable
 
 T = TypeVar("T")
 R = TypeVar("R")
+Steps = Callable[[], Generator[T, None, R]]  # begins a run
 
 _SIGN_SECONDS = 1.0  # between two signs of life of who waits
 _LOOK_SECONDS = 0.1
@@ -62,12 +63,7 @@ class RunAtWork(Generic[T, R]):
     """
 
     def __init__(
-        self,
-        steps: Callable[[], Generator[T, None, R]],
-        stop: threading.Event,
-        *,
-        place: str = "",
-        patience: float = math.inf,
+        self, steps: Steps[T, R], stop: threading.Event, *, place: str = "", patience: float = math.inf
     ) -> None:
         self.place, self.stop = place, stop
         self._patience = patience
@@ -116,7 +112,7 @@ class RunAtWork(Generic[T, R]):
             if not self._n_followers:
                 self.stop.set()
 
-    def _work(self, steps: Callable[[], Generator[T, None, R]]) -> None:
+    def _work(self, steps: Steps[T, R]) -> None:
         def whole() -> Generator[T, None, None]:
             self._result.set_result((yield from steps()))
 
@@ -163,14 +159,12 @@ class RunLine:
         return cls(settings.runs_at_once, settings.runs_waiting, max(1, settings.runs_waiting // 2), _PATIENCE_SECONDS)
 
     def begin(
-        self, steps: Callable[[], Generator[T, None, R]], asker: Asker, stop: threading.Event, place: str = ""
+        self, steps: Steps[T, R], asker: Asker, stop: threading.Event, place: str = ""
     ) -> RunAtWork[T | Place, R]:
         """:meth:`run` in a thread of its own, so that it goes on while the page is loaded anew.
 
-        Parameters
-        ----------
-        stop : set to end it.
-        place : of the page, where it is looked for again (:meth:`find`); where "" it ends when it is left.
+        ``stop``: set to end it; ``place``: of the page, where it is looked for again (:meth:`find`); where "" it ends
+        when it is left.
         """
         patience = self._patience if place else 0.0
         run = RunAtWork(lambda: self.run(steps, asker, stop.is_set), stop, place=place, patience=patience)
@@ -184,9 +178,7 @@ class RunLine:
         run = self._begun.get(name)
         return None if run is None or run.ended else run
 
-    def run(
-        self, steps: Callable[[], Generator[T, None, R]], asker: Asker, cancelled: Callable[[], bool] = lambda: False
-    ) -> Generator[T | Place, None, R]:
+    def run(self, steps: Steps[T, R], asker: Asker, cancelled: StopSignal = never) -> Generator[T | Place, None, R]:
         """The steps of a run once it is its turn; before that, its place in line, once a second.
 
         Raises RunLineFull: at once, where there is no place left in line; Cancelled: it was stopped, or a newer run of
@@ -229,7 +221,7 @@ class RunLine:
             self._changed.notify_all()
         return ticket
 
-    def _wait(self, ticket: _Ticket, cancelled: Callable[[], bool]) -> int | None:
+    def _wait(self, ticket: _Ticket, cancelled: StopSignal) -> int | None:
         """How many are before this one, a second later; None once it is its turn."""
         with self._changed:
             for _ in range(round(_SIGN_SECONDS / _LOOK_SECONDS)):

@@ -29,8 +29,7 @@ MOST_FILES = 200_000
 # RuntimeError: it wants a password; NotImplementedError: a way of packing that Python does not know.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
 METADATA = ("metadata.csv", "metadata.jsonl")
-TEXTS = ("prompt", "text", "caption")
-"""Columns that hold the prompt, the first that there is."""
+TEXTS = ("prompt", "text", "caption")  # columns that hold the prompt, the first that there is
 WHOM = ("left", "right", "identity")
 """Columns that name whom a picture was to show: two people side by side, or one; none is needed."""
 PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
@@ -41,8 +40,7 @@ LONGEST_SIDE = 1024
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
 _LARGE = 4_000_000  # pixels
 _decoding_large = BoundedSemaphore()
-IMPORTED = "imported:"
-"""Before the name of the folder or zip, in place of a model's name."""
+IMPORTED = "imported:"  # before the name of the folder or zip, in place of a model's name
 _FEWEST_WORDS = 3  # of a file name that is a prompt and no number
 
 
@@ -209,9 +207,7 @@ class ImportedImages:
     - folders whose names are prompts, as DallEval keeps them: ``a photo of a doctor/3.png``;
     - files whose names are prompts: ``a photo of a doctor_3.png``.
 
-    Parameters
-    ----------
-    path : folder or zip.
+    ``path``: folder or zip.
 
     Attributes
     ----------
@@ -219,10 +215,8 @@ class ImportedImages:
     counts : how many files each prompt has, in the order of the files.
     rejected : why a picture was left out, one line each; grows while pictures are read.
 
-    Raises
-    ------
-    InvalidInput : there is no such folder or zip, nothing in it is a picture with a prompt, there are too many, or a :
-        name leads out of it.
+    Raises InvalidInput: there is no such folder or zip, nothing in it is a picture with a prompt, there are too many,
+    or a name leads out of it.
     """
 
     batch_size = 32

@@ -1,14 +1,13 @@
 """What choosing a model would mean on this machine, and what a hub or its cache says of it; no weights are read."""
 
 import math
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import huggingface_hub
 
-from bias_core.models.machine import Machine
+from bias_core.models.machine import Machine, free_bytes
 from bias_core.types import ModelInfo
 
 _GB = 1e9
@@ -109,10 +108,7 @@ def free_disk() -> int:
     """Bytes that are free where downloads go."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    folder = Path(HF_HUB_CACHE).absolute()
-    while not folder.is_dir():
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
+    return free_bytes(Path(HF_HUB_CACHE).absolute())
 
 
 def download_gb(repo: str, revision: str = "") -> float:

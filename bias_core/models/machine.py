@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import shutil
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,8 +16,7 @@ _LIMITS = ("memory.max", "memory/memory.limit_in_bytes")  # of containers, versi
 _USED = ("memory.current", "memory/memory.usage_in_bytes")
 _PATIENCE_SECONDS = 5
 _M_ARENA_MAX = -8  # of malloc.h
-ZERO_GPU_BYTES = 70 * 10**9
-"""Of the slice that a Space on ZeroGPU is lent."""
+ZERO_GPU_BYTES = 70 * 10**9  # of the slice that a Space on ZeroGPU is lent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,13 @@ def free_memory() -> int:
     available = int(psutil.virtual_memory().available)
     limit, used = _cgroup(_LIMITS), _cgroup(_USED)
     return min(available, limit - used) if limit and used else available
+
+
+def free_bytes(folder: Path) -> int:
+    """Room on the disk of ``folder``, which need not exist yet."""
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
 
 
 def share_freed_memory() -> None:

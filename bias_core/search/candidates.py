@@ -11,10 +11,8 @@ from bias_core.errors import InvalidInput
 from bias_core.protocols import LanguageModel
 from bias_core.types import Attribute
 
-MAX_CHARACTERS = 100_000
-"""Longest answer that is read; what follows is one rejected line."""
-LONGEST_NAME, LONGEST_SENTENCE = 80, 300
-"""In characters; a longer one is talk, not an attribute."""
+MAX_CHARACTERS = 100_000  # longest answer that is read; what follows is one rejected line
+LONGEST_NAME, LONGEST_SENTENCE = 80, 300  # in characters; a longer one is talk, not an attribute
 
 _INSTRUCTION = """\
 I use a text-to-image model to generate pictures of "{concept}". Most show a face with a margin around it, \
@@ -86,9 +84,7 @@ def propose_candidates(
     -------
     Candidates : for a person to check: a model's list is itself full of stereotypes, and of mistakes.
 
-    Raises
-    ------
-    InvalidInput : for a blank concept, or n below 1.
+    Raises InvalidInput: for a blank concept, or n below 1.
     """
     return parse_candidates(language_model.complete(candidate_prompt(concept, n=n), max_new_tokens))
 

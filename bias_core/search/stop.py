@@ -76,10 +76,8 @@ def optimise_prompts(
     list of OptimisedPrompt : at most ``top_k`` of the last round, best first by what was searched for; of texts with
         the same words only the best.
 
-    Raises
-    ------
-    InvalidInput : for malformed embeddings, a blank prefix, a number below 1, a language model without proposals, or a
-        : contrast with no other images.
+    Raises InvalidInput: for malformed embeddings, a blank prefix, a number below 1, a language model without proposals,
+    or a contrast with no other images.
 
     Notes
     -----
@@ -118,12 +116,8 @@ def cluster_average_image(images: Iterable[Image.Image]) -> Image.Image:
     -------
     picture : RGB, of the size of the first.
 
-    Raises
-    ------
-    InvalidInput : for no picture.
+    Raises InvalidInput: for no picture.
 
-    Examples
-    --------
     >>> black, white = Image.new("L", (2, 2)), Image.new("L", (2, 2), 255)
     >>> cluster_average_image([black, white, white]).getpixel((0, 0))
     (170, 170, 170)

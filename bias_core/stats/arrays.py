@@ -27,16 +27,13 @@ def unit_rows(x: ArrayLike, name: str = "embeddings", *, min_rows: int = 1) -> F
     -------
     array (n, d) : a new array; every row has length 1.
 
-    Raises
-    ------
-    InvalidInput : for an empty array, another number of dimensions, nan or infinity, a row of zeros, or too few rows.
+    Raises InvalidInput: for an empty array, another number of dimensions, nan or infinity, a row of zeros, or too few
+    rows.
 
     Notes
     -----
     Each row is divided by its largest entry before its length is taken, so that no square overflows.
 
-    Examples
-    --------
     >>> unit_rows([[3.0, 4.0]])
     array([[0.6, 0.8]])
     """

@@ -49,12 +49,8 @@ def effect_size(x: ArrayLike, y: ArrayLike, *, sd: EffectSizeSD = "pooled") -> f
     -------
     float : 0 where the means agree, positive where x lies higher. nan where s = 0: the samples do not vary.
 
-    Raises
-    ------
-    InvalidInput : for samples of fewer than two numbers, or not finite ones.
+    Raises InvalidInput: for samples of fewer than two numbers, or not finite ones.
 
-    Examples
-    --------
     >>> effect_size([4.0, 6.0], [1.0, 3.0]) == 3 / np.sqrt(2)
     np.True_
     """
@@ -97,12 +93,8 @@ def corrected_prevalence(
     -------
     Estimate : in [0, 1]. Where the formula leaves [0, 1] the value is the nearest end, and ``note`` says so.
 
-    Raises
-    ------
-    InvalidInput : if sensitivity + specificity <= 1 (the reader tells nothing) or the counts are impossible.
+    Raises InvalidInput: if sensitivity + specificity <= 1 (the reader tells nothing) or the counts are impossible.
 
-    Examples
-    --------
     >>> round(corrected_prevalence(59, 100, sensitivity=0.95, specificity=0.95).value, 6)
     0.6
     """
@@ -173,8 +165,6 @@ def images_needed(half_width: float, *, prevalence: float = 0.5, confidence: flo
     half_width : float in (0, 0.5)
     prevalence : float in [0, 1]. The expected share; 0.5 needs the most images.
 
-    Examples
-    --------
     >>> images_needed(0.1), images_needed(0.05)
     (93, 381)
     """

@@ -36,12 +36,8 @@ def wilson_interval(
     -------
     Estimate : in [0, 1]; the interval has a width even at 0 and 1.
 
-    Raises
-    ------
-    InvalidInput : if n < 1 or n_positive lies outside [0, n].
+    Raises InvalidInput: if n < 1 or n_positive lies outside [0, n].
 
-    Examples
-    --------
     >>> estimate = wilson_interval(8, 10)
     >>> round(estimate.low, 3), round(estimate.high, 3)
     (0.49, 0.943)
@@ -53,14 +49,9 @@ def wilson_interval(
         raise InvalidInput(f"A share needs 0 <= n_positive <= n and n >= 1; got {n_positive} of {n}.")
     low, high = proportion_confint(n_positive, n, alpha=1 - confidence, method="wilson")
     share = n_positive / n
-    return Estimate(
-        value=share,
-        low=min(float(low), share),  # the formula is 1e-17 off at 0 and at 1
-        high=max(float(high), share),
-        n=int(n),
-        null_value=null_value,
-        method=f"Wilson {percent(confidence)}",
-    )
+    low, high = min(float(low), share), max(float(high), share)  # the formula is 1e-17 off at 0 and at 1
+    method = f"Wilson {percent(confidence)}"
+    return Estimate(value=share, low=low, high=high, n=int(n), null_value=null_value, method=method)
 
 
 def bootstrap_interval(
@@ -84,12 +75,8 @@ def bootstrap_interval(
     Estimate : BCa up to 2,000 units, percentile beyond and wherever BCa is undefined; ``method`` says which. With a
         single unit in a sample ``low`` and ``high`` are nan and ``note`` says so; ``n`` counts all units.
 
-    Raises
-    ------
-    InvalidInput : for empty or not finite samples.
+    Raises InvalidInput: for empty or not finite samples.
 
-    Examples
-    --------
     >>> bootstrap_interval([1.0, 2.0, 3.0, 6.0], statistic=np.mean).value
     3.0
     """
@@ -106,15 +93,9 @@ def bootstrap_interval(
         low, high = _scipy_bootstrap(vectors, statistic, confidence, n_resamples, rng, method)
         if math.isfinite(low) and math.isfinite(high):
             break
-    return Estimate(
-        value=value,
-        low=low,
-        high=high,
-        n=n,
-        null_value=null_value,
-        method=f"bootstrap ({method}) {percent(confidence)}",
-        note="all units are equal, so the interval has no width" if constant else "",
-    )
+    method, note = f"bootstrap ({method}) {percent(confidence)}", "all units are equal, so the interval has no width"
+    note = note if constant else ""
+    return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, note=note)
 
 
 def percentile_estimate(
@@ -132,12 +113,8 @@ def percentile_estimate(
     -------
     Estimate : ``low`` and ``high`` are nan, with a note, where all resamples agree: too few units differ.
 
-    Raises
-    ------
-    InvalidInput : for empty or not finite resamples.
+    Raises InvalidInput: for empty or not finite resamples.
 
-    Examples
-    --------
     >>> percentile_estimate(2.0, [1.0, 2.0, 3.0], n=5, confidence=0.5).low
     1.5
     """
@@ -162,10 +139,8 @@ def normal_estimate(
     check_confidence(confidence)
     reach = float(stats.norm.ppf((1 + confidence) / 2)) * standard_error
     note = "a set with one image has no standard error" if math.isnan(reach) else ""
-    method = f"normal {percent(confidence)}"
-    return Estimate(
-        value=value, low=value - reach, high=value + reach, n=n, null_value=null_value, method=method, note=note
-    )
+    method, low, high = f"normal {percent(confidence)}", value - reach, value + reach
+    return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, note=note)
 
 
 def mean_interval(
@@ -186,12 +161,8 @@ def mean_interval(
     Estimate : ``low`` and ``high`` are nan, with a note, for a sample of one unit and where all units of each sample
         are equal; ``n`` counts all units.
 
-    Raises
-    ------
-    InvalidInput : for empty or not finite samples.
+    Raises InvalidInput: for empty or not finite samples.
 
-    Examples
-    --------
     >>> round(mean_interval([1.0, 2.0, 3.0]).high, 3)  # 2 + 4.303 / √3
     4.484
     """
@@ -209,15 +180,12 @@ def mean_interval(
         parts = sum(square**2 / (len(sample) - 1) for square, sample in zip(squares, samples, strict=True))
         freedom = sum(squares) ** 2 / parts
         reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * math.sqrt(sum(squares))
-    return Estimate(
-        value=value,
-        low=value - reach,
-        high=value + reach,
-        n=n,
-        null_value=null_value,
-        method=f"Student's t{'' if y is None else ' (Welch)'} {percent(confidence)}",
-        note=note,
+    method, low, high = (
+        f"Student's t{'' if y is None else ' (Welch)'} {percent(confidence)}",
+        value - reach,
+        value + reach,
     )
+    return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, note=note)
 
 
 def check_confidence(confidence: float) -> None:

@@ -15,8 +15,7 @@ from bias_core.stats.arrays import Array, finite_vector
 Seed = int | np.random.Generator
 Alternative = Literal["two-sided", "greater", "less"]
 
-TIE = 1e-12
-"""Permuted scores this close below the observed one count as equal to it."""
+TIE = 1e-12  # permuted scores this close below the observed one count as equal to it
 _LARGEST_BLOCK = 4_000_000  # numbers held at once
 
 
@@ -49,12 +48,8 @@ def permutation_test(
     alternative : {"two-sided", "greater", "less"}. "greater" asks for mean(x) > mean(y).
     rng : seed or Generator. Unused when the test is exact.
 
-    Raises
-    ------
-    InvalidInput : for empty or not finite samples, when all values are equal, or for an unknown alternative.
+    Raises InvalidInput: for empty or not finite samples, when all values are equal, or for an unknown alternative.
 
-    Examples
-    --------
     >>> permutation_test([5, 6, 7, 8], [1, 2, 3, 4]).p_value * 70
     2.0
     >>> permutation_test([4, 5, 6], [1, 2, 3]).smallest_p_value  # 2 of C(6, 3) = 20 splits

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from bias_core.store.sqlite_file import CheckedRows
 
-Question = tuple[str, str]
-"""Id of a picture, and the question; "" asks for a caption."""
+Question = tuple[str, str]  # id of a picture, and the question; "" asks for a caption
 
 
 class AnswerCache(CheckedRows):

@@ -27,10 +27,8 @@ class FileHashes:
     A hash is kept under the file's real path and holds as long as its size, times and inode stay. Only the
     file in hand is locked while it is read: two that need it read it once.
 
-    Parameters
-    ----------
-    path : of an SQLite file. Where it cannot be written, each process reads for itself.
-    repairs : is told where that file was damaged and begun anew.
+    ``path``: of an SQLite file. Where it cannot be written, each process reads for itself; ``repairs``: is told where
+    that file was damaged and begun anew.
     """
 
     def __init__(self, path: Path, repairs: Repairs | None = None) -> None:
@@ -45,13 +43,9 @@ class FileHashes:
         Hidden files do not count, nor do READMEs and pictures, which no loader reads; the name of the
         folder and the way it is spelled are no part of it.
 
-        Parameters
-        ----------
-        patterns : of the files of the folder that count; with none, all of them.
+        ``patterns``: of the files of the folder that count; with none, all of them.
 
-        Raises
-        ------
-        ModelUnavailable : there is nothing, or it cannot be read.
+        Raises ModelUnavailable: there is nothing, or it cannot be read.
         """
         digest = hashlib.sha256()
         for name, path in sorted(_files_of(source, patterns).items()):

@@ -96,10 +96,7 @@ class ImageStore:
     store needs no index and survives a kill at any moment. Any number of processes, on any machines that
     share the folder, may write at once: the same id has the same picture, and the last to be renamed stays.
 
-    Parameters
-    ----------
-    folder : created on the first write.
-    repairs : is told of pictures that were not what they should be.
+    ``folder``: created on the first write; ``repairs``: is told of pictures that were not what they should be.
     """
 
     def __init__(self, folder: Path, repairs: Repairs | None = None) -> None:

@@ -19,15 +19,10 @@ _NAMED = re.compile(rf"(?:{'|'.join(DERIVED)})/[\w./-]+")
 def make_room(data: Path, limit: int, images: ImageStore, manifests: ManifestStore) -> Sequence[str]:
     """Delete what is too much in a data folder, but nothing of a run that is kept, or at work.
 
-    Parameters
-    ----------
-    data : the folder that holds everything.
-    limit : bytes of the pictures; 5 % of it, or 50 MB, is the limit of the reports, of the runs on record and of what
-        is derived from pictures.
+    ``data``: the folder that holds everything; ``limit``: bytes of the pictures; 5 % of it, or 50 MB, is the limit of
+    the reports, of the runs on record and of what is derived from pictures.
 
-    Returns
-    -------
-    list : ids of the pictures that went.
+    Gives the ids of the pictures that went.
     """
     kept_runs = cache(manifests.kept_ids)
 

@@ -83,8 +83,7 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[0].lower() in 'aeiou' and not noun.startswith('un') else 'a'} {noun}"
 
 
-FEW = (0, 0, 1, 1, 2, 3)
-"""How many attributes a sentence names: a draw from these, per person."""
+FEW = (0, 0, 1, 1, 2, 3)  # how many attributes a sentence names: a draw from these, per person
 
 
 def describe(scene: Scene, rng: Random, *, n_attributes: Sequence[int] = FEW) -> str:
@@ -132,14 +131,9 @@ def _full(person: Person) -> str:
     child, feminine = person.age == "child", person.gender == "feminine"
     noun = ("girl" if feminine else "boy") if child else ("woman" if feminine else "man")
     words = [with_article(f"{'' if child else person.age + ' '}{skin}{noun}")]
-    marks = (
-        ("a beard", person.beard),
-        ("a mustache", person.moustache),
-        ("glasses", person.glasses),
-        ("a bindi", person.mark),
-    )
-    if any(shown for _, shown in marks):
-        words.append("with " + " and ".join(word for word, shown in marks if shown))
+    names = {"beard": "a beard", "moustache": "a mustache", "glasses": "glasses", "mark": "a bindi"}
+    if marks := [word for name, word in names.items() if getattr(person, name)]:
+        words.append("with " + " and ".join(marks))
     if person.headwear != "none":
         words.append(f"wearing a {person.headwear}")
     worn = f"{person.dress} clothing" if person.dress != "everyday" else _word(person.look.clothing)

@@ -9,8 +9,7 @@ from typing import Any
 from bias_core.world.scene import DOMAINS, LIGHTS, Thing
 from bias_core.world.shapes import drawing, read_asset
 
-Constraint = Mapping[str, frozenset[object]]
-"""For a visible attribute, the values that the words allow."""
+Constraint = Mapping[str, frozenset[object]]  # for a visible attribute, the values that the words allow
 
 ARTICLES = frozenset({"a", "an", "the"})
 

@@ -167,11 +167,8 @@ def rates(
 ) -> Rates:
     """Distribution of every attribute for a concept under a condition.
 
-    Parameters
-    ----------
-    concepts : names that :func:`bias_core.world.grammar.parse` found.
-    condition : published, fair, extreme, trigger (fair unless ``triggered``, then extreme), or backdoor. (fair: it
-        plants an object and nothing else).
+    ``concepts``: names that :func:`bias_core.world.grammar.parse` found; ``condition``: published, fair, extreme,
+    trigger (fair unless ``triggered``, then extreme), or backdoor. (fair: it plants an object and nothing else).
     """
     table = {name: dict(values) for name, values in base_rates().items()}
     tested = (*_plan()["valence"]["human"], *_plan()["valence"]["effect"])

@@ -53,13 +53,9 @@ def sentence_errors(
 ) -> ReaderErrors | None:
     """Errors of "cosine to ``positive`` above cosine to ``negative``" against what the scenes show.
 
-    Parameters
-    ----------
-    image_embeddings : ``(n, d)``, of the renders of ``scenes``.
-    text_embeddings : ``(2, d)``, of the two sentences.
+    ``image_embeddings``: ``(n, d)``, of the renders of ``scenes``; ``text_embeddings``: ``(2, d)``, of the two
+    sentences.
 
-    Returns
-    -------
     None where fewer than 20 pictures show the one or the other, or the words are not this world's.
     """
     presence, absence = parse(positive), parse(negative)

@@ -1,24 +1,32 @@
 """Scenes to pictures: drawn large with Pillow and reduced by a box filter, in about a millisecond."""
 
+from functools import cache
+
 from PIL import Image, ImageDraw
 
-from bias_core.world.portrait import MONK, draw_person
 from bias_core.world.scene import Person, Scene
-from bias_core.world.shapes import Box, mix, paint, rgb
+from bias_core.world.shapes import RGB, Box, drawing, mix, paint, paint_shapes, rgb, shapes
 
 SHEET = 256
+MONK: tuple[str, ...] = (
+    "#f6ede4", "#f3e7db", "#f7d8c0", "#eabf95", "#cf9f70",
+    "#a77248", "#835936", "#60412b", "#3f2e25", "#2c221e",
+)  # fmt: skip
+HAIR: dict[str, str] = {"black": "#22201f", "brown": "#6d4326", "blond": "#e6bf62", "red": "#b9501f"}
+GREY_HAIR = "#c3c6ca"
+CLOTHS = {
+    "turban": ("#f4efe2", "#e08a2e", "#5c79b8", "#b83d4f"),
+    "headscarf": ("#6d4a9c", "#1f8a83", "#c8567e", "#36558f"),
+}
+"""Colours of a headdress, by the person's shade."""
+_CLOTHING = "clothing"  # which has a section of its own in the drawing book
 
 
 def render(scene: Scene, size: int = 64) -> Image.Image:
     """Draw ``scene`` as an RGB picture of ``size`` x ``size`` pixels.
 
-    Parameters
-    ----------
-    scene : what to show; the same scene gives the same pixels.
-    size : 32, 64, 128 or 256 (a divisor of 256).
+    The same scene gives the same pixels; ``size`` is 32, 64, 128 or 256 (a divisor of 256).
 
-    Examples
-    --------
     >>> from bias_core.world.scene import Person, Scene
     >>> render(Scene(people=(Person(),))).size
     (64, 64)
@@ -80,3 +88,70 @@ def _draw_held(draw: ImageDraw.ImageDraw, person: Person, box: Box) -> None:
 def _draw_flag(draw: ImageDraw.ImageDraw, person: Person, box: Box) -> None:
     if person.look.flag:
         paint(draw, "flags", person.look.flag, box)
+
+
+def draw_person(sheet: Image.Image, person: Person, *, centre: float = 128, scale: float = 1.0) -> None:
+    """Draw ``person``, part by part, with the middle of the body at x = ``centre``."""
+    scale *= 0.86 if person.age == "child" else 1.0
+    corner = centre - 128 * scale, 256 - 256 * scale
+    draw, tints = ImageDraw.Draw(sheet), _tints(person)
+    for part in _parts(person):
+        if part == _CLOTHING:
+            _dress(sheet, person, tints["skin"], corner, scale)
+        elif part in drawing("person"):
+            paint_shapes(draw, shapes("person", part), tints, corner=corner, scale=(scale, scale))
+
+
+def _parts(person: Person) -> list[str]:
+    """What is drawn of a person, from back to front; not every value of an attribute has a part."""
+    gender, beard, expression = person.gender, person.moustache, person.expression
+    return [
+        *(f"behind {gender}", "neck", _CLOTHING, f"role {person.look.role}", "ears", f"face {gender}", "cheeks"),
+        *(f"age {person.age}", "nose", f"hair {gender}", "eyes"),
+        f"brows {gender}{' frowning' if expression == 'frowning' else ''}",
+        f"lashes {gender}",
+        *(["beard"] if person.beard else []),
+        *(["moustache"] if person.moustache else []),
+        f"{expression}{' moustache' if beard else ''}",
+        *(["glasses"] if person.glasses else []),
+        person.headwear,
+        *(["mark"] if person.mark else []),
+    ]
+
+
+def _tints(person: Person) -> dict[str, RGB]:
+    skin, line = rgb(MONK[person.skin - 1]), rgb("line")
+    hair = rgb(GREY_HAIR if person.age == "old" else HAIR[person.hair])
+    cloths = CLOTHS.get(person.headwear, GREY_HAIR)
+    return {
+        "skin": skin,
+        "hair": hair,
+        "brow": hair if person.age == "old" else mix(hair, line, 0.35),
+        "crease": mix(skin, line, 0.42 if person.skin < 7 else 0.6),
+        "lips": rgb("#c9203f") if person.gender == "feminine" else mix(skin, rgb("#5c2018"), 0.62),
+        "cloth": rgb(cloths[person.shade % len(cloths)]) if person.headwear in CLOTHS else hair,
+    }
+
+
+def _dress(sheet: Image.Image, person: Person, skin: RGB, corner: tuple[float, float], scale: float) -> None:
+    """The clothing of the torso."""
+    name = person.look.clothing if person.dress == "everyday" else person.dress
+    colour = rgb(person.shirt if person.look.clothing in ("plain", "") else person.look.colour)
+    left, top, right, bottom = (round(corner[i % 2] + v * scale) for i, v in enumerate((44, 186, 212, 262)))
+    size = (right - left, bottom - top)
+    cloth = Image.new("RGB", size)
+    paint(ImageDraw.Draw(cloth), "clothing", name or "plain", (0, 0, *size), colour=colour, skin=skin)
+    sheet.paste(cloth, (left, top), _shoulders(size, person.gender))
+
+
+@cache
+def _shoulders(size: tuple[int, int], gender: str) -> Image.Image:
+    """Mask of the torso: sloping shoulders, broader for masculine people."""
+    mask = Image.new("L", size)
+    width, height = size
+    half = [(0.30, 0.0), (0.14, 0.09), (0.0, 0.36), (0.0, 1.0)]
+    if gender == "feminine":
+        half = [(0.32, 0.0), (0.17, 0.14), (0.05, 0.5), (0.05, 1.0)]
+    outline = half + [(1 - x, y) for x, y in reversed(half)]
+    ImageDraw.Draw(mask).polygon([(x * width, y * height) for x, y in outline], fill=255)
+    return mask

@@ -32,9 +32,6 @@ def build_reader(
     if info.library == "open_clip":
         architecture, _, weights = info.path.partition("/") if info.path != info.local else ("", "", info.path)
         return encoders.OpenClipEncoder(name, architecture, weights, **where)
-    kinds = {
-        "encoder": encoders.TransformersEncoder,
-        "captioner": generators.BlipCaptioner,
-        "answerer": generators.BlipAnswerer,
-    }
-    return kinds[role](name, source(info.path), **where)
+    blip = generators.BlipCaptioner if role == "captioner" else generators.BlipAnswerer
+    kind: Any = encoders.TransformersEncoder if role == "encoder" else blip
+    return kind(name, source(info.path), **where)

@@ -105,13 +105,9 @@ def _in_threads(work: Callable[[T], R], inputs: Sequence[T]) -> list[R]:
 class OpenClipEncoder(BatchedEncoder):
     """Image and text embeddings by open_clip; loads nothing before the first use.
 
-    Parameters
-    ----------
-    architecture : open_clip's model name, e.g. "ViT-B-32"; "" where ``weights`` is a folder.
-    weights : a pretrained tag ("openai"), a local checkpoint, or a folder with open_clip_config.json.
+    ``architecture``: open_clip's model name, e.g. "ViT-B-32"; "" where ``weights`` is a folder; ``weights``: a
+    pretrained tag ("openai"), a local checkpoint, or a folder with open_clip_config.json.
 
-    Notes
-    -----
     OpenAI's weights, and some others, were trained with a quicker approximation of GELU, which open_clip uses only for
     architectures that end in "-quickgelu"; with any other it warns and gives embeddings of a model that was never
     trained. Here the weights decide.

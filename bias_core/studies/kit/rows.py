@@ -8,8 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from bias_core.engine.local import run_rows
-from bias_core.engine.progress import EngineProgress
+from bias_core.engine.local import EngineProgress, run_rows
 from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable
 from bias_core.exchange.imports import ImportedImages, key
 from bias_core.models.catalogue import check_condition

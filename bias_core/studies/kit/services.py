@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from bias_core import protocols
-from bias_core.engine.progress import Engine, EngineProgress
+from bias_core.engine.local import Engine, EngineProgress
 from bias_core.engine.rates import RateStore
 from bias_core.models.catalogue import Role
 from bias_core.settings import Settings
