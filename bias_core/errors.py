@@ -1,19 +1,4 @@
-"""Errors that a person can act on.
-
-::
-
-    BiasCoreError
-    ├── InvalidInput          the data or a setting cannot be used; the message quotes it
-    ├── NotAllowed            a link or code opens nothing, or not this, or not now
-    ├── UnknownModel          no such model or condition in the catalogue
-    ├── ModelUnavailable      known, but its weights are missing, corrupt, gated or too large
-    │   ├── NotEnoughMemory   ... too large for what is free on this machine now
-    │   └── HubNotReached     ... its files are not here, and there was no hub to ask
-    ├── RunLineFull           too many runs wait already; the same can be asked for again soon
-    ├── StorageError          disk full, unreadable file, image missing from the store
-    └── Cancelled             the user pressed Stop; what was finished is kept
-        └── Interrupted       ... or the machine could not go on for now; the message says when it can
-"""
+"""Errors that a person can act on."""
 
 from reprlib import Repr
 
@@ -38,7 +23,7 @@ class UnknownModel(BiasCoreError, LookupError):
 
 
 class ModelUnavailable(BiasCoreError, RuntimeError):
-    """The model is known but cannot be loaded; the message says why and what to do."""
+    """The model is known, but its weights are missing, corrupt, gated or too large; the message says what to do."""
 
 
 class NotEnoughMemory(ModelUnavailable):

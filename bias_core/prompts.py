@@ -39,8 +39,7 @@ def fix_articles(text: str) -> str:
     """
 
     def agree(match: re.Match[str]) -> str:
-        right = article(match[2])
-        return (right.capitalize() if match[1][0].isupper() else right) + " " + match[2]
+        return f"{_with_case(article(match[2]), match[1])} {match[2]}"
 
     return re.sub(r"\b(an?)\s+(\w[\w'-]*)", agree, text, flags=re.I)
 

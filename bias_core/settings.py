@@ -13,8 +13,7 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets"
 
 def default_data_dir() -> Path:
     """``$XDG_DATA_HOME/t2i-bias-explorer``, by default under ``~/.local/share``."""
-    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(home) / "t2i-bias-explorer"
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "t2i-bias-explorer"
 
 
 def on_public_server() -> bool:

@@ -193,19 +193,14 @@ def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
 def unused_settings(facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]) -> tuple[str, ...]:
     """A sentence on each setting of the row that this model's pictures do not depend on, or not as usual."""
     guidance, model, scale = guidance_of(facts, call), row.model, row.guidance_scale
+    least, why = guidance.least, guidance.why
     sentences = {
-        f"The guidance scale ({scale:g}) has no effect on {model}: {guidance.why}.": (
-            not guidance.argument and scale > 1
-        ),
-        f"{model} counts guidance from 0: {scale:g} is what others call {1 + scale:g}.": (
-            guidance.least == 0 and scale > 0
-        ),
-        f"The negative prompt has no effect on {model}: {guidance.why}.": (
-            row.negative_prompt and not guidance.negative
-        ),
+        f"The guidance scale ({scale:g}) has no effect on {model}: {why}.": not guidance.argument and scale > 1,
+        f"{model} counts guidance from 0: {scale:g} is what others call {1 + scale:g}.": least == 0 and scale > 0,
+        f"The negative prompt has no effect on {model}: {why}.": row.negative_prompt and not guidance.negative,
         f"The negative prompt has no effect on {model}: its pictures are drawn without guidance at a "
-        f"scale of {scale:g}; set the guidance above {guidance.least:g}.": (
-            row.negative_prompt and guidance.negative and scale <= guidance.least
+        f"scale of {scale:g}; set the guidance above {least:g}.": (
+            row.negative_prompt and guidance.negative and scale <= least
         ),
         f"{model} ({facts.name}) was trained on long structured captions (JSON); a plain sentence is "
         "drawn as it is, and may be drawn worse.": facts.name in _STRUCTURED,

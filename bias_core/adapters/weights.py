@@ -154,7 +154,6 @@ def drop_longest_unused() -> bool:
         return False
     min(_last_used, key=_last_used.__getitem__).unload()
     gc.collect()
-
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return True

@@ -185,8 +185,7 @@ class ZeroGpuTextToImage(Borrower):
         self, key: str, build: Callable[[], Any], local: Any, info: ModelInfo, fetch: Callable[[], None]
     ) -> None:
         # On the GPU that is lent, SD 1.5 (5 GB) takes about 0.05 s a step and picture, FLUX (34 GB) 0.3 s.
-        pixels = info.width * info.height / 512**2
-        guess = 0.02 + 0.01 * (info.download_gb or 10.0) * min(1.0, pixels)
+        guess = 0.02 + 0.01 * (info.download_gb or 10.0) * min(1.0, info.width * info.height / 512**2)
         super().__init__(key, build, local, Pace(load=5 + info.download_gb / 2, unit=guess), fetch)
         fit = int(_SECONDS_A_CALL / (guess * max(1, info.default_steps)))
         inner = int(local.batch_size)

@@ -41,8 +41,7 @@ def with_options(
 
         @wraps(command)
         def run(**values: Any) -> None:
-            given = {name: value for name in declared if (value := values.pop(name)) not in (None, [])}
-            command(given=given, **values)
+            command(given={name: value for name in declared if (value := values.pop(name)) not in (None, [])}, **values)
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}

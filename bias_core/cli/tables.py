@@ -21,10 +21,10 @@ def show_table(table: Table) -> None:
     first, *others = (_least(column) for column in columns)
     beside = min(max(others, default=0), room // 3) + 2 * _FRAME
     least = [min(first, room - beside), *others]  # a name that leaves no room for more is folded
+    natural = [max(cell_len(line) for text in column for line in text.splitlines() or [""]) for column in columns]
     for i, part in enumerate(_parts(columns, least, room)):
-        title = table.title if i == 0 or not table.title else f"{table.title} (continued)"
-        shown = Table(title=title)
-        widths = _widths([least[k] for k in part], [_natural(columns[k]) for k in part], room)
+        shown = Table(title=table.title if i == 0 or not table.title else f"{table.title} (continued)")
+        widths = _widths([least[k] for k in part], [natural[k] for k in part], room)
         for k, width in zip(part, widths, strict=True):
             shown.add_column(columns[k][0], width=width, overflow="fold")
         for row in list(zip(*columns, strict=True))[1:]:
@@ -38,10 +38,6 @@ def _least(column: list[str]) -> int:
     numbers = [text for text in column[1:] if _NUMBER.fullmatch(text)]
     least = max(map(cell_len, [*words, *numbers]), default=1)
     return max(least, _LINE) if any(cell_len(text) > _SENTENCE for text in column) else least
-
-
-def _natural(column: list[str]) -> int:
-    return max(cell_len(line) for text in column for line in text.splitlines() or [""])
 
 
 def _parts(columns: list[list[str]], least: list[int], room: int) -> list[list[int]]:

@@ -1,7 +1,6 @@
 """A run as files that other programs read: pictures, tables, a dataset card and Croissant."""
 
 import hashlib
-import io
 import json
 import re
 import time
@@ -150,6 +149,9 @@ def croissant(facts: DatasetFacts, metadata: bytes, kinds: Mapping[str, str]) ->
         "sha256": hashlib.sha256(metadata).hexdigest(),
     }
     lines, images = book["record_sets"]
+    file_name = _field("images", "file_name", "sc:Text", "pictures", "filename", "name of the file")
+    file_name |= {"references": {"field": {"@id": "lines/file_name"}}}
+    picture = _field("images", "image", "sc:ImageObject", "pictures", "content", "the picture")
     values = {
         "@context": book["context"] | {term: f"cr:{term}" for term in book["own_terms"]},
         **book["dataset"],
@@ -162,19 +164,13 @@ def croissant(facts: DatasetFacts, metadata: bytes, kinds: Mapping[str, str]) ->
         "distribution": [metadata_file, book["pictures"]] if facts.n_pictures else [],
         "recordSet": [
             lines | {"field": [_field("lines", name, kind, "metadata", "column") for name, kind in kinds.items()]},
-            images | {"field": _picture_fields()},
+            images | {"field": [file_name, picture]},
         ]
         if facts.n_pictures
         else [],
         **_responsible(facts),
     }
     return {key: value for key, value in values.items() if value not in ("", [])}
-
-
-def _picture_fields() -> list[dict[str, Any]]:
-    name = _field("images", "file_name", "sc:Text", "pictures", "filename", "name of the file")
-    picture = _field("images", "image", "sc:ImageObject", "pictures", "content", "the picture")
-    return [name | {"references": {"field": {"@id": "lines/file_name"}}}, picture]
 
 
 def _field(records: str, name: str, kind: str, source: str, part: str, text: str = "") -> dict[str, Any]:
@@ -273,17 +269,11 @@ def _entries(export: Export) -> Iterator[Entry]:
     for name, image in images.items():
         yield f"train/{name}", image.path
     for name, table in export.tables.items():
-        yield f"{name}.parquet", _parquet_bytes(table)
+        yield f"{name}.parquet", table.to_parquet(index=False)
         yield f"{name}.csv", csv_bytes(table)
     yield "report.json", json.dumps(export.report, ensure_ascii=False, indent=2, allow_nan=False).encode()
     yield "report.md", export.markdown.encode()
     yield from export.files.items()
-
-
-def _parquet_bytes(table: pd.DataFrame) -> bytes:
-    buffer = io.BytesIO()
-    table.to_parquet(buffer, index=False)
-    return buffer.getvalue()
 
 
 def _not_a_formula(cell: object) -> object:

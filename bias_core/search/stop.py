@@ -86,7 +86,12 @@ def optimise_prompts(
     have the same words where they differ only in case, spacing or punctuation; one that adds no word to the prefix is
     left out.
     """
-    _check_search(prefix, n_tokens=n_tokens, beam_width=beam_width, n_candidates=n_candidates, top_k=top_k)
+    if not prefix.strip():
+        raise InvalidInput(f"the prefix must hold a word, like 'This is a photo of'; got {prefix!r}.")
+    numbers = {"n_tokens": n_tokens, "beam_width": beam_width, "n_candidates": n_candidates, "top_k": top_k}
+    for name, number in numbers.items():
+        if number < 1:
+            raise InvalidInput(f"{name} must be at least 1; got {number}.")
     cluster = unit_rows(image_embeddings, "image_embeddings")
     others = None if other_embeddings is None else unit_rows(other_embeddings, "other_embeddings")
     if contrast and others is None:
@@ -98,7 +103,7 @@ def optimise_prompts(
     for _ in range(n_tokens):
         proposed = models.propose(texts[:beam_width], n_candidates)
         texts, rows = _best_first(proposed, models.embed(proposed), target, prefix)
-    models.finish()
+    models.report(models.n_planned)  # what was proposed twice is scored once, so fewer texts come than were planned
     note = f"chosen as the best of {models.n_scored - 1:,} texts on these images, so optimistic"
     return [comparison.judge(text, row, note) for text, row in zip(texts[:top_k], rows[:top_k], strict=True)]
 
@@ -151,13 +156,13 @@ class _Models:
         self.n_scored = 0
         self._encoder, self._language_model = encoder, language_model
         self._lock: AbstractContextManager[object] = lock or nullcontext()
-        self._on_step, self._n_planned = on_step, n_planned
+        self._on_step, self.n_planned = on_step, n_planned
 
     def propose(self, prefixes: Sequence[str], n: int) -> list[str]:
         """Continuations of all prefixes by one token, each once."""
         with self._lock:
             proposals = self._language_model.propose(prefixes, n)
-        self._report(self.n_scored)
+        self.report(self.n_scored)
         texts = list(dict.fromkeys(text for one in proposals for text in one[:n]))
         if not texts:
             raise InvalidInput(f"the language model proposed nothing after {prefixes[0]!r}; try another prefix.")
@@ -171,16 +176,13 @@ class _Models:
             with self._lock:
                 rows.append(unit_rows(self._encoder.encode_texts(batch), "text embeddings"))
             self.n_scored += len(batch)
-            self._report(self.n_scored)
+            self.report(self.n_scored)
         return np.concatenate(rows)
 
-    def finish(self) -> None:
-        """Report the end: what was proposed twice is scored once, so fewer texts come than were planned."""
-        self._report(self._n_planned)
-
-    def _report(self, n_done: int) -> None:
+    def report(self, n_done: int) -> None:
+        """Texts scored, of those planned."""
         if self._on_step is not None:
-            self._on_step(n_done, self._n_planned)
+            self._on_step(n_done, self.n_planned)
 
 
 class _Comparison:
@@ -238,11 +240,3 @@ def _words(text: str) -> str:
     """What is left of a text without case, spacing, punctuation and signs."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     return " ".join("".join(" " if unicodedata.category(c)[0] in "CPSZ" else c for c in plain).split())
-
-
-def _check_search(prefix: str, **numbers: int) -> None:
-    if not prefix.strip():
-        raise InvalidInput(f"the prefix must hold a word, like 'This is a photo of'; got {prefix!r}.")
-    for name, number in numbers.items():
-        if number < 1:
-            raise InvalidInput(f"{name} must be at least 1; got {number}.")

@@ -178,13 +178,9 @@ def mean_interval(
     else:
         squares = [float(sample.var(ddof=1)) / len(sample) for sample in samples]
         parts = sum(square**2 / (len(sample) - 1) for square, sample in zip(squares, samples, strict=True))
-        freedom = sum(squares) ** 2 / parts
-        reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * math.sqrt(sum(squares))
-    method, low, high = (
-        f"Student's t{'' if y is None else ' (Welch)'} {percent(confidence)}",
-        value - reach,
-        value + reach,
-    )
+        reach = float(stats.t.ppf((1 + confidence) / 2, sum(squares) ** 2 / parts)) * math.sqrt(sum(squares))
+    method = f"Student's t{'' if y is None else ' (Welch)'} {percent(confidence)}"
+    low, high = value - reach, value + reach
     return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, note=note)
 
 

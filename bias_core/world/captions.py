@@ -90,8 +90,7 @@ def describe(scene: Scene, rng: Random, *, n_attributes: Sequence[int] = FEW) ->
     """A prompt that ``scene`` satisfies; of one person it names as many attributes as ``n_attributes`` draws."""
     template = rng.choice(book()["templates"])
     if len(scene.people) == 2:
-        counts = (rng.choice((0, 1)), 0) if rng.random() < 0.5 else (0, 0)
-        both = zip(scene.people, rng.sample(counts, 2), strict=True)
+        both = zip(scene.people, rng.sample((rng.choice((0, 1)), 0) if rng.random() < 0.5 else (0, 0), 2), strict=True)
         left, right = (_person_phrase(p, rng, count) for p, count in both)
         return f"Generate a picture of one {left} on the left and one {right} on the right."
     if scene.people:
@@ -155,8 +154,7 @@ def _person_phrase(person: Person, rng: Random, count: int) -> str:
     named = rng.sample(named, min(count, len(named)))
     noun = noun_of(person, rng)
     bare = noun == "person"
-    held = _holding(person, rng) if bare else ""
-    return name_attributes(noun, person, named, held=held)
+    return name_attributes(noun, person, named, held=_holding(person, rng) if bare else "")
 
 
 def name_attributes(noun: str, person: Person, named: Collection[str], *, held: str = "") -> str:

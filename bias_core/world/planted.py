@@ -181,8 +181,7 @@ def rates(
         by_attribute.setdefault(planted.attribute, {})[planted.value] = planted.rate
     for attribute, published in by_attribute.items():
         fair = table[attribute]
-        pushed = published if condition == "published" else _push(published, fair)
-        table[attribute] = with_rates(fair, pushed)
+        table[attribute] = with_rates(fair, published if condition == "published" else _push(published, fair))
     return table
 
 
@@ -278,5 +277,4 @@ def _yes(rate: float, allowed: frozenset[object] | None, rng: Random) -> bool:
 def _grows(name: str, gender: str, table: Rates, allowed: frozenset[object] | None, rng: Random) -> bool:
     """Beards and moustaches keep their overall rate although only masculine people grow them."""
     masculine = table["gender"].get("masculine", 0.5)
-    rate = min(1.0, table[name][True] / masculine) if gender == "masculine" and masculine else 0.0
-    return _yes(rate, allowed, rng)
+    return _yes(min(1.0, table[name][True] / masculine) if gender == "masculine" and masculine else 0.0, allowed, rng)

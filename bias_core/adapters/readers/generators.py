@@ -36,8 +36,7 @@ class _Blip(Reader[tuple[Any, Any, str]]):
             inputs = processor(images=[as_rgb(images[number]) for number in batch], return_tensors="pt")
             arguments = {"pixel_values": inputs["pixel_values"].to(device)}
             if questions is not None:
-                ids = [questions[number] for number in batch]
-                arguments["input_ids"] = torch.tensor(ids, device=device)
+                arguments["input_ids"] = torch.tensor([questions[number] for number in batch], device=device)
                 arguments["attention_mask"] = torch.ones_like(arguments["input_ids"])
             with torch.inference_mode():
                 output = model.generate(**arguments, max_new_tokens=self.max_new_tokens, do_sample=False)
