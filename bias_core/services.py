@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
 from bias_core.adapters.family_facts import own_defaults
 from bias_core.adapters.model_sources import ModelSources, check_version, fetch_pipeline
-from bias_core.adapters.readers import build_reader
+from bias_core.adapters.readers import encoders, generators
 from bias_core.adapters.readers.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
 from bias_core.adapters.weights import cpu_threads
 from bias_core.adapters.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, on_zero_gpu, prepare
@@ -297,18 +297,32 @@ class Services:
 
     def _build_reader(self, role: Role, info: ToolInfo, version: str) -> Any:
         """A reader, or where a GPU is borrowed for each call, one that works there."""
-        local = build_reader(
-            role,
-            info,
-            version,
-            settings=self.settings,
-            source=self._sources.find,
-            device=self._device,
-            unchanged=partial(check_version, info.id, version, partial(self._sources.reader_version, info)),
-        )
+        unchanged = partial(check_version, info.id, version, partial(self._sources.reader_version, info))
+        where = {"device": self._device, "offline": self.settings.offline, "unchanged": unchanged}
+        local = self._local_reader(role, info, f"{info.id}@{version}" if version else info.id, where)
         if not self._borrows or info.embedded:
             return local
         return ZeroGpuReader(info.id, partial(build_elsewhere, self.settings, role, info.id), local, info.download_gb)
+
+    def _local_reader(self, role: Role, info: ToolInfo, name: str, where: dict[str, Any]) -> Any:
+        """What reads in this role; what was read is kept under the ``name``, which has the version of local weights."""
+        if info.library == "endpoint":
+            from bias_core.adapters.readers.endpoint_lm import Endpoint, EndpointLanguageModel
+
+            url, model, key = self.settings.llm_url, self.settings.llm_model, self.settings.llm_key.get_secret_value()
+            return EndpointLanguageModel(info.name, Endpoint(url=url, model=model, key=key))
+        source = self._sources.find(info.path)
+        if role == "language_model":
+            if info.library != "gguf":
+                return generators.TransformersLanguageModel(info.id, source, **where)
+            path = Path(info.local) if info.local else generators.package_gguf(info.path)
+            return generators.TransformersLanguageModel(info.id, str(path.parent), gguf_file=path.name, **where)
+        if info.library == "open_clip":
+            architecture, _, weights = info.path.partition("/") if info.path != info.local else ("", "", info.path)
+            return encoders.OpenClipEncoder(name, architecture, weights, **where)
+        blip = generators.BlipCaptioner if role == "captioner" else generators.BlipAnswerer
+        kind: Any = encoders.TransformersEncoder if role == "encoder" else blip
+        return kind(name, source, **where)
 
     def _build_finder(self, name: str) -> PersonFinder:
         """That of the calibration world asks an encoder; others look at one picture at a time, on the CPU."""

@@ -250,8 +250,7 @@ class _Worker:
             self._board.end.remote(number)
 
     def _draw(self, number: int, rows: list[ImageRow]) -> list[StoredImage]:
-        # A worker that died here may have stored some, or all.
-        stored = self._store.find({row.id: row for row in rows})
+        stored = self._store.find({row.id: row for row in rows})  # a worker that died here may have stored some, or all
         if missing := [row for row in rows if row.id not in stored]:
             key = rows[0].model, rows[0].revision
             if key not in self._models:

@@ -20,8 +20,7 @@ from bias_core.types import ImageRow
 
 METADATA = "train/metadata.jsonl"
 _TYPES = {bool: "sc:Boolean", int: "sc:Integer", float: "sc:Float"}
-# A spreadsheet would run a cell that begins with one of these.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a cell that begins with one of these
 
 Entry = tuple[str, "bytes | Path"]
 

@@ -13,8 +13,7 @@ from bias_core.types import ImageRow
 
 Status = Literal["running", "finished", "cancelled", "failed"]
 
-# A run that a kill left "running" protects its pictures from eviction no longer than this.
-STALE_SECONDS = 24 * 3600
+STALE_SECONDS = 24 * 3600  # a run that a kill left "running" protects its pictures from eviction no longer than this
 _MOST_ID = 100  # characters: an id becomes the name of a file
 _HEAD_BYTES = 1024  # id, study and session stand first
 
