@@ -119,8 +119,7 @@ def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
 def caption_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
     """Caption and embed finished pictures while the next are drawn."""
     embed_ahead(data, images)
-    captioner = data.services.captioner(data.settings.options.captioner)
-    data.ask_now(captioner, [(image.path.stem, "") for image in images])
+    data.ask_now(data.services.captioner(data.settings.options.captioner), [(image.path.stem, "") for image in images])
 
 
 def read_pictures(

@@ -264,8 +264,7 @@ def _ranks(distance: "pd.Series[float]", usable: Mapping[str, Numbers | None], s
     squares = [normalise_over_models(n.drawn[:k].round(12), name) ** 2 for name, n in differing.items()]
     # As in the table, a measure in which all agree adds nothing.
     drawn = np.asarray(np.sqrt(np.nansum(squares, axis=0)), dtype=np.float64)
-    values = np.asarray(distance, dtype=np.float64)
-    numbers = Numbers(values=values, n=next(iter(differing.values())).n, drawn=drawn)
+    numbers = Numbers(values=np.asarray(distance, dtype=np.float64), n=next(iter(differing.values())).n, drawn=drawn)
     ranks = ranks_of(numbers, confidence=settings.confidence)
     return pd.DataFrame([rank_columns(rank) for rank in ranks], index=distance.index)
 

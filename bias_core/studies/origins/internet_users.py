@@ -186,8 +186,7 @@ def _figure(frame: pd.DataFrame, points: Sequence[Mapping[str, Any]]) -> StudyFi
 
 def compare_users(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
     """Figure 3, for the mean and for the largest stereotype score of each nationality."""
-    by = ["nationality", "users"]
-    scores = table_over_arms(arms, "figure3", by, ["mean Ψ", "maximum Ψ", "attributes", "n"])
+    scores = table_over_arms(arms, "figure3", ["nationality", "users"], ["mean Ψ", "maximum Ψ", "attributes", "n"])
     coefficients = ["Spearman", "Spearman p", "Pearson", "Pearson p", "n"]
     orders = table_over_arms(arms, "correlations", ["summary"], coefficients, {"Ψ of": HERE})
     note = "p: over all orders of the nationalities."

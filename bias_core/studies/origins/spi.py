@@ -178,8 +178,7 @@ def _finding(curve: Curve) -> Finding:
         when = f"The first interval that excludes 0 is that of step {clear + 1}, which {does}."
     far = f"It is farthest from 0 at step {strongest + 1} of {len(band)}: {band[strongest].value:+.3f}."
     key, title = f"{curve.nationality} {curve.name}", f"{curve.nationality}, {curve.name}: first step"
-    says = f"{lean(band[0], *_FIRST_STEP)} {when} {far}"
-    return finding(key, title, "stereotype_propagation_index", band[0], says)
+    return finding(key, title, "stereotype_propagation_index", band[0], f"{lean(band[0], *_FIRST_STEP)} {when} {far}")
 
 
 _FIRST_STEP = ("The first step adds it.", "The first step takes it away.", "The first step does neither clearly.")

@@ -186,8 +186,7 @@ def _search(
     searched = min(clustering.n_clusters, options.max_clusters)
     for k in range(searched):
         data.check()
-        message = f"{nationality}: texts for cluster {k + 1} of {searched}"
-        yield Progress(done=k, total=searched, message=message)
+        yield Progress(done=k, total=searched, message=f"{nationality}: texts for cluster {k + 1} of {searched}")
         inside = clustering.labels == k
         order = np.argsort(-(rows[inside] @ rows[inside].mean(axis=0)), kind="stable")
         own = frame[inside].iloc[order]
@@ -242,8 +241,7 @@ def _draw(
     drawn_clusters = []
     for cluster in clusters:
         mine = (frame["group"] == cluster.name).to_numpy()
-        in_report = data.frame[data.frame["group"] == cluster.name]
-        data.keep(in_report, **{TYPICAL: rows[mine] @ cluster.rows.mean(axis=0)})
+        data.keep(data.frame[data.frame["group"] == cluster.name], **{TYPICAL: rows[mine] @ cluster.rows.mean(axis=0)})
         drawn_clusters.append(replace(cluster, drawn=frame[mine], drawn_rows=rows[mine]) if mine.any() else cluster)
     return drawn_clusters
 
@@ -419,8 +417,7 @@ def regenerate(
     if not 1 <= n <= MOST_DRAWN:
         raise InvalidInput(f"1 to {MOST_DRAWN} pictures can be drawn at once, got {n}")
     rows = RowMaker.build(settings, services)
-    readers = encoder_of(settings)
-    check_readers(readers, services, source=settings.model, world=rows.info.world, force=settings.force)
+    check_readers(encoder_of(settings), services, source=settings.model, world=rows.info.world, force=settings.force)
     check_budget(n, services.settings, what="drawing a text", advice="draw fewer pictures")
     data = StudyData(settings, services, rows, cancelled=cancelled)
     frame = yield from data.draw([Shot(prompt=text, n=n, group=cluster, first_seed=report.design.images_per_prompt)])

@@ -263,8 +263,7 @@ def _stereotype_sentence(table: pd.DataFrame) -> str:
     comparable = table.dropna(subset=["P*"])
     if comparable.empty:
         return f"{len(table)} shares were measured; without real-world rates none can be called too high."
-    corrected = comparable["P corrected low"].fillna(comparable["P low"])
-    above = comparable[corrected > comparable["P*"]]
+    above = comparable[comparable["P corrected low"].fillna(comparable["P low"]) > comparable["P*"]]
     if above.empty:
         return f"None of {len(comparable)} attributes is told to be shown more often than in the world."
     most = above.assign(beyond=above["P"] - above["P*"]).nlargest(1, "beyond").iloc[0]

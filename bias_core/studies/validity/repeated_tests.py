@@ -131,8 +131,7 @@ def measure_pairs(design: Design, settings: StudySettings, data: StudyData) -> M
     """STS of pairs, of single people, and their gap, in every repetition."""
     identities = occupation_identities(_chosen(design, settings))
     people = yield from labelling.label_people(labelling.people_of(data.frame, identities), design, settings, data)
-    places = data.frame[["image_id", "group", "repetition"]]
-    people = people.merge(places, on="image_id", validate="many_to_one")
+    people = people.merge(data.frame[["image_id", "group", "repetition"]], on="image_id", validate="many_to_one")
     lines = data.services.planted_lines()
     measurements = []
     for condition in ladder(settings):
