@@ -11,7 +11,7 @@ import pandas as pd
 
 from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.stats.effects import benjamini_hochberg
-from bias_core.studies.arms.statistics import difference, number_at, places_together, ranks
+from bias_core.studies.arms.statistics import difference, number_at, numbers_together, places_together, ranks_of
 from bias_core.studies.kit.kind import Program
 from bias_core.studies.kit.types import (
     ArmReport,
@@ -194,13 +194,8 @@ def _ranked(lines: Iterable[Sequence[Finding]], arms: Sequence[ArmReport], setti
     return pd.DataFrame(
         {"finding": line[0].title, "arm": arm.name, **asdict(rank)}
         for line in lines
-        for arm, rank in zip(
-            arms,
-            ranks(
-                _samples(line), depends_on_n=line[0].depends_on_n, confidence=settings.confidence, seed=settings.seed
-            ),
-            strict=True,
-        )
+        for numbers in [numbers_together(_samples(line), depends_on_n=line[0].depends_on_n, seed=settings.seed)]
+        for arm, rank in zip(arms, ranks_of(numbers, confidence=settings.confidence), strict=True)
     )
 
 

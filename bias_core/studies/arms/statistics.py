@@ -151,7 +151,7 @@ def difference(
     paired : whether the arms share units.
     """
     rng, sides = np.random.default_rng(seed), (first, second)
-    paired, places = common_places(first, second)
+    paired, places = not set(first.units).isdisjoint(second.units), places_together(sides)
     least = min(map(len, places))
     if least < 2:
         note = "the arms share one picture only: at least two are needed"
@@ -159,7 +159,7 @@ def difference(
         return nothing(least, note), math.nan, math.nan, paired
     if paired and first.test is not None and first.test is second.test:
         numbers = [float(side.statistic(at)) for side, at in zip(sides, places, strict=True)]
-        test = first.test(first, second, *places, confidence, seed)
+        test = first.test(*sides, *places, confidence, seed)
     elif isinstance(first.data, Values) and isinstance(second.data, Values):
         held = [replace(side.data, each=side.data.each[at]) for side, at in zip(sides, places, strict=True)]
         note = ""
@@ -294,12 +294,6 @@ def _normal_test(numbers: Sequence[float], drawn: Floats, n: int, paired: bool, 
     )
     p_value = float(2 * stats.t.sf(abs(value) / error, n - 1))
     return PairedTest(estimate=estimate, p_value=p_value, test=f"bootstrap t, {how}")
-
-
-def common_places(first: Sample, second: Sample) -> tuple[bool, tuple[Places, Places]]:
-    """Whether two arms share units, and the places of those; where they share none, all places of both."""
-    one, other = places_together([first, second])
-    return not set(first.units).isdisjoint(second.units), (one, other)
 
 
 def number_at(sample: Sample, places: Places, n: int, rng: np.random.Generator) -> float:

@@ -54,8 +54,7 @@ def table_over_arms(
     frames = []
     for arm in arms:
         for table in arm.results.tables:
-            if table.key == key and len(table.frame):
-                lines = table.frame
+            if table.key == key and len(lines := table.frame):
                 for column, value in (equal or {}).items():
                     lines = lines[lines[column] == value]
                 measures = [f"{name}{end}" for name in columns for end in ("", " low", " high")]

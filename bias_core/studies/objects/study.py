@@ -90,11 +90,6 @@ def task_shots(design: Design, settings: StudySettings) -> list[Shot]:
     ]
 
 
-def no_shots(_design: Design, _settings: StudySettings) -> list[Shot]:
-    """None: the pictures are the imported ones."""
-    return []
-
-
 def _released(design: Design, settings: StudySettings, kind: str) -> list[dict[str, str]]:
     """The released evaluations of all models; InvalidInput where the asked one is not among them."""
     rows = read_table(design.data["evaluations"][kind]["file"])
@@ -144,7 +139,10 @@ def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuri
     for part, name in names.items():
         findings += report.findings(name, sets[part], published.get(part))
     note = "objects: different ones seen. M_G: share of pictures that another sentence fits better."
-    table4 = report.gender_table(sets, _men_drawn(data), design.data["gender_shares"]["rows"])
+    truths = [truth for truth in data.truths(data.frame) if truth is not None and truth.get("n_people") == 1]
+    men = data.services.shown("a photo of a man", truths) if truths else None  # of pictures of one person
+    drawn = None if men is None else 100 * men
+    table4 = report.gender_table(sets, drawn, design.data["gender_shares"]["rows"])
     return Results(
         findings=tuple(findings),
         tables=(
@@ -156,13 +154,6 @@ def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuri
         figures=report.figures_of(sets, table4),
         notes=(*report.NOTES, *(design.data["notes"] if released else ()), *filter(None, [kind.note])),
     )
-
-
-def _men_drawn(data: StudyData) -> float | None:
-    """Percentage of men among the pictures of one person; None where that is not on record."""
-    truths = [truth for truth in data.truths(data.frame) if truth is not None and truth.get("n_people") == 1]
-    share = data.services.shown("a photo of a man", truths) if truths else None
-    return None if share is None else 100 * share
 
 
 _READING = tuple(settings_of(captions.CaptioningOptions))
@@ -406,7 +397,7 @@ PROGRAMS = {
     for kind, shots, measuring, options, compare in (
         ("object_bias", general_shots, measure, GeneralOptions, report.compare_objects),
         ("triggered_object_bias", task_shots, measure, TaskOptions, report.compare_objects),
-        ("dataset_bias", no_shots, measure, captions.CaptioningOptions, report.compare_datasets),
+        ("dataset_bias", lambda _design, _settings: [], measure, captions.CaptioningOptions, report.compare_datasets),
         ("prompted_object_bias", prompt_shots, measure, captions.CaptioningOptions, report.compare_objects),
         ("controlled_object_bias", controlled_shots, measure_controlled, ControlledOptions, report.compare_conditions),
     )

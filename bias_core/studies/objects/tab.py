@@ -115,11 +115,8 @@ _CURVE = {
 
 def headline(report: StudyReport) -> str:
     """Which object towers, how far pictures stray from their prompts, and how sure that is."""
-    changes = [f for f in report.results.findings if " change " in f.key]
-    return _changed(report, changes) if changes else _objects_headline(report)
-
-
-def _objects_headline(report: StudyReport) -> str:
+    if changes := [f for f in report.results.findings if " change " in f.key]:
+        return _changed(report, changes)
     top = _frame(report, "top_objects")
     estimates = {finding.key.rpartition(" ")[2]: finding.estimate for finding in reversed(report.results.findings)}
     if top.empty or "hallucination" not in estimates:

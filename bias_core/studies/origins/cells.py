@@ -190,6 +190,7 @@ def own_concepts(
     names = list(dict.fromkeys(name.strip() for name in concepts if name.strip()))
     _check_own(design, names, template, attributes, n)
     entry = [asdict(attribute) for attribute in attributes]
+    own = {**_OWN_OPTIONS, "nationalities": names}
     return replace(
         design,
         name=f"own-{design.name}",
@@ -199,18 +200,17 @@ def own_concepts(
             "nationalities": {name: {"adjective": name, "attributes": entry} for name in names},
         },
         images_per_prompt=n,
-        options={name: _own_options(names).get(name, value) for name, value in design.options.items()},
+        options={name: own.get(name, value) for name, value in design.options.items()},
     )
 
 
-def _own_options(names: list[str]) -> dict[str, Any]:
-    """Options that name what only the shipped design has, as they suit these concepts."""
-    return {"nationalities": names, "templates": "default", "attributes": []}
+_OWN_OPTIONS: dict[str, Any] = {"nationalities": [], "templates": "default", "attributes": []}
+"""Options that name what only the shipped design has, as they suit other concepts."""
 
 
 def without_names(settings: StudySettings) -> StudySettings:
     """Settings that suit such a design: all of its pictures, and no option that names another's content."""
-    return settings_with(settings, settings.options.keys() - _own_options([]).keys())
+    return settings_with(settings, settings.options.keys() - _OWN_OPTIONS.keys())
 
 
 def _check_own(design: Design, names: list[str], template: str, attributes: Sequence[Attribute], n: int) -> None:

@@ -138,7 +138,11 @@ def measure_prompts(design: Design, settings: StudySettings, data: StudyData) ->
     """Clusters, their texts, and how close the pictures of those texts come."""
     rows = yield from data.embed(data.frame)
     clusters: list[Cluster] = []
-    notes = _vocabulary(data)
+    name, notes = settings.options.language_model, []
+    world = data.services.reader_world("language_model", name)
+    if world and data.services.pictures_world(settings.model) != world:
+        knows = f"The texts are by {name}, which knows the sentences of the {world} world only"
+        notes.append(f"{knows}: what these pictures show beyond it cannot be found.")
     for nationality in wanted_nationalities(design, settings):
         frame = data.frame[data.frame["nationality"] == nationality]
         if len(frame) >= _FEWEST_PER_NATIONALITY:
@@ -158,18 +162,6 @@ _OPTIMISTIC = (
     "A text is chosen as the best of many on the cluster's own pictures: its cosine is optimistic, and so is "
     "its specificity. The pictures drawn from it are new."
 )
-
-
-def _vocabulary(data: StudyData) -> list[str]:
-    """What is to be said of a language model that knows one world, on pictures of another."""
-    name, model = data.settings.options.language_model, data.settings.model
-    world = data.services.reader_world("language_model", name)
-    if not world or data.services.pictures_world(model) == world:
-        return []
-    return [
-        f"The texts are by {name}, which knows the sentences of the {world} world only: what these pictures "
-        "show beyond it cannot be found."
-    ]
 
 
 def _search(

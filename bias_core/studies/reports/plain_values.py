@@ -30,22 +30,10 @@ from bias_core.types import Attribute, Estimate, ImageRow, StoredImage
 CLASSES: Mapping[str, type] = {
     kind.__name__: kind
     for kind in (
-        Arm,
-        ArmReport,
-        Attribute,
-        AttributeScore,
-        Design,
-        Estimate,
-        Finding,
-        ImageRow,
-        Results,
-        StoredImage,
-        StudyFigure,
-        StudyReport,
-        StudySettings,
-        StudyTable,
+        Arm, ArmReport, Attribute, AttributeScore, Design, Estimate, Finding, ImageRow, Results, StoredImage,
+        StudyFigure, StudyReport, StudySettings, StudyTable,
     )
-}
+}  # fmt: skip
 """What may be read back."""
 OLD_CLASSES: Mapping[str, type] = dict.fromkeys(
     ("AssociationScore", "Clusters", "ExploredImage", "ExploreReport", "ExploreSettings"), SimpleNamespace
@@ -159,12 +147,9 @@ def _decode_frame(value: dict[str, Any], root: Path) -> pd.DataFrame:
     index = pd.RangeIndex(value["n"]) if value["index"] is None else decode(value["index"], root)
     columns = [_hashable(decode(column, root)) for column in value["columns"]]
     series = [
-        pd.Series(
-            [str(root / v) for v in values] if column == _PATH else [decode(v, root) for v in values],
-            index=index,
-            dtype=dtype,
-        )
+        pd.Series(texts if column == _PATH else [decode(v, root) for v in values], index=index, dtype=dtype)
         for column, dtype, values in zip(columns, value["dtypes"], value["values"], strict=True)
+        for texts in [[str(root / v) for v in values] if column == _PATH else ()]
     ]
     frame = pd.concat(series, axis=1) if series else pd.DataFrame(index=index)
     frame.columns = pd.Index(columns)

@@ -53,15 +53,16 @@ def excerpt_lines(frame: pd.DataFrame, file: str = "") -> list[str]:
     return [markdown_table(text), *(["", f"{shown}; all are in {where}."] if shown else [])]
 
 
+def one_line(text: object) -> str:
+    """Text that cannot break out of a Markdown table or heading."""
+    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
+
+
 def markdown_table(frame: pd.DataFrame) -> str:
     """A Markdown table; text cannot break out of its cell."""
-
-    def cell(value: object) -> str:
-        return " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
-
     head = [str(column) for column in frame.columns]
     rows = [head, ["---"] * len(head), *frame.astype(object).to_numpy().tolist()]
-    return "\n".join(f"| {' | '.join(cell(value) for value in row)} |" for row in rows)
+    return "\n".join(f"| {' | '.join(map(one_line, row))} |" for row in rows)
 
 
 def _has_interval(frame: pd.DataFrame, names: list[str], i: int) -> bool:

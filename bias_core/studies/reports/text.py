@@ -30,7 +30,7 @@ from bias_core.studies.reports.number_text import (
     format_number,
     format_p,
 )
-from bias_core.studies.reports.table_text import excerpt_lines
+from bias_core.studies.reports.table_text import excerpt_lines, one_line
 
 Row = dict[str, Any]
 
@@ -45,11 +45,6 @@ def title_of(report: StudyReport) -> str:
     """What a report is of: the design's title, or what its settings ask for in words of one's own."""
     program = programs_by_kind().get(report.design.kind)
     return report.design.title if program is None else program.title(report.design, report.settings)
-
-
-def one_line(text: str) -> str:
-    """Text that cannot break out of a Markdown table or heading."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def finding_rows(report: StudyReport) -> list[Row]:

@@ -154,12 +154,9 @@ class RepeatedObjectOptions(summary.RepetitionOptions, captions.CaptioningOption
     """What is drawn and described, again and again."""
 
     trigger_images: int = setting(
-        2,
-        "Pictures of each scene",
-        "Half of them show the object in the middle condition, so an even number",
-        ge=1,
-        le=1000,
-    )
+        2, "Pictures of each scene", "Half of them show the object in the middle condition, so an even number",
+        ge=1, le=1000,
+    )  # fmt: skip
     template: str = setting("a photo of a {}", "Template", "Prompt with one {} for each occupation")
     occupations: tuple[str, ...] = setting(_LEANING_TO_MEN, "Occupations", "That are all planted to lean to men")
     captioner: str = setting(
@@ -211,18 +208,10 @@ def measure_objects(design: Design, settings: StudySettings, data: StudyData) ->
             data.check()
             here = data.frame[(data.frame["planted"] == planted) & (data.frame["group"] == condition)]
             for repetition, part in here.groupby("repetition", sort=False):
-                lines += [
-                    summary.measured(
-                        captions.MEASURES[key].metric,
-                        estimate,
-                        target=np.nan,
-                        variant=_VARIANTS.get(key, ""),
-                        condition=condition,
-                        repetition=int(str(repetition)),
-                        planted=planted,
-                    )
-                    for key, estimate in captions.score(reading.loc[part.index], settings).estimates.items()
-                ]
+                where: dict[str, Any] = {"condition": condition, "repetition": int(str(repetition)), "planted": planted}
+                for key, estimate in captions.score(reading.loc[part.index], settings).estimates.items():
+                    where |= {"target": np.nan, "variant": _VARIANTS.get(key, "")}
+                    lines.append(summary.measured(captions.MEASURES[key].metric, estimate, **where))
     table = pd.DataFrame(lines)
     table["target"] = table.groupby(["planted", "condition", "measure", "variant"])["value"].transform("mean")
     return summary.results_of(

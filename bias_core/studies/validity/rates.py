@@ -143,17 +143,14 @@ def _reading(line: PlantedLine, condition: str, shares: Shares, truths: np.ndarr
 
 def _findings(rates: pd.DataFrame, order: pd.DataFrame, confidence: float) -> tuple[Finding, ...]:
     """Share of intervals that hold the planted rate, in all and per condition; share of rates in order."""
-    correctable = rates[rates["corrected"].notna()]
+    correctable, title = rates[rates["corrected"].notna()], "Corrected intervals that hold the planted rate"
+    nominal = f"Nominal {100 * confidence:g} %; without the correction"
     findings = [
-        finding(
-            f"coverage {name}",
-            f"Corrected intervals that hold the planted rate, {name}",
-            "attribute_prevalence",
-            wilson_interval(int(rows["covered"].sum()), len(rows), null_value=confidence),
-            f"Nominal {100 * confidence:g} %; without the correction {100 * rows['covered uncorrected'].mean():.1f} %.",
-        )
+        finding(f"coverage {name}", f"{title}, {name}", "attribute_prevalence", held, f"{nominal} {uncorrected:.1f} %.")
         for name, rows in (("all conditions", correctable), *correctable.groupby("condition", sort=False))
         if len(rows)
+        for held in [wilson_interval(int(rows["covered"].sum()), len(rows), null_value=confidence)]
+        for uncorrected in [100 * rows["covered uncorrected"].mean()]
     ]
     clear = ("clear", f"planted rates at least {GAP:g} apart", order[order["gap"] >= GAP])
     says = "Share of the planted rates; rates that lie close together are ranked by chance."
@@ -192,21 +189,15 @@ def _measurements(
     present = line.rates[last] > line.rates[first]
     uncorrected, corrected = (_towards(share, shares[0].n, present=present) for share in shares)
     share, even = (rate if present else 1 - rate for rate in (line.rates[condition], line.rates[first]))
+    unit = f"{line.concept}, {line.attribute}, {line.value}"
+    where = {"unit": unit, "condition": condition, "planted": "every rate"}
     for measure, estimate, target, variant in (
         ("attribute_prevalence", uncorrected, share, "as read"),
         ("attribute_prevalence", corrected, share, "corrected"),
         ("signed_difference", signed_difference_estimate(uncorrected, even), share - even, "as read"),
         ("stereotype_score", stereotype_estimate(uncorrected, even), max(0.0, share - even), "as read"),
     ):
-        yield measured(
-            measure,
-            estimate,
-            target=target,
-            variant=variant,
-            unit=f"{line.concept}, {line.attribute}, {line.value}",
-            condition=condition,
-            planted="every rate",
-        )
+        yield measured(measure, estimate, target=target, variant=variant, **where)
 
 
 def _towards(share: Estimate | None, n: int, *, present: bool) -> Estimate:

@@ -63,18 +63,9 @@ def measure_tests(design: Design, settings: StudySettings, data: StudyData) -> M
         for repetition, here in part.groupby("repetition"):
             data.check()
             result = run_test(here, rows, settings)
-            lines += [
-                measured(
-                    "differential_association",
-                    result.confidence_interval,
-                    target=together,
-                    unit=str(test),
-                    condition=str(condition),
-                    repetition=int(str(repetition)),
-                    planted="gender, light",
-                    excluded=result.p_value < 1 - settings.confidence,
-                )
-            ]
+            where = {"unit": str(test), "condition": str(condition), "repetition": int(str(repetition))}
+            where |= {"planted": "gender, light", "excluded": result.p_value < 1 - settings.confidence}
+            lines.append(measured("differential_association", result.confidence_interval, target=together, **where))
     notes = (
         "Targets: S of the pictures of all repetitions together. False alarms are p-values of the "
         "permutation test below the level.",
@@ -162,20 +153,13 @@ def _scores(
         with_labels = people.assign(perceived_gender=people[column])
         both = in_setting(with_labels), in_setting(with_labels, SINGLE)
         scores = stereotype_gap(*both, confidence=settings.confidence, rng=repetition)
+        where: dict[str, Any] = {"condition": condition, "repetition": repetition, "planted": "gender"}
         for measure, place, estimate, target in (
             ("stereotype_test_score", "in pairs, ", scores.paired.confidence_interval, pairs),
             ("stereotype_test_score", "alone, ", scores.single.confidence_interval, alone),
             ("stereotype_gap", "", scores.gap, pairs - alone),
         ):
-            yield measured(
-                measure,
-                estimate,
-                target=target,
-                variant=f"{place}{who}",
-                condition=condition,
-                repetition=repetition,
-                planted="gender",
-            )
+            yield measured(measure, estimate, target=target, variant=f"{place}{who}", **where)
 
 
 PROGRAMS = {
