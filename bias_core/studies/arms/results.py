@@ -207,34 +207,24 @@ def _interval_figures(lines: Lines, arms: Sequence[ArmReport]) -> Iterator[Study
         title = f"{ends.pop() if len(ends) == 1 else metric.replace('_', ' ')} by arm"
         title = some[0][0].title if len(some) == 1 else title
         nulls = {finding.estimate.null_value for line in some for finding in line}
-        yield figure(
-            "pairs",
-            f"arms-{metric.replace('_', '-')}",
-            title,
-            (
-                {"name": finding.title, "group": arm.name, **columns("value", finding.estimate, ends="")}
-                for line in some
-                for arm, finding in zip(arms, line, strict=True)
-                if not math.isnan(finding.estimate.value)
-            ),
-            "Each arm by itself, with its own interval; the table of differences says what is clear.",
-            x=title,
-            **({"null": nulls.pop()} if len(nulls) == 1 else {}),
+        marks = (
+            {"name": finding.title, "group": arm.name, **columns("value", finding.estimate, ends="")}
+            for line in some
+            for arm, finding in zip(arms, line, strict=True)
+            if not math.isnan(finding.estimate.value)
         )
+        caption = "Each arm by itself, with its own interval; the table of differences says what is clear."
+        axes = {"x": title} | ({"null": nulls.pop()} if len(nulls) == 1 else {})
+        yield figure("pairs", f"arms-{metric.replace('_', '-')}", title, marks, caption, **axes)
 
 
 def _rank_figure(ranked: pd.DataFrame) -> StudyFigure:
     column_names = ["finding", "arm", "rank", "low", "high"]
     marks = ranked[column_names].dropna(subset="rank", ignore_index=True) if len(ranked) else ranked
-    return figure(
-        "pairs",
-        "arms-ranks",
-        "Ranks of the arms",
-        marks.rename(columns={"finding": "name", "arm": "group", "rank": "value"}),
-        "Bars: the ranks that resamples of the pictures give. Where they overlap, the order is not settled.",
-        x="rank; 1 is the largest number",
-        whole=True,
-    )
+    marks = marks.rename(columns={"finding": "name", "arm": "group", "rank": "value"})
+    caption = "Bars: the ranks that resamples of the pictures give. Where they overlap, the order is not settled."
+    axes = {"x": "rank; 1 is the largest number", "whole": True}
+    return figure("pairs", "arms-ranks", "Ranks of the arms", marks, caption, **axes)
 
 
 def _notes(

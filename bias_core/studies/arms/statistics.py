@@ -159,7 +159,7 @@ def difference(
         return nothing(least, note), math.nan, math.nan, paired
     if paired and first.test is not None and first.test is second.test:
         numbers = [float(side.statistic(at)) for side, at in zip(sides, places, strict=True)]
-        test = first.test(*sides, *places, confidence, seed)
+        test = first.test(first, second, places[0], places[1], confidence, seed)
     elif isinstance(first.data, Values) and isinstance(second.data, Values):
         held = [replace(side.data, each=side.data.each[at]) for side, at in zip(sides, places, strict=True)]
         note = ""
@@ -226,15 +226,9 @@ def two_shares(x: ArrayLike, y: ArrayLike, confidence: float) -> PairedTest:
     first, second = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     (k1, n1), (k2, n2) = ((int(v.sum()), len(v)) for v in (first, second))
     low, high = confint_proportions_2indep(k2, n2, k1, n1, method="newcomb", alpha=1 - confidence)
-    value = float(second.mean() - first.mean())
-    estimate = Estimate(
-        value=value,
-        low=min(float(low), value),
-        high=max(float(high), value),
-        n=min(n1, n2),
-        null_value=0.0,
-        method=f"Newcombe {percent(confidence)}",
-    )
+    value, method = float(second.mean() - first.mean()), f"Newcombe {percent(confidence)}"
+    low, high = min(float(low), value), max(float(high), value)
+    estimate = Estimate(value=value, low=low, high=high, n=min(n1, n2), null_value=0.0, method=method)
     p_value = float(stats.fisher_exact([[k1, n1 - k1], [k2, n2 - k2]]).pvalue)
     return PairedTest(estimate=estimate, p_value=min(1.0, p_value), test="Fisher, exact")
 
@@ -284,14 +278,8 @@ def _normal_test(numbers: Sequence[float], drawn: Floats, n: int, paired: bool, 
         return nothing(n, "every resample gives the same difference, so there is no interval", value)
     reach = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
     how = "shared seeds resampled" if paired else "each arm resampled on its own"
-    estimate = Estimate(
-        value=value,
-        low=value - reach,
-        high=value + reach,
-        n=n,
-        null_value=0.0,
-        method=f"bootstrap SE, t, {percent(confidence)}, {how}",
-    )
+    ends: dict[str, Any] = {"low": value - reach, "high": value + reach, "null_value": 0.0}
+    estimate = Estimate(value=value, n=n, method=f"bootstrap SE, t, {percent(confidence)}, {how}", **ends)
     p_value = float(2 * stats.t.sf(abs(value) / error, n - 1))
     return PairedTest(estimate=estimate, p_value=p_value, test=f"bootstrap t, {how}")
 

@@ -124,17 +124,10 @@ def measure_amplification(design: Design, settings: StudySettings, data: StudyDa
                 "published image": printed.get("image"),
             }
         )
-    arrows = figure(
-        "arrows",
-        "figure4",
-        "Stereotype amplification (Fig. 4)",
-        marks(pd.DataFrame(lines), {"name": "occupation", "start": "text", "end": "image"}),
-        "From the association of the prompt's words to that of the pictures drawn from it.",
-        x=AXIS,
-        null=0.0,
-        start="prompt",
-        end="pictures",
-    )
+    rows = marks(pd.DataFrame(lines), {"name": "occupation", "start": "text", "end": "image"})
+    caption = "From the association of the prompt's words to that of the pictures drawn from it."
+    axes = {"x": AXIS, "null": 0.0, "start": "prompt", "end": "pictures"}
+    arrows = figure("arrows", "figure4", "Stereotype amplification (Fig. 4)", rows, caption, **axes)
     note = (
         "Cosines between sentences and between pictures are not on one scale in CLIP: compare sides and "
         "orders, not lengths."

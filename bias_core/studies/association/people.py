@@ -183,28 +183,19 @@ def _order(design: Design, table2: pd.DataFrame, settings: StudySettings) -> lis
     if len(comparable) < FEWEST:
         return []
     correlation = kendall_tau(comparable["association"], comparable["share"], **intervals(settings))
-    order = finding(
-        "order",
-        "Mean associations and choices, order of concepts",
-        "kendall_tau",
-        correlation.tau,
-        f"{len(comparable)} concepts. The published τ is of another score: see the next line.",
-        p_value=correlation.p_value,
-    )
+    title = "Mean associations and choices, order of concepts"
+    says = f"{len(comparable)} concepts. The published τ is of another score: see the next line."
+    order = finding("order", title, "kendall_tau", correlation.tau, says, p_value=correlation.p_value)
     comparable = comparable.dropna(subset="signed S")
     if len(comparable) < FEWEST:
         return [order]
     tau = kendall_tau(comparable["signed S"], comparable["share"], n_resamples=2).tau
     note = "X and Y of a test have opposite values, so concepts are no sampling units and τ has no interval"
-    signed = finding(
-        "order_signed",
-        "S (concept X), -S (concept Y) and choices, order of concepts",
-        "kendall_tau",
-        replace(tau, low=math.nan, high=math.nan, method="", note=tau.note or note),
-        "In this form Table 1's S gives 0.5455 against Table 2, the published 0.55.",
-        published=float(design.data["human_comparison"]["kendall_tau"]),
-    )
-    return [order, signed]
+    tau = replace(tau, low=math.nan, high=math.nan, method="", note=tau.note or note)
+    title = "S (concept X), -S (concept Y) and choices, order of concepts"
+    says = "In this form Table 1's S gives 0.5455 against Table 2, the published 0.55."
+    published = float(design.data["human_comparison"]["kendall_tau"])
+    return [order, finding("order_signed", title, "kendall_tau", tau, says, published=published)]
 
 
 def _share_finding(design: Design, line: Line, share: Estimate, judged: pd.DataFrame) -> Finding:
@@ -212,15 +203,9 @@ def _share_finding(design: Design, line: Line, share: Estimate, judged: pd.DataF
     record = judged.loc[judged["concept"] == concept, "record"]
     a, b = (titles[line[side]].lower() for side in ("a", "b"))
     leaning = lean(share, f"mostly {a}", f"mostly {b}", "as often the one as the other", null=0.5)
-    return finding(
-        f"share_{concept}",
-        f"{titles[concept]}, closer to {a} than to {b}",
-        "attribute_prevalence",
-        share,
-        f"Pictures of {titles[concept].lower()}: {leaning}.",
-        published=float(line["score"]),
-        expected=float(record.mean()) if record.notna().all() else None,
-    )
+    title, says = f"{titles[concept]}, closer to {a} than to {b}", f"Pictures of {titles[concept].lower()}: {leaning}."
+    of_others = {"published": float(line["score"]), "expected": float(record.mean()) if record.notna().all() else None}
+    return finding(f"share_{concept}", title, "attribute_prevalence", share, says, **of_others)
 
 
 def _reader_against_people(judged: pd.DataFrame, settings: StudySettings) -> list[Finding]:
@@ -250,26 +235,14 @@ def _figures(table2: pd.DataFrame) -> tuple[StudyFigure, ...]:
     shares = {"value": "share", "low": "share low", "high": "share high", "published": "published share"}
     places = {"x": "association", "xlow": "association low", "xhigh": "association high"}
     places |= {"y": "share", "ylow": "share low", "yhigh": "share high"}
-    return (
-        figure(
-            "intervals",
-            "choices",
-            "Share of neutral pictures closer to the first attribute (Table 2)",
-            marks(table2, each | shares),
-            "Diamonds are the choices of the paper's participants about another model's pictures.",
-            x="share closer to pleasant, or to male",
-            null=0.5,
-        ),
-        figure(
-            "scatter",
-            "order",
-            "Choices against associations",
-            marks(table2, each | places).dropna(subset=["x", "y"]),
-            "Where both agree the concepts rise from left to right.",
-            x="mean association with the first attribute",
-            y="share closer to it",
-        ),
-    )
+    title = "Share of neutral pictures closer to the first attribute (Table 2)"
+    caption = "Diamonds are the choices of the paper's participants about another model's pictures."
+    axes: dict[str, Any] = {"x": "share closer to pleasant, or to male", "null": 0.5}
+    choices = figure("intervals", "choices", title, marks(table2, each | shares), caption, **axes)
+    points = marks(table2, each | places).dropna(subset=["x", "y"])
+    caption = "Where both agree the concepts rise from left to right."
+    axes = {"x": "mean association with the first attribute", "y": "share closer to it"}
+    return choices, figure("scatter", "order", "Choices against associations", points, caption, **axes)
 
 
 PROGRAMS = {

@@ -22,7 +22,7 @@ from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.rows import scaled, thinned
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import ArmReport, Design, Results, Sample, Shot, StudyFigure, StudySettings
-from bias_core.studies.reports.build import POINTS, columns, figure, finding, marks, table
+from bias_core.studies.reports.build import POINTS, columns, figure, finding, intervals, marks, table
 
 SIDES = ("x", "y")
 SETS = ("neutral", "a", "b")  # neutral pictures of a concept, and those edited with words of attribute A and of B
@@ -120,15 +120,9 @@ def sets_of(frame: pd.DataFrame, rows: np.ndarray) -> tuple[list[np.ndarray], di
 
 def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> AssociationTest:
     """One test on the pictures of ``frame``, whose index points into ``rows``."""
-    sets, prompts = sets_of(frame, rows)
-    return association_test(
-        *sets,
-        **prompts,
-        n_permutations=settings.options.n_permutations,
-        effect_size_sd=settings.options.effect_size_sd,
-        confidence=settings.confidence,
-        rng=settings.seed,
-    )
+    sets, more = sets_of(frame, rows)
+    more |= {name: getattr(settings.options, name) for name in ("n_permutations", "effect_size_sd")}
+    return association_test(*sets, **more | intervals(settings))
 
 
 def measure_associations(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
@@ -147,18 +141,14 @@ def measure_associations(design: Design, settings: StudySettings, data: StudyDat
         for side, values in zip(SIDES, (test.associations_x, test.associations_y), strict=True):
             data.keep(part[part["side"] == side], association=values)
         lines.append({"test": key, **words, **_line(tests[key], test, q)})
-        findings += [
-            finding(
-                key,
-                titles[key],
-                "differential_association",
-                test.confidence_interval,
-                _reading(words["X" if test.score > 0 else "Y"], tests[key]["a"], test, q),
-                p_value=test.p_value,
-                published=float(tests[key]["score"]) if "score" in tests[key] else None,
-                sample=prompts_sample(parts[key], test),
-            )
-        ]
+        says = _reading(words["X" if test.score > 0 else "Y"], tests[key]["a"], test, q)
+        more: dict[str, Any] = {
+            "published": float(tests[key]["score"]) if "score" in tests[key] else None,
+            "p_value": test.p_value,
+        }
+        more["sample"] = prompts_sample(parts[key], test)
+        score = test.confidence_interval
+        findings.append(finding(key, titles[key], "differential_association", score, says, **more))
     table1 = pd.DataFrame(lines)
     return Results(
         findings=tuple(findings),
@@ -265,30 +255,18 @@ def _figures(table1: pd.DataFrame, results: Mapping[str, AssociationTest]) -> li
     if "published S" in table1:
         caption += " Diamonds are the published scores of another model and encoder: compare signs, not sizes."
     scores = {"name": "name", "value": "S", "low": "low", "high": "high", "published": "published S"}
+    rows = marks(table1.assign(name=table1["X"] + " / " + table1["Y"]), scores)
+    axes = {"x": "S, in units of cosine", "null": 0.0}
+    points = [
+        {"group": line[side], "value": value, "side": side}
+        for line in table1.to_dict("records")
+        for side in ("X", "Y")
+        for value in getattr(results[line["test"]], f"associations_{side.lower()}")
+    ]
+    title, single = "Associations of single pictures", {"x": "association with A rather than B", "null": 0.0}
     return [
-        figure(
-            "intervals",
-            "scores",
-            "Differential association per test",
-            marks(table1.assign(name=table1["X"] + " / " + table1["Y"]), scores),
-            caption,
-            x="S, in units of cosine",
-            null=0.0,
-        ),
-        figure(
-            "distributions",
-            "associations",
-            "Associations of single pictures",
-            [
-                {"group": line[side], "value": value, "side": side}
-                for line in table1.to_dict("records")
-                for side in ("X", "Y")
-                for value in getattr(results[line["test"]], f"associations_{side.lower()}")
-            ],
-            POINTS,
-            x="association with A rather than B",
-            null=0.0,
-        ),
+        figure("intervals", "scores", "Differential association per test", rows, caption, **axes),
+        figure("distributions", "associations", title, points, POINTS, **single),
     ]
 
 
@@ -313,21 +291,12 @@ def _influences(design: Design, test: Mapping[str, Any], frame: pd.DataFrame, ro
 
 def _influence_figure(key: str, title: str, influences: pd.DataFrame) -> StudyFigure:
     most = influences.head(MOST_SHOWN)
-    return figure(
-        "arrows",
-        f"influence_{key}",
-        f"S without one prompt: {title}",
-        marks(
-            most.assign(name=most["left out"] + " (" + most.index + ")"),
-            {"name": "name", "start": "S", "end": "S without it"},
-        ),
-        "The prompts that move S most. Where an arrow crosses the line, S would point the other way "
-        "without this one prompt.",
-        x="S, in units of cosine",
-        null=0.0,
-        start="all prompts",
-        end="without it",
-    )
+    named = most.assign(name=most["left out"] + " (" + most.index + ")")
+    rows = marks(named, {"name": "name", "start": "S", "end": "S without it"})
+    caption = "The prompts that move S most. Where an arrow crosses the line, S would point the other way "
+    caption += "without this one prompt."
+    axes = {"x": "S, in units of cosine", "null": 0.0, "start": "all prompts", "end": "without it"}
+    return figure("arrows", f"influence_{key}", f"S without one prompt: {title}", rows, caption, **axes)
 
 
 def compare_tests(_design: Design, _settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
@@ -346,15 +315,13 @@ def compare_tests(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
         "p and q: of this arm alone, whether X and Y lean apart, before and after Benjamini–Hochberg over "
         "its tests. Whether the arms differ: see the table of differences.",
     )
-    effect_sizes = figure(
-        "heatmap",
-        "effect_sizes_arms",
+    cells = marks(frame.assign(row=titles), {"row": "row", "column": ARM, "value": "d"}).dropna()
+    title, caption = (
         "Effect size of each test, over the arms",
-        marks(frame.assign(row=titles), {"row": "row", "column": ARM, "value": "d"}).dropna(),
-        "Above 0: the first concept leans to the first attribute more.",
-        null=0.0,
-        unit="d",
+        "Above 0: the first concept leans to the first attribute",
     )
+    caption += " more."
+    effect_sizes = figure("heatmap", "effect_sizes_arms", title, cells, caption, null=0.0, unit="d")
     return Results(tables=(overview,), figures=(effect_sizes,))
 
 

@@ -173,16 +173,10 @@ def _summary(
         ("alpha", "bias_amplification", alpha, _alpha_says(alpha, summary.n_undefined, printed.get("misprint"))),
     )
     return row, [
-        finding(
-            f"{key} {group}",
-            f"{name}, mean {SIGNS[key]}",
-            metric,
-            mean,
-            says,
-            published=printed.get(f"{key}_mean", [None])[0],
-            sample=mean_sample([one.keyword for one in members], values[key], of="targets"),
-        )
+        finding(f"{key} {group}", f"{name}, mean {SIGNS[key]}", metric, mean, says, published=published, sample=sample)
         for key, metric, mean, says in parts
+        for published in [printed.get(f"{key}_mean", [None])[0]]
+        for sample in [mean_sample([one.keyword for one in members], values[key], of="targets")]
     ]
 
 
@@ -222,31 +216,18 @@ def _figures(targets: Sequence[Target], model: str) -> list[StudyFigure]:
         for one in sorted(targets, key=lambda target: [*_LEGENDS].index(target.dominated))
     )
     others = f"Diamonds are the published scores of {model} by other encoders: compare sides and orders."
-    return [
-        figure(
-            "intervals",
-            "mcas",
-            "Lean of each target (MCAS)",
-            leans,
-            others if leans["published"].notna().any() else "",
-            x="MCAS; right of the line: leans male",
-            null=0.0,
-        ),
-        figure(
-            "scatter",
-            "drawn",
-            "Lean of the pictures against the share of men that were drawn",
-            [
-                point(one.men, one.scores.image_image_interval, name=one.keyword, group=_LEGENDS[one.dominated])
-                for one in targets
-                if one.men is not None
-            ],
-            "On record for the calibration renderer only: the lean must rise with the share.",
-            x="share of men drawn",
-            y="II, lean of the pictures",
-        ),
-        *_alpha_figures(targets),
+    others = others if leans["published"].notna().any() else ""
+    axes = {"x": "MCAS; right of the line: leans male", "null": 0.0}
+    title = "Lean of the pictures against the share of men that were drawn"
+    points = [
+        point(one.men, one.scores.image_image_interval, name=one.keyword, group=_LEGENDS[one.dominated])
+        for one in targets
+        if one.men is not None
     ]
+    caption = "On record for the calibration renderer only: the lean must rise with the share."
+    drawn = figure("scatter", "drawn", title, points, caption, x="share of men drawn", y="II, lean of the pictures")
+    mcas = figure("intervals", "mcas", "Lean of each target (MCAS)", leans, others, **axes)
+    return [mcas, drawn, *_alpha_figures(targets)]
 
 
 def _alpha_figures(targets: Sequence[Target]) -> list[StudyFigure]:
@@ -294,15 +275,12 @@ def _notes(design: Design, targets: Sequence[Target]) -> tuple[str, ...]:
 def compare_internal_bias(_design: Design, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
     """Table 4 with a line and ranks per arm, and the cloud of targets of every arm."""
     marks = marks_over_arms(arms, "figure2")
-    cloud = figure(
-        "scatter",
-        "figure4_arms",
-        "δ against α over the arms (Fig. 2 to 4)",
-        marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks,
+    marks = marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks
+    caption = (
         "A dot per target with an α. Lines are LOWESS over two thirds of an arm's targets, held within the "
-        "points; none below eight targets or where most share one δ.",
-        **_SMOOTHED,
+        "points; none below eight targets or where most share one δ."
     )
+    cloud = figure("scatter", "figure4_arms", "δ against α over the arms (Fig. 2 to 4)", marks, caption, **_SMOOTHED)
     own = table_over_arms(
         arms, "table4", ["targets"], [*(f"mean {sign}" for sign in SIGNS.values()), "no α", "n"], {"model": RUN}
     )

@@ -111,16 +111,12 @@ def _findings(
     findings = {}
     for summary, of in SUMMARIES.items():
         value, resampled = float(summed(of, np.ones((1, n)))[0]), summed(of, counts)
-        findings[summary] = finding(
-            f"{name} {summary}",
-            f"{name}: {summary} Ψ",
-            "stereotype_score",
-            percentile_estimate(value, resampled, n=n, confidence=settings.confidence, null_value=0.0),
-            says,
-            published=_published(published, name, settings.options.published_model, summary),
-            expected=float(of(truths)) if len(truths) == len(cells) else None,
-            sample=counted_sample(cells[0].units, partial(summed, of)),
-        )
+        score = percentile_estimate(value, resampled, n=n, confidence=settings.confidence, null_value=0.0)
+        more: dict[str, Any] = {"expected": float(of(truths)) if len(truths) == len(cells) else None}
+        more["published"] = _published(published, name, settings.options.published_model, summary)
+        more["sample"] = counted_sample(cells[0].units, partial(summed, of))
+        title = f"{name}: {summary} Ψ"
+        findings[summary] = finding(f"{name} {summary}", title, "stereotype_score", score, says, **more)
     return findings
 
 
@@ -156,14 +152,8 @@ def _correlate(points: ArrayLike, seed: int) -> dict[str, float]:
     for name, coefficient in (("Spearman", stats.spearmanr), ("Pearson", stats.pearsonr)):
         value, p_value = math.nan, math.nan
         if len(x) > 2 and np.ptp(x) > 0 and np.ptp(y) > 0:
-            test = stats.permutation_test(
-                (y,),
-                lambda other, of=coefficient: float(of(x, other).statistic),
-                permutation_type="pairings",
-                vectorized=False,
-                n_resamples=999,
-                rng=seed,
-            )
+            how = {"permutation_type": "pairings", "vectorized": False, "n_resamples": 999, "rng": seed}
+            test = stats.permutation_test((y,), lambda other, of=coefficient: float(of(x, other).statistic), **how)
             value, p_value = float(test.statistic), float(test.pvalue)
         coefficients |= {name: value, f"{name} p": p_value}
     return coefficients

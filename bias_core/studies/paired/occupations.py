@@ -13,7 +13,7 @@ from bias_core.studies.kit.designs import read_table
 from bias_core.studies.kit.rows import thinned
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings
 from bias_core.studies.paired.labelling import SINGLE, PairOptions
-from bias_core.studies.paired.scores import FAIRNESS, PAIRED, micro_scores, paired_program, scores_by_group
+from bias_core.studies.paired.scores import FAIRNESS, PAIRED, WORK, micro_scores, paired_program, scores_by_group
 from bias_core.studies.reports.build import figure, finding, intervals, marks, table
 
 OCCUPATION, POWER = "occupation", "power"
@@ -148,26 +148,13 @@ def _occupation_figures(micro: pd.DataFrame) -> list[StudyFigure]:
     scores = {"value": "STS paired", "low": "paired low", "high": "paired high"}
     scores |= {"published": "published STS paired", "expected": "drawn STS paired"}
     shares = {"x": "F labour", "y": "F paired", "ylow": "F paired low", "yhigh": "F paired high"}
+    rows, labour = _marks(micro, GENDER, OCCUPATIONS, scores), "pictures would be as the labour market is"
+    at_work = _marks(micro.dropna(subset=["F labour", "F paired"]), GENDER, OCCUPATIONS, shares)
+    caption = "Right of the line: the people look as the stereotype has it more often than not."
+    axes = {"x": "stereotype test score in pairs", "null": 0.0}
     return [
-        figure(
-            "intervals",
-            "figure3",
-            "Micro scores in pairs (Fig. 3)",
-            _marks(micro, GENDER, OCCUPATIONS, scores),
-            "Right of the line: the people look as the stereotype has it more often than not.",
-            x="stereotype test score in pairs",
-            null=0.0,
-        ),
-        figure(
-            "scatter",
-            "figure4",
-            "Feminine-looking people in pairs, and women at work (Fig. 4)",
-            _marks(micro.dropna(subset=["F labour", "F paired"]), GENDER, OCCUPATIONS, shares),
-            "On the dashed line pictures would be as the labour market is.",
-            x="% women among the employed",
-            y="% perceived feminine in pairs",
-            diagonal=True,
-        ),
+        figure("intervals", "figure3", "Micro scores in pairs (Fig. 3)", rows, caption, **axes),
+        figure("scatter", "figure4", f"{WORK[0]} (Fig. 4)", at_work, f"On the dashed line {labour}.", **WORK[1]),
     ]
 
 
@@ -186,16 +173,9 @@ def report_power(design: Design, settings: StudySettings, people: pd.DataFrame) 
     published = {"overall": average, **design.data["by_power_level"]}
     findings, rows = scores_by_group(people, "level", LEVEL_TITLES, published, settings)
     table16 = _columns_of(micro, ["level", "role"], _GAP_COLUMNS, shares=False)
-    figure7 = figure(
-        "distributions",
-        "figure7",
-        "Micro scores in pairs, by level of power (Fig. 7)",
-        marks(micro, {"group": "level", "value": "STS paired"}).dropna(),
-        "Points are occupations, bars their quartiles, circles their medians. Right of the line: the "
-        "powerful look masculine, the powerless feminine.",
-        x="stereotype test score of an occupation, in pairs",
-        null=0.0,
-    )
+    points = marks(micro, {"group": "level", "value": "STS paired"}).dropna()
+    axes, title = {"x": "stereotype test score of an occupation, in pairs", "null": 0.0}, "Micro scores in pairs"
+    figure7 = figure("distributions", "figure7", f"{title}, by level of power (Fig. 7)", points, _BY_LEVEL, **axes)
     by_gap = micro.sort_values("gap", ascending=False, kind="stable")
     groups = {gender: f"{OCCUPATIONS[gender]} occupation" for gender in GENDERS}
     title = "Gap between pairs and single people, {} roles (Fig. 8)"
@@ -237,18 +217,12 @@ def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]
     order = kendall_tau(comparable["F paired"], comparable["F labour"], **intervals(settings))
     drawn = comparable.get("drawn STS paired", pd.Series([np.nan]))  # on record of some models' pictures only
     drawn = comparable[GENDER].map({"masculine": -1, "feminine": 1}) * drawn
-    return [
-        finding(
-            "labour_order",
-            "F in pairs and F at work, order of occupations",
-            "kendall_tau",
-            order.tau,
-            f"{len(comparable)} occupations have a labour share.",
-            p_value=order.p_value,
-            published=tau(comparable["published F paired"]),
-            expected=None if drawn.isna().any() else tau(drawn),
-        )
-    ]
+    title, says = (
+        "F in pairs and F at work, order of occupations",
+        f"{len(comparable)} occupations have a labour share.",
+    )
+    more = {"published": tau(comparable["published F paired"]), "expected": None if drawn.isna().any() else tau(drawn)}
+    return [finding("labour_order", title, "kendall_tau", order.tau, says, p_value=order.p_value, **more)]
 
 
 def _columns_of(micro: pd.DataFrame, first: list[str], last: list[str], *, shares: bool = True) -> pd.DataFrame:
@@ -262,20 +236,18 @@ def _columns_of(micro: pd.DataFrame, first: list[str], last: list[str], *, share
     return micro[[name for name in [*names, *last] if name in micro]].rename(columns=_NAMES)
 
 
+_BY_LEVEL = (
+    "Points are occupations, bars their quartiles, circles their medians. Right of the line: the powerful look "
+    "masculine, the powerless feminine."
+)
 _FEW_PICTURES = "With three and six pictures a role: read the intervals, not the ranks."
 _GAP_COLUMNS = ["gap", "gap low", "gap high", "published gap"]
 
 
 def _gap_figure(key: str, title: str, micro: pd.DataFrame, column: str, groups: Mapping[str, str]) -> StudyFigure:
-    return figure(
-        "intervals",
-        key,
-        title,
-        _marks(micro, column, groups, dict(zip(("value", "low", "high", "published"), _GAP_COLUMNS, strict=True))),
-        "Right of the line: more stereotyped beside another person than alone.",
-        x="STS in pairs minus STS alone",
-        null=0.0,
-    )
+    rows = _marks(micro, column, groups, dict(zip(("value", "low", "high", "published"), _GAP_COLUMNS, strict=True)))
+    caption = "Right of the line: more stereotyped beside another person than alone."
+    return figure("intervals", key, title, rows, caption, x="STS in pairs minus STS alone", null=0.0)
 
 
 PROGRAMS = {

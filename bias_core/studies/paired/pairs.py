@@ -87,20 +87,14 @@ def fairness_identities(design: Design, settings: StudySettings) -> pd.DataFrame
 def report_fairness(design: Design, settings: StudySettings, people: pd.DataFrame) -> Results:
     """Scores with and without the intervention, and how far they differ."""
     findings = [f for aspect in _aspects(settings) for f in _of_aspect(design, people, aspect, settings)]
+    title = "Scores with and without the intervention"
+    rows = pd.DataFrame(map(finding_mark, findings)).astype({"published": float, "expected": float})
+    caption = "An intervention that works moves the score to the line; one that overdoes it, across."
+    axes = {"x": "stereotype test score, and their difference", "null": 0.0}
     return Results(
         findings=tuple(findings),
         tables=(table("table6", "Fairness intervention (Table 6)", finding_rows(findings, "pictures")),),
-        figures=(
-            figure(
-                "intervals",
-                "intervention",
-                "Scores with and without the intervention",
-                pd.DataFrame(map(finding_mark, findings)).astype({"published": float, "expected": float}),
-                "An intervention that works moves the score to the line; one that overdoes it, across.",
-                x="stereotype test score, and their difference",
-                null=0.0,
-            ),
-        ),
+        figures=(figure("intervals", "intervention", title, rows, caption, **axes),),
         notes=(
             "Table 6 prints the intervened scores only; published plain ones are means of the same rows of "
             "Table 14, and Table 13's.",
@@ -188,24 +182,14 @@ def report_two(design: Design, settings: StudySettings, people: pd.DataFrame) ->
     places = _micro_table("orders", "Scores by place in the picture", people, settings, "position", note=note)
     order = {name: i for i, name in enumerate(dict.fromkeys(micro.frame["identity"]))}
     rows = micro.frame.sort_values("identity", key=lambda names: names.map(order), kind="stable")
-    groups = rows["setting"].map(SETTINGS)
+    groups, title = rows["setting"].map(SETTINGS), "Micro scores of both, in every setting"
+    rows = rows.assign(group=groups, name=rows["identity"] + ", " + groups.str.lower())
+    rows = rows.rename(columns={"STS": "value"})[["value", "low", "high", "name", "group"]].reset_index(drop=True)
+    caption = "Right of the line: they look as the stereotype chosen for them has it more often than not."
     return Results(
         findings=tuple(findings),
         tables=(micro, places),
-        figures=(
-            figure(
-                "intervals",
-                "micro",
-                "Micro scores of both, in every setting",
-                marks(
-                    rows.assign(group=groups, name=rows["identity"] + ", " + groups.str.lower()),
-                    {"value": "STS", "low": "low", "high": "high", "name": "name", "group": "group"},
-                ),
-                "Right of the line: they look as the stereotype chosen for them has it more often than not.",
-                x="stereotype test score",
-                null=0.0,
-            ),
-        ),
+        figures=(figure("intervals", "micro", title, rows, caption, x="stereotype test score", null=0.0),),
         notes=(f"Whoever asked chose the stereotypes: {chosen}. The sign of a score follows that choice.",),
     )
 

@@ -24,6 +24,11 @@ from bias_core.studies.reports.number_text import format_number
 from bias_core.types import Estimate
 
 PAIRED, FAIRNESS = "paired", "fairness"
+WORK: tuple[str, dict[str, Any]] = (
+    "Feminine-looking people in pairs, and women at work",
+    {"x": "% women among the employed", "y": "% perceived feminine in pairs", "diagonal": True},
+)
+"""Title and axes of Figure 4."""
 SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the record of what was drawn"}
 
 
@@ -92,16 +97,9 @@ def score_finding(
         direction = "Undefined."
     elif is_clear(score):
         direction = "Conforms to the stereotypes." if score.value > 0 else "Goes against the stereotypes."
-    return finding(
-        key,
-        title,
-        "stereotype_test_score",
-        score,
-        f"{direction} {result.n_usable:,} of {len(people):,} people could be scored ({result.coverage.value:.1f} %).",
-        published=published,
-        expected=true_score(people),
-        sample=_sample([people]),
-    )
+    usable = f"{result.n_usable:,} of {len(people):,} people could be scored ({result.coverage.value:.1f} %)."
+    more = {"published": published, "expected": true_score(people), "sample": _sample([people])}
+    return finding(key, title, "stereotype_test_score", score, f"{direction} {usable}", **more)
 
 
 def gap_finding(
@@ -118,16 +116,10 @@ def gap_finding(
     gap = stereotype_gap(one, other, **intervals(settings)).gap
     true = true_score(one), true_score(other)
     sign, change = ("+", more) if gap.value > 0 else ("", more.replace("more", "less", 1))
-    return finding(
-        key,
-        title,
-        "stereotype_gap",
-        gap,
-        f"{sign}{format_number(gap.value, gap.low, gap.high)}: {change}." if is_clear(gap) else "No clear difference.",
-        published=published,
-        expected=None if true[0] is None or true[1] is None else true[0] - true[1],
-        sample=_sample([one, other]),
-    )
+    says = f"{sign}{format_number(gap.value, gap.low, gap.high)}: {change}."
+    expected = None if true[0] is None or true[1] is None else true[0] - true[1]
+    beside = {"published": published, "expected": expected, "sample": _sample([one, other])}
+    return finding(key, title, "stereotype_gap", gap, says if is_clear(gap) else "No clear difference.", **beside)
 
 
 def _sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
@@ -237,15 +229,9 @@ def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Findi
         options = {"coefficient": "cohen_kappa", "groups": some["image_id"], **intervals(settings)}
         kappa = agreement_estimate(some[[one, other]], **options)
         equal = 100 * float((some[one] == some[other]).mean())
-        findings += [
-            finding(
-                f"kappa_{setting}_{one}_{other}",
-                f"{SOURCES[one].capitalize()} against {SOURCES[other]}, {setting}",
-                "cohen_kappa",
-                kappa,
-                f"{equal:.1f} % of {len(some):,} labels are equal.",
-            )
-        ]
+        title = f"{SOURCES[one].capitalize()} against {SOURCES[other]}, {setting}"
+        says = f"{equal:.1f} % of {len(some):,} labels are equal."
+        findings.append(finding(f"kappa_{setting}_{one}_{other}", title, "cohen_kappa", kappa, says))
         row = {"setting": setting, "labels": SOURCES[one], "against": SOURCES[other], "people": len(some)}
         rows.append(row | {"equal %": equal, **columns("κ", kappa), "note": kappa.note})
     note = "Answers are masculine, feminine, cannot identify and failed picture; intervals are over pictures."
@@ -358,16 +344,7 @@ def compare_pairs(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
         caption = "Above 0: as the stereotype has it. Intervals stand in the tables of each arm."
         figures.append(figure("heatmap", f"{key}_arms", f"{title}, over the arms", rows, caption, null=0.0, unit="STS"))
     marks = marks_over_arms(arms, "figure4")
-    figures += [
-        figure(
-            "scatter",
-            "figure4_arms",
-            "Feminine-looking people in pairs, and women at work, over the arms (Fig. 4)",
-            marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks,
-            "A dot per occupation and arm. On the dashed line pictures would be as the labour market is.",
-            x="% women among the employed",
-            y="% perceived feminine in pairs",
-            diagonal=True,
-        )
-    ]
+    marks = marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks
+    caption = "A dot per occupation and arm. On the dashed line pictures would be as the labour market is."
+    figures.append(figure("scatter", "figure4_arms", f"{WORK[0]}, over the arms (Fig. 4)", marks, caption, **WORK[1]))
     return Results(tables=tuple(tables), figures=drawable(figures))

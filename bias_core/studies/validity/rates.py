@@ -190,7 +190,7 @@ def _measurements(
     uncorrected, corrected = (_towards(share, shares[0].n, present=present) for share in shares)
     share, even = (rate if present else 1 - rate for rate in (line.rates[condition], line.rates[first]))
     unit = f"{line.concept}, {line.attribute}, {line.value}"
-    where = {"unit": unit, "condition": condition, "planted": "every rate"}
+    where: dict[str, Any] = {"unit": unit, "condition": condition, "planted": "every rate"}
     for measure, estimate, target, variant in (
         ("attribute_prevalence", uncorrected, share, "as read"),
         ("attribute_prevalence", corrected, share, "corrected"),

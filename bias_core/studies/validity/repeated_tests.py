@@ -63,7 +63,7 @@ def measure_tests(design: Design, settings: StudySettings, data: StudyData) -> M
         for repetition, here in part.groupby("repetition"):
             data.check()
             result = run_test(here, rows, settings)
-            where = {"unit": str(test), "condition": str(condition), "repetition": int(str(repetition))}
+            where: dict[str, Any] = {"unit": str(test), "condition": str(condition), "repetition": int(str(repetition))}
             where |= {"planted": "gender, light", "excluded": result.p_value < 1 - settings.confidence}
             lines.append(measured("differential_association", result.confidence_interval, target=together, **where))
     notes = (

@@ -119,14 +119,9 @@ def results_of(measurements: pd.DataFrame, settings: StudySettings, *, notes: Se
     verdicts = list(verdicts_of(measurements, settings.confidence))
     return Results(
         findings=tuple(
-            finding(
-                verdict.name,
-                f"Intervals that hold their target, {verdict.name}",
-                verdict.measure,
-                verdict.coverage,
-                f"{verdict.says[0].upper()}{verdict.says[1:]}.",
-            )
-            for verdict in verdicts
+            finding(one.name, f"Intervals that hold their target, {one.name}", one.measure, one.coverage, f"{says}.")
+            for one in verdicts
+            for says in [f"{one.says[0].upper()}{one.says[1:]}"]
         ),
         tables=(
             verdict_table(verdicts),
