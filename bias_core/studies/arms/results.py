@@ -27,12 +27,9 @@ from bias_core.studies.kit.types import (
 from bias_core.studies.reports.build import columns, drawable, figure, or_nan, table
 from bias_core.studies.reports.number_text import format_estimate, format_number, format_p
 
-Lines = Mapping[str, Sequence[Finding]]
-"""By its key, a finding of every arm."""
-RATE = 0.05
-"""Accepted share of false discoveries among the differences that are called clear."""
-MOST_IN_PAIRS = 4
-"""Arms of which every pair is compared; more are compared with the first."""
+Lines = Mapping[str, Sequence[Finding]]  # by its key, a finding of every arm
+RATE = 0.05  # accepted share of false discoveries among the differences that are called clear
+MOST_IN_PAIRS = 4  # arms of which every pair is compared; more are compared with the first
 _NO_SEED = "no seed in common"
 _MOST_LISTED = 3
 

@@ -29,6 +29,10 @@ SETS = ("neutral", "a", "b")  # neutral pictures of a concept, and those edited 
 FEWEST_STIMULI = 4  # prompts of a concept that a scaled-down study keeps: with 3 against 3 no p can be below 0.05
 SIGNIFICANT = 0.05
 MOST_SHOWN = 12  # prompts in a figure of influences: those that move S most
+OWN_NAME = "own-association"
+EDITS = ("valence", "gender")  # how a prompt is edited: its word is appended, or takes the place of "person"
+MOST_WORDS = 100
+MOST_PICTURES = 100
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -323,12 +327,6 @@ def compare_tests(_design: Design, _settings: StudySettings, arms: Sequence[ArmR
     caption += " more."
     effect_sizes = figure("heatmap", "effect_sizes_arms", title, cells, caption, null=0.0, unit="d")
     return Results(tables=(overview,), figures=(effect_sizes,))
-
-
-OWN_NAME = "own-association"
-EDITS = ("valence", "gender")  # how a prompt is edited: its word is appended, or takes the place of "person"
-MOST_WORDS = 100
-MOST_PICTURES = 100
 
 
 def own_association(

@@ -37,6 +37,9 @@ SIGNS = {"delta": "δ", "lean": "MCAS", "alpha": "α"}
 RUN = "this run"
 _LEGENDS = {"male": "male-dominated", "female": "female-dominated", UNASSIGNED: "own targets"}
 _FEWEST_FOR_RANKS = 4
+_CANCEL = "Positive leans male; over all targets the two sides can cancel."
+_AXES = {"x": "diffusion bias δ", "y": "bias amplification α"}
+_SMOOTHED = {**_AXES, "lowess": True}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,9 +183,6 @@ def _summary(
     ]
 
 
-_CANCEL = "Positive leans male; over all targets the two sides can cancel."
-
-
 def _alpha_says(alpha: Estimate, n_undefined: int, misprint: str | None) -> str:
     says = []
     if alpha.low <= 1 <= alpha.high:
@@ -250,10 +250,6 @@ def _alpha_figures(targets: Sequence[Target]) -> list[StudyFigure]:
         figure("scatter", "figure3", "δ against α of this run, smoothed (Fig. 3)", mine, smoothed, **_SMOOTHED),
         figure("scatter", "figure4", "δ against α as published (Fig. 2 to 4)", theirs, smoothed, **_SMOOTHED),
     ]
-
-
-_AXES = {"x": "diffusion bias δ", "y": "bias amplification α"}
-_SMOOTHED = {**_AXES, "lowess": True}
 
 
 def _notes(design: Design, targets: Sequence[Target]) -> tuple[str, ...]:

@@ -22,6 +22,9 @@ from bias_core.studies.kit.types import Design, Shot, StudySettings
 from bias_core.types import StoredImage
 
 FEWEST_TARGETS = 3  # of a side
+OWN_NAME = "own-targets"
+MOST_TARGETS = 40
+MOST_PICTURES = 100
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -151,11 +154,6 @@ def embed_by_all_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
     for reader in averaged_encoders(data.settings):
         encoder = data.encoder(reader.name)
         data.services.embeddings.images(encoder, images, lock=data.services.reading(encoder))
-
-
-OWN_NAME = "own-targets"
-MOST_TARGETS = 40
-MOST_PICTURES = 100
 
 
 def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:

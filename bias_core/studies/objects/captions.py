@@ -34,10 +34,8 @@ from bias_core.studies.kit.setting_fields import Options, setting, settings_clas
 from bias_core.studies.kit.types import Sample, StudySettings
 from bias_core.types import Estimate, StoredImage
 
-BLANK, STRONGER = "blank", "stronger"
-"""The two negatives of M_G: the paper's, and another prompt or sentence."""
-ANOTHER = "another prompt"
-"""Value of the option "negative": each picture is held against a prompt of other objects."""
+BLANK, STRONGER = "blank", "stronger"  # the two negatives of M_G: the paper's, and another prompt or sentence
+ANOTHER = "another prompt"  # value of the option "negative": each picture is held against a prompt of other objects
 MISSED = 0.5  # a picture misses its prompt above this probability, as M_G counts
 
 

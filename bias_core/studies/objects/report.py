@@ -16,10 +16,8 @@ from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Stu
 from bias_core.studies.objects.captions import BLANK, MEASURES, STRONGER, Scores
 from bias_core.studies.reports.build import columns, drawable, figure, mark, table
 
-Entry = tuple[str, ArmReport, str]
-"""A line of a comparison: its name, the arm, and which of the arm's sets of pictures."""
-Sets = Mapping[str, Scores]
-"""The scores of each set of pictures by its name."""
+Entry = tuple[str, ArmReport, str]  # a line of a comparison: its name, the arm, and which of the arm's sets of pictures
+Sets = Mapping[str, Scores]  # the scores of each set of pictures by its name
 
 
 TOP = 10

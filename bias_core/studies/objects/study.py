@@ -28,14 +28,15 @@ from bias_core.studies.objects import captions, report
 from bias_core.studies.reports.build import columns, drawable, finding, lean, table
 from bias_core.types import Estimate
 
-Parts = Mapping[str, pd.DataFrame]
-"""What was read of each condition's pictures, with ``condition`` and ``words``."""
+Parts = Mapping[str, pd.DataFrame]  # what was read of each condition's pictures, with `condition` and `words`
 
 
 FEWEST = 2  # objects, professions, or prompts of a trigger
 ALL = "all prompts"
 SETS = ("objects", "professions")
 _PUBLISHED = ("runwayml/stable-diffusion-v1-5", "Published model", "Whose released numbers stand beside the findings")
+_READING = tuple(settings_of(captions.CaptioningOptions))
+_MOST_PROMPTS, _LONGEST_PROMPT = 200, 500  # prompts, and characters of one
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -154,10 +155,6 @@ def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuri
         figures=report.figures_of(sets, table4),
         notes=(*report.NOTES, *(design.data["notes"] if released else ()), *filter(None, [kind.note])),
     )
-
-
-_READING = tuple(settings_of(captions.CaptioningOptions))
-_MOST_PROMPTS, _LONGEST_PROMPT = 200, 500  # prompts, and characters of one
 
 
 def design_of_prompts(base: Design, prompts: Sequence[str], images_per_prompt: int) -> Design:

@@ -101,8 +101,7 @@ class ObjectsTab(StudyTab):
         return self.pictures.show_only(Look(report=report, which=f"objects={event.object}")) if report else {}
 
 
-APART = ("figure2", "figure4", "top_objects")
-"""Figures that this tab shows beside their numbers."""
+APART = ("figure2", "figure4", "top_objects")  # figures that this tab shows beside their numbers
 
 _MOST_GROUPS = 4
 _BASE = "with it in "  # how the column of the base begins

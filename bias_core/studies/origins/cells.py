@@ -22,6 +22,7 @@ from bias_core.studies.kit.types import Design, Sample, Shot, StudySettings
 from bias_core.types import Attribute, Estimate
 
 FEWEST_PICTURES = 8
+_NOTABLE = 0.005
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -76,9 +77,6 @@ class Cell:
         if self.neither and self.neither > _NOTABLE:
             says += f" Neither sentence describes {100 * self.neither:.1f} % of the pictures."
         return says
-
-
-_NOTABLE = 0.005
 
 
 def nationality_shots(design: Design, settings: StudySettings, *, least: int = FEWEST_PICTURES) -> list[Shot]:

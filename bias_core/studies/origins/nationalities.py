@@ -39,6 +39,8 @@ from bias_core.studies.origins.cells import (
 from bias_core.studies.reports.build import columns, drawable, figure, finding, finding_mark, or_nan, point, table
 from bias_core.types import Attribute, Estimate
 
+PLAIN = "doctor"
+
 
 @settings_class(frozen=True, kw_only=True)
 class StereotypeOptions(NationalityOptions):
@@ -251,9 +253,6 @@ def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:
             frame[f"{arm.name} {sign}"] = [math.nan if f is None else f.estimate.value for f in findings]
     models = [name.removesuffix(" Ψ") for name in map(str, printed) if name.endswith(" Ψ")]
     return frame.join(printed[[f"{model} {sign}" for model in models for sign in ("P", "Ψ")]])
-
-
-PLAIN = "doctor"
 
 
 @settings_class(frozen=True, kw_only=True)

@@ -36,6 +36,10 @@ from bias_core.studies.origins.cells import (
 from bias_core.studies.reports.build import columns, figure, finding, lean, table
 from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
 
+_FEWEST_SEEDS = 2  # one has no interval
+_FIRST_STEP = ("The first step adds it.", "The first step takes it away.", "The first step does neither clearly.")
+_FORM = 1  # of what is kept; another number makes old files be left alone
+
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
@@ -70,9 +74,6 @@ def trace_shots(design: Design, settings: StudySettings) -> list[Shot]:
     for nationality in wanted_nationalities(design, settings):
         _attributes(design, settings, nationality)
     return nationality_shots(design, settings, least=_FEWEST_SEEDS)
-
-
-_FEWEST_SEEDS = 2  # one has no interval
 
 
 def model_suits(settings: StudySettings, services: StudyServices) -> None:
@@ -181,9 +182,6 @@ def _finding(curve: Curve) -> Finding:
     return finding(key, title, "stereotype_propagation_index", band[0], f"{lean(band[0], *_FIRST_STEP)} {when} {far}")
 
 
-_FIRST_STEP = ("The first step adds it.", "The first step takes it away.", "The first step does neither clearly.")
-
-
 def first_clear_step(band: Sequence[Estimate]) -> int | None:
     """The first step, from 0, whose interval excludes 0; None where there is none.
 
@@ -245,9 +243,6 @@ def _figures(
     title = f"What each step is heading for, {nationality} (Figure 7)"
     caption = "The finished picture as each step predicts it, and the finished picture itself."
     return [average, *singles, figure("pictures", f"figure7-{key}", title, strips, caption)]
-
-
-_FORM = 1  # of what is kept; another number makes old files be left alone
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,7 @@ _SHOWN = 3  # pictures of a cluster in the figure
 _LONGEST = 26  # letters above a picture
 TYPICAL = "similarity to its cluster"
 """Name of the column: mean cosine to the cluster's pictures, of one of them to the others."""
+MOST_DRAWN = 64
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -360,9 +361,6 @@ def language_model_ready(settings: StudySettings, services: StudyServices) -> No
     model = services.language_model(settings.options.language_model)
     with services.reading(model):
         model.propose([settings.options.prefix], 1)
-
-
-MOST_DRAWN = 64
 
 
 @dataclass(frozen=True, kw_only=True)

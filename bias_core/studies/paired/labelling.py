@@ -24,11 +24,9 @@ from bias_core.studies.kit.types import Design, StudyReport, StudySettings
 from bias_core.studies.reports.text import table_of
 
 SINGLE = "single"
-HALVES = "halves"
-"""Instead of a finder: trust the prompt, and take the left and the right half of every picture."""
+HALVES = "halves"  # instead of a finder: trust the prompt, and take the left and the right half of every picture
 
-LABELLED = "Perceived gender is labelled"
-"""How the first note on labels begins."""
+LABELLED = "Perceived gender is labelled"  # how the first note on labels begins
 AUTOMATIC, PEOPLE, BY_HAND = "automatic", "people", "by hand"
 """Who gave a label; as the rater of a CSV, AUTOMATIC is a reader's answer and no person's."""
 
@@ -248,8 +246,7 @@ def gender_said(answer: str, words: dict[str, list[str]]) -> str:
 
 # Labels that were corrected by hand, and the report that follows from them; nothing is drawn again.
 
-Person = tuple[str, str]
-"""``image_id`` and ``position``."""
+Person = tuple[str, str]  # `image_id` and `position`
 Answers = Mapping[Person, str]
 
 

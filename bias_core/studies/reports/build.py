@@ -10,8 +10,7 @@ from bias_core.studies.kit.types import FigureKind, Finding, StudyFigure, StudyS
 from bias_core.types import Estimate
 
 Rows = pd.DataFrame | Iterable[Mapping[str, Any]]
-POINTS = "Points are pictures, bars their quartiles, circles their medians."
-"""Caption of figures of distributions."""
+POINTS = "Points are pictures, bars their quartiles, circles their medians."  # caption of figures of distributions
 
 
 def or_nan(value: float | None) -> float:

@@ -47,6 +47,14 @@ MUTED = "#767676"
 _ROW = 0.32  # inches per named line
 _MOST_ROWS = 400  # taller figures are no longer drawn by every program
 _MANY_POINTS = 100
+_STEP = 0.015  # of the width of the cloud
+_MOST_NAMED, _MANY_NAMES = 60, 20
+_FEWEST_FOR_LOWESS = 8
+_LOWESS_SHARE = 2 / 3  # of the points, in a neighbourhood
+_MARKERS = "osD^vP*"
+_MOST_CELLS = 80
+_TENS = 20  # numbers as large as this need no decimals
+_LEGEND_LETTERS = 72  # in a line of a legend
 
 
 def draw(figure: StudyFigure) -> Figure:
@@ -200,10 +208,6 @@ def _cloud(
         axes.plot(*lowess(rows["x"], rows["y"]).T, color=colour, lw=1.5)
 
 
-_STEP = 0.015  # of the width of the cloud
-_MOST_NAMED, _MANY_NAMES = 60, 20
-
-
 def _name_dots(axes: Axes, named: pd.DataFrame, data: pd.DataFrame) -> None:
     """The names of the dots, clear of every dot and, where there is room, of the intervals and curves."""
     columns = ("xlow", "y", "xhigh", "y"), ("x", "ylow", "x", "yhigh")
@@ -223,10 +227,6 @@ def _name_dots(axes: Axes, named: pd.DataFrame, data: pd.DataFrame) -> None:
         lines=np.vstack([np.empty((0, 4)), *lines]),
         colour=MUTED,
     )
-
-
-_FEWEST_FOR_LOWESS = 8
-_LOWESS_SHARE = 2 / 3  # of the points, in a neighbourhood
 
 
 def lowess(x: pd.Series, y: pd.Series) -> np.ndarray:
@@ -284,9 +284,6 @@ def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     _legend_above(axes)
 
 
-_MARKERS = "osD^vP*"
-
-
 def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     rows, columns = (list(dict.fromkeys(data[name])) for name in ("row", "column"))
     grid = data.pivot_table("value", "row", "column", sort=False).reindex(index=rows, columns=columns).to_numpy(float)
@@ -303,10 +300,6 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
         if np.isfinite(value):
             text, colour = f"{value:.{0 if reach >= _TENS else 2}f}", _ink_on(shown.cmap(shown.norm(value)))
             axes.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
-
-
-_MOST_CELLS = 80
-_TENS = 20  # numbers as large as this need no decimals
 
 
 def _ink_on(colour: Any) -> str:
@@ -367,9 +360,6 @@ def _finish(axes: Axes, labels: dict[str, Any], names: Any = None, *, no_bias: s
     for axis in labels.keys() & {"x", "y"}:
         getattr(axes, f"set_{axis}label")(str(labels[axis]), fontsize=9)
     _legend_above(axes)
-
-
-_LEGEND_LETTERS = 72  # in a line of a legend
 
 
 def _legend_above(axes: Axes) -> None:

@@ -39,6 +39,7 @@ LIMITS = (
     "The classifier errs; without its measured error rates a share can be wrong by more than its interval. "
     "Intervals cover the chance of drawing these pictures, not other prompts, models or readers."
 )
+_LONGEST_FOLDER = 40
 
 
 def title_of(report: StudyReport) -> str:
@@ -201,9 +202,6 @@ def arm_folder(report: StudyReport, arm: ArmReport) -> str:
     """Where the files of an arm lie in an export."""
     words = re.sub(r"[^\w-]+", "-", arm.name.lower()).strip("-")[:_LONGEST_FOLDER]
     return f"arms/{report.arms.index(arm) + 1}-{words or 'arm'}"
-
-
-_LONGEST_FOLDER = 40
 
 
 def arms_overview(report: StudyReport) -> list[StudyTable]:

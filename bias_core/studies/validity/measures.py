@@ -137,8 +137,7 @@ _OTHER = {"a": "b", "attribute_a": "attribute_b", "text_a": "text_b"}
 _OTHER |= {b: a for a, b in _OTHER.items()}
 
 
-RECORD = "record"
-"""Value of the option captioner: say what was really drawn, so that no captioner's error plays a part."""
+RECORD = "record"  # value of the option captioner: say what was really drawn, so that no captioner's error plays a part
 OBJECT, GENDER = "an object", "gender"
 HALF = "half"  # of the pictures are of the first condition, and half of the last
 _VARIANTS = {f"miss {captions.BLANK}": "against a blank", f"miss {captions.STRONGER}": "against another prompt"}

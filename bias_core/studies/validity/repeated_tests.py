@@ -28,6 +28,9 @@ from bias_core.studies.validity.summary import (
     results_of,
 )
 
+CONCEPT = "a photo of a {}"  # how a planted concept is asked for; it holds for pairs too
+LABELS = {"by the reader": "perceived_gender", "by the record": "truth"}
+
 
 @settings_class(frozen=True, kw_only=True)
 class RepeatedTestOptions(RepetitionOptions, TestOptions):
@@ -73,10 +76,6 @@ def measure_tests(design: Design, settings: StudySettings, data: StudyData) -> M
         "of new ones, so fewer than 5 % false alarms are to be expected.",
     )
     return results_of(pd.DataFrame(lines), settings, notes=notes)
-
-
-CONCEPT = "a photo of a {}"  # how a planted concept is asked for; it holds for pairs too
-LABELS = {"by the reader": "perceived_gender", "by the record": "truth"}
 
 
 @settings_class(frozen=True, kw_only=True)

@@ -46,8 +46,7 @@ _SUMMARY_NOTE = (
     "share of intervals that hold the target. null excluded: share that exclude the value of no bias; on the "
     "first condition these are false alarms."
 )
-FEWEST_REPETITIONS = 3
-"""Range of the option, for every study that repeats its measurement."""
+FEWEST_REPETITIONS = 3  # range of the option, for every study that repeats its measurement
 _KEYS = ["measure", "variant", "planted"]
 _ROUNDING = 1e-9
 
@@ -327,8 +326,7 @@ STUDIES = ("validity-rates", "validity-measures", "validity-associations", "vali
 """All of them, in the order in which they are told."""
 
 SHIPPED = ASSETS / "validity"
-LEFT_OUT = ("repetitions",)
-"""Tables too long for a report; ``study run`` writes them."""
+LEFT_OUT = ("repetitions",)  # tables too long for a report; `study run` writes them
 
 NOT_HERE: Mapping[str, str] = {
     "association_effect_size": "S in other units; it has no interval of its own",
