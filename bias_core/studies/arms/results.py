@@ -187,7 +187,6 @@ def _at_equal_n(line: Sequence[Finding], seed: int) -> list[float]:
 
 
 def _ranked(lines: Iterable[Sequence[Finding]], arms: Sequence[ArmReport], settings: StudySettings) -> pd.DataFrame:
-    """The rank of every arm by every number."""
     return pd.DataFrame(
         {"finding": line[0].title, "arm": arm.name, **asdict(rank)}
         for line in lines

@@ -230,7 +230,6 @@ def _judged_frame(lines: Mapping[str, Line], judged: pd.DataFrame) -> pd.DataFra
 
 
 def _figures(table2: pd.DataFrame) -> tuple[StudyFigure, ...]:
-    """The choices, and the choices against associations; a mark for each concept."""
     each = {"name": "concept", "group": "attributes"}
     shares = {"value": "share", "low": "share low", "high": "share high", "published": "published share"}
     places = {"x": "association", "xlow": "association low", "xhigh": "association high"}

@@ -183,7 +183,6 @@ _UNIT = (
 
 
 def _line(test: Mapping[str, Any], result: AssociationTest, q: float) -> dict[str, Any]:
-    """A test's numbers in Table 1, beside those that were published."""
     differences = result.associations_x[:, None] - result.associations_y
     line: dict[str, Any] = {
         **columns("S", result.confidence_interval, ends=""),
@@ -254,7 +253,6 @@ def _test_of_prompts(
 
 
 def _figures(table1: pd.DataFrame, results: Mapping[str, AssociationTest]) -> list[StudyFigure]:
-    """S of every test, and the associations of its pictures."""
     caption = "Right of the line: the first concept leans to A more."
     if "published S" in table1:
         caption += " Diamonds are the published scores of another model and encoder: compare signs, not sizes."

@@ -132,7 +132,6 @@ def _row(target: Target) -> dict[str, Any]:
 
 
 def _score_rows(target: Target) -> list[dict[str, Any]]:
-    """From text to picture: TT, ITP, IT and II."""
     scores, words, pictures = target.scores, "gender words", "pictures of men and women"
     n_target, n_men, n_women = scores.n_units
     text = Estimate(value=scores.text_text, low=math.nan, high=math.nan, n=0, null_value=0.0)

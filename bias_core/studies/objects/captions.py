@@ -177,10 +177,7 @@ def _misses(
 
 
 def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
-    """For each picture a prompt of the study that names other objects, in turn; the same for equal seeds.
-
-    Raises InvalidInput: All prompts name the same objects, so that none can stand against another.
-    """
+    """For each picture, in turn, a prompt that names other objects; InvalidInput where all name the same."""
     named = {prompt: frozenset(to_person(extract_objects(prompt))) for prompt in prompts}
     others = {prompt: [p for p in named if named[p] != named[prompt]] for prompt in named}
     if not all(others.values()):

@@ -202,10 +202,7 @@ def compare_objects(
     by_rank: bool = False,
     sets_together: bool = False,
 ) -> Results:
-    """Table II: the measures of every model and condition, prompts by prompts.
-
-    With ``sets_together`` all sets of all arms stand in one comparison, where each arm has several conditions.
-    """
+    """Table II: every model and condition, prompts by prompts, or all sets in one comparison (``sets_together``)."""
     ending = f" {_KEYS['hallucination']}"
     keys = [f.key for f in arms[0].results.findings if f.key.endswith(ending)]
     names = [key.removesuffix(ending) for key in keys if all(finding_of(arm, key) for arm in arms)]

@@ -158,10 +158,7 @@ def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuri
 
 
 def design_of_prompts(base: Design, prompts: Sequence[str], images_per_prompt: int) -> Design:
-    """The design that draws these prompts and measures them as ``base``, another design of TBYB, does.
-
-    Raises InvalidInput: no prompt, too many or too long ones, or no picture.
-    """
+    """A design of these prompts, measured as by ``base``; InvalidInput for none, many or long ones, or no picture."""
     texts = distinct_texts(prompts)
     if not texts or len(texts) > _MOST_PROMPTS:
         raise InvalidInput(f"between 1 and {_MOST_PROMPTS} prompts are needed, one a line; got {len(texts):,}")
@@ -371,7 +368,6 @@ def shared_pictures(data: StudyData, names: Sequence[str]) -> list[str]:
 
 
 def _notes(sets: Mapping[str, captions.Scores], changes: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
-    """How the measures follow the conditions."""
     base, *others = sets
     notes = []
     for key, (of, _) in _COMPARED.items():

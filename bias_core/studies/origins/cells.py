@@ -181,10 +181,7 @@ MOST_OWN_PICTURES = 500
 def own_concepts(
     design: Design, *, concepts: Sequence[str], template: str, attributes: Sequence[Attribute], n: int
 ) -> Design:
-    """The design with these concepts in place of its nationalities, each with all attributes and ``n`` pictures.
-
-    Raises InvalidInput: the study takes no other concepts, or something is missing; the message says what.
-    """
+    """The design with these concepts, each with all attributes and ``n`` pictures; InvalidInput says what lacks."""
     names = list(dict.fromkeys(name.strip() for name in concepts if name.strip()))
     _check_own(design, names, template, attributes, n)
     entry = [asdict(attribute) for attribute in attributes]

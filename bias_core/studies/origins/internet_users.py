@@ -146,7 +146,6 @@ def _correlations(frame: pd.DataFrame, models: Sequence[str], seed: int) -> list
 
 
 def _correlate(points: ArrayLike, seed: int) -> dict[str, float]:
-    """Spearman's and Pearson's coefficients, with p over the orders of the points."""
     x, y = np.array(points, dtype=float).reshape(-1, 2).T
     coefficients: dict[str, float] = {}
     for name, coefficient in (("Spearman", stats.spearmanr), ("Pearson", stats.pearsonr)):

@@ -107,7 +107,6 @@ def _with_those_of_others(design: Design, nationality: str, nationalities: Seque
 
 
 def _table_row(cell: Cell, published: Published) -> dict[str, Any]:
-    """A line of Table 1."""
     score, attribute, corrected = cell.score, cell.attribute, cell.score.corrected
     return {
         "nationality": cell.concept,
@@ -182,7 +181,6 @@ def _heatmaps(cells: Sequence[Cell]) -> tuple[StudyFigure, ...]:
 def _figures(
     own: Sequence[Cell], findings: Sequence[tuple[Cell, Finding]], variety: pd.DataFrame, settings: StudySettings
 ) -> tuple[StudyFigure, ...]:
-    """Figure 5, shares and scores beside what was published, and Figure 4."""
     points = [point(c.score.wals, c.stereotype, group=c.concept, name=c.attribute.name) for c in own]
     best = "Best is the lower right: no stereotype, and much variety along the attribute."
     title = "Stereotype against variety (Figure 5)"
@@ -243,7 +241,6 @@ def _plane_figure(plane: pd.DataFrame, nationality: str = "", number: int = 0) -
 
 
 def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:
-    """P and Ψ of every arm beside those of the paper's models."""
     printed = next(one.frame for one in arms[0].results.tables if one.key == "table1")
     frame = printed[["nationality", "attribute", "P*"]].copy()
     keys = list(frame["nationality"] + " " + frame["attribute"])

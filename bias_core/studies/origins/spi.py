@@ -259,10 +259,7 @@ class Trace:
 def trace_row(
     data: StudyData, model: Traceable, row: ImageRow, attributes: Sequence[Attribute], *, predicted_steps: Sequence[int]
 ) -> Trace:
-    """The trace of a row, made under the model lock or read from where an earlier run kept it.
-
-    After every step it is asked whether the run goes on.
-    """
+    """The trace of a row, made under the model lock (each step asks whether the run goes on), or kept earlier."""
     services, guided = data.services, data.settings.options.guided
     key_parts = [row.id, [(a.positive, a.negative) for a in attributes], guided, _FORM]
     key = hashlib.sha256(json.dumps(key_parts).encode()).hexdigest()[:20]

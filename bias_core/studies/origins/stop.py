@@ -276,7 +276,6 @@ def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
 def _tables(
     design: Design, settings: StudySettings, clusters: Sequence[Cluster], attributes: pd.DataFrame
 ) -> list[StudyTable]:
-    """Texts, clusters, their attributes, and what the paper prints."""
     prompts = [
         {
             "nationality": cluster.nationality,
@@ -445,7 +444,6 @@ def _of_concepts(report: StudyReport) -> pd.DataFrame:
 
 
 def _members(report: StudyReport, cluster: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The pictures of a cluster, and the others of the same concept."""
     if cluster not in (names := cluster_names(report)):
         raise InvalidInput(f"no cluster {cluster!r}; there are {', '.join(names) or 'none'}")
     frame = _of_concepts(report)

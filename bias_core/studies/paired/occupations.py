@@ -67,10 +67,7 @@ def occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
 
 
 def power_identities(design: Design, settings: StudySettings) -> pd.DataFrame:
-    """Occupation, level of power and stereotype, by identity ("nurse intern").
-
-    Each occupation has one powerful and one powerless role, drawn at random by the seed.
-    """
+    """Level, role and stereotype by identity ("nurse intern"): by the seed, one role of each level an occupation."""
     roles, names = design.data["roles"], occupation_identities(design)
     rng, rows = np.random.default_rng(settings.seed), {}
     for (occupation, name), level in product(names.iterrows(), LEVELS):

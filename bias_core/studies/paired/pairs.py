@@ -106,7 +106,6 @@ def report_fairness(design: Design, settings: StudySettings, people: pd.DataFram
 
 
 def _of_aspect(design: Design, people: pd.DataFrame, aspect: str, settings: StudySettings) -> list[Finding]:
-    """Plain score, intervened score, and intervened minus plain."""
     some = people[people["aspect"] == aspect]
     plain, intervened = in_setting(some), in_setting(some, FAIRNESS)
     published, title = design.data["intervention"], ASPECTS[aspect]
@@ -197,7 +196,6 @@ def report_two(design: Design, settings: StudySettings, people: pd.DataFrame) ->
 def _micro_table(
     key: str, title: str, people: pd.DataFrame, settings: StudySettings, *further: str, note: str = ""
 ) -> StudyTable:
-    """A row per setting, identity and stereotype."""
     by = ["setting", "identity", "stereotyped_gender", *further]
     scores = stereotype_test_score(people, by=by, **intervals(settings))
     order = {place: i for i, place in enumerate(SETTINGS)}

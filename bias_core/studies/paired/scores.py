@@ -160,10 +160,7 @@ def scores_by_group(
     published: Mapping[str, Mapping[str, float]],
     settings: StudySettings,
 ) -> tuple[list[Finding], list[dict[str, Any]]]:
-    """Paired, single and gap of all people ("overall") and of those with each value of ``column``.
-
-    As findings, and side by side as a row per group.
-    """
+    """Paired, single and gap of all ("overall") and of each value of ``column``: as findings, and as a row a group."""
     findings: list[Finding] = []
     rows = []
     for key, title in titles.items():

@@ -58,10 +58,7 @@ _LEGEND_LETTERS = 72  # in a line of a legend
 
 
 def draw(figure: StudyFigure) -> Figure:
-    """The figure, ready to be saved or shown.
-
-    Raises InvalidInput: there is nothing to draw, or no such kind.
-    """
+    """The figure, ready to be saved or shown; InvalidInput where there is nothing to draw, or no such kind."""
     if figure.kind not in _DRAW:
         raise InvalidInput(f"no kind of figure {figure.kind!r}; there are {', '.join(_DRAW)}")
     if figure.data.empty:
@@ -335,7 +332,6 @@ def _reach(rows: pd.DataFrame, value: str = "value", ends: str = "") -> Any:
 
 
 def _error_bars(axes: Axes, rows: pd.DataFrame, places: Any, i: int, group: str) -> None:
-    """The marks of the i-th group with their intervals."""
     axes.errorbar(
         rows["value"], places, xerr=_reach(rows), fmt=_MARKERS[i % len(_MARKERS)], ms=5, capsize=2,
         color=COLOURS[i % len(COLOURS)], label=group or None,

@@ -47,10 +47,7 @@ _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def encode(value: Any, root: Path) -> Any:
-    """``value`` as JSON values; files below ``root`` are named from there.
-
-    Raises TypeError: Something in it has no form here.
-    """
+    """``value`` as JSON values, files below ``root`` named from there; TypeError where something has no form here."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, np.generic):
@@ -65,10 +62,7 @@ def encode(value: Any, root: Path) -> Any:
 
 
 def decode(value: Any, root: Path) -> Any:
-    """What :func:`encode` was given.
-
-    Raises StorageError: it was written by another version of the program, or by something else.
-    """
+    """What :func:`encode` was given; StorageError where another version of the program, or something else, wrote it."""
     if isinstance(value, list):
         return [decode(item, root) for item in value]
     if not isinstance(value, dict):

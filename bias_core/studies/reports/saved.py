@@ -51,10 +51,7 @@ def to_text(report: StudyReport, root: Path, *, created: float | None = None) ->
 
 
 def from_text(text: str, root: Path) -> SavedReport:
-    """What :func:`to_text` was given.
-
-    Raises StorageError: it is not whole, or was written by another version.
-    """
+    """What :func:`to_text` was given; StorageError where it is not whole, or was written by another version."""
     try:
         values = json.loads(text)
     except ValueError as error:
@@ -109,10 +106,7 @@ def is_saved(report: StudyReport, services: StudyServices) -> bool:
 
 
 def open_report(run_id: str, services: StudyServices) -> SavedReport | None:
-    """The report of a run, with those of its pictures that are still stored; None where there is none.
-
-    Raises StorageError: it cannot be read.
-    """
+    """The report of a run with those of its pictures that are stored yet, or None; StorageError where it is broken."""
     store = report_store(services)
     saved = _LATEST.find(store, run_id)
     if saved is None:

@@ -165,7 +165,6 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
 
 
 def _warning_lines(of: Measured) -> tuple[str, ...]:
-    """What must be read first; none where there is nothing."""
     return (f"> **{one_line(of.warning)}**", "") if of.warning else ()
 
 

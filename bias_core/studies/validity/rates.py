@@ -119,7 +119,6 @@ def _corrected(count: int, n: int, errors: ReaderErrors | None, confidence: floa
 
 
 def _reading(line: PlantedLine, condition: str, shares: Shares, truths: np.ndarray) -> dict[str, Any]:
-    """One line of the table: a planted rate in one condition."""
     uncorrected, corrected = shares
     planted = line.rates[condition]
     covered, covered_uncorrected = (
@@ -201,7 +200,6 @@ def _measurements(
 
 
 def _towards(share: Estimate | None, n: int, *, present: bool) -> Estimate:
-    """The share of the attribute, or of its absence."""
     if share is None:
         return Estimate(value=math.nan, low=math.nan, high=math.nan, n=n)
     value, low, high = share.value, share.low, share.high

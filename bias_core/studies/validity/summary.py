@@ -62,10 +62,7 @@ class RepetitionOptions(Options):
 
 
 def planted_shares(lines: Sequence[PlantedLine], prompt: str) -> dict[str, float]:
-    """Share of masculine people by condition, as planted for the concept of this prompt.
-
-    Raises InvalidInput: no gender is planted for it.
-    """
+    """Share of masculine people by condition, planted for this prompt's concept; InvalidInput where there is none."""
     for line in lines:
         if line.attribute == "gender" and prompt.lower() in map(str.lower, line.prompts):
             masculine = line.value == "masculine"
@@ -233,10 +230,7 @@ def repeated(shots: Sequence[Shot], settings: StudySettings) -> list[Shot]:
 
 
 def ladder(settings: StudySettings) -> list[str]:
-    """The conditions of a run, in the order in which more is planted.
-
-    Raises InvalidInput: there are fewer than two, one is not known or out of order, or the pictures are imported ones.
-    """
+    """The conditions of a run, as more is planted; InvalidInput for less than two, others, or imported pictures."""
     if settings.images:
         raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
     conditions = [str(condition) for condition in settings.options.conditions]
@@ -369,10 +363,7 @@ def shipped_files(reports: Sequence[StudyReport]) -> dict[str, bytes]:
 
 
 def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
-    """The shipped reports, in their order; those that are not there are left out.
-
-    Raises StorageError: a file cannot be read.
-    """
+    """The shipped reports that are there, in their order; StorageError where a file cannot be read."""
     paths = [path for name in STUDIES if (path := folder / f"{name}.json").is_file()]
     try:
         texts = [path.read_text(encoding="utf-8") for path in paths]
