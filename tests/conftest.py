@@ -20,10 +20,28 @@ EXPECTED_SKIPS = {
 STRICT_SKIPS = bool(os.environ.get("CI") or os.environ.get("BIAS_STRICT_SKIPS"))
 
 
+SLOW = (
+    "tests/adapters/", "tests/attack/", "tests/frozen/", "tests/calibration/test_calibrate.py",
+    "tests/calibration/test_pairs.py", "tests/calibration/test_shipped.py", "tests/calibration/test_training.py",
+    "tests/engine/test_ray.py", "tests/studies/test_a_new_study.py", "tests/studies/test_arms.py",
+    "tests/studies/test_examples.py", "tests/studies/test_explore_arms.py", "tests/studies/test_label_use.py",
+    "tests/studies/test_on_diffusion.py", "tests/studies/test_papers_over_arms.py", "tests/studies/test_pst_hand.py",
+    "tests/studies/test_readers.py", "tests/studies/test_validity.py", "tests/test_cli.py", "tests/test_cli_run.py",
+    "tests/test_damaged_folders.py", "tests/test_space.py", "tests/ui/test_label_login.py", "tests/ui/test_readme.py",
+    *(f"tests/browser/test_{name}.py" for name in (
+        "app_wide", "association", "label", "objects", "origins", "paired", "runs",
+    )),
+)  # fmt: skip
+"""Files and folders whose tests are slow: together they take more than half of the suite's time."""
+
+
 def pytest_collection_modifyitems(config, items):
-    """Tests marked slow are left out, but where everything is wanted (``.ci/run``) or they are named."""
-    named = "slow" in config.option.markexpr or any("::" in word for word in config.args)
-    if os.environ.get("BIAS_TEST_SLOW") or named:
+    """Slow tests are left out, but where everything is wanted (``.ci/run``) or they are named."""
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker("slow")
+    named = "slow" in config.option.markexpr or any(".py" in word for word in config.args)
+    if named or os.environ.get("BIAS_TEST_SLOW"):
         return
     slow = [item for item in items if item.get_closest_marker("slow")]
     if slow:

@@ -76,7 +76,7 @@ def test_the_steps_of_an_example_differ_and_end_at_the_finished_picture(example,
 @pytest.mark.parametrize(("example", "film"), FILMS, ids=[example.name for example, _ in FILMS])
 def test_an_attribute_that_an_example_is_named_after_is_gained_on_the_way(example, film, shipped_reader):
     design = open_example(example).report.design
-    (attribute,) = (one for one in own_attributes(design, film.concept) if one.name in example.title)
+    (attribute,) = (one for one in own_attributes(design, film.labels["concept"]) if one.name in example.title)
     sides = shipped_reader.encode_texts([attribute.positive, attribute.negative])
     ends = [strip[end][1] for strip in film.strips.values() for end in (0, -1)]
     rows = shipped_reader.encode_images([Image.open(path).convert("RGB") for path in ends])
