@@ -18,6 +18,14 @@ from bias_core.errors import Cancelled, ModelUnavailable
 T = TypeVar("T")
 R = TypeVar("R")
 StopSignal = Callable[[], bool]  # asked again and again; true once nobody waits for the work any more
+TURN_SECONDS = 5.0
+HUB_SECONDS = 30.0  # for what a hub says of a model
+WEIGHTS_SECONDS = 3600.0  # for its weights
+_POLL_SECONDS = 0.1
+_GRACE_SECONDS = 2.0  # a stopped run may wait this long for what its last numbers need
+_ABSENT_SECONDS = 1.0  # who has not asked for this long is no longer in line
+_BETWEEN_SECONDS = 0.3  # who has the turn may store this long what it drew
+_MOST_AT_WORK = 32
 
 
 class Lock(Protocol):
@@ -28,16 +36,6 @@ class Lock(Protocol):
 
     def release(self) -> None:
         """Let the next one have it."""
-
-
-TURN_SECONDS = 5.0
-HUB_SECONDS = 30.0  # for what a hub says of a model
-WEIGHTS_SECONDS = 3600.0  # for its weights
-_POLL_SECONDS = 0.1
-_GRACE_SECONDS = 2.0  # a stopped run may wait this long for what its last numbers need
-_ABSENT_SECONDS = 1.0  # who has not asked for this long is no longer in line
-_BETWEEN_SECONDS = 0.3  # who has the turn may store this long what it drew
-_MOST_AT_WORK = 32
 
 
 def never() -> bool:

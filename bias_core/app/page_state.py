@@ -24,6 +24,8 @@ _UNREADABLE = (
     "What was sent cannot be read as the inputs of this: send as many values as it takes, each of the type "
     "that /gradio_api/info gives, and a file only after its upload"
 )
+_NOTHING: dict[str, Any] = {}  # shared by all components of all pages
+_page: ContextVar[str] = ContextVar("page", default="")  # which the event at work comes from
 
 
 class PageConfig(BlocksConfig):
@@ -47,17 +49,11 @@ class _OpenPageConfig(BlocksConfig):
         return _NOTHING
 
 
-_NOTHING: dict[str, Any] = {}  # shared by all components of all pages
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Saved:
     """In the place of a report that the report store has."""
 
     run_id: str
-
-
-_page: ContextVar[str] = ContextVar("page", default="")  # which the event at work comes from
 
 
 class PageStates:

@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LONG_SECONDS = 600
+Study = Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]
+Images = Annotated[int | None, typer.Option("-n", "--images-per-prompt", help="The study's own number if left out.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a long run.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Never evict these pictures.")]
+Out = Annotated[Path | None, typer.Option(help="Folder, or name.zip, for report, tables and figures.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +58,6 @@ class How:
     keep: bool  # never evict the pictures
     out: Path | None  # folder (or zip) for the report; with `apart` a folder for each model and condition
     apart: bool = False
-
-
-Study = Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]
-Images = Annotated[int | None, typer.Option("-n", "--images-per-prompt", help="The study's own number if left out.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a long run.")]
-Keep = Annotated[bool, typer.Option("--keep", help="Never evict these pictures.")]
-Out = Annotated[Path | None, typer.Option(help="Folder, or name.zip, for report, tables and figures.")]
 
 
 @app.command(name="run")

@@ -54,6 +54,8 @@ _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.S)
 _HEADING = re.compile(r"^# (.+)$", re.M)
 
 SEARCH_JS = script("measures")
+_SIGNS = {" - ": " − ", ">=": "≥", "X~": "X̃", "Y~": "Ỹ", " x ": " × "}
+_RAISED_OR_LOWERED = re.compile(r"_(?:\{([^}]*)\}|(\w)(?![A-Za-z0-9]))|\^(\w)")
 
 
 def methods_html(metrics: Iterable[Card]) -> str:
@@ -97,10 +99,6 @@ def _bound(value: float) -> str:
     if math.isinf(value):
         return "−∞" if value < 0 else "∞"
     return f"{value:.3g}".replace("-", "−")
-
-
-_SIGNS = {" - ": " − ", ">=": "≥", "X~": "X̃", "Y~": "Ỹ", " x ": " × "}
-_RAISED_OR_LOWERED = re.compile(r"_(?:\{([^}]*)\}|(\w)(?![A-Za-z0-9]))|\^(\w)")
 
 
 def math_parts(line: str) -> list[tuple[str, str]]:

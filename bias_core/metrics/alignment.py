@@ -18,8 +18,7 @@ from bias_core.stats.arrays import Array, all_equal, same_dimension, unit_rows, 
 from bias_core.stats.effects import Seed, bootstrap_interval, normal_estimate, percentile_estimate
 from bias_core.types import Estimate
 
-ENERGY = 0.9
-"""Share of the squared singular values that the default number of components must reach."""
+ENERGY = 0.9  # Share of the squared singular values that the default number of components must reach
 _ROUNDING = 1e-6  # unit rows closer than this differ by float32 rounding only
 _KEPT_ENERGY = 0.99  # what the bootstrap of WALS keeps of the image set
 

@@ -12,8 +12,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.alignment import decompose
 from bias_core.stats.arrays import Array, all_equal, unit_rows
 
-MAX_CLUSTERS = 8
-"""Most clusters that the eigengap may choose."""
+MAX_CLUSTERS = 8  # Most clusters that the eigengap may choose
 _NEIGHBOUR = 7  # whose distance is the local scale of an image [zelnikmanor2004]
 _DENSE = 100  # below it all eigenvalues at once are as quick
 

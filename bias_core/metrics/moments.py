@@ -13,8 +13,7 @@ from bias_core.errors import InvalidInput
 from bias_core.stats.arrays import Array
 from bias_core.stats.effects import Seed
 
-LARGE = 10_000
-"""Images beyond which a set is not decomposed row by row."""
+LARGE = 10_000  # Images beyond which a set is not decomposed row by row
 _CHUNK = 4096  # rows held in double precision at once
 
 

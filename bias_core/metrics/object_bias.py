@@ -58,8 +58,7 @@ __all__ = [
 DIMENSIONS = ("distribution_bias", "hallucination", "miss_rate")
 """Columns of the table that :func:`compare_models` takes."""
 
-Words = Collection[str] | Sequence[Collection[str]]
-"""The words of one image, or one collection of words per image."""
+Words = Collection[str] | Sequence[Collection[str]]  # the words of one image, or one collection of words per image
 
 
 def jaccard_distances(prompt_objects: Words, image_objects: Words, *, fold_person: bool = True) -> Array:

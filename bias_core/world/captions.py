@@ -16,6 +16,8 @@ STUDIES = ASSETS.parent / "studies"
 LookKey = tuple[str, str, str]
 
 ATTRIBUTE_SENTENCES: tuple[tuple[str, str], ...] = tuple((a, b) for a, b in book()["sentences"])
+FEW = (0, 0, 1, 1, 2, 3)  # how many attributes a sentence names: a draw from these, per person
+BEFORE_NOUN = ("age", "skin", "expression")
 
 
 @cache
@@ -81,9 +83,6 @@ def _names_of_things() -> Mapping[Thing, Sequence[str]]:
 def with_article(noun: str) -> str:
     """``a`` or ``an`` before a noun phrase of this world."""
     return f"{'an' if noun[0].lower() in 'aeiou' and not noun.startswith('un') else 'a'} {noun}"
-
-
-FEW = (0, 0, 1, 1, 2, 3)  # how many attributes a sentence names: a draw from these, per person
 
 
 def describe(scene: Scene, rng: Random, *, n_attributes: Sequence[int] = FEW) -> str:
@@ -169,9 +168,6 @@ def name_attributes(noun: str, person: Person, named: Collection[str], *, held: 
     if gender := words.get("gender"):
         noun = gender if noun == "person" else f"{'male' if gender == 'man' else 'female'} {noun}"
     return " ".join([*before, noun, *([held] if held else []), " and ".join(after)]).strip()
-
-
-BEFORE_NOUN = ("age", "skin", "expression")
 
 
 def _attribute_words(person: Person) -> dict[str, str]:

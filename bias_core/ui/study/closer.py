@@ -14,6 +14,8 @@ from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates
 from bias_core.ui.study.view import TAKE_JS
 from bias_core.ui.templates import render
 
+AT_EACH_END = 4
+
 
 class CloserLook(StudyTab):
     """A study tab that says of each part of a report what it is and which pictures are behind it."""
@@ -67,9 +69,6 @@ class CloserLook(StudyTab):
         parts = {"words": self.closer_html(report, key), "behind": self.behind_html(report, key)}
         shown = {self.extra[name]: gr.update(value=html, visible=bool(html)) for name, html in parts.items()}
         return {**shown, self.extra["opened"]: ""}
-
-
-AT_EACH_END = 4
 
 
 @dataclass(frozen=True, kw_only=True)
