@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.every import every
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "bias_core"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -88,25 +90,6 @@ def imports(path):
             assert node.level == 0, f"{name(path)}: relative import"
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def every(paths):
-    """A law is one test, which lists all that break it."""
-
-    def of(check):
-        def test():
-            broken = []
-            for path in paths:
-                try:
-                    check(path)
-                except AssertionError as error:  # noqa: PERF203
-                    broken.append(f"{name(path)}: {error}")
-            assert not broken, "\n".join(broken)
-
-        test.__name__ = check.__name__
-        return test
-
-    return of
 
 
 def rooms_imported(path):

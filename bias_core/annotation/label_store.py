@@ -51,7 +51,7 @@ class LabelStore:
 
     Parameters
     ----------
-    url : of SQLAlchemy, such as ``sqlite:////data/labels.sqlite`` or.
+    url : of SQLAlchemy, such as ``sqlite:////data/labels.sqlite`` or
         ``postgresql+psycopg://user:password@host/labels``.
     pictures : folder of the pictures that raters see; shared by all machines that serve them.
     clock : seconds since 1970.

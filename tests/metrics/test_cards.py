@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from bias_core.cli import app
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.metrics.cards import METRICS, card_lines, formula, load_references, metric, to_markdown
+from tests.every import every
 from tests.metric_inputs import NUMBERS, SIZES, D, arguments, degenerate
 
 KEYS = sorted(METRICS)
@@ -35,7 +36,7 @@ def same(a, b):
     return np.array_equal(a, b)
 
 
-@pytest.mark.parametrize("key", KEYS)
+@every(KEYS)
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_values_lie_within_the_stated_bounds(key, seed):
@@ -45,7 +46,7 @@ def test_values_lie_within_the_stated_bounds(key, seed):
     assert np.all((low - 1e-9 <= np.asarray(values)) & (np.asarray(values) <= high + 1e-9))
 
 
-@pytest.mark.parametrize("key", KEYS)
+@every(KEYS)
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_length_of_embeddings_and_directions_does_not_matter(key, seed):
@@ -58,7 +59,7 @@ def test_the_length_of_embeddings_and_directions_does_not_matter(key, seed):
     np.testing.assert_allclose(METRICS[key].value(*longer), METRICS[key].value(*plain), atol=1e-9)
 
 
-@pytest.mark.parametrize("key", KEYS)
+@every(KEYS)
 def test_the_order_of_images_does_not_matter(key):
     plain = arguments(key, np.random.default_rng(0))
     turned = [
@@ -71,7 +72,7 @@ def test_the_order_of_images_does_not_matter(key):
     np.testing.assert_allclose(METRICS[key].value(*turned), expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("key", KEYS)
+@every(KEYS)
 def test_input_is_left_as_it_was(key):
     given_values = arguments(key, np.random.default_rng(1))
     copies = [copied(value) for value in given_values]
@@ -80,7 +81,7 @@ def test_input_is_left_as_it_was(key):
         assert same(value, copy)
 
 
-@pytest.mark.parametrize("key", KEYS)
+@every(KEYS)
 def test_float16_gives_the_value_of_the_same_numbers_in_float64(key):
     numbers = [entry.kind in NUMBERS for entry in METRICS[key].inputs]
     values = arguments(key, np.random.default_rng(2))
@@ -89,15 +90,14 @@ def test_float16_gives_the_value_of_the_same_numbers_in_float64(key):
     np.testing.assert_allclose(METRICS[key].value(*half), METRICS[key].value(*full), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("key", "position", "bad"),
+@every(
     [
         (key, i, bad)
         for key in KEYS
         for i, entry in enumerate(METRICS[key].inputs)
         for bad, _ in degenerate(entry.kind)
         if not (bad == "longer" and not entry.paired)
-    ],
+    ]
 )
 def test_nothing_degenerate_reads_as_no_bias(key, position, bad):
     values, kind = arguments(key, np.random.default_rng(3)), METRICS[key].inputs[position].kind
@@ -106,7 +106,7 @@ def test_nothing_degenerate_reads_as_no_bias(key, position, bad):
         METRICS[key].value(*values)
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS if METRICS[key].inputs[0].kind == "embeddings"])
+@every([key for key in KEYS if METRICS[key].inputs[0].kind == "embeddings"])
 def test_equal_images_are_refused_or_lean_nowhere_by_luck(key):
     values = [
         np.ones((size, D)) if entry.kind == "embeddings" else np.eye(D)[0]
@@ -119,7 +119,7 @@ def test_equal_images_are_refused_or_lean_nowhere_by_luck(key):
         METRICS[key].value(*values)
 
 
-@pytest.mark.parametrize("key", KEYS)
+@every(KEYS)
 def test_each_line_states_its_facts(key):
     entry = METRICS[key]
     low, high = entry.bounds
@@ -133,7 +133,7 @@ def test_each_line_states_its_facts(key):
     assert re.search(rf"@\w+{{{entry.reference},", BIB)
 
 
-@pytest.mark.parametrize("key", KEYS)
+@every(KEYS)
 def test_inputs_are_the_parameters_of_the_function(key):
     parameters = [
         p.name for p in inspect.signature(METRICS[key].function).parameters.values() if p.kind != p.KEYWORD_ONLY
@@ -141,7 +141,7 @@ def test_inputs_are_the_parameters_of_the_function(key):
     assert [entry.name for entry in METRICS[key].inputs] == parameters
 
 
-@pytest.mark.parametrize("key", KEYS)
+@every(KEYS)
 def test_docstrings_tell_source_range_and_errors(key):
     text = METRICS[key].function.__doc__
     assert "Raises" in text
