@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-import pytest
 from scipy.stats import binomtest
 
 from bias_core.world.grammar import parse
@@ -14,6 +13,7 @@ from bias_core.world.truth import planted_lines, prompts_of
 
 if TYPE_CHECKING:
     from bias_core.types import PlantedLine
+from tests.every import every
 
 LINES = list(planted_lines())
 
@@ -23,8 +23,7 @@ def test_every_planted_rate_has_its_line() -> None:
     assert {line.published for line in LINES if line.concept == "iranian" and line.attribute == "gender"} == {0.98}
 
 
-@pytest.mark.parametrize("condition", ["fair", "published", "extreme"])
-@pytest.mark.parametrize("line", LINES[::9], ids=lambda line: f"{line.concept} {line.attribute}")
+@every([(line, condition) for line in LINES[::9] for condition in ("fair", "published", "extreme")])
 def test_scenes_are_drawn_at_the_rate_of_the_line(line: PlantedLine, condition: str) -> None:
     rng, n, shown = Random(f"{line.concept} {condition}"), 1200, 0
     requests = [parse(prompt) for prompt in line.prompts]

@@ -16,6 +16,7 @@ from bias_core.metrics.stereotype import (
     stereotype_score,
 )
 from bias_core.types import Estimate
+from tests.every import every
 
 # [dehdashtian2025oasis, Table 1], in %: P*, then P and Ψ for SDv2, SDv3, FLUX.1.
 TABLE_1 = {
@@ -38,7 +39,7 @@ TABLE_1 = {
 MODELS = ("SDv2", "SDv3", "FLUX.1")
 MISPRINTS = {("Mexican", "Hat", "SDv2"): 27.3}  # printed 22.3; 77.3 - 50 = 27.3
 CELLS = [
-    pytest.param(reference, prevalence, MISPRINTS.get((*row, model), printed), id="-".join((*row, model)))
+    (*row, model, reference, prevalence, MISPRINTS.get((*row, model), printed))
     for row, (reference, *cells) in TABLE_1.items()
     for model, (prevalence, printed) in zip(MODELS, cells, strict=True)
 ]
@@ -48,8 +49,9 @@ def test_the_table_has_45_cells():
     assert len(CELLS) == 45
 
 
-@pytest.mark.parametrize(("reference", "prevalence", "score"), CELLS)
-def test_the_published_scores_come_out(reference, prevalence, score):
+@every(CELLS)
+def test_the_published_scores_come_out(*cell):
+    *_, reference, prevalence, score = cell
     assert 100 * stereotype_score(prevalence / 100, reference / 100) == pytest.approx(score, abs=1e-9)
 
 
