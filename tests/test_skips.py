@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import EXPECTED_SKIPS
+from tests.conftest import EXPECTED_SKIPS, SLOW
 
 pytest_plugins = "pytester"
 ROOT = Path(__file__).parent.parent
@@ -18,6 +18,7 @@ def project(pytester, monkeypatch):
     """A folder with this project's conftest and tests that are skipped in every way there is."""
     for name in ("CI", "BIAS_STRICT_SKIPS"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("BIAS_TEST_SLOW", "1")
     path, listed = LISTED.split("::")
     files = {
         "tests/conftest.py": (ROOT / "tests" / "conftest.py").read_text(),
@@ -67,6 +68,18 @@ def test_a_skip_that_is_not_listed_fails_in_ci_with_its_name_and_reason(project,
 def test_elsewhere_a_skip_is_a_skip(project):
     result = project.runpytest_inprocess("-p", "no:cacheprovider")
     result.assert_outcomes(passed=1, skipped=5, xfailed=1)
+
+
+def test_slow_tests_are_left_out_unless_they_are_wanted_or_named(project, monkeypatch):
+    monkeypatch.delenv("BIAS_TEST_SLOW")
+    path = LISTED.partition("::")[0]
+    assert path.startswith(SLOW)
+    project.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=1, skipped=4, xfailed=1, deselected=1)
+    project.runpytest_inprocess("-p", "no:cacheprovider", path).assert_outcomes(skipped=1)
+
+
+def test_every_slow_path_exists():
+    assert not [path for path in SLOW if not (ROOT / path).exists()]
 
 
 def test_every_listed_test_exists():
