@@ -26,6 +26,7 @@ _WIDTH, _HEIGHT, _MARGIN = 560.0, 400.0, 34.0
 _MOST_THUMBNAILS = 120
 _FIRST_PAGE = 120
 _SMALL = 256  # pixels: below, a picture is enlarged without smoothing
+_FIRST_AFTER = 0.7  # seconds
 _SHORTEST_PAUSE = 0.2  # seconds
 _PAUSE_PER_PICTURE = 0.01
 
@@ -35,7 +36,8 @@ class GrowingGrid:
 
     def __init__(self) -> None:
         self._n_shown = -1
-        self._next = 0.0
+        # A run that is over at once shows its report only: the page loses updates of what is just being put in.
+        self._next = time.monotonic() + _FIRST_AFTER
 
     def grown(self, progress: Progress) -> list[tuple[str, str]] | None:
         """The first of the concept's pictures with captions; None while they have not grown or were just sent."""
