@@ -40,6 +40,7 @@ _KINDS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "float": (_is_number, "a number"),
     "bool": (lambda value: isinstance(value, bool), "true or false"),
     "list[str]": (_is_list_of_texts, "a list of texts"),
+    "list[dict[str, Any]]": (lambda value: isinstance(value, list), "a list of uploaded files"),
     "Mapping[str, Any]": (lambda value: isinstance(value, Mapping), "names with their values"),
 }
 
@@ -67,7 +68,8 @@ def check_arguments(run: Callable[..., Any], given: Mapping[str, object]) -> Non
 
 def _declared(annotation: object) -> str:
     """A type in words, be it written as text (with annotations from the future) or as itself."""
-    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return written.replace("typing.", "").replace("collections.abc.", "")
 
 
 def check_value(name: str, value: object, declared: str) -> None:
