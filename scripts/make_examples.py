@@ -25,8 +25,8 @@ from bias_core.app.build import TABS
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.files import write_atomically
-from bias_core.studies.kit.data import png_bytes
 from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.program import png_bytes
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.reports.saved import FOLDER, INDEX, Example, list_examples, to_text
 from bias_core.studies.running.run import complete, run_study

@@ -191,7 +191,7 @@ def test_impossible_settings_are_refused_before_anything_is_drawn(command, data,
 
 
 def test_models_without_conditions_come_once_beside_others(services):
-    from bias_core.cli.run import _settings
+    from bias_core.cli.study import _settings
 
     chosen = _settings(StudySettings(), ["some/model", "calibration-renderer"], ["fair", "extreme"], services)
     assert [(s.model, s.condition) for s in chosen] == [

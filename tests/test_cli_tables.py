@@ -7,7 +7,7 @@ import pytest
 from rich.table import Table
 from typer.testing import CliRunner
 
-from bias_core.cli import app, tables
+from bias_core.cli import app, common
 from bias_core.cli.common import console
 from bias_core.cli.study import show_study_report
 from bias_core.metrics.propagation import spi_band
@@ -98,7 +98,7 @@ def test_what_fits_is_printed_whole_and_a_long_text_gets_the_room_that_is_left(a
     table = Table("name", "text", title="Two")
     table.add_row("a", "some words that need more than one line")
     with console.capture() as caught:
-        tables.show_table(table)
+        common.show_table(table)
     lines = caught.get().splitlines()
     assert sum("Two" in line for line in lines) == 1
     assert max(map(len, lines)) == 40
@@ -109,7 +109,7 @@ def test_an_interval_is_not_broken_and_a_word_wider_than_the_terminal_is_folded_
     table = Table("a", "value", "interval")
     table.add_row("x" * 40, "0.5", "-0.12 to 0.34")
     with console.capture() as caught:
-        tables.show_table(table)
+        common.show_table(table)
     said = caught.get()
     assert "-0.12 to 0.34" in said
     assert said.count("x") >= 40
@@ -119,5 +119,5 @@ def test_an_interval_is_not_broken_and_a_word_wider_than_the_terminal_is_folded_
 def test_an_empty_table_has_its_head(at_width):
     at_width(80)
     with console.capture() as caught:
-        tables.show_table(Table("run", "study"))
+        common.show_table(Table("run", "study"))
     assert "study" in caught.get()

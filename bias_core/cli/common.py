@@ -1,25 +1,25 @@
-"""What all commands share: errors in one line, services, a progress bar that Ctrl-C stops."""
+"""What all commands share: errors in one line, services, a progress bar that Ctrl-C stops, tables at any width."""
 
-from __future__ import annotations
-
+import re
 import signal
 import threading
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table
 
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, message_of
+from bias_core.studies.kit.types import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-    from pathlib import Path
-
     from bias_core.exchange.export import Export
     from bias_core.services import Services
-    from bias_core.studies.kit.progress import Progress
 
 T = TypeVar("T")
 console = Console()
@@ -50,7 +50,7 @@ def show_warning(warning: str) -> None:
         console.print(warning, markup=False, style="bold red")
 
 
-def choose_engine(services: Services, engine: EngineName, workers: int) -> None:
+def choose_engine(services: "Services", engine: EngineName, workers: int) -> None:
     """Let the services draw with this engine."""
     if engine is EngineName.ray:
         from bias_core.services import draw_with_ray
@@ -73,7 +73,7 @@ def user_errors() -> Iterator[None]:
 
 
 @contextmanager
-def open_services() -> Iterator[Services]:
+def open_services() -> "Iterator[Services]":
     """The services of this process, closed in the end."""
     from bias_core.services import Services
 
@@ -160,9 +160,83 @@ def stop_on_signal() -> Iterator[Stop]:
         restore()
 
 
-def write_export(export: Export, out: Path) -> None:
+def write_export(export: "Export", out: Path) -> None:
     """Into a folder, or into one zip where the name ends so."""
     from bias_core.exchange.export import write_folder, write_zip
 
     (write_zip if out.suffix.lower() == ".zip" else write_folder)(export, out)
     console.print(f"Written to {out}", markup=False)
+
+
+_NUMBER = re.compile(r"[-+–\[\d].{0,19}")  # a short cell that begins so, such as an interval, stays on one line
+_SENTENCE, _LINE = 60, 28  # longer texts than the first get lines of at least the second
+_FRAME = 3  # a column's border and the blanks at either side of it
+
+
+def show_table(table: Table) -> None:
+    """Print a table of texts; where it is too wide, in parts that begin with the columns that name a row."""
+    columns = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    if not columns:
+        return
+    room = console.width - 1
+    first, *others = (_least(column) for column in columns)
+    beside = min(max(others, default=0), room // 3) + 2 * _FRAME
+    least = [min(first, room - beside), *others]  # a name that leaves no room for more is folded
+    natural = [max(cell_len(line) for text in column for line in text.splitlines() or [""]) for column in columns]
+    for i, part in enumerate(_parts(columns, least, room)):
+        shown = Table(title=table.title if i == 0 or not table.title else f"{table.title} (continued)")
+        widths = _widths([least[k] for k in part], [natural[k] for k in part], room)
+        for k, width in zip(part, widths, strict=True):
+            shown.add_column(columns[k][0], width=width, overflow="fold")
+        for row in list(zip(*columns, strict=True))[1:]:
+            shown.add_row(*(row[k] for k in part))
+        console.print(shown)
+
+
+def _least(column: list[str]) -> int:
+    """Letters of the longest word, or of the longest cell that should not be broken."""
+    words = [word for text in column for word in text.split()]
+    numbers = [text for text in column[1:] if _NUMBER.fullmatch(text)]
+    least = max(map(cell_len, [*words, *numbers]), default=1)
+    return max(least, _LINE) if any(cell_len(text) > _SENTENCE for text in column) else least
+
+
+def _parts(columns: list[list[str]], least: list[int], room: int) -> list[list[int]]:
+    """Places of the columns of each part."""
+    n_keys = _n_keys(columns)
+    while n_keys > 1 and sum(least[:n_keys]) + _FRAME * n_keys > room / 2:
+        n_keys -= 1
+    keys = list(range(n_keys))
+    parts = [keys]
+    for k in range(n_keys, len(columns)):
+        wider = [*parts[-1], k]
+        if sum(least[i] + _FRAME for i in wider) > room and len(parts[-1]) > n_keys:
+            parts.append([*keys, k])
+        else:
+            parts[-1] = wider
+    return parts
+
+
+def _n_keys(columns: list[list[str]]) -> int:
+    """How many of the first columns tell all rows apart; 1 where none do."""
+    n_rows = len(columns[0]) - 1
+    for n in range(1, len(columns)):
+        if len(set(zip(*(column[1:] for column in columns[:n]), strict=True))) == n_rows:
+            return n
+    return 1
+
+
+def _widths(least: list[int], natural: list[int], room: int) -> list[int]:
+    """Each at least ``least``; what room is left goes to those who want more, the most modest first.
+
+    >>> _widths([3, 5], [3, 40], room=30), _widths([3, 5], [3, 7], room=80), _widths([50], [60], room=20)
+    ([3, 21], [3, 7], [17])
+    """
+    widths = [min(width, max(1, room - _FRAME)) for width in least]
+    spare = room - sum(widths) - _FRAME * len(widths)
+    wanting = sorted(range(len(widths)), key=lambda k: natural[k] - widths[k])
+    for n_left, k in zip(range(len(wanting), 0, -1), wanting, strict=True):
+        more = max(0, min(natural[k] - widths[k], spare // n_left))
+        widths[k] += more
+        spare -= more
+    return widths

@@ -1,9 +1,9 @@
 """Explore and compare on the command line, and the lists of what has a name."""
 
-from __future__ import annotations
-
+from collections.abc import Generator, Iterable
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import Annotated, get_args
 
 import typer
 from rich.table import Table
@@ -18,11 +18,11 @@ from bias_core.cli.common import (
     exit_stopped,
     open_services,
     run_with_bar,
+    show_table,
     user_errors,
 )
 from bias_core.cli.given_settings import Given, with_options
 from bias_core.cli.study import save_study_report, show_study_report
-from bias_core.cli.tables import show_table
 from bias_core.models.catalogue import Role
 from bias_core.studies.explore.options import (
     COMPARE_SETTINGS,
@@ -34,13 +34,10 @@ from bias_core.studies.explore.options import (
     offered_settings,
     read_attributes,
 )
+from bias_core.studies.kit.attributes import load_attribute_sets, suggest_set
+from bias_core.studies.kit.designs import find_design
+from bias_core.studies.kit.types import Progress, StudyReport, StudySettings
 from bias_core.studies.running.arms import check_several, parse_arms
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
-
-    from bias_core.studies.kit.progress import Progress
-    from bias_core.studies.kit.types import StudyReport, StudySettings
 
 _FLAGS = {"n_images": ("-n",), "n_clusters": ("--clusters",)}
 _OF_EXPLORE = offered_settings((*EXPLORE_SETTINGS, "images", "arms"), explore_settings())
@@ -115,7 +112,6 @@ def _run(
 ) -> None:
     """Run behind a progress bar, show and save. A signal stops within one step, and what is finished is scored."""
     from bias_core.studies.explore.arms import arms_summary
-    from bias_core.studies.kit.designs import find_design
     from bias_core.studies.running.run import run_study
 
     with open_services() as services:
@@ -166,7 +162,6 @@ def models() -> None:
 
 def attributes(concept: Annotated[str, typer.Argument(help="Show only the set for this concept.")] = "") -> None:
     """List the built-in attributes with their real-world rates P*."""
-    from bias_core.studies.kit.attributes import load_attribute_sets, suggest_set
     from bias_core.studies.reports.number_text import format_given
 
     with user_errors(), open_services() as services:
@@ -185,8 +180,6 @@ def runs(
     delete: Annotated[str, typer.Option(help="Forget this run.")] = "",
 ) -> None:
     """List the runs on record, newest first."""
-    from datetime import datetime
-
     with user_errors(), open_services() as services:
         for run_id, is_kept in ((keep, True), (release, False)):
             if run_id:

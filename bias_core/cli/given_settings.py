@@ -13,6 +13,7 @@ import yaml
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.studies.kit.setting_fields import Setting, name_and_value, settings_of
 from bias_core.studies.kit.types import Arm, StudySettings, settings_from_dict
+from bias_core.studies.running.arms import parse_arms
 
 SettingsFile = Annotated[
     Path | None,
@@ -85,8 +86,6 @@ def read_given(study: str, given: Given, file: Path | None) -> tuple[str, StudyS
     options = {**options, **dict(name_and_value(text) for text in given.get("options", []))}
     like = settings_from_dict({**values, **own, "options": options})
     if texts := given.get("arms"):
-        from bias_core.studies.running.arms import parse_arms
-
         like = replace(like, arms=parse_arms(texts))
     if not (study or named):
         raise InvalidInput("name a study of `study list`, or a file of settings that names one as `study`")

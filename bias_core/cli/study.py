@@ -1,15 +1,41 @@
-"""The papers' studies, their measures, and the check of the instrument, on the command line."""
+"""The papers' studies on the command line: listed, shown, planned, drawn and measured; and the instrument's check."""
 
-from dataclasses import replace
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
+import pandas as pd
 import typer
 from rich.table import Table
 
-from bias_core.cli.common import console, open_services, run_with_bar, show_warning, user_errors, write_export
-from bias_core.cli.tables import show_table
-from bias_core.studies.kit.types import StudyReport
+from bias_core.cli.common import (
+    EngineName,
+    EngineOption,
+    WorkersOption,
+    choose_engine,
+    console,
+    open_services,
+    run_with_bar,
+    show_table,
+    show_warning,
+    user_errors,
+    write_export,
+)
+from bias_core.cli.given_settings import Given, SettingsFile, read_given, with_settings
+from bias_core.errors import InvalidInput
+from bias_core.models.machine import free_bytes
+from bias_core.store.files import write_atomically
+from bias_core.studies.kit.designs import find_design, list_designs, option_settings, program_of
+from bias_core.studies.kit.program import StudyPlan
+from bias_core.studies.kit.rows import RowMaker
+from bias_core.studies.kit.types import Design, StudyReport, StudySettings
+
+if TYPE_CHECKING:
+    from bias_core.services import Services
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -19,10 +45,7 @@ def list_studies(
     *, markdown: Annotated[bool, typer.Option("--markdown", help="As the table of docs/studies.md.")] = False
 ) -> None:
     """List the studies that come with the program."""
-    import pandas as pd
-
-    from bias_core.studies.kit.designs import list_designs
-    from bias_core.studies.reports.table_text import markdown_table
+    from bias_core.studies.reports.number_text import markdown_table
 
     with user_errors():
         if markdown:
@@ -38,8 +61,6 @@ def list_studies(
 @app.command(name="show")
 def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]) -> None:
     """Show what a study draws and which options it has."""
-    from bias_core.studies.kit.designs import find_design, option_settings, program_of
-    from bias_core.studies.kit.types import StudySettings
     from bias_core.studies.running.run import with_options
 
     with user_errors():
@@ -65,7 +86,7 @@ def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool =
 
 def show_study_report(report: StudyReport) -> None:
     """Findings, tables and notes."""
-    from bias_core.studies.reports.table_text import excerpt
+    from bias_core.studies.reports.number_text import excerpt
     from bias_core.studies.reports.text import LIMITS, finding_frame, title_of
 
     show_warning(report.warning)
@@ -113,10 +134,6 @@ def calibrate_report(
     ship: Annotated[bool, typer.Option(help="Also write what the app's Calibration tab opens with.")] = False,
 ) -> None:
     """Measure what is planted: coverage, false alarms, and the rise from fair to extreme."""
-    from bias_core.store.files import write_atomically
-    from bias_core.studies.kit.designs import find_design
-    from bias_core.studies.kit.rows import RowMaker
-    from bias_core.studies.kit.types import StudySettings
     from bias_core.studies.running.run import run_study, with_options
     from bias_core.studies.running.size import check_size
     from bias_core.studies.validity.summary import SHIPPED, STUDIES, report_files, shipped_files
@@ -136,3 +153,244 @@ def calibrate_report(
         for path, content in files.items():
             write_atomically(path, content)
         console.print(f"Written to {out}", markup=False)
+
+
+T = TypeVar("T")
+
+_LONG_SECONDS = 600
+Study = Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]
+Images = Annotated[int | None, typer.Option("-n", "--images-per-prompt", help="The study's own number if left out.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a long run.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Never evict these pictures.")]
+Out = Annotated[Path | None, typer.Option(help="Folder, or name.zip, for report, tables and figures.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """What is done with the runs that are asked for."""
+
+    n: int | None  # pictures per prompt; None: as the study has it
+    plan: bool  # say what it will cost, and ask before a long run
+    only_plan: bool  # and do no more
+    measure: bool  # not only draw
+    yes: bool  # do not ask
+    keep: bool  # never evict the pictures
+    out: Path | None  # folder (or zip) for the report; with `apart` a folder for each model and condition
+    apart: bool = False
+
+
+@app.command(name="run")
+@with_settings
+def run_studies(
+    study: Study = "",
+    *,
+    given: Given,
+    settings: SettingsFile = None,
+    n: Images = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="First say what drawing will cost, and ask before a long run.")
+    ] = False,
+    dry_run: DryRun = False,
+    draw_only: Annotated[bool, typer.Option("--draw-only", help="Only fill the picture store.")] = False,
+    yes: Yes = False,
+    keep: Keep = False,
+    engine: EngineOption = EngineName.local,
+    workers: WorkersOption = 0,
+    out: Out = None,
+) -> None:
+    """Run a study: draw and measure. Ctrl-C stops; the same command goes on from there.
+
+    What exists is not drawn again. For what takes long, --plan says what drawing will cost, and
+    --draw-only fills the picture store, here or on many GPUs (--engine ray): the same settings then find the
+    pictures. (Studies that draw more from what they found, such as oasis-stop, draw that while measuring.)
+
+    --engine ray joins the cluster of RAY_ADDRESS, whose machines all need this program, the weights and
+    the same BIAS_DATA_DIR on a shared disk; without RAY_ADDRESS it uses all of this machine.
+    """
+    how = How(n=n, plan=plan or draw_only, only_plan=dry_run, measure=not draw_only, yes=yes, keep=keep, out=out)
+    _run(study, given, settings, how, (engine, workers))
+
+
+@with_settings
+def run(
+    study: Study = "",
+    *,
+    given: Given,
+    settings: SettingsFile = None,
+    n: Images = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    keep: Keep = False,
+    measure: Annotated[bool, typer.Option("--measure", help="Then measure each.")] = False,
+    engine: EngineOption = EngineName.local,
+    workers: WorkersOption = 0,
+    out: Out = None,
+) -> None:
+    """Older name of `study run --plan --draw-only`; with --measure, of `study run --plan`."""
+    typer.secho(f"`run` is now `study run --plan{'' if measure else ' --draw-only'}`.", fg="yellow", err=True)
+    how = How(n=n, plan=True, only_plan=dry_run, measure=measure, yes=yes, keep=keep, out=out, apart=True)
+    _run(study, given, settings, how, (engine, workers))
+
+
+def _run(study: str, given: Given, file: Path | None, how: How, engine: tuple[EngineName, int]) -> None:
+    if how.out is not None and not how.measure:
+        raise typer.BadParameter("reports need measuring (`run`: --measure)", param_hint="--out")
+    from bias_core.studies.running.run import plan_study
+
+    with user_errors(), open_services() as services:
+        choose_engine(services, *engine)
+        name, like, models, conditions = read_given(study, given, file)
+        design = find_design(name)
+        if how.n is not None and how.n < 1:
+            raise InvalidInput(f"the number of pictures per prompt is at least 1, got {how.n}")
+        design = design if how.n is None else replace(design, images_per_prompt=how.n)
+        chosen = _settings(like, models, conditions, services)
+        if how.plan or how.only_plan or len(chosen) > 1:
+            planned = partial(plan_study, design, services=services, measure=how.measure, estimate=how.only_plan)
+            plans = [planned(settings) for settings in chosen]
+            _agree(plans, services, how)
+            if how.only_plan:
+                return
+            for plan in plans:
+                _draw(plan, services, keep=how.keep)
+        if how.measure:
+            _measure(design, chosen, services, how)
+
+
+def _agree(plans: Sequence[StudyPlan], services: "Services", how: How) -> None:
+    """Say what that will cost, and ask before a long run."""
+    from bias_core.studies.running.size import study_cost, warm_up
+
+    for plan in [] if how.only_plan else plans:
+        if math.isnan(study_cost(plan, services).seconds):  # a first batch tells how long a picture takes
+            run_with_bar(warm_up, plan, services)
+    long = _show_costs(plans, services)
+    _show_refusals(plans, services, measure=how.measure)
+    if long and not (how.only_plan or how.yes):
+        if not sys.stdin.isatty():
+            raise InvalidInput("this takes long, and there is nobody to ask; add --yes to start all the same")
+        if not typer.confirm("Start?"):
+            raise typer.Exit(1)
+
+
+def _settings(
+    like: StudySettings, models: Sequence[str], conditions: Sequence[str], services: "Services"
+) -> list[StudySettings]:
+    """One per model and condition; models without conditions, beside some that have them, come once."""
+    has = {name: bool(services.model_info(name).conditions) for name in models}
+    return [
+        replace(like, model=name, condition=condition)
+        for name in has
+        for condition in (dict.fromkeys(conditions) if has[name] or not any(has.values()) else [""])
+    ]
+
+
+def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
+    """The table of costs; whether the user should think about it."""
+    from bias_core.studies.running.run import plan_notes
+    from bias_core.studies.running.size import study_cost
+
+    costs = [study_cost(plan, services) for plan in plans]
+    table = Table("model", "condition", "pictures", "exist", "to draw", "time", "disk")
+    for plan, cost in zip(plans, costs, strict=True):
+        has_revision = bool(plan.rows.revision)  # without it, whether a picture exists cannot be looked up
+        exist = f"{cost.n_stored:,}" if has_revision else "not known"
+        missing = f"{cost.n_missing:,}" if has_revision else f"up to {cost.n_missing:,}"
+        cells = f"{cost.n_pictures:,}", exist, missing, _time(cost.seconds), _size(cost.n_bytes)
+        table.add_row(_named(plan, "model"), _named(plan, "condition") or "–", *cells)
+    show_table(table)
+    drawn = [plan for plan in plans if plan.rows.revision]
+    for note in dict.fromkeys(note for plan in drawn for note in plan_notes(plan, services)):
+        console.print(note, markup=False)
+    for name in dict.fromkeys(plan.settings.model for plan in plans if not plan.rows.revision):
+        console.print(_not_known(name, services), markup=False)
+    seconds, n_bytes = sum(cost.seconds for cost in costs), sum(cost.n_bytes for cost in costs)
+    if any(cost.n_missing for cost in costs) and not math.isnan(seconds):
+        place = f"{services.engine.n_workers()} x {services.engine.place()}"
+        console.print(f"{_time(seconds)}, {_size(n_bytes)} in all, on {place}", markup=False)
+    if math.isnan(seconds):
+        console.print("How long is not known before a first batch was drawn here.")
+    free, limit = free_bytes(services.settings.data_dir), services.settings.cache_gb * 1e9
+    if n_bytes > free:
+        console.print(f"The disk has room for {_size(free)} only: set BIAS_DATA_DIR to another.")
+    if n_bytes > limit:
+        console.print(
+            f"The store keeps {_size(limit)} of pictures that are in no kept run: add --keep, or raise BIAS_CACHE_GB."
+        )
+    return seconds > _LONG_SECONDS or n_bytes > free
+
+
+def _not_known(name: str, services: "Services") -> str:
+    """What cannot be said of a model that is neither here nor on a hub that answers."""
+    listed = name in {info.id for info in services.models()}
+    guessed = "" if listed else "; nor its own number of steps and size, for which usual ones are taken"
+    return (
+        f"{name} is not on this machine and the hub was not reached, so it is not known which commit would "
+        f"be drawn, which of its pictures exist already and whether it suits the study{guessed}. "
+        f"{services.model_fit(name).says}"
+    )
+
+
+def _show_refusals(plans: Sequence[StudyPlan], services: "Services", *, measure: bool) -> None:
+    """Say which plans are too large, and who cannot read their pictures; the latter ends what measures."""
+    from bias_core.studies.running.run import check_study_readers
+    from bias_core.studies.running.size import check_size
+
+    for plan in plans:
+        try:
+            if isinstance(plan.rows, RowMaker):
+                check_size(plan.design, plan.settings, services.settings, plan.rows)
+        except InvalidInput as error:
+            show_warning(f"This will be refused: {error}")
+        try:
+            show_warning(check_study_readers(plan.program, plan.settings, plan.rows, plan.shots, services))
+        except InvalidInput as error:
+            if measure:
+                raise
+            show_warning(f"These pictures can be drawn, but not measured like this: {error}")
+
+
+def _time(seconds: float) -> str:
+    if math.isnan(seconds):
+        return "not known"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _size(n_bytes: float) -> str:
+    if math.isnan(n_bytes):
+        return "not known"
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.1f} MB"
+
+
+def _draw(plan: StudyPlan, services: "Services", *, keep: bool) -> None:
+    from bias_core.studies.running.run import draw_study
+
+    arms = run_with_bar(draw_study, plan, services)
+    if keep:
+        services.manifests.keep(plan.manifest.id)
+    n_blocked = sum(data.n_blocked for data in arms)
+    blocked = f", {n_blocked:,} blanked by the safety checker" if n_blocked else ""
+    n = sum(data.n_planned for data in arms)
+    title = f"{plan.design.name}, {_named(plan, 'model')} {_named(plan, 'condition')}".rstrip()
+    console.print(f"{title}: {n:,} pictures{blocked}. Run {plan.manifest.id}", markup=False)
+
+
+def _named(plan: StudyPlan, setting: str) -> str:
+    """The models, or the conditions, of all arms."""
+    return " and ".join(dict.fromkeys(getattr(arm.settings, setting) for arm in plan.arms or (plan,)))
+
+
+def _measure(design: Design, chosen: Sequence[StudySettings], services: "Services", how: How) -> None:
+    from bias_core.studies.running.run import run_study
+
+    for settings in chosen:
+        report = run_with_bar(run_study, design, settings, services)
+        if how.keep:
+            services.manifests.keep(report.run_id)
+        show_study_report(report)
+        name = f"{settings.model}-{settings.condition}".strip("-").replace("/", "--")
+        apart = how.apart or len(chosen) > 1
+        save_study_report(report, how.out / name if how.out and apart else how.out)

@@ -21,9 +21,17 @@ from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.stats.effects import corrected_by_errors, wilson_interval
 from bias_core.studies.explore.report import Exploration
 from bias_core.studies.kit.designs import programs_by_kind
-from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.types import Design, Finding, Results, StudyFigure, StudyReport, StudySettings, StudyTable
+from bias_core.studies.kit.types import (
+    Design,
+    Finding,
+    Progress,
+    Results,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+)
 from bias_core.studies.paired.labelling import AUTOMATIC
 from bias_core.studies.reports.build import columns, drawable, figure, table
 from bias_core.studies.running.run import run_study

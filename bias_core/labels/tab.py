@@ -29,8 +29,7 @@ from bias_core.labels.tab_parts import PARTS, STATUSES, Memory, Profile, note, o
 from bias_core.services import Services
 from bias_core.studies.explore.report import Exploration, is_exploration
 from bias_core.studies.explore.study import UNMEASURED
-from bias_core.studies.kit.progress import Progress
-from bias_core.studies.kit.types import StudyReport
+from bias_core.studies.kit.types import Progress, StudyReport
 from bias_core.studies.running.history import RunLine, open_run
 from bias_core.ui import messages
 from bias_core.ui.run_turns import RUN, in_line

@@ -14,8 +14,7 @@ from bias_core.studies.explore.options import KIND, NO_WORDS, attribute_text, re
 from bias_core.studies.explore.study import NOBODY, UNMEASURED
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.designs import find_design, list_designs, program_of
-from bias_core.studies.kit.progress import Progress
-from bias_core.studies.kit.types import Design, StudyReport, StudySettings
+from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings
 from bias_core.studies.reports.saved import SavedReport
 from bias_core.studies.running import history
 from bias_core.studies.running.run import run_study, with_options

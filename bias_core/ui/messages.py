@@ -10,7 +10,7 @@ from typing import Any
 
 from bias_core.errors import BiasCoreError, message_of
 from bias_core.settings import on_public_server
-from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.types import Progress
 from bias_core.ui.templates import render
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}

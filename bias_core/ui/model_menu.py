@@ -4,7 +4,7 @@ import gradio as gr
 
 from bias_core.errors import UnknownModel
 from bias_core.services import Services
-from bias_core.studies.kit.readers import FORCE_LABEL
+from bias_core.studies.kit.program import FORCE_LABEL
 
 HINT = "Or type org/name of the hub, or a local folder"
 

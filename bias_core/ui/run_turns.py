@@ -7,7 +7,7 @@ from gradio.context import LocalContext
 
 from bias_core.engine.run_line import Asker, Place, RunAtWork
 from bias_core.services import Services
-from bias_core.studies.kit.progress import Progress, mapped
+from bias_core.studies.kit.types import Progress, mapped
 from bias_core.studies.running.run import complete
 from bias_core.ui.visitor import Visitor, address_of
 

@@ -16,7 +16,7 @@ FOLDER = {
     "words.yaml": "people: [baker, nurse]\n",
     "study.py": '''
 """The share of pictures with a hat."""
-from bias_core.studies.kit.kind import Program
+from bias_core.studies.kit.program import Program
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Finding, Results, Shot

@@ -21,8 +21,7 @@ from bias_core.services import Services
 from bias_core.studies.explore.options import explore_settings
 from bias_core.studies.explore.report import image_rows
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.progress import Progress
-from bias_core.studies.kit.types import settings_from_dict
+from bias_core.studies.kit.types import Progress, settings_from_dict
 from bias_core.studies.reports.text import finding_rows, to_dict, to_markdown
 from bias_core.studies.running.export import to_command, to_export, to_python
 from bias_core.studies.running.run import with_options

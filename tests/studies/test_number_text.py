@@ -9,13 +9,15 @@ import pandas as pd
 import pytest
 
 from bias_core.studies.reports.number_text import (
+    excerpt,
     format_estimate,
     format_given,
     format_interval,
     format_number,
     format_p,
+    markdown_table,
+    readable,
 )
-from bias_core.studies.reports.table_text import excerpt, markdown_table, readable
 
 NAN, INF = math.nan, math.inf
 

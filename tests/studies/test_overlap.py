@@ -14,8 +14,8 @@ from bias_core.errors import Cancelled, ModelUnavailable
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import find_design, program_of
+from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.rows import RowMaker
 from bias_core.studies.kit.types import StudySettings
 from bias_core.studies.objects.study import design_of_prompts

@@ -13,7 +13,7 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.object_bias import compare_models, normalise_over_models
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.arms.tables import arms_as_columns, table_over_arms
+from bias_core.studies.arms.statistics import arms_as_columns, table_over_arms
 from bias_core.studies.kit.designs import find_design, list_designs, program_of
 from bias_core.studies.kit.types import Arm, ArmReport, Design, Finding, Results, Sample, StudySettings, StudyTable
 from bias_core.studies.objects.report import compare_conditions, compare_datasets, compare_objects

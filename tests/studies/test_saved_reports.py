@@ -17,8 +17,16 @@ from bias_core.studies.explore.report import Exploration
 from bias_core.studies.kit.attributes import load_attribute_sets
 from bias_core.studies.kit.designs import find_design, list_designs
 from bias_core.studies.kit.types import StudyFigure, StudySettings
-from bias_core.studies.reports.plain_values import decode, encode
-from bias_core.studies.reports.saved import SavedReport, from_text, keep_report, open_report, report_store, to_text
+from bias_core.studies.reports.saved import (
+    SavedReport,
+    decode,
+    encode,
+    from_text,
+    keep_report,
+    open_report,
+    report_store,
+    to_text,
+)
 from bias_core.studies.reports.text import to_dict
 from bias_core.studies.running.run import complete, run_study
 from tests.explored import explore

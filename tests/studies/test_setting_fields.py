@@ -183,7 +183,7 @@ def test_commands_and_python_lines_give_the_settings_again(monkeypatch):
         ),
     )  # fmt: skip
     drawn = []
-    monkeypatch.setattr("bias_core.cli.run._measure", lambda design, chosen, *_: drawn.extend(chosen))
+    monkeypatch.setattr("bias_core.cli.study._measure", lambda design, chosen, *_: drawn.extend(chosen))
     result = CliRunner().invoke(app, shlex.split(to_command(design, settings))[3:])
     assert result.exit_code == 0, result.output
     assert [with_options(design, one) for one in drawn] == [settings]

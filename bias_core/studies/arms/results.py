@@ -12,7 +12,7 @@ import pandas as pd
 from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.stats.effects import benjamini_hochberg
 from bias_core.studies.arms.statistics import difference, number_at, numbers_together, places_together, ranks_of
-from bias_core.studies.kit.kind import Program
+from bias_core.studies.kit.program import Program
 from bias_core.studies.kit.types import (
     ArmReport,
     Design,

@@ -10,11 +10,9 @@ import pandas as pd
 from bias_core.metrics.association import association, mean_association
 from bias_core.metrics.association_null import association_beyond_even_mix, even_mix_association
 from bias_core.prompts import fill_template
-from bias_core.studies.arms.statistics import lean_sample
-from bias_core.studies.arms.tables import table_over_arms
+from bias_core.studies.arms.statistics import lean_sample, table_over_arms
 from bias_core.studies.association.tests import SETS
-from bias_core.studies.kit.data import Steps, StudyData
-from bias_core.studies.kit.kind import Measuring, Program
+from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.types import ArmReport, Design, Results, Sample, Shot, StudySettings
 from bias_core.studies.reports.build import POINTS, columns, figure, finding, lean, marks, table

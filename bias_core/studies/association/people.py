@@ -15,9 +15,8 @@ from bias_core.metrics.association_null import even_mix_association
 from bias_core.metrics.rank_agreement import kendall_tau
 from bias_core.stats.effects import wilson_interval
 from bias_core.studies.association.tests import SETS, CrossingOptions, association_shots
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.kind import Measuring, Program
 from bias_core.studies.kit.labels import majority, read_answers
+from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings
 from bias_core.studies.reports.build import columns, figure, finding, intervals, lean, marks, table

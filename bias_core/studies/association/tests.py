@@ -14,11 +14,9 @@ from bias_core.metrics.association_influence import leave_one_out
 from bias_core.metrics.paired_prevalence import PairedTest
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.stats.effects import benjamini_hochberg, mean_interval, permutation_test
-from bias_core.studies.arms.statistics import ROUNDING, counted_sample, nothing
-from bias_core.studies.arms.tables import ARM, table_over_arms
-from bias_core.studies.kit.data import StudyData
+from bias_core.studies.arms.statistics import ARM, ROUNDING, counted_sample, nothing, table_over_arms
 from bias_core.studies.kit.designs import check_count, distinct_texts, find_design
-from bias_core.studies.kit.kind import Measuring, Program
+from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled, thinned
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import ArmReport, Design, Results, Sample, Shot, StudyFigure, StudySettings

@@ -25,13 +25,11 @@ from bias_core.studies.explore.options import (
 from bias_core.studies.explore.report import OLD_SETTINGS, Exploration, explore_values, old_report
 from bias_core.studies.explore.results import ALL, CONCEPT, AssociationScore, exploration_results, picture_columns
 from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
-from bias_core.studies.kit.data import StudyData, nothing_ahead
 from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.kind import Measuring, Program
-from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.types import Design, Results, Shot, StudySettings, StudyTable
+from bias_core.studies.kit.types import Design, Progress, Results, Shot, StudySettings, StudyTable
 from bias_core.studies.running.identities import keep_people
 from bias_core.studies.running.run import complete, run_study
 

@@ -12,9 +12,8 @@ from bias_core.studies.explore.options import KIND, NO_WORDS, OLD_KIND, explore_
 from bias_core.studies.explore.report import COMPARE, Exploration, is_exploration
 from bias_core.studies.explore.results import CONCEPT, group_name
 from bias_core.studies.explore.tab_form import ExploreForm
-from bias_core.studies.kit.progress import Progress
 from bias_core.studies.kit.setting_fields import changed_settings
-from bias_core.studies.kit.types import Arm, StudyFigure, StudyReport, StudySettings
+from bias_core.studies.kit.types import Arm, Progress, StudyFigure, StudyReport, StudySettings
 from bias_core.studies.reports.number_text import format_number
 from bias_core.ui import messages
 from bias_core.ui.embedded import data_uri

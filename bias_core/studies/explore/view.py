@@ -12,7 +12,7 @@ from bias_core.stats.effects import images_needed
 from bias_core.studies.explore.report import Exploration, ExploredImage
 from bias_core.studies.explore.results import CONCEPT, AssociationScore, group_name
 from bias_core.studies.kit.attribute_scores import AttributeScore
-from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.types import Progress
 from bias_core.studies.reports.build import figure, lean
 from bias_core.studies.reports.text import LIMITS
 from bias_core.types import Estimate

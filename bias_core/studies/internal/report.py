@@ -12,8 +12,14 @@ from scipy.stats import spearmanr
 
 from bias_core.metrics.composite_association import CompositeAssociation, InternalBias, summarise_internal_bias
 from bias_core.stats.effects import bootstrap_interval
-from bias_core.studies.arms.statistics import mean_sample
-from bias_core.studies.arms.tables import ARM, lines_together, marks_over_arms, ranks_over_arms, table_over_arms
+from bias_core.studies.arms.statistics import (
+    ARM,
+    lines_together,
+    marks_over_arms,
+    mean_sample,
+    ranks_over_arms,
+    table_over_arms,
+)
 from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Sample, StudyFigure, StudySettings
 from bias_core.studies.reports.build import (
     columns,

@@ -15,7 +15,7 @@ from bias_core.metrics.stereotype import (
     stereotype_estimate,
 )
 from bias_core.stats.effects import corrected_by_errors, wilson_interval
-from bias_core.studies.kit.data import StudyData
+from bias_core.studies.kit.program import StudyData
 from bias_core.types import Attribute, Estimate, ReaderErrors
 
 _SAME = 1e-6  # unit rows closer than this in every entry differ by float32 rounding only

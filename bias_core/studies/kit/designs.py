@@ -16,7 +16,7 @@ import yaml
 
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.settings import ASSETS
-from bias_core.studies.kit.kind import Program
+from bias_core.studies.kit.program import Program
 from bias_core.studies.kit.setting_fields import Setting, option_values, settings_of
 from bias_core.studies.kit.types import Design, StudySettings, settings_from_dict
 

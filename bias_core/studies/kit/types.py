@@ -1,4 +1,4 @@
-"""What a study is asked, what it draws, and what it answers."""
+"""What a study is asked, what it draws, where it is, and what it answers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +13,11 @@ from bias_core.types import Estimate, StoredImage
 
 if TYPE_CHECKING:  # it loads scipy, which the command line's help does without
     from bias_core.metrics.paired_prevalence import PairedTest
+
+import math
+from collections.abc import Generator
+from contextlib import closing
+from typing import TypeVar
 
 FigureKind = Literal[
     "intervals", "pairs", "bars", "distributions", "arrows", "scatter", "curves", "space", "heatmap", "pictures"
@@ -243,10 +248,38 @@ class StudyReport(Measured):
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     # one row per scored picture: ``image_id, group, prompt, seed``, the study's facts, and what the program kept of
-    # each (:meth:`bias_core.studies.kit.data.StudyData.keep`)
+    # each (:meth:`bias_core.studies.kit.program.StudyData.keep`)
     pictures: pd.DataFrame | None = None
     stored: Mapping[str, StoredImage] = field(default_factory=dict)  # the pictures by their id
     # what was found in each arm; ``results`` is then their comparison, and ``pictures`` has a column ``arm``. Empty
     # for a run of one arm.
     arms: tuple[ArmReport, ...] = ()
     stopped: bool = False  # whether the run was stopped, and what was finished is measured
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a run is: pictures done, planned and finished (in order), seconds left (nan: unknown), a sentence."""
+
+    message: str
+    done: int = 0
+    total: int = 0
+    seconds_left: float = math.nan
+    images: tuple[StoredImage, ...] = ()
+
+
+def mapped(steps: Generator[S, None, R], change: Callable[[S], T]) -> Generator[T, None, R]:
+    """The steps of a run, each changed; what the run returns is returned, and it ends with its reader."""
+    with closing(steps):
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            yield change(step)

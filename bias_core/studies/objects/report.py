@@ -10,8 +10,15 @@ import pandas as pd
 
 from bias_core.metrics.evenness import FORMULAS
 from bias_core.metrics.object_bias import DIMENSIONS, compare_models, normalise_over_models, top_objects
-from bias_core.studies.arms.statistics import Numbers, ranks_of
-from bias_core.studies.arms.tables import ARM, finding_of, marks_over_arms, numbers_of, rank_columns
+from bias_core.studies.arms.statistics import (
+    ARM,
+    Numbers,
+    finding_of,
+    marks_over_arms,
+    numbers_of,
+    rank_columns,
+    ranks_of,
+)
 from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, StudyFigure, StudySettings, StudyTable
 from bias_core.studies.objects.captions import BLANK, MEASURES, STRONGER, Scores
 from bias_core.studies.reports.build import columns, drawable, figure, mark, table

@@ -18,9 +18,8 @@ from bias_core.metrics.object_bias import distribution_bias_at
 from bias_core.prompts import fix_articles
 from bias_core.stats.effects import mean_interval, wilson_interval
 from bias_core.store.images import pixel_digest
-from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import distinct_texts, read_table, settings_with
-from bias_core.studies.kit.kind import Measuring, Program
+from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled, thinned
 from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, StudyTable

@@ -13,12 +13,11 @@ from bias_core.metrics.stereotype import stereotype_estimate
 from bias_core.prompts import fill_template
 from bias_core.studies.arms.statistics import mean_sample
 from bias_core.studies.kit.attribute_scores import AttributeScore, score_attributes
-from bias_core.studies.kit.data import StudyData
 from bias_core.studies.kit.designs import read_table, settings_with
-from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.program import StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Design, Sample, Shot, StudySettings
+from bias_core.studies.kit.types import Design, Progress, Sample, Shot, StudySettings
 from bias_core.types import Attribute, Estimate
 
 FEWEST_PICTURES = 8

@@ -14,10 +14,8 @@ from scipy import stats
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_score
 from bias_core.stats.effects import percentile_estimate
-from bias_core.studies.arms.statistics import counted_sample
-from bias_core.studies.arms.tables import ARM, table_over_arms
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.kind import Measuring, Program
+from bias_core.studies.arms.statistics import ARM, counted_sample, table_over_arms
+from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Shot, StudyFigure, StudySettings
 from bias_core.studies.origins.cells import (
     Cell,

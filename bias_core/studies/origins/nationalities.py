@@ -11,17 +11,16 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import stereotype_score
 from bias_core.prompts import fill_template
 from bias_core.stats.effects import benjamini_hochberg
-from bias_core.studies.arms.statistics import two_shares
-from bias_core.studies.arms.tables import (
+from bias_core.studies.arms.statistics import (
     ARM,
     arms_as_columns,
     finding_of,
     lines_together,
     marks_over_arms,
     table_over_arms,
+    two_shares,
 )
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.kind import Measuring, Program
+from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Shot, StudyFigure, StudySettings

@@ -20,12 +20,10 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.propagation import spi_band, stereotype_propagation_index
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
-from bias_core.studies.kit.data import StudyData, png_bytes
-from bias_core.studies.kit.kind import Measuring, Program
-from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.program import Measuring, Program, StudyData, png_bytes
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.types import MAX_STEPS, Design, Finding, Results, Shot, StudyFigure, StudySettings
+from bias_core.studies.kit.types import MAX_STEPS, Design, Finding, Progress, Results, Shot, StudyFigure, StudySettings
 from bias_core.studies.origins.cells import (
     NationalityOptions,
     nationality_shots,

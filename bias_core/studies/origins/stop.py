@@ -15,17 +15,15 @@ from bias_core.metrics.similarity import similarity_estimate
 from bias_core.metrics.stereotype import attribute_prevalence
 from bias_core.search.stop import OptimisedPrompt, cluster_average_image, optimise_prompts
 from bias_core.store.embeddings import open_picture
-from bias_core.studies.kit.data import StudyData, keep_picture
-from bias_core.studies.kit.kind import Measuring, Program, encoder_of
 from bias_core.studies.kit.limits import check_budget
-from bias_core.studies.kit.progress import Progress
-from bias_core.studies.kit.readers import check_readers
+from bias_core.studies.kit.program import Measuring, Program, StudyData, check_readers, encoder_of, keep_picture
 from bias_core.studies.kit.rows import RowMaker
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
 from bias_core.studies.kit.types import (
     Design,
     Finding,
+    Progress,
     Results,
     Shot,
     StudyFigure,

@@ -13,11 +13,9 @@ from PIL import Image
 from bias_core.crops import Box, crop_people, person_halves
 from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_labels import ANSWERS, CANNOT_IDENTIFY, NOT_TWO_PEOPLE, merge_ratings
-from bias_core.studies.kit.data import Steps, StudyData
 from bias_core.studies.kit.designs import program_of
-from bias_core.studies.kit.kind import encoder_of
 from bias_core.studies.kit.labels import read_answers
-from bias_core.studies.kit.readers import Reader
+from bias_core.studies.kit.program import Reader, Steps, StudyData, encoder_of
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, StudyReport, StudySettings

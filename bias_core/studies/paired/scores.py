@@ -11,10 +11,8 @@ import pandas as pd
 from bias_core.metrics.agreement import agreement_estimate
 from bias_core.metrics.paired_labels import checked_labels, generation_failures
 from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_score
-from bias_core.studies.arms.statistics import counted_sample
-from bias_core.studies.arms.tables import ARM, lines_together, marks_over_arms, table_over_arms
-from bias_core.studies.kit.data import StudyData, nothing_ahead
-from bias_core.studies.kit.kind import Measuring, Program
+from bias_core.studies.arms.statistics import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
+from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
 from bias_core.studies.kit.setting_fields import Options
 from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Sample, Shot, StudySettings, StudyTable
 from bias_core.studies.paired import labelling

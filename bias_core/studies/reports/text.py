@@ -25,12 +25,13 @@ from bias_core.studies.kit.types import (
 from bias_core.studies.reports.number_text import (
     NO_NULL,
     NOT_PUBLISHED,
+    excerpt_lines,
     format_given,
     format_interval,
     format_number,
     format_p,
+    one_line,
 )
-from bias_core.studies.reports.table_text import excerpt_lines, one_line
 
 Row = dict[str, Any]
 

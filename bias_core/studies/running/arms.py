@@ -8,7 +8,7 @@ from typing import Any
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.prompts import SLOT
-from bias_core.studies.kit.kind import StudyPlan
+from bias_core.studies.kit.program import StudyPlan
 from bias_core.studies.kit.setting_fields import settings_of
 from bias_core.studies.kit.types import Arm, StudySettings
 

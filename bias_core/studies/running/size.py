@@ -7,12 +7,11 @@ from dataclasses import fields, replace
 from bias_core.engine.rates import Cost, estimate_cost
 from bias_core.settings import Settings
 from bias_core.studies.kit.designs import program_of
-from bias_core.studies.kit.kind import StudyPlan
 from bias_core.studies.kit.limits import check_budget, check_work
-from bias_core.studies.kit.progress import Progress
+from bias_core.studies.kit.program import StudyPlan
 from bias_core.studies.kit.rows import RowMaker
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.types import Design, StudySettings
+from bias_core.studies.kit.types import Design, Progress, StudySettings
 from bias_core.studies.running.arms import each_arm
 
 MOST_ESTIMATED = 100_000  # pictures that are laid out to say what they would cost, whatever the limit of a run

@@ -10,8 +10,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.stats.effects import corrected_by_errors, wilson_interval
-from bias_core.studies.kit.data import StudyData
-from bias_core.studies.kit.kind import Measuring, Program
+from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
 from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings

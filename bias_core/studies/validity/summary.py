@@ -19,8 +19,8 @@ from bias_core.studies.kit.setting_fields import Options, setting, settings_clas
 from bias_core.studies.kit.types import Results, Shot, StudyFigure, StudyReport, StudySettings, StudyTable
 from bias_core.studies.reports.build import columns, figure, finding, mark, table
 from bias_core.studies.reports.figures import to_bytes
+from bias_core.studies.reports.number_text import MOST_ROWS, markdown_table, readable
 from bias_core.studies.reports.saved import SavedReport, from_text, to_text
-from bias_core.studies.reports.table_text import MOST_ROWS, markdown_table, readable
 from bias_core.studies.reports.text import table_of, to_markdown
 from bias_core.types import Estimate, PlantedLine
 

@@ -1,21 +1,23 @@
 """What every study tab does: a preset or a form in, a run that can be stopped, a report out.
 
-A tab is a subclass that says its question, presets and studies, and adds what only it shows.
+A tab is a subclass that says its question, presets and studies, and adds what only it shows; a
+:class:`CloserLook` shows one part of a report at a time, with the pictures behind it.
 """
 
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gradio as gr
-import pandas as pd  # noqa: TC002 (named in a string)
+import pandas as pd
 
 from bias_core.services import Services
 from bias_core.studies.kit.designs import designs_in, find_design, read_yaml
-from bias_core.studies.kit.progress import Progress
-from bias_core.studies.kit.types import Design, StudyFigure, StudyReport, StudySettings
+from bias_core.studies.kit.types import Design, Progress, StudyFigure, StudyReport, StudySettings
 from bias_core.studies.reports.saved import Example, SavedReport, list_examples, open_example
 from bias_core.studies.reports.text import further_tables
 from bias_core.studies.running.export import to_command, to_python
@@ -27,8 +29,9 @@ from bias_core.ui.study import view as study_html
 from bias_core.ui.study.arms_form import apart
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.form import Preset, StudyForm, build_take
-from bias_core.ui.study.pictures import Pictures
-from bias_core.ui.study.view import by_name, headline
+from bias_core.ui.study.pictures import Pictures, picture_html
+from bias_core.ui.study.view import TAKE_JS, by_name, headline
+from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
 
 Updates = dict[Any, Any]
@@ -335,3 +338,94 @@ def plain_tab(folder: Path) -> type[StudyTab]:
     names = designs_in(folder)
     facts = {"key": folder.name, "title": title, "place": _AFTER_STUDIES, "studies": names}
     return type(f"{title}Tab", (StudyTab,), facts | {"question": find_design(names[0]).summary})
+
+
+AT_EACH_END = 4
+
+
+class CloserLook(StudyTab):
+    """A study tab that says of each part of a report what it is and which pictures are behind it."""
+
+    @abstractmethod
+    def closer_looks(self, report: StudyReport) -> Sequence[tuple[str, str]]:
+        """What can be looked at closer: titles and keys."""
+
+    @abstractmethod
+    def closer_html(self, report: StudyReport, key: str) -> str:
+        """One of them in words; "" where nothing is to be said."""
+
+    @abstractmethod
+    def behind_html(self, report: StudyReport, key: str) -> str:
+        """The pictures behind it; "" where there are none."""
+
+    def build_extra(self) -> dict[str, Any]:
+        """The menu, the words, the pictures, and one of them large."""
+        extra: dict[str, Any] = {}
+        with gr.Row(elem_classes="closer"):
+            extra["closer"] = gr.Dropdown(label="Look closer at", elem_id=f"{self.key}-closer", visible=False)
+        for name in ("words", "behind"):
+            extra[name] = gr.HTML(js_on_load=TAKE_JS, elem_id=f"{self.key}-{name}", visible=False)
+        extra["opened"] = gr.HTML(elem_id=f"{self.key}-opened")
+        return extra
+
+    def show_extra(self, report: StudyReport) -> Updates:
+        """Of a new report, the first one."""
+        choices = self.closer_looks(report)
+        first = choices[0][1] if choices else ""
+        menu = gr.update(choices=choices, value=first, visible=len(choices) > 1)
+        return {self.extra["closer"]: menu, **self._shown(report, first)}
+
+    def wire_extra(self) -> None:
+        """The menu, the pictures that open, and what can be taken along."""
+        report, extra = self.parts["report"], self.extra
+        shown = [extra[name] for name in ("words", "behind", "opened")]
+        extra["closer"].input(self.on_closer, [report, extra["closer"]], shown, **QUIET)
+        extra["behind"].select(self.on_open, report, extra["opened"], **QUIET)
+        self.wire_take(extra["words"])
+
+    def on_closer(self, report: StudyReport | None, key: str) -> Updates:
+        """Another one."""
+        return {} if report is None else self._shown(report, key)
+
+    def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
+        """One of the pictures behind the numbers, large."""
+        return opened_html(report, str(event.image))
+
+    def _shown(self, report: StudyReport, key: str) -> Updates:
+        parts = {"words": self.closer_html(report, key), "behind": self.behind_html(report, key)}
+        shown = {self.extra[name]: gr.update(value=html, visible=bool(html)) for name, html in parts.items()}
+        return {**shown, self.extra["opened"]: ""}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ends:
+    """Pictures that are compared with each other."""
+
+    title: str  # what they are of
+    frame: pd.DataFrame  # their rows of a report
+
+
+def extremes_html(
+    report: StudyReport, column: str, ends: Sequence[Ends], *, low: str, high: str, note: str = ""
+) -> str:
+    """The lowest and highest pictures of each group by a column of numbers; "" where there are too few.
+
+    ``low`` and ``high`` say in words what the two ends are; with a ``note`` they stand in a card.
+    """
+    groups = []
+    for end in ends:
+        rows = end.frame.dropna(subset=[column]).sort_values(column, kind="stable")
+        if n := min(AT_EACH_END, len(rows) // 2):
+            sides = ((low, rows.head(n)), (high, rows.tail(n).iloc[::-1]))
+            groups.append((end.title, [(words, some.to_dict("records")) for words, some in sides]))
+    if not groups:
+        return ""
+    return render("extremes", groups=groups, column=column, stored=report.stored, note=note)
+
+
+def opened_html(report: StudyReport | None, image_id: str) -> str:
+    """One of these pictures large; nothing for an id that is not of this report."""
+    if report is None or report.pictures is None:
+        return ""
+    rows = report.pictures[report.pictures["image_id"] == image_id]
+    return "" if rows.empty else picture_html(report, rows.iloc[0])

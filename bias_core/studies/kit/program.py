@@ -1,9 +1,13 @@
-"""The pictures of a study, and what readers make of them; everything that was paid for once is kept."""
+"""What a kind of study does: the pictures it gets, who reads them, how it measures; and the plan of one run of it.
+
+Of the pictures, everything that was paid for once is kept. Which reader may read which pictures is decided here.
+"""
 
 import hashlib
 import io
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -13,15 +17,26 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from bias_core.errors import Cancelled, Interrupted
+from bias_core.errors import Cancelled, Interrupted, InvalidInput
+from bias_core.models.catalogue import Role
 from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
 from bias_core.store.answers import Question
 from bias_core.store.embeddings import batched, n_pixels, open_pictures
 from bias_core.store.files import write_atomically
-from bias_core.studies.kit.progress import Progress
+from bias_core.store.manifests import Manifest
 from bias_core.studies.kit.rows import Rows
 from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.types import Shot, StudySettings
+from bias_core.studies.kit.setting_fields import Options
+from bias_core.studies.kit.types import (
+    ArmReport,
+    Design,
+    Progress,
+    Results,
+    Shot,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+)
 from bias_core.types import ImageRow, StoredImage
 
 T = TypeVar("T")
@@ -246,3 +261,129 @@ def keep_picture(services: StudyServices, image: Image.Image) -> Path:
     if not path.is_file():
         write_atomically(path, data)
     return path
+
+
+FORCE_LABEL = "Score anyway with the calibration reader"  # on the box of every form that sets ``force``
+_WORDS: dict[Role, str] = {
+    "encoder": "encoder",
+    "captioner": "captioner",
+    "answerer": "answerer",
+    "person_finder": "finder",
+}
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """A reader of pictures, by the name that the settings give it."""
+
+    role: Role
+    name: str
+
+
+def check_readers(readers: Sequence[Reader], services: StudyServices, *, source: str, world: str, force: bool) -> str:
+    """What a report must say first of its readers; "" where all of them can read these pictures.
+
+    A reader of the calibration world says something of any picture, and of others it means nothing. So it reads the
+    pictures of that world: those of the calibration models, and imported ones whose own record says that such a model
+    drew them. A LoRA of one's own on a calibration model may draw anything, so its pictures are none of them.
+
+    The ``source`` of the pictures is a model's name, or that of an import; ``world`` is theirs, "" where nobody
+    can say; with ``force`` they are read all the same. UnknownModel where there is no encoder of a name;
+    InvalidInput names the readers that can read these pictures.
+    """
+    for reader in readers:
+        if reader.role == "encoder":  # the others are looked for by their studies, which try them
+            services.encoder(reader.name)
+    worlds = {reader: services.reader_world(reader.role, reader.name) for reader in readers}
+    unsuited = [reader for reader, own in worlds.items() if own not in ("", world)]
+    if not unsuited:
+        return ""
+    names = " and ".join(dict.fromkeys(reader.name for reader in unsuited))
+    reads = "reads" if len({reader.name for reader in unsuited}) == 1 else "read"
+    knows = f"{names} {reads} the pictures of the calibration world only"
+    if force:
+        return (
+            f"Forced: {knows}, and these are of {source}. What it says of them is no measurement: do not "
+            "quote these numbers."
+        )
+    raise InvalidInput(
+        f"{knows}, and those of {source} are not known to be of it; {_instead(unsuited, services)}, or score "
+        f"anyway (--force, force=true, or the box “{FORCE_LABEL}”)"
+    )
+
+
+def _instead(unsuited: Sequence[Reader], services: StudyServices) -> str:
+    """Readers to take, those that suit this machine."""
+    parts = []
+    for role in dict.fromkeys(reader.role for reader in unsuited):
+        names, word = services.fitting_readers(role)[:_MOST_NAMED], _WORDS[role]
+        *some, last = names or (f"one of your own (none of the listed {word}s fits this machine)",)
+        parts.append(f"{', '.join(some)} or {last} as {word}" if some else f"{last} as {word}")
+    return f"take {', and '.join(parts)}"
+
+
+Measuring = Generator[Progress, None, Results]
+
+
+def encoder_of(settings: StudySettings) -> tuple[Reader, ...]:
+    """The encoder of the settings, which reads the pictures of most studies."""
+    return (Reader(role="encoder", name=settings.encoder),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A kind of study."""
+
+    shots: Callable[[Design, StudySettings], list[Shot]]  # which pictures the design asks for under these settings
+    # a generator that yields where it is and returns the results; ``data`` holds the pictures
+    measure: Callable[[Design, StudySettings, StudyData], Measuring]
+    # raises where the pictures of a model, or those brought along, cannot be used for this; asked before anything is
+    # drawn, also where nothing will be measured yet
+    suits: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
+    # raises where a model that will be needed is missing; asked before anything is drawn
+    ready: Callable[[StudySettings, StudyServices], None] = lambda _settings, _services: None
+    readers: Callable[[StudySettings], Sequence[Reader]] = encoder_of  # who reads pictures under these settings
+    options: type[Options] = Options  # what may be asked of this kind; a design may give other defaults
+    # pictures that measuring draws beside those of ``shots``, at most
+    n_later: Callable[[Design, StudySettings], int] = lambda _design, _settings: 0
+    ahead: ReadAhead = embed_ahead  # reads finished pictures while the next are drawn
+    takes_labels: bool = False  # whether people's labels (``StudySettings.labels``) change the scores
+    shows_anything: bool = False  # whether its pictures may show no people at all
+    # the results from labelled people alone, for labels that were corrected; None where the study has none. The
+    # tables are those of the raters.
+    rescore: Callable[[Design, StudySettings, pd.DataFrame, Sequence[StudyTable]], Results] | None = None
+    # the paper's own tables and figures over the arms of a run, beside those that every study has; None where it has
+    # none
+    compare: Callable[[Design, StudySettings, Sequence[ArmReport]], Results] | None = None
+    # of a run with these settings
+    title: Callable[[Design, StudySettings], str] = lambda design, _settings: design.title
+    # what a report of this kind says as JSON values beside what every report says
+    values: Callable[[StudyReport], Mapping[str, Any]] = lambda _report: {}
+    measures_when_stopped: bool = False  # whether what is finished when a run is stopped is measured
+    # the words of its own command line that stand for options and model; None where it is started by ``study run`` as
+    # the others
+    command: Callable[[StudySettings], Sequence[str]] | None = None
+    # reads the settings of runs that older versions kept as another study, by that study's name
+    old_settings: Mapping[str, Callable[[Mapping[str, Any]], StudySettings]] = field(default_factory=dict)
+    old_report: Callable[[Any], StudyReport] | None = None  # reads the reports of these, whose classes are no more
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPlan:
+    """What a study would draw, found out without drawing."""
+
+    design: Design
+    settings: StudySettings  # with the design's options filled in
+    program: Program
+    rows: Rows  # where the pictures come from, and which; of several arms, those of the first
+    shots: list[Shot]
+    manifest: Manifest  # with one row per picture; not yet saved
+    warning: str = ""  # what the report must say first, "" for nothing
+    # the plans of several arms, whose manifests are parts of this one; empty for a run of one arm
+    arms: "tuple[StudyPlan, ...]" = ()
+
+    @property
+    def each(self) -> "tuple[StudyPlan, ...]":
+        """The plan of every arm; of a run of one arm, this one."""
+        return self.arms or (self,)
