@@ -31,9 +31,12 @@ from bias_core.studies.kit.types import (
     StudyReport,
     StudySettings,
     StudyTable,
+    columns,
+    drawable,
+    figure,
+    table,
 )
 from bias_core.studies.paired.labelling import AUTOMATIC
-from bias_core.studies.reports.build import columns, drawable, figure, table
 from bias_core.studies.running.run import run_study
 from bias_core.types import Estimate
 

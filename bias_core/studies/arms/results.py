@@ -23,8 +23,12 @@ from bias_core.studies.kit.types import (
     StudyReport,
     StudySettings,
     StudyTable,
+    columns,
+    drawable,
+    figure,
+    or_nan,
+    table,
 )
-from bias_core.studies.reports.build import columns, drawable, figure, or_nan, table
 from bias_core.studies.reports.number_text import format_estimate, format_number, format_p
 
 Lines = Mapping[str, Sequence[Finding]]  # by its key, a finding of every arm

@@ -14,8 +14,21 @@ from bias_core.studies.arms.statistics import lean_sample, table_over_arms
 from bias_core.studies.association.tests import SETS
 from bias_core.studies.kit.program import Measuring, Program, Steps, StudyData
 from bias_core.studies.kit.rows import scaled
-from bias_core.studies.kit.types import ArmReport, Design, Results, Sample, Shot, StudySettings
-from bias_core.studies.reports.build import POINTS, columns, figure, finding, lean, marks, table
+from bias_core.studies.kit.types import (
+    POINTS,
+    ArmReport,
+    Design,
+    Results,
+    Sample,
+    Shot,
+    StudySettings,
+    columns,
+    figure,
+    finding,
+    lean,
+    marks,
+    table,
+)
 from bias_core.types import Estimate
 
 AXIS = "association with male rather than female"

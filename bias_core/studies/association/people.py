@@ -18,8 +18,21 @@ from bias_core.studies.association.tests import SETS, CrossingOptions, associati
 from bias_core.studies.kit.labels import majority, read_answers
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings
-from bias_core.studies.reports.build import columns, figure, finding, intervals, lean, marks, table
+from bias_core.studies.kit.types import (
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    columns,
+    figure,
+    finding,
+    intervals,
+    lean,
+    marks,
+    table,
+)
 from bias_core.types import Estimate
 
 # A line of Table 2: its concept, the attributes a and b, the published score, and its test and side.

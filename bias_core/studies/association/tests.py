@@ -19,8 +19,22 @@ from bias_core.studies.kit.designs import check_count, distinct_texts, find_desi
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled, thinned
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import ArmReport, Design, Results, Sample, Shot, StudyFigure, StudySettings
-from bias_core.studies.reports.build import POINTS, columns, figure, finding, intervals, marks, table
+from bias_core.studies.kit.types import (
+    POINTS,
+    ArmReport,
+    Design,
+    Results,
+    Sample,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    columns,
+    figure,
+    finding,
+    intervals,
+    marks,
+    table,
+)
 
 SIDES = ("x", "y")
 SETS = ("neutral", "a", "b")  # neutral pictures of a concept, and those edited with words of attribute A and of B

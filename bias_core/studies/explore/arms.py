@@ -27,8 +27,12 @@ from bias_core.studies.kit.types import (
     StudyFigure,
     StudyReport,
     StudySettings,
+    drawable,
+    figure,
+    mark,
+    point,
+    table,
 )
-from bias_core.studies.reports.build import drawable, figure, mark, point, table
 from bias_core.studies.reports.number_text import format_number
 
 SEED_GIVES_ANOTHER = "The same seed gives"  # how the note begins that says that pairs are no before and after

@@ -11,8 +11,19 @@ import pandas as pd
 from bias_core.metrics.association import association
 from bias_core.metrics.clustering import ClusterResult
 from bias_core.studies.kit.attribute_scores import AttributeScore
-from bias_core.studies.kit.types import Finding, Results, Sample, StudyFigure, StudyTable
-from bias_core.studies.reports.build import columns, drawable, figure, mark, or_nan, table
+from bias_core.studies.kit.types import (
+    Finding,
+    Results,
+    Sample,
+    StudyFigure,
+    StudyTable,
+    columns,
+    drawable,
+    figure,
+    mark,
+    or_nan,
+    table,
+)
 from bias_core.types import Estimate
 
 ALL = "all pictures"  # the cell of a table that holds every scored picture

@@ -12,8 +12,7 @@ from bias_core.stats.effects import images_needed
 from bias_core.studies.explore.report import Exploration, ExploredImage
 from bias_core.studies.explore.results import CONCEPT, AssociationScore, group_name
 from bias_core.studies.kit.attribute_scores import AttributeScore
-from bias_core.studies.kit.types import Progress
-from bias_core.studies.reports.build import figure, lean
+from bias_core.studies.kit.types import Progress, figure, lean
 from bias_core.studies.reports.text import LIMITS
 from bias_core.types import Estimate
 from bias_core.ui.embedded import N_COLOURS, average_uri, data_uri, figure_svg

@@ -20,8 +20,14 @@ from bias_core.studies.arms.statistics import (
     ranks_over_arms,
     table_over_arms,
 )
-from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Sample, StudyFigure, StudySettings
-from bias_core.studies.reports.build import (
+from bias_core.studies.kit.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Results,
+    Sample,
+    StudyFigure,
+    StudySettings,
     columns,
     drawable,
     figure,

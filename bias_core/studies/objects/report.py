@@ -19,9 +19,21 @@ from bias_core.studies.arms.statistics import (
     rank_columns,
     ranks_of,
 )
-from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, StudyFigure, StudySettings, StudyTable
+from bias_core.studies.kit.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Results,
+    StudyFigure,
+    StudySettings,
+    StudyTable,
+    columns,
+    drawable,
+    figure,
+    mark,
+    table,
+)
 from bias_core.studies.objects.captions import BLANK, MEASURES, STRONGER, Scores
-from bias_core.studies.reports.build import columns, drawable, figure, mark, table
 
 Entry = tuple[str, ArmReport, str]  # a line of a comparison: its name, the arm, and which of the arm's sets of pictures
 Sets = Mapping[str, Scores]  # the scores of each set of pictures by its name

@@ -22,9 +22,20 @@ from bias_core.studies.kit.designs import distinct_texts, read_table, settings_w
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled, thinned
 from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, StudyTable
+from bias_core.studies.kit.types import (
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudySettings,
+    StudyTable,
+    columns,
+    drawable,
+    finding,
+    lean,
+    table,
+)
 from bias_core.studies.objects import captions, report
-from bias_core.studies.reports.build import columns, drawable, finding, lean, table
 from bias_core.types import Estimate
 
 Parts = Mapping[str, pd.DataFrame]  # what was read of each condition's pictures, with `condition` and `words`

@@ -16,7 +16,21 @@ from bias_core.metrics.stereotype import stereotype_score
 from bias_core.stats.effects import percentile_estimate
 from bias_core.studies.arms.statistics import ARM, counted_sample, table_over_arms
 from bias_core.studies.kit.program import Measuring, Program, StudyData
-from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Shot, StudyFigure, StudySettings
+from bias_core.studies.kit.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    columns,
+    figure,
+    finding,
+    marks,
+    or_nan,
+    table,
+)
 from bias_core.studies.origins.cells import (
     Cell,
     NationalityOptions,
@@ -26,7 +40,6 @@ from bias_core.studies.origins.cells import (
     wanted_nationalities,
 )
 from bias_core.studies.origins.nationalities import stereotype_shots
-from bias_core.studies.reports.build import columns, figure, finding, marks, or_nan, table
 
 N_RESAMPLES = 2000
 SUMMARIES: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "maximum": np.max}

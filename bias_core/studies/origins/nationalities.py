@@ -23,7 +23,23 @@ from bias_core.studies.arms.statistics import (
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Shot, StudyFigure, StudySettings
+from bias_core.studies.kit.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    columns,
+    drawable,
+    figure,
+    finding,
+    finding_mark,
+    or_nan,
+    point,
+    table,
+)
 from bias_core.studies.origins.cells import (
     FEWEST_PICTURES,
     Cell,
@@ -35,7 +51,6 @@ from bias_core.studies.origins.cells import (
     to_attribute,
     wanted_nationalities,
 )
-from bias_core.studies.reports.build import columns, drawable, figure, finding, finding_mark, or_nan, point, table
 from bias_core.types import Attribute, Estimate
 
 PLAIN = "doctor"

@@ -23,7 +23,21 @@ from bias_core.store.files import write_atomically
 from bias_core.studies.kit.program import Measuring, Program, StudyData, png_bytes
 from bias_core.studies.kit.services import StudyServices
 from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.types import MAX_STEPS, Design, Finding, Progress, Results, Shot, StudyFigure, StudySettings
+from bias_core.studies.kit.types import (
+    MAX_STEPS,
+    Design,
+    Finding,
+    Progress,
+    Results,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    columns,
+    figure,
+    finding,
+    lean,
+    table,
+)
 from bias_core.studies.origins.cells import (
     NationalityOptions,
     nationality_shots,
@@ -31,7 +45,6 @@ from bias_core.studies.origins.cells import (
     read_cells,
     wanted_nationalities,
 )
-from bias_core.studies.reports.build import columns, figure, finding, lean, table
 from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
 
 _FEWEST_SEEDS = 2  # one has no interval

@@ -30,9 +30,14 @@ from bias_core.studies.kit.types import (
     StudyReport,
     StudySettings,
     StudyTable,
+    columns,
+    figure,
+    finding,
+    intervals,
+    or_nan,
+    table,
 )
 from bias_core.studies.origins.cells import NationalityOptions, nationality_shots, own_attributes, wanted_nationalities
-from bias_core.studies.reports.build import columns, figure, finding, intervals, or_nan, table
 from bias_core.types import Estimate, StoredImage
 
 _FEWEST_PER_NATIONALITY = 2

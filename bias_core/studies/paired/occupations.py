@@ -11,10 +11,21 @@ from bias_core.metrics.rank_agreement import kendall_tau
 from bias_core.prompts import fix_articles
 from bias_core.studies.kit.designs import read_table
 from bias_core.studies.kit.rows import thinned
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings
+from bias_core.studies.kit.types import (
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    figure,
+    finding,
+    intervals,
+    marks,
+    table,
+)
 from bias_core.studies.paired.labelling import SINGLE, PairOptions
 from bias_core.studies.paired.scores import FAIRNESS, PAIRED, WORK, micro_scores, paired_program, scores_by_group
-from bias_core.studies.reports.build import figure, finding, intervals, marks, table
 
 OCCUPATION, POWER = "occupation", "power"
 GENDERS = ("masculine", "feminine")

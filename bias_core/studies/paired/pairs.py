@@ -9,7 +9,20 @@ from bias_core.errors import InvalidInput
 from bias_core.metrics.paired_stereotype import stereotype_test_score
 from bias_core.studies.kit.rows import thinned
 from bias_core.studies.kit.setting_fields import setting, settings_class, settings_of
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, StudyTable
+from bias_core.studies.kit.types import (
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudySettings,
+    StudyTable,
+    figure,
+    finding_mark,
+    finding_rows,
+    intervals,
+    marks,
+    table,
+)
 from bias_core.studies.paired.labelling import SINGLE, LabellingOptions, PairOptions
 from bias_core.studies.paired.occupations import (
     FEWEST,
@@ -24,7 +37,6 @@ from bias_core.studies.paired.occupations import (
     power_pairs,
 )
 from bias_core.studies.paired.scores import FAIRNESS, PAIRED, gap_finding, in_setting, paired_program, score_finding
-from bias_core.studies.reports.build import figure, finding_mark, finding_rows, intervals, marks, table
 
 ASPECTS = {OCCUPATION: "most stereotyped occupations", POWER: "organizational power"}
 SETTINGS = {PAIRED: "In pairs", FAIRNESS: "In pairs, asked to be fair", SINGLE: "Alone"}

@@ -14,10 +14,24 @@ from bias_core.metrics.paired_stereotype import stereotype_gap, stereotype_test_
 from bias_core.studies.arms.statistics import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
 from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
 from bias_core.studies.kit.setting_fields import Options
-from bias_core.studies.kit.types import ArmReport, Design, Finding, Results, Sample, Shot, StudySettings, StudyTable
+from bias_core.studies.kit.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Results,
+    Sample,
+    Shot,
+    StudySettings,
+    StudyTable,
+    columns,
+    drawable,
+    figure,
+    finding,
+    intervals,
+    table,
+)
 from bias_core.studies.paired import labelling
 from bias_core.studies.paired.labelling import AUTOMATIC, BY_HAND, LABELLED, SINGLE
-from bias_core.studies.reports.build import columns, drawable, figure, finding, intervals, table
 from bias_core.studies.reports.number_text import format_number
 from bias_core.types import Estimate
 

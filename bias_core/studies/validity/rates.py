@@ -13,8 +13,18 @@ from bias_core.stats.effects import corrected_by_errors, wilson_interval
 from bias_core.studies.kit.program import Measuring, Program, StudyData
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings
-from bias_core.studies.reports.build import columns, figure, finding, table
+from bias_core.studies.kit.types import (
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    columns,
+    figure,
+    finding,
+    table,
+)
 from bias_core.studies.validity.summary import ladder, measured, verdict_figures, verdict_table, verdicts_of
 from bias_core.types import Estimate, PlantedLine, ReaderErrors
 

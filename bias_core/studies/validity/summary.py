@@ -16,8 +16,19 @@ from bias_core.settings import ASSETS
 from bias_core.stats.effects import wilson_interval
 from bias_core.studies.kit.rows import scaled
 from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Results, Shot, StudyFigure, StudyReport, StudySettings, StudyTable
-from bias_core.studies.reports.build import columns, figure, finding, mark, table
+from bias_core.studies.kit.types import (
+    Results,
+    Shot,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+    columns,
+    figure,
+    finding,
+    mark,
+    table,
+)
 from bias_core.studies.reports.figures import to_bytes
 from bias_core.studies.reports.number_text import MOST_ROWS, markdown_table, readable
 from bias_core.studies.reports.saved import SavedReport, from_text, to_text
